@@ -1,0 +1,78 @@
+"""Arrays of exact integers, one axis per factor, and the two things done to an axis.
+
+Cells are NumPy arrays of Python integers: sums of squares outgrow 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.errors import TallyError
+
+Cells = NDArray[Any]  # of Python integers
+
+DROPPED = -1
+"""In a fold: this level goes nowhere."""
+
+
+def as_cells(values: Any, shape: tuple[int, ...], what: str) -> Cells:
+    """A read-only array of Python integers of the given shape."""
+    try:
+        cells = np.array(values, dtype=object)
+    except ValueError:
+        cells = np.empty(0, dtype=object)
+    if cells.shape != shape:
+        raise TallyError(f"{what} must have one number per class", "Give every class once.")
+    flat = [_whole(value, what) for value in cells.ravel().tolist()]
+    frozen = np.empty(len(flat), dtype=object)
+    frozen[:] = flat
+    frozen = frozen.reshape(shape)
+    frozen.flags.writeable = False
+    return frozen
+
+
+def _whole(value: Any, what: str) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return int(value)
+    raise TallyError(f"{what} must be whole numbers", "Counts, grid sums and squares have no fractions.")
+
+
+def zeros(shape: tuple[int, ...]) -> Cells:
+    """Nobody in any class."""
+    cells = np.empty(shape, dtype=object)
+    cells.fill(0)
+    return cells
+
+
+def fold(cells: Cells, axis: int, into: Sequence[int], size: int) -> Cells:
+    """Add each level of an axis into its new place; ``DROPPED`` ones vanish.
+
+    Coarsening, selecting and aligning to more levels are all folds.
+    """
+    source = np.moveaxis(cells, axis, 0)
+    target = zeros((size, *source.shape[1:]))
+    for old, new in enumerate(into):
+        if new != DROPPED:
+            target[new] = target[new] + source[old]
+    return np.moveaxis(target, 0, axis)
+
+
+def marginal(cells: Cells, axes: Sequence[str], keep: Sequence[str]) -> Cells:
+    """Sum over every axis that is not kept."""
+    gone = tuple(position for position, name in enumerate(axes) if name not in keep)
+    if not gone:
+        return cells
+    summed: Any = cells.sum(axis=gone)
+    if isinstance(summed, np.ndarray):
+        return summed
+    total = np.empty((), dtype=object)
+    total[()] = summed
+    return total

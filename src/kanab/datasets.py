@@ -1,0 +1,51 @@
+"""The paper's eighteen people, and the classes they become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kanab.sources.columns import count_columns
+from kanab.tally import Tally
+
+_MINUTES = (
+    "1.035051833 2.052761778 0.818065309 0.445755940 2.192969747 1.351287088 0.690041547 1.965163288 0.885217757 "
+    "0.836158231 0.224290470 2.689670150 0.286027328 0.668558807 2.138392457 0.300483978 0.816659567 2.406463861"
+)
+
+
+def eighteen_rows(*, altered: bool = False) -> dict[str, list[Any]]:
+    """The paper's Table 1; altered: user 9 has moved from level 3 to level 2 (Table 6A)."""
+    tier = [1, 2, 3] * 6
+    if altered:
+        tier[8] = 2
+    minutes = [float(text) for text in _MINUTES.split()]
+    return {"treatment": ["A"] * 9 + ["B"] * 9, "tier": tier, "minutes": minutes}
+
+
+def eighteen(*, altered: bool = False) -> Tally:
+    """The paper's Tables 2 and 3 (or 6A): six classes and two sums of squares.
+
+    >>> eighteen().show()
+    treatment  tier  people    Σ minutes
+    ─────────  ────  ──────  ───────────
+    A             1       3   2.17084932
+    A             2       3  6.210894813
+    A             3       3  3.054570154
+    B             1       3  1.422669537
+    B             2       3  1.709508844
+    B             3       3  7.234526468
+    <BLANKLINE>
+    treatment        Σ minutes²
+    ─────────  ────────────────
+    A          17.9098200898989
+    B          19.6335889126438
+    <BLANKLINE>
+    """
+    return count_columns(
+        eighteen_rows(altered=altered),
+        arm="treatment",
+        covariates=["tier"],
+        metrics=["minutes"],
+        resolution={"minutes": 1e-9},
+        squares="arm",
+    )

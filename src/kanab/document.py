@@ -1,0 +1,289 @@
+"""A tally as plain data: what a JSON file holds, read strictly, with the path of every mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from kanab.cells import Cells, zeros
+from kanab.errors import KanabError, TallyError
+from kanab.factor import Factor, Role
+from kanab.metric import Metric, Missing
+from kanab.moments import By, Cross, Moments
+
+Whole = int | str
+"""Integers beyond 2^53 are written as texts: many JSON readers would turn them into floats."""
+
+Levels = list[str | int | float | bool | None]
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class FactorEntry(_Strict):
+    """An experiment's arms or a covariate's levels."""
+
+    name: str
+    levels: Levels
+    role: Role
+    scores: list[float | None] | None = None
+
+
+class MetricEntry(_Strict):
+    """A metric and its grid."""
+
+    name: str
+    scale: int = 1
+    bounds: tuple[float, float] | None = None
+    missing: Missing = "zero"
+
+
+class ClassEntry(_Strict):
+    """One class: people, sums in steps, and counts where values may be missing."""
+
+    levels: Levels
+    people: int
+    sums: dict[str, Whole] = {}
+    counts: dict[str, int] = {}
+
+
+class SquaresCell(_Strict):
+    """The squares of one combination of levels."""
+
+    levels: Levels
+    squares: Whole
+
+
+class SquaresEntry(_Strict):
+    """The squares of a metric at one margin."""
+
+    metric: str
+    by: list[str]
+    cells: list[SquaresCell]
+
+
+class CrossCell(_Strict):
+    """The products of two metrics in one arm."""
+
+    levels: Levels
+    people: int
+    sums: tuple[Whole, Whole]
+    squares: tuple[Whole, Whole]
+    products: Whole
+
+
+class CrossEntry(_Strict):
+    """The products of two metrics."""
+
+    metrics: tuple[str, str]
+    by: list[str]
+    cells: list[CrossCell]
+
+
+class Document(_Strict):
+    """The plain form of a tally: only classes that hold somebody are listed."""
+
+    format: Literal["kanab-tally/1"]
+    factors: list[FactorEntry]
+    metrics: list[MetricEntry]
+    classes: list[ClassEntry]
+    squares: list[SquaresEntry] = []
+    crosses: list[CrossEntry] = []
+
+
+class Parts(NamedTuple):
+    """What a tally is made of."""
+
+    factors: tuple[Factor, ...]
+    people: Cells
+    moments: tuple[Moments, ...]
+    crosses: tuple[Cross, ...]
+
+
+def write(parts: Parts) -> dict[str, Any]:
+    """The parts of a tally as JSON-ready data."""
+    factors = parts.factors
+    classes = [
+        ClassEntry(
+            _levels(factors, place),
+            parts.people.item(place),
+            {part.metric.name: _text(part.sums.item(place)) for part in parts.moments},
+            {part.metric.name: part.counts.item(place) for part in parts.moments if part.metric.missing == "exclude"},
+        )
+        for place in np.ndindex(*parts.people.shape)
+        if parts.people.item(place)
+    ]
+    document = Document(
+        "kanab-tally/1",
+        [
+            FactorEntry(one.name, list(one.levels), one.role, list(one.scores) if one.scores else None)
+            for one in factors
+        ],
+        [MetricEntry(m.name, m.scale, m.bounds, m.missing) for m in (part.metric for part in parts.moments)],
+        classes,
+        [
+            SquaresEntry(part.metric.name, list(by), _squares(_named(factors, by), cells))
+            for part in parts.moments
+            for by, cells in part.squares.items()
+        ],
+        [CrossEntry(part.pair, list(part.by), _crosses(_named(factors, part.by), part)) for part in parts.crosses],
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(document)
+    return plain
+
+
+def read(data: Any) -> Parts:
+    """The parts of a tally from plain data."""
+    try:
+        document = msgspec.convert(data, Document, strict=True)
+    except msgspec.ValidationError as problem:
+        fact, _, path = str(problem).partition(" - at ")
+        raise TallyError(
+            _without_values(fact), "Give a tally as to_dict() writes it.", at=path.strip("`") or "$"
+        ) from None
+    return build(document)
+
+
+def build(document: Document) -> Parts:
+    """The parts of a tally from its document."""
+    factors = tuple(
+        Factor(one.name, tuple(one.levels), one.role, tuple(one.scores) if one.scores else None)
+        for one in document.factors
+    )
+    shape = tuple(len(one.levels) for one in factors)
+    metrics = [Metric(one.name, one.scale, one.bounds, one.missing) for one in document.metrics]
+    people = zeros(shape)
+    sums = {metric.name: zeros(shape) for metric in metrics}
+    counts = {metric.name: zeros(shape) for metric in metrics}
+    seen = _Places(factors, "classes")
+    for number, entry in enumerate(document.classes):
+        place = seen.find(entry.levels, f"$.classes[{number}]")
+        people[place] = entry.people
+        for metric in metrics:
+            path = f"$.classes[{number}].sums"
+            if metric.name not in entry.sums or not entry.sums.keys() <= sums.keys():
+                raise TallyError("a class must have one sum for every metric", "Name them all.", at=path)
+            sums[metric.name][place] = _whole(entry.sums[metric.name], path)
+            default = entry.people if metric.missing == "zero" else None
+            counts[metric.name][place] = _given(entry.counts.get(metric.name, default), number)
+    squares = _read_squares(document.squares, factors, sums.keys())
+    moments = tuple(Moments(m, counts[m.name], sums[m.name], squares.get(m.name, {})) for m in metrics)
+    return Parts(factors, people, moments, tuple(_read_crosses(document.crosses, factors)))
+
+
+def _given(count: int | None, number: int) -> int:
+    if count is None:
+        raise TallyError(
+            "a metric with missing='exclude' needs its own count in every class",
+            "Add it under counts.",
+            at=f"$.classes[{number}].counts",
+        )
+    return count
+
+
+def _read_squares(
+    entries: Sequence[SquaresEntry], factors: tuple[Factor, ...], metrics: Any
+) -> dict[str, dict[By, Cells]]:
+    found: dict[str, dict[By, Cells]] = {}
+    for number, entry in enumerate(entries):
+        path = f"$.squares[{number}]"
+        if entry.metric not in metrics:
+            raise TallyError("squares of an unknown metric", "Name one of the tally's metrics.", at=path)
+        named = _named(factors, entry.by, path)
+        cells = zeros(tuple(len(one.levels) for one in named))
+        places = _Places(named, "squares")
+        for position, cell in enumerate(entry.cells):
+            where = f"{path}.cells[{position}]"
+            cells[places.find(cell.levels, where)] = _whole(cell.squares, where)
+        found.setdefault(entry.metric, {})[tuple(one.name for one in named)] = cells
+    return found
+
+
+def _read_crosses(entries: Sequence[CrossEntry], factors: tuple[Factor, ...]) -> list[Cross]:
+    found = []
+    for number, entry in enumerate(entries):
+        path = f"$.crosses[{number}]"
+        named = _named(factors, entry.by, path)
+        counts, s1, s2, q1, q2, products = (zeros(tuple(len(one.levels) for one in named)) for _ in range(6))
+        places = _Places(named, "cross-products")
+        for position, cell in enumerate(entry.cells):
+            where = f"{path}.cells[{position}]"
+            place = places.find(cell.levels, where)
+            counts[place] = cell.people
+            values = (*cell.sums, *cell.squares, cell.products)
+            for target, value in zip((s1, s2, q1, q2, products), values, strict=True):
+                target[place] = _whole(value, where)
+        by = tuple(one.name for one in named)
+        found.append(Cross(entry.metrics, by, counts, (s1, s2), (q1, q2), products))
+    return found
+
+
+class _Places:
+    """Where a combination of levels stands; each may come once."""
+
+    def __init__(self, factors: Sequence[Factor], word: str) -> None:
+        self._factors = factors
+        self._word = word
+        self._seen: set[tuple[int, ...]] = set()
+
+    def find(self, levels: Sequence[Any], path: str) -> tuple[int, ...]:
+        if len(levels) != len(self._factors):
+            raise TallyError("one level for each factor is needed", "Give them in order.", at=path)
+        try:
+            place = tuple(one.index(level) for one, level in zip(self._factors, levels, strict=True))
+        except KanabError as problem:
+            raise type(problem)(problem.fact, problem.remedy, at=path) from None
+        if place in self._seen:
+            raise TallyError(f"the same class comes twice among the {self._word}", "Add them up.", at=path)
+        self._seen.add(place)
+        return place
+
+
+def _named(factors: Sequence[Factor], by: Sequence[str], path: str = "") -> list[Factor]:
+    known = {one.name: one for one in factors}
+    if not by or not set(by) <= known.keys():
+        raise TallyError("a margin names an unknown factor", "Use the names of the factors.", at=path)
+    return [known[name] for name in by]
+
+
+def _levels(factors: Sequence[Factor], place: tuple[int, ...]) -> Levels:
+    return [one.levels[i] for one, i in zip(factors, place, strict=True)]
+
+
+def _squares(factors: Sequence[Factor], cells: Cells) -> list[SquaresCell]:
+    return [SquaresCell(_levels(factors, place), _text(cells.item(place))) for place in np.ndindex(*cells.shape)]
+
+
+def _crosses(factors: Sequence[Factor], part: Cross) -> list[CrossCell]:
+    return [
+        CrossCell(
+            _levels(factors, place),
+            part.counts.item(place),
+            (_text(part.sums[0].item(place)), _text(part.sums[1].item(place))),
+            (_text(part.squares[0].item(place)), _text(part.squares[1].item(place))),
+            _text(part.products.item(place)),
+        )
+        for place in np.ndindex(*part.counts.shape)
+    ]
+
+
+def _text(value: int) -> Whole:
+    return value if abs(value) <= 2**53 else str(value)
+
+
+def _whole(value: Whole, path: str) -> int:
+    if isinstance(value, str):
+        if not re.fullmatch(r"-?[0-9]{1,80}", value):
+            raise TallyError("a number written as text is not a whole number", "Use digits only.", at=path)
+        return int(value)
+    return value
+
+
+def _without_values(fact: str) -> str:
+    """Msgspec quotes an invalid enum value; the data does not belong in an error."""
+    return re.sub(r"Invalid enum value .*", "Invalid value", fact)

@@ -1,0 +1,73 @@
+"""What can go wrong, as one small tree.
+
+    KanabError
+    ├── TallyError       a tally that no group of people could have produced, or two that cannot be added
+    ├── GridError        a value, bound or resolution that does not fit a metric's grid
+    ├── LevelError       an arm, covariate, level or metric that the tally does not have
+    ├── SourceError      a column, file or table that cannot be counted
+    ├── FormulaError     a formula that cannot be read
+    ├── DesignError      a model that these classes cannot identify
+    └── AnalysisError    a question that this tally cannot answer
+
+Every error says what is wrong, where, and what to do. None contains a count, a sum or a value
+from the data: error texts reach logs and clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class KanabError(Exception):
+    """A fact, a place and a remedy.
+
+    >>> print(KanabError("squares are missing", "Count again with squares='class'.", at="$.squares"))
+    squares are missing - at $.squares. Count again with squares='class'.
+    """
+
+    def __init__(self, fact: str, remedy: str = "", *, at: str = "") -> None:
+        self.fact = fact
+        self.remedy = remedy
+        self.at = at
+        place = f" - at {at}" if at else ""
+        super().__init__(f"{fact}{place}. {remedy}".rstrip() if remedy else f"{fact}{place}.")
+
+
+class TallyError(KanabError):
+    """A tally that no group of people could have produced, or two that cannot be added."""
+
+
+class GridError(KanabError):
+    """A value, bound or resolution that does not fit a metric's grid."""
+
+
+class LevelError(KanabError):
+    """An arm, covariate, level or metric that the tally does not have."""
+
+
+class SourceError(KanabError):
+    """A column, file or table that cannot be counted."""
+
+
+class FormulaError(KanabError):
+    """A formula that cannot be read."""
+
+
+class DesignError(KanabError):
+    """A model that these classes cannot identify."""
+
+
+class AnalysisError(KanabError):
+    """A question that this tally cannot answer."""
+
+
+def listed(names: Iterable[object], *, most: int = 12) -> str:
+    """Name the available choices, and only so many of them.
+
+    >>> listed(["A", "B", "C"], most=2)
+    'A, B, … (3 in all)'
+    """
+    found = [str(name) for name in names]
+    if len(found) <= most:
+        return ", ".join(found)
+    return ", ".join([*found[:most], f"… ({len(found)} in all)"])

@@ -1,0 +1,165 @@
+"""What a class is made of: the arms of an experiment, and the levels of a covariate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal
+
+from kanab.errors import LevelError, TallyError, listed
+
+Level = str | int | float | bool | None
+Role = Literal["arm", "covariate"]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One side of the table: an experiment's arms (role "arm") or a covariate's levels.
+
+    A covariate with ``scores`` is numeric: a regression uses the scores, unless the formula says
+    ``C(name)``. The missing level ``None`` has no score. Without scores it is categorical.
+
+    >>> Factor("tier", (1, 2, 3), "covariate", (1.0, 2.0, 3.0)).kind
+    'numeric'
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    role: Role = "covariate"
+    scores: tuple[float | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise TallyError("an arm column or covariate needs a name", "Give it a non-empty text.")
+        if self.role not in ("arm", "covariate"):
+            raise TallyError(f"unknown role of {self.name!r}", "Use 'arm' or 'covariate'.")
+        levels = tuple(as_level(level, self.name) for level in self.levels)
+        object.__setattr__(self, "levels", levels)
+        if not levels:
+            raise TallyError(f"{self.name!r} has no levels", "Count at least one person.")
+        if len(set(levels)) != len(levels):
+            raise TallyError(f"{self.name!r} has the same level twice", "Name every level once.")
+        if self.scores is not None:
+            self._check_scores()
+
+    def _check_scores(self) -> None:
+        scores = tuple(None if score is None else float(score) for score in self.scores or ())
+        unscored = [level for level, score in zip(self.levels, scores, strict=False) if score is None]
+        fits = len(scores) == len(self.levels) and unscored in ([], [None])
+        if self.role == "arm" or not fits or not all(s is None or math.isfinite(s) for s in scores):
+            raise TallyError(
+                f"the scores of {self.name!r} must be one finite number per level",
+                "Arms have no scores; only the missing level goes without.",
+            )
+        object.__setattr__(self, "scores", scores)
+
+    @property
+    def kind(self) -> str:
+        """Is it "arm", "numeric" or "categorical"?"""
+        if self.role == "arm":
+            return "arm"
+        return "categorical" if self.scores is None else "numeric"
+
+    def index(self, level: Any) -> int:
+        """Where a level stands; an unknown one is an error that lists the known ones."""
+        wanted = as_level(level, self.name)
+        for position, known in enumerate(self.levels):
+            if known == wanted and isinstance(known, bool) == isinstance(wanted, bool):
+                return position
+        word = "arm" if self.role == "arm" else "level"
+        raise LevelError(f"unknown {word} of {self.name!r}", f"It has: {listed(self.labels)}.")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The levels as texts; the missing level is called "missing"."""
+        return tuple(label(level) for level in self.levels)
+
+    @property
+    def control(self) -> Level:
+        """The arm called control, A, off, 0 or false; else the first."""
+        for name in ("control", "a", "off", "0", "false"):
+            for level in self.levels:
+                if str(level).lower() == name:
+                    return level
+        return self.levels[0]
+
+    def join(self, other: Factor) -> Factor:
+        """The factor with the levels of both: as they are if equal, else in sorted order."""
+        if (self.name, self.role) != (other.name, other.role):
+            raise TallyError(
+                f"tallies of {self.name!r} and {other.name!r} cannot be added",
+                "Add tallies of the same arms and covariates, in the same order.",
+            )
+        if _truths(self.levels) != _truths(other.levels) and {*self.levels} & {*other.levels}:
+            raise TallyError(
+                f"{self.name!r} has numbers in one tally and true/false in the other",
+                "Count both with the same kind of levels.",
+            )
+        if self == other:
+            return self
+        if (self.scores is None) != (other.scores is None):
+            raise TallyError(
+                f"{self.name!r} is numeric in one tally and categorical in the other",
+                "Count both with the same kind of levels.",
+            )
+        levels = sorted_levels({*self.levels, *other.levels})
+        if self.scores is None or other.scores is None:
+            return Factor(self.name, levels, self.role)
+        mine = dict(zip(self.levels, self.scores, strict=True))
+        theirs = dict(zip(other.levels, other.scores, strict=True))
+        if any(mine[level] != theirs[level] for level in mine.keys() & theirs.keys()):
+            raise TallyError(
+                f"a level of {self.name!r} has different scores in the two tallies",
+                "Coarsen both with one map and the same scores.",
+            )
+        return Factor(self.name, levels, self.role, tuple((mine | theirs)[level] for level in levels))
+
+
+def as_level(value: Any, name: str) -> Level:
+    """A level in its one spelling: 1.0 is 1, NaN is missing, NumPy scalars become Python's.
+
+    >>> as_level(2.0, "tier"), as_level(float("nan"), "tier")
+    (2, None)
+    """
+    if value is None or isinstance(value, (str, bool)):
+        return str(value) if isinstance(value, str) else value
+    if hasattr(value, "item"):
+        return as_level(value.item(), name)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        if math.isnan(number):
+            return None
+        if math.isfinite(number):
+            return int(number) if number.is_integer() else number
+    raise LevelError(
+        f"a level of {name!r} is neither text, a finite number, true/false nor missing",
+        "Turn dates and other types into text first.",
+    )
+
+
+def sorted_levels(levels: Iterable[Level]) -> tuple[Level, ...]:
+    """Numbers first, then texts, the missing level last: the order of levels nobody declared.
+
+    >>> sorted_levels(["b", None, 10, 9, "a"])
+    (9, 10, 'a', 'b', None)
+    """
+
+    def key(level: Level) -> tuple[int, float, str]:
+        if level is None:
+            return (2, 0.0, "")
+        return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
+
+    return tuple(sorted(levels, key=key))
+
+
+def _truths(levels: Iterable[Level]) -> bool:
+    return any(isinstance(level, bool) for level in levels)
+
+
+def label(level: Level) -> str:
+    """A level as text."""
+    return "missing" if level is None else str(level)

@@ -1,0 +1,145 @@
+"""Counts, sums and squares of one metric, and cross-products of two, over the cells of a tally."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kanab.cells import DROPPED, Cells, fold, marginal
+from kanab.errors import TallyError
+from kanab.metric import Metric
+
+By = tuple[str, ...]
+"""The factors at whose combinations a number is kept: ("arm",), ("tier",) or every factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """One metric: per class the people who have a value and their sum; squares by margin.
+
+    Sums are in grid steps, squares in grid steps squared. A 0/1 metric stores no squares: they
+    are its sums.
+    """
+
+    metric: Metric
+    counts: Cells
+    sums: Cells
+    squares: Mapping[By, Cells]
+
+    def squares_by(self, by: By, axes: By) -> Cells | None:
+        """Squares at a margin: known, added up from a finer one, or not to be had (None)."""
+        if self.metric.binary:
+            return marginal(self.sums, axes, by)
+        for stored, cells in self.squares.items():
+            if set(by) <= set(stored):
+                return marginal(cells, stored, by)
+        return None
+
+    def fold(self, axes: By, name: str, into: Sequence[int], size: int) -> Moments:
+        """The same people with the levels of one factor sent to new places."""
+        axis = axes.index(name)
+        complete = DROPPED not in into
+        squares = {
+            by: fold(cells, by.index(name), into, size) if name in by else cells
+            for by, cells in self.squares.items()
+            if name in by or complete
+        }
+        return Moments(self.metric, fold(self.counts, axis, into, size), fold(self.sums, axis, into, size), squares)
+
+    def collapse(self, axes: By, name: str) -> Moments:
+        """The same people without one factor."""
+        keep = tuple(axis for axis in axes if axis != name)
+        squares: dict[By, Cells] = {}
+        for by, cells in self.squares.items():
+            rest = tuple(axis for axis in by if axis != name)
+            if rest and rest not in squares:
+                squares[rest] = marginal(cells, by, rest)
+        return Moments(self.metric, marginal(self.counts, axes, keep), marginal(self.sums, axes, keep), squares)
+
+    def refine(self, scale: int, axes: By) -> Moments:
+        """The same sums on a finer grid that contains this one."""
+        if scale == self.metric.scale:
+            return self
+        factor, rest = divmod(scale, self.metric.scale)
+        if rest:
+            raise TallyError(
+                f"the grids of {self.metric.name!r} do not fit into each other",
+                "Count both with the same resolution.",
+            )
+        squares = {axes: self.sums} if self.metric.binary else self.squares
+        return Moments(
+            replace(self.metric, scale=scale),
+            self.counts,
+            self.sums * factor,
+            {by: cells * factor**2 for by, cells in squares.items()},
+        )
+
+    def combine(self, other: Moments, op: Callable[[Cells, Cells], Cells], axes: By) -> Moments:
+        """Add or subtract another group of people; squares at the margins that both know."""
+        scale = max(self.metric.scale, other.metric.scale)
+        mine, theirs = self.refine(scale, axes), other.refine(scale, axes)
+        if mine.metric != theirs.metric:
+            raise TallyError(
+                f"{self.metric.name!r} has other bounds or another rule for missing values there",
+                "Declare the metric once and count both tallies with it.",
+            )
+        squares: dict[By, Cells] = {}
+        for by, cells in mine.squares.items():
+            for other_by, other_cells in theirs.squares.items():
+                both = tuple(name for name in by if name in other_by)
+                if both:
+                    squares[both] = op(marginal(cells, by, both), marginal(other_cells, other_by, both))
+        return Moments(mine.metric, op(mine.counts, theirs.counts), op(mine.sums, theirs.sums), squares)
+
+    def finest(self) -> Moments:
+        """The same, without squares that others already imply."""
+        squares = {
+            by: cells
+            for by, cells in self.squares.items()
+            if not self.metric.binary and not any(set(by) < set(other) for other in self.squares)
+        }
+        return self if squares.keys() == self.squares.keys() else replace(self, squares=squares)
+
+
+@dataclass(frozen=True, eq=False)
+class Cross:
+    """Σ y z of a declared pair of metrics, per arm, over the people who have both values."""
+
+    pair: tuple[str, str]
+    by: By
+    counts: Cells
+    sums: tuple[Cells, Cells]
+    squares: tuple[Cells, Cells]
+    products: Cells
+
+    def map(self, change: Callable[[Cells], Cells]) -> Cross:
+        """The same kind of change to every array."""
+        first, second = self.sums
+        first_squares, second_squares = self.squares
+        return replace(
+            self,
+            counts=change(self.counts),
+            sums=(change(first), change(second)),
+            squares=(change(first_squares), change(second_squares)),
+            products=change(self.products),
+        )
+
+    def refine(self, factors: tuple[int, int]) -> Cross:
+        """The same products on finer grids."""
+        a, b = factors
+        return replace(
+            self,
+            sums=(self.sums[0] * a, self.sums[1] * b),
+            squares=(self.squares[0] * a**2, self.squares[1] * b**2),
+            products=self.products * (a * b),
+        )
+
+    def combine(self, other: Cross, op: Callable[[Cells, Cells], Cells]) -> Cross:
+        """Add or subtract another group of people."""
+        return replace(
+            self,
+            counts=op(self.counts, other.counts),
+            sums=(op(self.sums[0], other.sums[0]), op(self.sums[1], other.sums[1])),
+            squares=(op(self.squares[0], other.squares[0]), op(self.squares[1], other.squares[1])),
+            products=op(self.products, other.products),
+        )

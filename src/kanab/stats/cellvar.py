@@ -1,0 +1,78 @@
+"""How much do values vary in each cell? Variances by class, by arm, or from two margins of squares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.cells import Cells
+from kanab.stats.gram import Classes, Floats
+
+_STILL = "nothing varies in a class, an arm or a level"
+_ALONE = "a class, an arm or a level has too few people"
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Variance groups: which one each cell is in, their variances (steps²) and degrees of freedom."""
+
+    group: NDArray[np.intp]
+    variances: Floats
+    df: Floats
+    problem: str = ""
+
+
+def _spread(group: NDArray[np.intp], within: Floats, df: Floats) -> Spread:
+    if np.any(df < 1):
+        return Spread(group, within, df, _ALONE)
+    if np.any(within <= 0):
+        return Spread(group, within, df, _STILL)
+    return Spread(group, within / df, df)
+
+
+def by_class(classes: Classes, squares: Cells) -> Spread:
+    """Every cell for itself."""
+    own = squares[tuple(classes.places.T)]
+    cells = range(len(own))
+    within = [classes.within(int(own[cell]), np.arange(len(own)) == cell) for cell in cells]
+    return _spread(np.arange(len(own)), np.array(within), classes.n - 1)
+
+
+def by_arm(classes: Classes, squares: Cells) -> Spread:
+    """One variance per arm, the same in all levels."""
+    group, within, df = _margin(classes, squares, 0)
+    return _spread(group, within, df)
+
+
+def _margin(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Σ (y − cell mean)² and people − cells, for each row (axis 0) or column (axis 1)."""
+    present, group = np.unique(classes.places[:, axis], return_inverse=True)
+    inside = [group == position for position in range(len(present))]
+    within = [classes.within(int(squares[level]), rows) for level, rows in zip(present, inside, strict=True)]
+    df = [float(classes.n[rows].sum() - rows.sum()) for rows in inside]
+    return group, np.array(within), np.array(df)
+
+
+def two_margins(classes: Classes, rows: Cells, columns: Cells) -> Spread:
+    """σ² = u_row · v_column, fitted to both margins by iterative proportional fitting."""
+    row, row_within, row_df = _margin(classes, rows, 0)
+    column, column_within, column_df = _margin(classes, columns, 1)
+    freedom = classes.n - 1
+    cells = np.arange(len(freedom))
+    if np.any(freedom < 1) or np.any(row_df < 1) or np.any(column_df < 1):
+        return Spread(cells, freedom, freedom, _ALONE)
+    if np.any(row_within <= 0) or np.any(column_within <= 0):
+        return Spread(cells, freedom, freedom, _STILL)
+    u = row_within / row_df
+    v = np.ones(len(column_within))
+    for _ in range(10_000):
+        v = column_within / np.bincount(column, weights=freedom * u[row])
+        fitted = np.bincount(row, weights=freedom * v[column])
+        moved = row_within / fitted
+        step = float(np.max(np.abs(moved / u - 1)))
+        u = moved
+        if step < 1e-14:
+            break
+    return Spread(cells, u[row] * v[column], freedom)

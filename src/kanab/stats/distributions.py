@@ -1,0 +1,59 @@
+"""Tail probabilities by survival functions, so that 1e-112 is 1e-112 and not 0."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from scipy import special
+
+from kanab.errors import AnalysisError
+
+Alternative = Literal["two-sided", "greater", "less"]
+
+
+def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float:
+    """How often |T| (or T, or −T) is at least this large if there is no effect.
+
+    >>> t_tail(22.620230766723257, 40593.688228635794)
+    1.36445119627...e-112
+    """
+    both = float(special.betaincc(0.5, df / 2, t * t / (df + t * t)))
+    if alternative == "two-sided":
+        return both
+    upper = t > 0 if alternative == "greater" else t < 0
+    return both / 2 if upper else 1 - both / 2
+
+
+def t_quantile(probability: float, df: float) -> float:
+    """The point below which T falls with this probability."""
+    return float(special.stdtrit(df, probability))
+
+
+def f_tail(f: float, numerator: float, denominator: float) -> float:
+    """How often F is at least this large if there is no effect."""
+    return float(special.fdtrc(numerator, denominator, f))
+
+
+def chi2_tail(x: float, df: float) -> float:
+    """How often χ² is at least this large if there is no effect."""
+    return float(special.chdtrc(df, x))
+
+
+def check_sides(confidence: float, alternative: str) -> None:
+    """Refuse a confidence outside (0, 1) and an unknown alternative."""
+    if not (isinstance(confidence, (int, float)) and 0 < confidence < 1):
+        raise AnalysisError("the confidence must lie between 0 and 1", "For example 0.95.")
+    if alternative not in get_args(Alternative):
+        raise AnalysisError("unknown alternative", "Use 'two-sided', 'greater' or 'less'.")
+
+
+def t_interval(
+    estimate: float, se: float, df: float, confidence: float, alternative: Alternative = "two-sided"
+) -> tuple[float, float]:
+    """The interval that agrees with the test: two-sided, or open on one side."""
+    if alternative == "two-sided":
+        half = t_quantile((1 + confidence) / 2, df) * se
+        return estimate - half, estimate + half
+    reach = t_quantile(confidence, df) * se
+    infinite = float("inf")
+    return (estimate - reach, infinite) if alternative == "greater" else (-infinite, estimate + reach)

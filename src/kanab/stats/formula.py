@@ -1,0 +1,223 @@
+"""A small formula language: ``arm + tier``, ``arm * tier``, ``arm:tier``, ``C(tier)``.
+
+Names are those of the tally's factors; "arm" is its one experiment. Names with spaces go in
+`backticks`. ``C(tier)`` treats a numeric covariate as categories. An intercept is always there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from kanab.errors import FormulaError, listed
+from kanab.stats.gram import Classes, Floats
+from kanab.tally import Tally
+
+_TOKEN = re.compile(r"\s*(?:(`[^`]+`|[^\W\d]\w*(?:\.\w+)*)|([-+*:()~1]|\S))")
+_LONGEST = 2_000
+_DEEPEST = 20
+
+Term = tuple["Variable", ...]
+
+
+@dataclass(frozen=True, order=True)
+class Variable:
+    """A factor in a formula, with its numeric scores or as categories."""
+
+    name: str
+    categorical: bool = False
+
+    def __str__(self) -> str:
+        return f"C({self.name})" if self.categorical else self.name
+
+
+def parse(formula: str) -> tuple[Term, ...]:
+    """The terms of a formula, main effects first, each once.
+
+    >>> [":".join(map(str, term)) for term in parse("arm * C(tier) + device")]
+    ['arm', 'C(tier)', 'device', 'arm:C(tier)']
+    """
+    if not isinstance(formula, str) or len(formula) > _LONGEST:
+        raise FormulaError("a formula must be a short text", "For example 'arm + tier'.")
+    parser = _Parser(list(_tokens(formula)))
+    terms = [term for term in parser.sum() if term]
+    parser.end()
+    seen: dict[Variable, int] = {}
+    for term in terms:
+        for variable in sorted(term):
+            seen.setdefault(variable, len(seen))
+    unique = dict.fromkeys(tuple(sorted(term, key=seen.__getitem__)) for term in terms)
+    return tuple(sorted(unique, key=len))
+
+
+def _tokens(formula: str) -> Iterator[str]:
+    position = 0
+    while position < len(formula.rstrip()):
+        match = _TOKEN.match(formula, position)
+        if match is None:  # pragma: no cover - the pattern accepts any character
+            break
+        yield match.group(1) or match.group(2)
+        position = match.end()
+
+
+class _Parser:
+    """sum := product ('+' product)*;  product := crossing ('*' crossing)*;  crossing := atom (':' atom)*."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._depth = 0
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._peek()
+        self._next += 1
+        return token
+
+    def end(self) -> None:
+        if self._peek():
+            self._fail()
+
+    def _fail(self) -> None:
+        place = f"position {self._next + 1} of the formula"
+        if self._peek() == "~":
+            raise FormulaError(
+                "a formula has no left side", "Name the metric separately: fit(tally, 'arm', 'spend').", at=place
+            )
+        raise FormulaError(
+            "this is not a formula", "Use names, +, *, : and C(name); `backticks` for names with spaces.", at=place
+        )
+
+    def sum(self) -> list[frozenset[Variable]]:
+        terms = self._product()
+        while self._peek() == "+":
+            self._take()
+            terms = terms + self._product()
+        return terms
+
+    def _product(self) -> list[frozenset[Variable]]:
+        terms = self._crossing()
+        while self._peek() == "*":
+            self._take()
+            other = self._crossing()
+            terms = _limited(terms + other + [a | b for a in terms for b in other])
+        return terms
+
+    def _crossing(self) -> list[frozenset[Variable]]:
+        terms = self._atom()
+        while self._peek() == ":":
+            self._take()
+            other = self._atom()
+            terms = _limited([a | b for a in terms for b in other])
+        return terms
+
+    def _atom(self) -> list[frozenset[Variable]]:
+        token = self._peek()
+        if token == "1":
+            self._take()
+            return [frozenset()]
+        if token == "(":
+            return self._bracket()
+        if not token or not (token[0] == "`" or token[0].isalpha() or token[0] == "_"):
+            self._fail()
+        self._take()
+        if token == "C" and self._peek() == "(":
+            self._take()
+            name = self._take().strip("`")
+            if self._take() != ")" or not re.match(r"\w", name):
+                self._next -= 1
+                self._fail()
+            return [frozenset([Variable(name, categorical=True)])]
+        return [frozenset([Variable(token.strip("`"))])]
+
+    def _bracket(self) -> list[frozenset[Variable]]:
+        self._take()
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise FormulaError("the formula is nested too deeply", "Write it with fewer brackets.")
+        terms = self.sum()
+        if self._peek() != ")":
+            self._fail()
+        self._take()
+        self._depth -= 1
+        return terms
+
+
+def _limited(terms: list[frozenset[Variable]]) -> list[frozenset[Variable]]:
+    unique = list(dict.fromkeys(terms))
+    if len(unique) > 200:
+        raise FormulaError("the formula expands to too many terms", "Use fewer products.")
+    return unique
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """One row per class (never per person), one named column per coefficient."""
+
+    names: tuple[str, ...]
+    matrix: Floats
+
+
+def design(tally: Tally, terms: Sequence[Term], classes: Classes) -> Design:
+    """Treatment-coded columns for every term; a term brings the simpler ones that it contains.
+
+    Levels that nobody has are left out, as they would be with rows.
+    """
+    resolved = [tuple(dict.fromkeys(_resolve(tally, variable) for variable in term)) for term in terms]
+    names, columns = ["Intercept"], [np.ones(len(classes.counts))]
+    done: set[frozenset[Variable]] = {frozenset()}
+    for term in resolved:
+        for subset in _subsets(term):
+            if frozenset(subset) not in done:
+                done.add(frozenset(subset))
+                for name, column in _crossed(tally, subset, classes):
+                    names.append(name)
+                    columns.append(column)
+    return Design(tuple(names), np.column_stack(columns))
+
+
+def _resolve(tally: Tally, variable: Variable) -> Variable:
+    names = (*tally.axes, "arm") if len(tally.arms) == 1 else tally.axes
+    if variable.name not in names:
+        raise FormulaError("the formula names an unknown factor", f"This tally has: {listed(names)}.")
+    factor = tally.factor(variable.name)
+    return Variable(factor.name, variable.categorical or factor.scores is None)
+
+
+def _subsets(term: Term) -> Iterator[Term]:
+    """The term's numeric part with every choice of its categorical ones, small choices first."""
+    numeric = tuple(variable for variable in term if not variable.categorical)
+    categorical = [variable for variable in term if variable.categorical]
+    for size in range(len(categorical) + 1):
+        for chosen in combinations(categorical, size):
+            yield tuple(variable for variable in term if variable in chosen or variable in numeric)
+
+
+def _crossed(tally: Tally, term: Term, classes: Classes) -> list[tuple[str, Floats]]:
+    crossed: list[tuple[str, Floats]] = [("", np.ones(len(classes.counts)))]
+    for variable in term:
+        crossed = [
+            (f"{left}:{right}" if left else right, a * b)
+            for left, a in crossed
+            for right, b in _coded(tally, variable, classes)
+        ]
+    return crossed
+
+
+def _coded(tally: Tally, variable: Variable, classes: Classes) -> list[tuple[str, Floats]]:
+    factor = tally.factor(variable.name)
+    place = classes.places[:, tally.axes.index(factor.name)]
+    if not variable.categorical and factor.scores is not None:
+        known = np.array([0.0 if score is None else score for score in factor.scores])
+        coded = [(factor.name, known[place])]
+        if None in factor.levels and factor.levels.index(None) in place:
+            coded.append((f"{factor.name}[missing]", (place == factor.levels.index(None)).astype(np.float64)))
+        return coded
+    present = sorted(set(place.tolist()))
+    return [(f"{factor.name}[{factor.labels[level]}]", (place == level).astype(np.float64)) for level in present[1:]]

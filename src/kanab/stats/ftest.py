@@ -1,0 +1,207 @@
+"""Does the effect differ between levels? Do two experiments interfere? (paper §8)
+
+The paper's pooled partial F assumes one error variance for all classes. Real segments break that,
+so a robust F stands beside it and carries the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from kanab.errors import AnalysisError, FormulaError, LevelError, listed
+from kanab.stats.cellvar import Spread, by_arm, by_class, two_margins
+from kanab.stats.distributions import f_tail
+from kanab.stats.formula import design, parse
+from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, independent, refit, solve
+from kanab.tabular import number, p_value
+from kanab.tally import Tally
+
+Variance = Literal["pooled", "by_class", "two_margins", "by_arm"]
+
+
+@dataclass(frozen=True)
+class FTest:
+    """An F statistic and how it was made; F and p are None where the test cannot be done."""
+
+    metric: str
+    between: str
+    variance: Variance
+    F: float | None
+    df: tuple[float, float] | None
+    p: float | None
+    note: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.metric}: {self.between} ({self.variance.replace('_', ' ')})"
+        if self.F is None or self.df is None:
+            return f"{head} not testable: {self.note}"
+        first, second = self.df
+        note = f"; {self.note}" if self.note else ""
+        return f"{head} F({first:g}, {second:,.6g}) = {number(self.F, 6)}, p = {p_value(self.p)}{note}"
+
+
+@dataclass(frozen=True, eq=False)
+class TwoWay:
+    """The cells of two crossed factors and their main-effects design, without idle columns."""
+
+    tally: Tally
+    metric: str
+    classes: Classes
+    main: Floats
+
+    @property
+    def between(self) -> str:
+        """The two factors, in words."""
+        return " × ".join(self.tally.axes)
+
+    @property
+    def q(self) -> int:
+        """Interaction degrees of freedom: non-empty cells − (rows + columns − components)."""
+        cells, parameters = self.main.shape
+        return int(cells - parameters)
+
+    def residuals(self, weights: Floats) -> Floats:
+        """Cell means minus the weighted main-effects fit, in steps."""
+        names = tuple(str(position) for position in range(self.main.shape[1]))
+        return solve(self.main, weights, self.classes, names).residuals
+
+
+def two_way(tally: Tally, covariate: str | None = None, metric: str | None = None) -> TwoWay:
+    """Arm × one covariate, or the two experiments of a pair; other covariates are collapsed."""
+    if len(tally.arms) == 2 and covariate is None:
+        table = tally.keep()
+    elif len(tally.arms) == 1:
+        names = [factor.name for factor in tally.covariates]
+        if covariate is None and len(names) != 1:
+            raise AnalysisError("name the covariate to test", f"This tally has: {listed(names) or 'none'}.")
+        chosen = tally.factor(covariate or names[0])
+        if chosen.role == "arm":
+            raise LevelError(f"{chosen.name!r} is the experiment itself", "Name a covariate.")
+        table = tally.keep(chosen.name)
+    else:
+        raise AnalysisError("a pair of experiments is tested without a covariate", "Collapse one of them.")
+    classes = classes_of(table, metric)
+    terms = parse(" + ".join(f"C(`{name}`)" for name in table.axes))
+    matrix = design(table, terms, classes).matrix
+    kept = independent(matrix, classes.n)
+    return TwoWay(table, table.moments_of(metric).metric.name, classes, matrix[:, kept])
+
+
+def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = None) -> FTest:
+    """The paper's partial F of the interaction, with one error variance for all classes.
+
+    >>> from kanab.datasets import eighteen
+    >>> print(pooled_f(eighteen()))
+    minutes: treatment × tier (pooled) F(2, 12) = 41.7046, p = 3.96e-06
+    """
+    cells = two_way(tally, covariate, metric)
+    classes = cells.classes
+    extra = float(classes.n @ cells.residuals(classes.n) ** 2)
+    rss = classes.within(int(arm_squares(cells.tally, metric).sum()))
+    return _pooled(cells.metric, cells.between, (extra, cells.q), (rss, classes.total - len(cells.main)))
+
+
+def _pooled(metric: str, between: str, extra: tuple[float, int], residual: tuple[float, int]) -> FTest:
+    """F from the extra and the residual sums of squares, each with its degrees of freedom."""
+    (extra_ss, q), (rss, df) = extra, residual
+    problem = (
+        "too few combinations hold people" if q < 1
+        else "there are no more people than classes" if df < 1
+        else "nothing varies within the classes" if rss <= 0
+        else ""
+    )  # fmt: skip
+    if problem:
+        return FTest(metric, between, "pooled", None, None, None, problem)
+    f = (extra_ss / q) / (rss / df)
+    return FTest(metric, between, "pooled", f, (float(q), float(df)), f_tail(f, q, df))
+
+
+def robust_f(
+    tally: Tally,
+    covariate: str | None = None,
+    metric: str | None = None,
+    *,
+    variance: Literal["by_class", "two_margins", "by_arm"] | None = None,
+) -> FTest:
+    """The F that holds its size when classes differ in variance.
+
+    By default variances are by class where class squares are known (0/1 metrics always), else
+    from the two margins of squares, else by arm, which assumes equal variance across levels.
+
+    >>> from kanab.datasets import eighteen
+    >>> print(robust_f(eighteen()))
+    minutes: treatment × tier (by arm) F(2, 11.6026) = 41.7046, p = 5.04e-06; assumes equal variance across levels
+    """
+    cells = two_way(tally, covariate, metric)
+    chosen = variance or finest_variance(cells)
+    spread = cell_spread(cells, chosen)
+    note = "assumes equal variance across levels" if chosen == "by_arm" else ""
+    if spread.problem or cells.q < 1:
+        problem = spread.problem or "too few combinations hold people"
+        return FTest(cells.metric, cells.between, chosen, None, None, None, problem)
+    weights = cells.classes.n / spread.variances[spread.group]
+    residuals = cells.residuals(weights)
+    j = float(weights @ residuals**2)
+    q = cells.q
+    h1, h2 = _small_sample(cells.main, weights, spread)
+    f = (j / q) / (1 + 2 * (q * h2 - h1) / (q * (q + 2)))
+    df = q * (q + 2) / (h1 + 2 * h2)
+    return FTest(cells.metric, cells.between, chosen, f, (float(q), df), f_tail(f, q, df), note)
+
+
+def _small_sample(main: Floats, weights: Floats, spread: Spread) -> tuple[float, float]:
+    """H1 and H2: what estimating each group's variance costs (Welch's correction, generalised)."""
+    basis, _ = np.linalg.qr(np.sqrt(weights)[:, None] * main)
+    m = np.eye(len(main)) - basis @ basis.T
+    groups = spread.group[:, None] == np.arange(len(spread.variances))[None, :]
+    t = groups.T.astype(np.float64) @ np.diag(m)
+    u = np.einsum("cv,cd,dv->v", groups.astype(np.float64), m**2, groups.astype(np.float64))
+    return float(np.sum(t**2 / spread.df)), float(np.sum(u / spread.df))
+
+
+def finest_variance(cells: TwoWay) -> Literal["by_class", "two_margins", "by_arm"]:
+    """The most honest kind of variance that the kept squares allow."""
+    table, metric = cells.tally, cells.metric
+    if table.squares(metric, table.axes) is not None:
+        return "by_class"
+    known = [table.squares(metric, (name,)) is not None for name in table.axes]
+    return "two_margins" if all(known) else "by_arm"
+
+
+def cell_spread(cells: TwoWay, variance: str) -> Spread:
+    """The variances of the cells, in groups, with their degrees of freedom."""
+    table, metric, classes = cells.tally, cells.metric, cells.classes
+    if variance == "by_class":
+        return by_class(classes, arm_squares(table, metric, table.axes))
+    if variance == "two_margins":
+        margins = [arm_squares(table, metric, (name,)) for name in table.axes]
+        return two_margins(classes, margins[0], margins[1])
+    if variance == "by_arm":
+        return by_arm(classes, arm_squares(table, metric))
+    kinds = ", ".join(kind for kind in get_args(Variance) if kind != "pooled")
+    raise AnalysisError("unknown kind of variance", f"Use one of: {kinds}.")
+
+
+def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> FTest:
+    """The paper's partial F between any two nested formulas.
+
+    >>> from kanab.datasets import eighteen
+    >>> print(nested_f(eighteen(), "arm + tier", "arm * tier"))
+    minutes: arm + tier → arm * tier (pooled) F(1, 14) = 5.33548, p = 0.0367
+    """
+    classes = classes_of(tally, metric)
+    models: Sequence[Floats] = [design(tally, parse(text), classes).matrix for text in (main, full)]
+    small, large = (matrix[:, independent(matrix, classes.n)] for matrix in models)
+    both = np.column_stack([large, small])
+    if independent(both, classes.n).sum() > large.shape[1]:
+        raise FormulaError("the first formula is not contained in the second", "Give nested formulas.")
+    name = tally.moments_of(metric).metric.name
+    residuals = TwoWay(tally, name, classes, small).residuals(classes.n)
+    fitted = refit(large, classes.n, residuals)
+    rss = classes.within(int(arm_squares(tally, metric).sum())) + float(classes.n @ (residuals - fitted) ** 2)
+    q, df = large.shape[1] - small.shape[1], classes.total - large.shape[1]
+    return _pooled(name, f"{main} → {full}", (float(classes.n @ fitted**2), q), (rss, df))

@@ -1,0 +1,129 @@
+"""Ordinary least squares from classes: the same coefficients and errors as from the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanab.errors import DesignError
+from kanab.stats.distributions import check_sides, f_tail, t_interval, t_tail
+from kanab.stats.formula import Design, design, parse
+from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, refit, solve
+from kanab.tabular import Table, number, p_value
+from kanab.tally import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class Anova:
+    """Regression, residual and total sums of squares about the mean, and the overall F."""
+
+    df: tuple[int, int, int]
+    ss: tuple[float, float, float]
+    F: float | None
+    p: float | None
+
+    def __str__(self) -> str:
+        rows = []
+        for row, name in enumerate(("Regression", "Residual", "Total")):
+            mean = self.ss[row] / self.df[row] if row < 2 and self.df[row] else None
+            test = (number(self.F), p_value(self.p)) if row == 0 else ("", "")
+            rows.append((name, str(self.df[row]), number(self.ss[row]), number(mean) if mean else "", *test))
+        return str(Table(("", "df", "SS", "MS", "F", "p"), tuple(rows)))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model: coefficients ``b`` with their errors, in units of the metric (paper §6–7).
+
+    ``tss`` is Σ y² as in the paper; ``rss`` the residual sum of squares; ``df`` = n − p.
+    """
+
+    formula: str
+    metric: str
+    names: tuple[str, ...]
+    b: Floats
+    se: Floats
+    t: Floats
+    p: Floats
+    intervals: Floats
+    confidence: float
+    n: int
+    df: int
+    tss: float
+    rss: float
+    xtx: Floats
+    xty: Floats
+    covariance: Floats
+    anova: Anova
+
+    @property
+    def r2(self) -> float | None:
+        """Share of the variance about the mean that the model explains."""
+        total = self.anova.ss[2]
+        return self.anova.ss[0] / total if total else None
+
+    def __str__(self) -> str:
+        rows = tuple(
+            (name, number(b), number(se), number(t), p_value(p), f"{number(low)} … {number(high)}")
+            for name, b, se, t, p, (low, high) in zip(
+                self.names, self.b, self.se, self.t, self.p, self.intervals, strict=True
+            )
+        )
+        header = ("term", "b", "se", "t", "p", f"{self.confidence:.0%} interval")
+        return str(Table(header, rows, f"{self.metric} ~ {self.formula}   (n = {self.n:,}, df = {self.df:,})"))
+
+
+def fit(tally: Tally, formula: str, metric: str | None = None, *, confidence: float = 0.95) -> Fit:
+    """Fit a formula by OLS on the classes.
+
+    >>> from kanab.datasets import eighteen
+    >>> print(fit(eighteen(), "arm + C(tier)"))
+    minutes ~ arm + C(tier)   (n = 18, df = 14)
+    term                b      se        t       p  95% interval
+    ────────────  ───────  ──────  ───────  ──────  ────────────────
+    Intercept      0.6583  0.3387    1.944  0.0723  -0.06813 … 1.385
+    treatment[B]  -0.1188  0.3387  -0.3509   0.731  -0.8453 … 0.6076
+    tier[2]        0.7211  0.4148    1.738   0.104  -0.1686 … 1.611
+    tier[3]         1.116  0.4148    2.690  0.0176  0.2262 … 2.006
+    """
+    check_sides(confidence, "two-sided")
+    classes = classes_of(tally, metric)
+    model = design(tally, parse(formula), classes)
+    squares = int(arm_squares(tally, metric).sum())
+    n, df, scale = classes.total, classes.total - len(model.names), classes.scale
+    if df < 1:
+        raise DesignError(
+            f"there are too few people for the {len(model.names)} coefficients of this formula",
+            "Use a simpler formula, or wait for more people.",
+        )
+    solution = solve(model.matrix, classes.n, classes, model.names)
+    rss = classes.within(squares) + float(classes.n @ solution.residuals**2)
+    covariance = solution.inverse * (rss / df / scale**2)
+    b = solution.b / scale
+    b[0] += classes.centre / scale
+    se = np.sqrt(np.diag(covariance))
+    t = np.divide(b, se, out=np.full_like(b, np.nan), where=se > 0)
+    return Fit(
+        formula, tally.moments_of(metric).metric.name, model.names, b, se, t,
+        np.array([np.nan if np.isnan(value) else t_tail(value, df) for value in t]),
+        np.array([t_interval(x, s, df, confidence) for x, s in zip(b, se, strict=True)]),
+        confidence, n, df, squares / scale**2, rss / scale**2,
+        model.matrix.T @ (model.matrix * classes.n[:, None]),
+        model.matrix.T @ np.asarray((classes.sums + classes.counts * classes.centre) / scale, dtype=np.float64),
+        covariance, _anova(classes, model, rss, df),
+    )  # fmt: skip
+
+
+def _anova(classes: Classes, model: Design, rss: float, df: int) -> Anova:
+    flat = solve(np.ones((len(classes.counts), 1)), classes.n, classes, ("Intercept",))
+    explained = float(classes.n @ refit(model.matrix, classes.n, flat.residuals) ** 2)
+    parameters = len(model.names) - 1
+    unit = classes.scale**2
+    f = explained / parameters / (rss / df) if parameters and rss else None
+    return Anova(
+        (parameters, df, parameters + df),
+        (explained / unit, rss / unit, (explained + rss) / unit),
+        f,
+        None if f is None else f_tail(f, parameters, df),
+    )

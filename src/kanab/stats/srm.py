@@ -1,0 +1,64 @@
+"""Did people arrive in the arms in the planned shares? If not, nothing else can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.errors import AnalysisError
+from kanab.factor import Level, label
+from kanab.stats.distributions import chi2_tail
+from kanab.tabular import number, p_value
+from kanab.tally import Tally
+
+
+@dataclass(frozen=True)
+class SampleRatio:
+    """χ² of the arms' people against the shares; a residual beyond ±3 names the arm at fault."""
+
+    chi2: float
+    df: int
+    p: float
+    residuals: dict[Level, float]
+    shares: dict[Level, float]
+    declared: bool
+
+    def __str__(self) -> str:
+        against = "the planned shares" if self.declared else "equal shares (none were declared)"
+        parts = ", ".join(f"{label(arm)} {residual:+.2f}" for arm, residual in self.residuals.items())
+        return f"sample ratio against {against}: χ²({self.df}) = {number(self.chi2)}, p = {p_value(self.p)}; {parts}"
+
+
+def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm") -> SampleRatio:
+    """Compare people per arm with the planned shares (any positive numbers), or with equal ones.
+
+    >>> from kanab.datasets import eighteen
+    >>> print(sample_ratio(eighteen(), {"A": 2, "B": 1}))
+    sample ratio against the planned shares: χ²(1) = 2.250, p = 0.134; A -1.50, B +1.50
+    """
+    factor = tally.factor(experiment)
+    if factor.role != "arm" or len(factor.levels) < 2:
+        raise AnalysisError(f"{factor.name!r} does not have two arms to compare", "Name an experiment.")
+    people = tally.people_by(factor.name)
+    total = sum(people.values())
+    if not total:
+        raise AnalysisError("nobody has been counted", "Count some people first.")
+    planned = dict.fromkeys(people, 1.0) if shares is None else _planned(shares, factor.index, people)
+    whole = math.fsum(planned.values())
+    share = {arm: planned[arm] / whole for arm in people}
+    expected = {arm: total * share[arm] for arm in people}
+    chi2 = math.fsum((people[arm] - expected[arm]) ** 2 / expected[arm] for arm in people)
+    residuals = {arm: (people[arm] - expected[arm]) / math.sqrt(expected[arm] * (1 - share[arm])) for arm in people}
+    df = len(people) - 1
+    return SampleRatio(chi2, df, chi2_tail(chi2, df), residuals, share, shares is not None)
+
+
+def _planned(shares: Mapping[Any, float], index: Any, people: Mapping[Level, int]) -> dict[Level, float]:
+    arms = list(people)
+    found = {arms[index(arm)]: share for arm, share in shares.items()}
+    numbers = [value for value in found.values() if isinstance(value, (int, float)) and 0 < value < math.inf]
+    if len(numbers) != len(arms):
+        raise AnalysisError("shares need one positive number for every arm", "For example {'A': 9, 'B': 1}.")
+    return {arm: float(share) for arm, share in found.items()}
