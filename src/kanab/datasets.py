@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kanab.sources.columns import count_columns
+from kanab.sources.columns import Squares, count_columns
 from kanab.tally import Tally
 
 _MINUTES = (
@@ -41,11 +41,17 @@ def eighteen(*, altered: bool = False) -> Tally:
     B          19.6335889126438
     <BLANKLINE>
     """
+    return count_eighteen(eighteen_rows(altered=altered))
+
+
+def count_eighteen(rows: dict[str, list[Any]], *, squares: Squares = "arm") -> Tally:
+    """Rows of the paper's kind as a tally on its grid of nine decimals."""
     return count_columns(
-        eighteen_rows(altered=altered),
+        rows,
         arm="treatment",
         covariates=["tier"],
         metrics=["minutes"],
+        bounds={"minutes": (0, 100)},
         resolution={"minutes": 1e-9},
-        squares="arm",
+        squares=squares,
     )

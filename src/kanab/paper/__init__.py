@@ -1,0 +1,1 @@
+"""The paper, recomputed: what it prints, what six classes give, what eighteen rows give."""

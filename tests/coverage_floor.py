@@ -1,0 +1,23 @@
+"""Fail if a line or branch of the tally or of the statistics is never run by a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+WHOLE = ("tally", "moments", "cells", "factor", "metric", "possible", "document", "stats/")
+
+report = Path(".coverage.json")
+subprocess.run([sys.executable, "-m", "coverage", "json", "-q", "-o", str(report)], check=True)
+files = json.loads(report.read_text())["files"]
+report.unlink()
+short = {
+    name: round(entry["summary"]["percent_covered"], 1)
+    for name, entry in files.items()
+    if name.split("kanab/", 1)[1].startswith(WHOLE) and entry["summary"]["percent_covered"] < 100
+}
+if short:
+    sys.exit(f"not fully covered: {short}")
+print("tally and stats: every line and branch is covered")

@@ -1,0 +1,58 @@
+"""Everything that the documentation shows is run: Python sessions and console sessions."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SHOWN_ONLY = ("make ", "git ", "pip ", "python3 -m venv")  # run by CI itself, not here
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+def test_python_sessions_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = "\n".join(blocks(page, "python"))
+    assert ">>>" in session, "show a session with its output"
+    test = doctest.DocTestParser().get_doctest(session, {}, name(page), str(page), 0)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    problems: list[str] = []
+    runner.run(test, out=problems.append)
+    assert runner.failures == 0, "".join(problems)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=name)
+def test_console_sessions_print_what_is_shown(page: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for block in blocks(page, "console"):
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+            if command.startswith(SHOWN_ONLY):
+                continue
+            done = subprocess.run(
+                shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            pattern = ".*".join(re.escape(part) for part in shown.strip().split("..."))
+            assert re.fullmatch(pattern, (done.stdout + done.stderr).strip(), re.DOTALL), done.stdout + done.stderr
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{name(page)} links to {target}"

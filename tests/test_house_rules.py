@@ -1,0 +1,65 @@
+"""House rules as programs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+import kanab
+from kanab.cli import cli
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_import_kanab_loads_nothing_heavy() -> None:
+    heavy = "{'pandas', 'polars', 'pyarrow', 'ibis', 'duckdb', 'scipy.stats', 'statsmodels', 'rich', 'matplotlib'}"
+    code = f"import sys, kanab; print(sorted({heavy} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_the_public_names_are_the_sorted_ones_in_all() -> None:
+    assert list(kanab.__all__) == sorted(kanab.__all__)
+    assert all(hasattr(kanab, name) for name in kanab.__all__)
+
+
+def test_no_public_function_has_its_modules_name() -> None:
+    for name in kanab.__all__:
+        thing = getattr(kanab, name)
+        if inspect.isfunction(thing):
+            assert thing.__module__.rpartition(".")[2] != name
+
+
+def test_every_public_name_is_documented() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    missing = [name for name in kanab.__all__ if f"`{name}" not in reference]
+    assert missing == []
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+    for name, command in cli.commands.items():
+        assert f"kanab {name}" in text
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.opts[0] in text, f"kanab {name} {option.opts[0]}"
+
+
+def test_modules_fit_in_the_head() -> None:
+    long = [path.name for path in (ROOT / "src").rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 430]
+    assert long == []
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    forbidden = re.compile(r"index-url|//pypi\.|registry\.npmjs|/root/|/home/\w", re.IGNORECASE)
+    here = Path(__file__).relative_to(ROOT).as_posix()
+    for name in tracked:
+        path = ROOT / name
+        if name != here and path.is_file() and path.stat().st_size < 1_000_000:
+            assert not forbidden.search(path.read_text(encoding="utf-8", errors="replace")), name
