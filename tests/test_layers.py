@@ -19,6 +19,7 @@ LAYERS = (
     ("moments",),
     ("possible", "document"),
     ("tally",),
+    ("plan",),
     ("stats", "sources"),
     ("datasets",),
     ("paper",),

@@ -5,6 +5,9 @@
     ├── GridError        a value, bound or resolution that does not fit a metric's grid
     ├── LevelError       an arm, covariate, level or metric that the tally does not have
     ├── SourceError      a column, file or table that cannot be counted
+    │   └── MissingExtraError   an optional package that is not installed
+    ├── PlanError        a plan that contradicts itself or cannot be read
+    ├── PrivacyError     a release that would break a rule
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
     └── AnalysisError    a question that this tally cannot answer
@@ -47,6 +50,25 @@ class LevelError(KanabError):
 
 class SourceError(KanabError):
     """A column, file or table that cannot be counted."""
+
+
+class MissingExtraError(SourceError):
+    """An optional package that is not installed.
+
+    >>> print(MissingExtraError("reading from Spark", "spark"))
+    reading from Spark needs an extra. Run: pip install 'kanab[spark]'
+    """
+
+    def __init__(self, doing: str, extra: str) -> None:
+        super().__init__(f"{doing} needs an extra", f"Run: pip install 'kanab[{extra}]'")
+
+
+class PlanError(KanabError):
+    """A plan that contradicts itself or cannot be read."""
+
+
+class PrivacyError(KanabError):
+    """A release that would break a rule. It never says by how much."""
 
 
 class FormulaError(KanabError):

@@ -118,6 +118,9 @@ class Tally:
                 return factor
         if name == "arm" and len(self.arms) == 1:
             return self.arms[0]
+        if name == "arm":
+            names = listed(factor.name for factor in self.arms)
+            raise LevelError("this is a table of several experiments", f"Name one, or collapse the others: {names}.")
         raise LevelError("unknown arm column or covariate", f"This tally has: {listed(self.axes)}.")
 
     def moments_of(self, metric: str | None = None) -> Moments:

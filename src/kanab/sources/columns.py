@@ -138,10 +138,22 @@ class _Grids:
         if bounds is None and resolution is None and whole and np.all((values == 0) | (values == 1)):
             bounds = (0.0, 1.0)
         if resolution is None and bounds is None and not whole:
-            resolution = 1 / implied_scale(float(values.min()), float(values.max()))
+            resolution = 1 / (decimal_scale(values) or implied_scale(float(values.min()), float(values.max())))
         if resolution is None and whole:
             resolution = 1
         return Metric.declare(name, bounds=bounds, resolution=resolution, missing=missing)
+
+
+def decimal_scale(values: NDArray[np.float64]) -> int | None:
+    """10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
+
+    >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
+    (100, None)
+    """
+    for scale in (10, 100, 1_000, 10_000):
+        if np.all(np.floor(values * scale + 0.5) / scale == values):
+            return scale
+    return None
 
 
 def _without(steps: NDArray[np.int64], gone: NDArray[np.bool_], metric: Metric) -> NDArray[np.int64]:

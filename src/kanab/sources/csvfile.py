@@ -7,6 +7,7 @@ import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +20,7 @@ from kanab.sources.frames import Array, column
 from kanab.tally import Tally
 
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)?(\.\d+)?([eE][-+]?\d{1,3})?")
+_ROWS_AT_ONCE = 50_000
 _EMPTY = ("", "NA", "NULL", "null", "NaN", "nan")
 
 
@@ -53,17 +55,16 @@ def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) ->
             raise SourceError(f"{file.name} names a column twice", "Rename one of them.")
         places = [header.index(name) for name in wanted]
         found: list[list[str]] = [[] for _ in wanted]
-        for row in reader:
-            if len(row) != len(header):
-                if not row:
-                    continue
+        while chunk := list(islice(reader, _ROWS_AT_ONCE)):
+            rows = [row for row in chunk if row]  # blank lines are nobody
+            if not {len(row) for row in rows} <= {len(header)}:
                 raise SourceError(
                     f"{file.name} has a line with too many or too few fields",
                     f"Every line needs {len(header)} fields.",
-                    at=f"line {reader.line_num}",
+                    at=f"one of the lines up to {reader.line_num}",
                 )
             for fields, place in zip(found, places, strict=True):
-                fields.append(row[place])
+                fields.extend(row[place] for row in rows)
     return dict(zip(wanted, found, strict=True))
 
 
@@ -88,16 +89,15 @@ def _opened(file: Path) -> Iterator[IO[str]]:
 
 def typed(fields: Iterable[str]) -> Array:
     """Numbers if every field is one (007 is a text), true/false likewise, else texts."""
-    bare = [field.strip() for field in fields]
-    known = [None if field in _EMPTY else field for field in bare]
-    present = [field for field in known if field is not None]
-    values: list[Any]
+    written = list(fields)
+    known = {field: None if field.strip() in _EMPTY else field.strip() for field in set(written)}
+    present = [field for field in known.values() if field is not None]
+    meaning: dict[str, Any] = dict(known)
     if all(_NUMBER.fullmatch(field) and field.strip("+-.eE") for field in present):
-        return np.array([np.nan if field is None else float(field) for field in known], dtype=np.float64)
+        meaning = {field: np.nan if text is None else float(text) for field, text in known.items()}
+        return np.array([meaning[field] for field in written], dtype=np.float64)
     if all(field.lower() in ("true", "false") for field in present):
-        values = [None if field is None else field.lower() == "true" for field in known]
-    else:
-        values = list(known)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
+        meaning = {field: None if text is None else text.lower() == "true" for field, text in known.items()}
+    array = np.empty(len(written), dtype=object)
+    array[:] = [meaning[field] for field in written]
     return array

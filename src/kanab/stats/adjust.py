@@ -63,6 +63,7 @@ def adjusted_means(
         tally.moments_of(metric).metric.name, "adjusted", names, factor.levels, factor.control,
         classes.centre / scale, np.array(offsets) / scale, np.array(sample) / scale**2,
         beta @ sxx @ beta.T / (total * (total - 1)), np.array(df), beta,
+        tuple(n for _, _, n, _ in parts),
     )  # fmt: skip
 
 

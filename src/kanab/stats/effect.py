@@ -38,6 +38,7 @@ class ArmMeans:
     population: Floats
     df: Floats
     slopes: Floats
+    people: tuple[int, ...]
 
     @property
     def means(self) -> Floats:
@@ -96,8 +97,9 @@ def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
     factor = tally.factor("arm")
     table = tally.keep()
     classes = classes_of(table, metric)
-    offsets, sample, df = [], [], []
+    offsets, sample, df, people = [], [], [], []
     for _, rss, n, part in arm_parts(table, metric, classes, parameters=1):
+        people.append(n)
         flat = solve(np.ones((1, 1)), part.n, part, ("Intercept",))
         offsets.append(flat.b[0])
         sample.append(rss / (n * (n - 1)))
@@ -106,7 +108,7 @@ def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
     return ArmMeans(
         tally.moments_of(metric).metric.name, "difference", (), factor.levels, factor.control,
         classes.centre / scale, np.array(offsets) / scale, np.array(sample) / scale**2,
-        np.zeros((len(df), len(df))), np.array(df), np.zeros((len(df), 0)),
+        np.zeros((len(df), len(df))), np.array(df), np.zeros((len(df), 0)), tuple(people),
     )  # fmt: skip
 
 

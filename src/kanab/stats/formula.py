@@ -220,4 +220,6 @@ def _coded(tally: Tally, variable: Variable, classes: Classes) -> list[tuple[str
             coded.append((f"{factor.name}[missing]", (place == factor.levels.index(None)).astype(np.float64)))
         return coded
     present = sorted(set(place.tolist()))
+    if factor.role == "arm":  # arms are compared with the control, as everywhere
+        present.sort(key=lambda level: factor.levels[level] != factor.control)
     return [(f"{factor.name}[{factor.labels[level]}]", (place == level).astype(np.float64)) for level in present[1:]]

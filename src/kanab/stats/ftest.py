@@ -83,7 +83,10 @@ def two_way(tally: Tally, covariate: str | None = None, metric: str | None = Non
             raise LevelError(f"{chosen.name!r} is the experiment itself", "Name a covariate.")
         table = tally.keep(chosen.name)
     else:
-        raise AnalysisError("a pair of experiments is tested without a covariate", "Collapse one of them.")
+        raise AnalysisError(
+            "an interaction is tested between two experiments, or between one and a covariate",
+            "Collapse the others first.",
+        )
     classes = classes_of(table, metric)
     terms = parse(" + ".join(f"C(`{name}`)" for name in table.axes))
     matrix = design(table, terms, classes).matrix

@@ -85,7 +85,7 @@ def arm_squares(tally: Tally, metric: str | None, by: tuple[str, ...] = ()) -> C
         kept = " × ".join(margins)
         raise AnalysisError(
             f"no squares by {kept} were kept, so no error can be estimated",
-            f"Count again with squares by {kept}.",
+            f"Count again with squares by {kept}; a 0/1 metric needs none if its bounds are (0, 1).",
         )
     return squares
 

@@ -1,0 +1,147 @@
+"""What may be counted: arms, covariates and levels, metrics, k; and the linkages that this needs.
+
+What a plan does not name cannot be stored or released. A plan file and command-line flags build
+the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kanab.errors import PlanError, listed
+from kanab.factor import Level
+from kanab.metric import Metric, Missing
+
+DEFAULT_K = 10
+LEAST_K = 5
+"""Below this a release needs an explicit, recorded override."""
+
+
+@dataclass(frozen=True)
+class MetricPlan:
+    """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data."""
+
+    name: str
+    bounds: tuple[float, float] | None = None
+    resolution: float | None = None
+    binary: bool = False
+    missing: Missing = "zero"
+    of: str | None = None
+    sensitive: Literal["no", "yes", "both"] = "no"
+    ratio: tuple[str, str] | None = None
+    squares: Literal["margin", "class"] = "margin"
+
+    @property
+    def declared(self) -> bool:
+        """Are its bounds known without looking at the data?"""
+        return self.binary or self.bounds is not None
+
+    def metric(self) -> Metric:
+        """The metric on its declared grid."""
+        if self.binary:
+            return Metric(self.name, 1, (0.0, 1.0), self.missing)
+        return Metric.declare(self.name, bounds=self.bounds, resolution=self.resolution, missing=self.missing)
+
+
+@dataclass(frozen=True)
+class CovariatePlan:
+    """One covariate: its levels as declared, or how they are taken from the pooled data."""
+
+    name: str
+    levels: tuple[Level, ...] | None = None
+    bins: int | tuple[float, ...] | None = None
+    top: int | None = None
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """One experiment. Its name is the column that holds the arm."""
+
+    name: str
+    shares: tuple[tuple[Level, float], ...] | None = None
+    control: Level = None
+    adjust: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
+    interactions: tuple[str, ...] = ()
+    salt: str | None = None
+    exclude_with: tuple[str, ...] = ()
+    holdout: float = 0.0
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    looks: int | None = None
+
+    @property
+    def arms(self) -> tuple[Level, ...] | None:
+        """The arms, if they were declared."""
+        return None if self.shares is None else tuple(arm for arm, _ in self.shares)
+
+
+@dataclass(frozen=True)
+class Cohorts:
+    """Periods of enrollment, the window in which people are measured, and the tick of seals."""
+
+    every: str = "7d"
+    window: str = "7d"
+    seal: str = "end"
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """One table that the plan needs: an experiment, alone, with a covariate, or with another one."""
+
+    experiments: tuple[str, ...]
+    covariate: str | None = None
+    squares: Literal["arm", "margins"] = "arm"
+
+    @property
+    def name(self) -> str:
+        """For example checkout, checkout/tier or banner/checkout."""
+        return "/".join([*self.experiments, *([self.covariate] if self.covariate else [])])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that may be collected or released."""
+
+    metrics: tuple[MetricPlan, ...]
+    experiments: tuple[ExperimentPlan, ...]
+    covariates: tuple[CovariatePlan, ...] = ()
+    k: int = DEFAULT_K
+    cohorts: Cohorts | None = None
+    origins: tuple[str, ...] = ()
+    durability: Literal["disk", "memory"] = "disk"
+    nonce_life: str = "24h"
+
+    def experiment(self, name: str | None = None) -> ExperimentPlan:
+        """An experiment by name; the only one if none is named."""
+        for one in self.experiments:
+            if one.name == name or (name is None and len(self.experiments) == 1):
+                return one
+        names = listed(one.name for one in self.experiments)
+        fact = "several experiments, and none named" if name is None else "unknown experiment"
+        raise PlanError(fact, f"The plan has: {names}.")
+
+    def covariate(self, name: str) -> CovariatePlan:
+        """A covariate by name; one that was not declared takes its levels from the data."""
+        return next((one for one in self.covariates if one.name == name), CovariatePlan(name))
+
+    @property
+    def linkages(self) -> tuple[Linkage, ...]:
+        """The tables that the planned analyses need, and no others; covariates are never crossed.
+
+        >>> shop = ExperimentPlan("checkout", adjust=("tier",), segments=("device",))
+        >>> [one.name for one in Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner"))).linkages]
+        ['checkout/tier', 'checkout/device', 'banner']
+        """
+        found: list[Linkage] = []
+        for one in self.experiments:
+            covariates = dict.fromkeys((*one.adjust, *one.segments))
+            if not covariates:
+                found.append(Linkage((one.name,)))
+            for name in covariates:
+                found.append(Linkage((one.name,), name, "margins" if name in one.segments else "arm"))
+            for other in one.interactions:
+                if not any(set(link.experiments) == {one.name, other} for link in found):
+                    found.append(Linkage((one.name, other)))
+        return tuple(found)

@@ -1,0 +1,505 @@
+"""Real experiments: the figures their authors printed, and those of statsmodels on the rows.
+
+``published`` figures must agree to their printed digits. ``reference`` figures come from floating point over rows: the
+t and Lin–Ding ones are good to 1e-13, the F ones are not (see ``f_tolerance``), so that every pooled F must also equal
+the F of rational arithmetic.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import kanab as kb
+
+DOUBLES = 1e-12  # far above the last digits of a double, far below anything that could matter
+RSS_ERROR = 2.5e-14
+"""How far statsmodels' residual sums of squares over rows may be off (measured with rational arithmetic: 1.7e-14)."""
+
+
+HILLSTROM = ["newbie", "channel", "zip_code", "history_segment", "womens", "mens"]
+PAST_VOTES = ["primary_00", "general_00", "primary_02", "general_02", "primary_04"]
+NEW_HAVEN = {"visit": "persngrp", "phone": "phongotv", "mail": "mailings"}
+PAIRS = [("visit", "phone"), ("visit", "mail"), ("phone", "mail")]
+MENS, WOMENS, NONE = "Mens E-Mail", "Womens E-Mail", "No E-Mail"
+MAILED = ["Civic Duty", "Hawthorne", "Self", "Neighbors"]
+
+
+def near(value: Any, *, rel: float = DOUBLES) -> Any:
+    """Equal in relative terms alone: pytest's own absolute tolerance would hide digits of small numbers."""
+    return pytest.approx(value, rel=rel, abs=0)
+
+
+def f_tolerance(entry: dict[str, float]) -> float:
+    """How well a reference F is known.
+
+    Its numerator is the difference of two residual sums of squares over rows. Where the interaction explains little,
+    that difference is a small part of them, and their rounding errors are a large part of it.
+    """
+    return RSS_ERROR * entry["rss_main"] / (entry["rss_main"] - entry["rss_full"])
+
+
+def assert_reference_f(found: kb.FTest, entry: dict[str, float]) -> None:
+    """The reference F and degrees of freedom, and its p: d ln p / d ln F is about −qF/2 far out."""
+    tolerance = f_tolerance(entry)
+    steepness = 1 + entry["df_num"] * entry["F"] / 2
+    f, p = found.F, found.p
+    assert found.df == (entry["df_num"], entry["df_den"])
+    assert f == near(entry["F"], rel=tolerance)
+    assert p == near(entry["p"], rel=tolerance * steepness)
+
+
+def exact_f(rows: pd.DataFrame, factors: list[str], values: pd.Series, exact_ols: Any) -> float:
+    """The pooled partial F in rational arithmetic, from whole-number values of the rows."""
+    whole = values.astype(int)
+    cells = whole.groupby([rows[factor] for factor in factors]).agg(["size", "sum"])
+    places = [tuple(np.unique(cells.index.get_level_values(factor), return_inverse=True)[1]) for factor in factors]
+    first, second = (np.eye(max(place) + 1, dtype=int)[list(place)][:, 1:] for place in places)
+    design = np.column_stack([np.ones(len(cells), dtype=int), first, second]).tolist()
+    counts, sums = cells["size"].tolist(), cells["sum"].tolist()
+    squares = sum(int(value) ** 2 for value in whole)
+    main = exact_ols(design, counts, sums, squares)[1]
+    full = exact_ols(np.eye(len(cells), dtype=int).tolist(), counts, sums, squares)[1]
+    q, df = len(cells) - len(design[0]), len(rows) - len(cells)
+    return float((main - full) / q / (full / df))
+
+
+# ── Lin (2013): college men ────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def lin(shared: Path) -> kb.Tally:
+    return kb.count_csv(
+        shared / "lin2013_alo_star_men.csv.gz", arm="sfsp", covariates=["gpa0"], metrics=["GPA_year1"], squares="arm"
+    )
+
+
+def test_lin_unadjusted_difference_is_minus_0_036_with_hc0_error_0_158(lin, published):
+    estimate, se = published["lin2013_alo_star_men"]["unadjusted"]
+    means = kb.plain_means(lin)
+    n = means.df + 1
+    assert lin.total == published["lin2013_alo_star_men"]["n"] == 157
+    assert round(kb.difference_in_means(lin).estimate, 3) == estimate == -0.036
+    assert (
+        round(float(np.sqrt(np.sum(means.sample * (n - 1) / n))), 3) == se == 0.158
+    )  # HC0 divides by n, Welch by n − 1
+
+
+def test_lin_single_slope_coefficient_is_minus_0_083(lin, published):
+    model = kb.fit(lin, "arm + gpa0")
+    assert (
+        round(model.b[model.names.index("sfsp[1]")], 3)
+        == published["lin2013_alo_star_men"]["ancova1_gpa0"][0]
+        == -0.083
+    )
+
+
+def test_lin_interacted_effect_is_minus_0_081(lin, published):
+    published_effect = published["lin2013_alo_star_men"]["ancova2_interacted"][0]
+    assert round(kb.adjusted_effect(lin).estimate, 3) == published_effect == -0.081
+
+
+def test_lin_ding_errors_are_the_reference_ones(lin, reference):
+    found, entry = kb.adjusted_effect(lin), reference["lin2013_ding"]
+    assert round(found.se, 4) == 0.1483
+    assert found.estimate == near(entry["ate"])
+    assert found.se == near(entry["se_sate"])
+    assert found.se**2 == near(entry["var_sate"])
+    assert found.se_population == near(entry["se_pate"])
+    assert found.se_population**2 == near(entry["var_pate"])
+
+
+# ── Hillstrom: three e-mail arms ───────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def hillstrom_rows(shared: Path) -> pd.DataFrame:
+    return pd.read_csv(shared / "hillstrom_email.csv.gz")
+
+
+@pytest.fixture(scope="session")
+def hillstrom(hillstrom_rows: pd.DataFrame) -> kb.Tally:
+    """All six covariates crossed."""
+    return kb.count_columns(
+        hillstrom_rows, arm="segment", covariates=HILLSTROM, metrics=["visit", "conversion", "spend"],
+        resolution={"spend": 0.01},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def by_recency(hillstrom_rows: pd.DataFrame) -> kb.Tally:
+    return kb.count_columns(
+        hillstrom_rows, arm="segment", covariates=["recency"], metrics=["visit", "spend"], resolution={"spend": 0.01},
+        squares="arm",
+    )  # fmt: skip
+
+
+def test_hillstrom_six_covariates_make_711_classes_17_of_them_below_5(hillstrom, published, reference):
+    people = [n for n in hillstrom.people.ravel().tolist() if n]
+    small = [n for n in people if n < 5]
+    found = {"classes": len(people), "k_min": min(people), "classes_lt5": len(small), "rows_lt5": sum(small)}
+    assert found == reference["hillstrom_classes_6_covariates"]
+    assert found == {"classes": 711, "k_min": 2, "classes_lt5": 17, "rows_lt5": 59}
+    assert hillstrom.total == published["hillstrom_email"]["n"] == 64_000
+
+
+@pytest.mark.parametrize(("pair", "arm", "control"), [
+    ("spend_mens_minus_none", MENS, NONE),
+    ("spend_womens_minus_none", WOMENS, NONE),
+    ("spend_mens_minus_womens", MENS, WOMENS),
+])  # fmt: skip
+def test_hillstrom_spend_lifts_and_errors_are_the_published_ones(hillstrom, published, pair, arm, control):
+    lift, se = published["hillstrom_email"][pair]
+    found = kb.difference_in_means(hillstrom, "spend", arm=arm, control=control)
+    assert found.estimate == near(lift)
+    assert found.se == near(se)
+
+
+@pytest.mark.parametrize(("metric", "t", "p"), [("visit", 22.62, 1.36e-112), ("spend", 5.30, 1.16e-07)])
+def test_hillstrom_welch_has_the_reference_t_df_and_p(hillstrom, reference, metric, t, p):
+    found = kb.difference_in_means(hillstrom, metric, arm=MENS, control=NONE)
+    entry = reference[f"hillstrom_welch_{metric}_mens_vs_none"]
+    assert (round(found.t, 2), float(f"{found.p:.2e}")) == (t, p)
+    assert found.estimate == near(entry["diff"])
+    assert found.t == near(entry["t"])
+    assert found.df == near(entry["df"])
+    assert found.p == near(entry["p"], rel=1e-10)
+
+
+@pytest.mark.parametrize("covariate", HILLSTROM)
+@pytest.mark.parametrize("metric", ["visit", "conversion", "spend"])
+def test_hillstrom_interaction_has_the_reference_f(hillstrom, reference, metric, covariate):
+    assert_reference_f(kb.pooled_f(hillstrom, covariate, metric), reference[f"hillstrom_{metric}_x_{covariate}"])
+
+
+@pytest.mark.parametrize("covariate", HILLSTROM)
+@pytest.mark.parametrize("metric", ["visit", "conversion", "spend"])
+def test_hillstrom_interaction_has_the_rational_f(hillstrom, hillstrom_rows, exact_ols, metric, covariate):
+    values = (hillstrom_rows[metric] * 100).round() if metric == "spend" else hillstrom_rows[metric]
+    expected = exact_f(hillstrom_rows, ["segment", covariate], values, exact_ols)
+    f = kb.pooled_f(hillstrom, covariate, metric).F
+    assert f == near(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("covariate", HILLSTROM)
+@pytest.mark.parametrize("metric", ["visit", "conversion", "spend"])
+def test_hillstrom_models_have_the_reference_residual_sums(hillstrom, reference, metric, covariate):
+    entry = reference[f"hillstrom_{metric}_x_{covariate}"]
+    table = hillstrom.keep(covariate)
+    main, full = (kb.fit(table, f"arm {sign} C({covariate})", metric) for sign in "+*")
+    assert main.n == entry["n"]
+    assert main.rss == near(entry["rss_main"], rel=RSS_ERROR)
+    assert full.rss == near(entry["rss_full"], rel=RSS_ERROR)
+
+
+@pytest.mark.parametrize(("covariate", "f"), [("womens", 45.53), ("mens", 48.62)])
+def test_hillstrom_visit_by_past_purchases_has_the_readme_f(hillstrom, covariate, f):
+    assert round(kb.pooled_f(hillstrom, covariate, "visit").F, 2) == f
+
+
+def test_hillstrom_visit_by_channel_has_p_0_97(hillstrom):
+    assert round(kb.pooled_f(hillstrom, "channel", "visit").p, 2) == 0.97
+
+
+@pytest.mark.parametrize("people", ["all", "pair"])
+@pytest.mark.parametrize("metric", ["visit", "spend"])
+def test_hillstrom_effect_adjusted_for_recency_is_the_reference_one(by_recency, reference, metric, people):
+    tally = by_recency if people == "all" else by_recency.select_arms([NONE, MENS])
+    found = kb.adjusted_effect(tally, metric, arm=MENS, control=NONE)
+    entry = reference[f"hillstrom_lin_{metric}_recency_mens_vs_none_{people}"]
+    assert found.estimate == near(entry["ate"])
+    assert found.se == near(entry["se_sate"])
+    assert found.se_population == near(entry["se_pate"])
+
+
+@pytest.mark.parametrize("metric", ["visit", "spend"])
+def test_hillstrom_adjusted_contrasts_add_up(by_recency, metric):
+    means = kb.adjusted_means(by_recency, metric)
+    mens, womens, between = (
+        kb.contrast(means, weights).estimate
+        for weights in ({MENS: 1, NONE: -1}, {WOMENS: 1, NONE: -1}, {MENS: 1, WOMENS: -1})
+    )
+    assert mens - womens == near(between)
+
+
+# ── Hillstrom: the robust F against the recipe, followed on the rows ───────────────────────────
+
+
+def _cells(rows: pd.DataFrame, metric: str, covariate: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """People, means and squares about the mean of segment × covariate, as arms × levels."""
+    grouped = rows.groupby(["segment", covariate])[metric]
+    spread = ((rows[metric] - grouped.transform("mean")) ** 2).groupby([rows["segment"], rows[covariate]]).sum()
+    return tuple(part.unstack().to_numpy(dtype=float) for part in (grouped.size(), grouped.mean(), spread))
+
+
+def _margin_variances(n: NDArray[Any], within: NDArray[Any]) -> NDArray[Any]:
+    """σ² = u_arm v_level that reproduces both margins of the squares."""
+    variances = np.ones_like(n)
+    for _ in range(500):
+        for axis in (0, 1):
+            fitted = ((n - 1) * variances).sum(axis, keepdims=True)
+            variances = variances * within.sum(axis, keepdims=True) / fitted
+    return variances
+
+
+def _robust_f(n: NDArray[Any], means: NDArray[Any], variances: NDArray[Any]) -> tuple[float, float, float]:
+    """F, its second degrees of freedom and p, one variance per cell with n − 1 degrees of freedom."""
+    arms, levels = (index.ravel() for index in np.indices(n.shape))
+    main = np.column_stack([np.eye(n.shape[0])[arms], np.eye(n.shape[1])[levels][:, 1:]])
+    weights = (n / variances).ravel()
+    root = np.sqrt(weights)
+    hat = root[:, None] * main @ np.linalg.pinv(root[:, None] * main)
+    maker = np.eye(len(root)) - hat
+    q = n.size - main.shape[1]
+    j = float(((maker @ (root * means.ravel())) ** 2).sum())
+    h = float((np.diag(maker) ** 2 / (n.ravel() - 1)).sum())
+    f, df = (j / q) / (1 + 2 * (q * h - h) / (q * (q + 2))), q * (q + 2) / (3 * h)
+    return f, df, float(stats.f.sf(f, q, df))
+
+
+@pytest.mark.parametrize(("metric", "squares", "variance", "p"), [
+    ("conversion", "arm", "by_class", 0.011),
+    ("spend", "class", "by_class", 0.053),
+    ("spend", "margins", "two_margins", 0.062),  # without class squares: other variances, the same verdict
+])  # fmt: skip
+def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows, metric, squares, variance, p):
+    tally = kb.count_columns(
+        hillstrom_rows, arm="segment", covariates=["history_segment"], metrics=[metric], squares=squares,
+        resolution={"spend": 0.01} if metric == "spend" else None,
+    )  # fmt: skip
+    found = kb.robust_f(tally)
+    assert found.variance == variance
+    assert round(found.p, 3) == p
+    n, means, within = _cells(hillstrom_rows, metric, "history_segment")
+    variances = _margin_variances(n, within) if variance == "two_margins" else within / (n - 1)
+    assert (found.F, found.df[1], found.p) == near(_robust_f(n, means, variances), rel=1e-10)
+
+
+@pytest.mark.parametrize(("metric", "pooled"), [("conversion", 0.0015), ("spend", 0.0145)])
+def test_hillstrom_pooled_f_by_history_segment_is_too_sure(hillstrom, metric, pooled):
+    found = kb.pooled_f(hillstrom, "history_segment", metric)
+    assert round(found.p, 4) == pooled
+    assert found.p < kb.robust_f(hillstrom, "history_segment", metric).p / 4
+
+
+# ── New Haven 1998: three concurrent tests per person ──────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def newhaven_rows(shared: Path) -> pd.DataFrame:
+    return pd.read_csv(shared / "newhaven_1998_factorial.csv.gz", usecols=[*NEW_HAVEN.values(), "v98"])
+
+
+@pytest.fixture(scope="session")
+def newhaven(newhaven_rows: pd.DataFrame) -> dict[tuple[str, str], kb.Tally]:
+    """One table per pair of tests."""
+    return {
+        pair: kb.count_columns(newhaven_rows, arm=[NEW_HAVEN[test] for test in pair], metrics=["v98"]) for pair in PAIRS
+    }
+
+
+@pytest.mark.parametrize(("pair", "p"), list(zip(PAIRS, ["0.523", "0.0484", "0.967"], strict=True)))
+def test_newhaven_pairs_have_the_reference_f(newhaven, reference, pair, p):
+    entry = reference[f"newhaven_{pair[0]}_x_{pair[1]}"]
+    found = kb.pooled_f(newhaven[pair])
+    assert newhaven[pair].total == entry["n"] == 31_098
+    assert f"{found.p:.3g}" == p
+    assert_reference_f(found, entry)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_newhaven_pairs_have_the_rational_f(newhaven, newhaven_rows, exact_ols, pair):
+    expected = exact_f(newhaven_rows, [NEW_HAVEN[test] for test in pair], newhaven_rows["v98"], exact_ols)
+    f = kb.pooled_f(newhaven[pair]).F
+    assert f == near(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("test", [kb.pooled_f, kb.robust_f])
+@pytest.mark.parametrize("method", ["holm", "bh"])
+def test_newhaven_has_no_interference_left_after_correction(newhaven, test, method):
+    p = [test(newhaven[pair]).p for pair in PAIRS]
+    assert min(p) < 0.05  # one of three, before
+    assert min(kb.correct(p, method)) > 0.14
+
+
+def test_newhaven_pairs_are_the_table_of_all_three_tests_with_one_collapsed(newhaven, newhaven_rows):
+    three = kb.count_columns(newhaven_rows, arm=list(NEW_HAVEN.values()), metrics=["v98"])
+    assert three.collapse("mailings") == newhaven["visit", "phone"]
+    assert three.collapse("phongotv") == newhaven["visit", "mail"]
+    assert three.collapse("persngrp") == newhaven["phone", "mail"]
+
+
+def test_newhaven_corrected_p_values_are_these(newhaven):
+    p = [kb.pooled_f(newhaven[pair]).p for pair in PAIRS]
+    assert kb.correct(p, "holm") == near([1, 3 * p[1], 1])
+    assert kb.correct(p, "bh") == near([1.5 * p[0], 3 * p[1], p[2]])
+
+
+# ── Cookie Cats: a gate moved from level 30 to 40 ──────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def cookie_cats(shared: Path) -> kb.Tally:
+    return kb.count_csv(shared / "cookie_cats.csv.gz", arm="version", metrics=["retention_1", "retention_7"])
+
+
+def test_cookie_cats_arms_have_the_published_people(cookie_cats, published):
+    assert cookie_cats.people_by() == published["cookie_cats"]["n"] == {"gate_30": 44_700, "gate_40": 45_489}
+
+
+@pytest.mark.parametrize(("metric", "digits", "rates"), [
+    ("retention_1", 3, [0.448, 0.442]),
+    ("retention_7", 4, [0.1902, 0.1820]),
+])  # fmt: skip
+def test_cookie_cats_rates_are_the_published_ones(cookie_cats, published, metric, digits, rates):
+    found = kb.plain_means(cookie_cats, metric).means
+    assert [round(rate, digits) for rate in found.tolist()] == published["cookie_cats"][metric] == rates
+
+
+def test_cookie_cats_gate_40_loses_day_7_retention(cookie_cats, published):
+    found = kb.difference_in_means(cookie_cats, "retention_7")
+    assert (found.arm, found.control) == ("gate_40", "gate_30")
+    assert round(found.p, 4) == published["cookie_cats"]["retention_7_p"] == 0.0016
+    points = [round(100 * end, 2) for end in found.interval]
+    assert points == published["cookie_cats"]["retention_7_ci_pp_gate40_minus_gate30"] == [-1.33, -0.31]
+
+
+def test_cookie_cats_sample_ratio_has_p_0_0086(cookie_cats):
+    found = kb.sample_ratio(cookie_cats)
+    assert round(found.p, 4) == 0.0086
+    assert found.p == near(stats.chisquare([44_700, 45_489]).pvalue)
+    assert not found.declared
+
+
+# ── Gerber, Green and Larimer (2008): social pressure ──────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def ggl_rows(shared: Path) -> pd.DataFrame:
+    columns = ["treatment", "primary_06", "sex", *PAST_VOTES]
+    return pd.read_csv(shared / "ggl2008_social_pressure.csv.gz", usecols=columns)
+
+
+@pytest.fixture(scope="session")
+def ggl(ggl_rows: pd.DataFrame) -> kb.Tally:
+    tally = kb.count_columns(ggl_rows, arm="treatment", covariates=["sex", *PAST_VOTES], metrics=["primary_06"])
+    return tally.select_arms(["No Postcard", *MAILED])
+
+
+def test_ggl_table_2_has_the_published_people_and_rates(ggl, published):
+    people, rates = ggl.people_by(), kb.plain_means(ggl).means.tolist()
+    found = {arm: [people[arm], round(rate, 3)] for arm, rate in zip(people, rates, strict=True)}
+    assert found == published["ggl2008_social_pressure"]["arms"]
+    assert [round(100 * rate, 1) for rate in rates] == [29.7, 31.5, 32.2, 34.5, 37.8]
+    assert ggl.total == published["ggl2008_social_pressure"]["n"] == 344_084
+
+
+def test_ggl_table_3a_has_the_published_coefficients(ggl, published):
+    model = kb.fit(ggl, "arm")
+    found = dict(zip(model.names, model.b.tolist(), strict=True))
+    rounded = {arm: round(found[f"treatment[{arm}]"], 3) for arm in MAILED}
+    assert rounded == published["ggl2008_social_pressure"]["table3_a"]
+    assert rounded == {"Civic Duty": 0.018, "Hawthorne": 0.026, "Self": 0.049, "Neighbors": 0.081}
+
+
+@pytest.mark.parametrize("arm", MAILED)
+def test_ggl_coefficients_are_differences_in_means(ggl, arm):
+    model = kb.fit(ggl, "arm")
+    effect = kb.difference_in_means(ggl, arm=arm)
+    assert effect.control == "No Postcard"
+    assert model.b[model.names.index(f"treatment[{arm}]")] == near(effect.estimate)
+
+
+@pytest.mark.parametrize("covariate", ["primary_04", "sex"])
+def test_ggl_interaction_has_the_reference_f(ggl, reference, covariate):
+    entry = reference[f"ggl_treatment_x_{covariate}"]
+    assert ggl.total == entry["n"]
+    assert_reference_f(kb.pooled_f(ggl, covariate), entry)
+
+
+@pytest.mark.parametrize("covariate", ["primary_04", "sex"])
+def test_ggl_interaction_has_the_rational_f(ggl, ggl_rows, exact_ols, covariate):
+    expected = exact_f(ggl_rows, ["treatment", covariate], ggl_rows["primary_06"], exact_ols)
+    f = kb.pooled_f(ggl, covariate).F
+    assert f == near(expected, rel=1e-13)
+
+
+def test_ggl_neighbors_has_the_reference_welch_t(ggl, reference):
+    found, entry = kb.difference_in_means(ggl, arm="Neighbors"), reference["ggl_welch_neighbors"]
+    assert found.estimate == near(entry["diff"])
+    assert found.t == near(entry["t"])
+    assert found.df == near(entry["df"])
+
+
+@pytest.mark.parametrize("people", ["all", "pair"])
+def test_ggl_neighbors_adjusted_for_five_past_votes_is_the_reference_effect(ggl, reference, people):
+    tally = ggl if people == "all" else ggl.select_arms(["No Postcard", "Neighbors"])
+    found = kb.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors")
+    entry = reference[f"ggl_lin_neighbors_past5_{people}"]
+    assert found.covariates == tuple(PAST_VOTES)
+    assert found.estimate == near(entry["ate"])
+    assert found.se == near(entry["se_sate"])
+    assert found.se_population == near(entry["se_pate"])
+
+
+# ── Upworthy: headline tests, equivalence classes as found ─────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def upworthy_rows(shared: Path) -> pd.DataFrame:
+    columns = ["clickability_test_id", "test_week", "impressions", "clicks"]
+    return pd.read_csv(shared / "upworthy_exploratory.csv.gz", usecols=columns)
+
+
+def _headline_test(packages: pd.DataFrame) -> kb.Tally:
+    table = {
+        "package": [f"package {place}" for place in range(len(packages))],
+        "impressions": packages["impressions"].tolist(),
+        "clicks": packages["clicks"].tolist(),
+    }
+    return kb.read_classes(table, count="impressions", bounds={"clicks": (0, 1)})
+
+
+@pytest.fixture(scope="session")
+def alarms(upworthy_rows: pd.DataFrame, published: dict[str, Any]) -> pd.DataFrame:
+    """Per headline test: was it run in the weeks of broken assignment, and does the sample ratio say so?"""
+    first, last = published["upworthy_exploratory"]["bad_randomisation_weeks"]
+    found = [
+        (first <= packages["test_week"].iloc[0] <= last, kb.sample_ratio(_headline_test(packages)).p < 0.001)
+        for _, packages in upworthy_rows.groupby("clickability_test_id", sort=False)
+    ]
+    return pd.DataFrame(found, columns=["broken", "alarm"])
+
+
+def test_upworthy_has_22_666_packages_in_4_873_tests(upworthy_rows, alarms, published):
+    assert len(upworthy_rows) == published["upworthy_exploratory"]["packages"] == 22_666
+    assert len(alarms) == published["upworthy_exploratory"]["tests"] == 4_873
+
+
+def test_upworthy_ran_22_percent_of_its_tests_in_the_broken_weeks(alarms, published):
+    published_share = published["upworthy_exploratory"]["bad_share_published"]
+    assert alarms["broken"].sum() == 1_102
+    assert abs(alarms["broken"].mean() - published_share) < 0.01
+
+
+def test_upworthy_sample_ratio_alarms_in_67_percent_of_the_broken_weeks_tests(alarms):
+    assert round(100 * alarms.loc[alarms["broken"], "alarm"].mean(), 1) == 66.8
+
+
+def test_upworthy_sample_ratio_alarms_in_under_half_a_percent_elsewhere(alarms):
+    assert round(100 * alarms.loc[~alarms["broken"], "alarm"].mean(), 2) == 0.45
+
+
+def test_upworthy_clicks_are_a_0_1_metric_whose_squares_are_known(upworthy_rows):
+    packages = upworthy_rows[upworthy_rows["clickability_test_id"] == "546d88fb84ad38b2ce000024"]
+    tally = _headline_test(packages)
+    clicks, impressions = packages["clicks"].to_numpy(), packages["impressions"].to_numpy()
+    assert tally.metrics[0].binary
+    assert tally.squares("clicks").tolist() == clicks.tolist()
+    assert kb.plain_means(tally).means.tolist() == near((clicks / impressions).tolist())
