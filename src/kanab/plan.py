@@ -6,12 +6,12 @@ the same object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from kanab.errors import PlanError, listed
-from kanab.factor import Level
+from kanab.factor import Level, as_level
 from kanab.metric import Metric, Missing
 
 DEFAULT_K = 10
@@ -145,3 +145,63 @@ class Plan:
                 if not any(set(link.experiments) == {one.name, other} for link in found):
                     found.append(Linkage((one.name, other)))
         return tuple(found)
+
+
+def make_plan(
+    arm: str,
+    metrics: Sequence[str],
+    *,
+    adjust: Sequence[str] = (),
+    segments: Sequence[str] = (),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    bins: Mapping[str, int | Sequence[float]] | None = None,
+    top: Mapping[str, int] | None = None,
+    shares: Mapping[Any, float] | None = None,
+    control: Level = None,
+    k: int = DEFAULT_K,
+) -> Plan:
+    """The plan of one experiment from what a call or a command line says.
+
+    >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
+    >>> [one.name for one in plan.linkages], plan.metrics[0].declared
+    (['variant/tier', 'variant/device'], True)
+    """
+    covariates = list(dict.fromkeys([*adjust, *segments]))
+    for word, given, names in (
+        ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
+        ("bins", bins, covariates), ("top", top, covariates),
+    ):  # fmt: skip
+        unknown = set(given or {}) - set(names)
+        if unknown:
+            raise PlanError(f"{word} name something that is not counted", f"Counted are: {listed(names)}.")
+    return Plan(
+        tuple(
+            MetricPlan(
+                name,
+                _tuple((bounds or {}).get(name)),
+                (resolution or {}).get(name),
+                missing=(missing or {}).get(name, "zero"),
+            )
+            for name in metrics
+        ),
+        (
+            ExperimentPlan(
+                arm,
+                None if shares is None else tuple((as_level(level, arm), x) for level, x in shares.items()),
+                as_level(control, arm),
+                tuple(adjust),
+                tuple(segments),
+            ),
+        ),
+        tuple(
+            CovariatePlan(name, bins=_tuple((bins or {}).get(name)), top=(top or {}).get(name)) for name in covariates
+        ),
+        k,
+    )
+
+
+def _tuple(value: Any) -> Any:
+    """Lists become tuples; what is wrong with anything else is for ``check_plan`` to say."""
+    return tuple(value) if isinstance(value, (list, tuple, range)) else value

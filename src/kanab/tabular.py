@@ -29,13 +29,14 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
 
-    def _right(self) -> list[bool]:
+    def right_aligned(self) -> list[bool]:
+        """Which columns hold nothing but numbers?"""
         return [all(_numeric(row[i]) for row in self.rows) for i in range(len(self.header))]
 
     def __str__(self) -> str:
         rows = (self.header, *self.rows)
         widths = [max(len(row[i]) for row in rows) for i in range(len(self.header))]
-        right = self._right()
+        right = self.right_aligned()
 
         def line(row: Sequence[str]) -> str:
             padded = (
@@ -51,7 +52,7 @@ class Table:
     def to_html(self) -> str:
         """An HTML table, everything escaped."""
         table, head, cell = _STYLE
-        aligns = ["right" if is_right else "left" for is_right in self._right()]
+        aligns = ["right" if is_right else "left" for is_right in self.right_aligned()]
 
         def row(tag: str, style: str, texts: Sequence[str]) -> str:
             cells = (
@@ -71,16 +72,17 @@ class Table:
         def line(texts: Sequence[str]) -> str:
             return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
-        rulers = ["---:" if is_right else "---" for is_right in self._right()]
+        rulers = ["---:" if is_right else "---" for is_right in self.right_aligned()]
         return "\n".join([line(self.header), line(rulers), *(line(row) for row in self.rows)])
 
 
 def _numeric(text: str) -> bool:
     if text in ("", "–"):
         return True
-    bare = text.replace(",", "").replace("−", "-").strip("<>=% ")
+    bare = text.replace(",", "").replace("−", "-")
     try:
-        float(bare)
+        for part in bare.split(" to "):
+            float(part.strip("<>=≥≤% "))
     except ValueError:
         return False
     return True

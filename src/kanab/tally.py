@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from kanab.cells import DROPPED, Cells, as_cells, fold, marginal
 from kanab.document import Parts, read, write
 from kanab.errors import LevelError, TallyError, listed
 from kanab.factor import Factor, Level, as_level
+from kanab.looks import class_table, in_words, shape_table, square_tables
 from kanab.metric import Metric
 from kanab.moments import By, Cross, Moments
 from kanab.possible import check_cross, check_moments, check_people
@@ -76,6 +75,10 @@ class Tally:
         return replace(part.map(lambda cells: as_cells(cells, self.shape_of(by), what)), by=by)
 
     # ── what is in it ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def _parts(self) -> Parts:
+        return Parts(self.factors, self.people, self.moments, self.crosses)
 
     @property
     def axes(self) -> By:
@@ -291,6 +294,16 @@ class Tally:
                 tally = tally.collapse(factor.name)
         return tally
 
+    def select_metrics(self, names: Iterable[str]) -> Tally:
+        """Only some of the metrics, and the products of those."""
+        kept = {self.moments_of(name).metric.name for name in names}
+        return Tally(
+            self.factors,
+            self.people,
+            tuple(part for part in self.moments if part.metric.name in kept),
+            tuple(part for part in self.crosses if set(part.pair) <= kept),
+        )
+
     def select_arms(self, arms: Sequence[Any], experiment: str = "arm") -> Tally:
         """Only the people of some arms, in the given order.
 
@@ -315,7 +328,7 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """The tally as plain data, ready for JSON; integers beyond 2^53 are texts."""
-        return write(Parts(self.factors, self.people, self.moments, self.crosses))
+        return write(self._parts)
 
     @classmethod
     def from_dict(cls, data: Any) -> Tally:
@@ -355,22 +368,10 @@ class Tally:
         return [self.people.tolist(), moments, crosses]
 
     def __repr__(self) -> str:
-        sides = " × ".join(f"{one.name} ({listed(one.labels)})" for one in self.factors)
-        metrics = "; ".join(self._described(part) for part in self.moments)
-        return f"Tally of {sides}: {metrics or 'no metrics'}"
-
-    @staticmethod
-    def _described(part: Moments) -> str:
-        if part.metric.binary:
-            return f"{part.metric.name} is 0/1"
-        kept = ", ".join(" × ".join(by) for by in part.squares) or "nothing"
-        return f"{part.metric.name} in steps of {part.metric.resolution:g}, squares by {kept}"
+        return f"Tally of {in_words(self._parts)}"
 
     def _repr_html_(self) -> str:
-        rows = tuple((one.name, one.kind, listed(one.labels)) for one in self.factors) + tuple(
-            (part.metric.name, "metric", self._described(part)) for part in self.moments
-        )
-        return Table(("name", "kind", "levels"), rows, "Tally: shape and levels; .show() prints counts").to_html()
+        return shape_table(self._parts).to_html()
 
     def show(self) -> None:
         """Print the table, on purpose: it is the curator's own until it is released."""
@@ -380,41 +381,7 @@ class Tally:
 
     def tables(self) -> tuple[Table, ...]:
         """The classes, and the squares at each margin, in units of the metrics."""
-        header = [*self.axes, "people"]
-        for metric in self.metrics:
-            header += [f"with {metric.name}"] * (metric.missing == "exclude") + [f"Σ {metric.name}"]
-        rows = []
-        for place in np.ndindex(*self.shape):
-            if self.people[place]:
-                row = [one.labels[i] for one, i in zip(self.factors, place, strict=True)]
-                row.append(str(self.people[place]))
-                for part in self.moments:
-                    row += [str(part.counts[place])] * (part.metric.missing == "exclude")
-                    row.append(in_units(part.sums.item(place), part.metric.scale))
-                rows.append(tuple(row))
-        return (Table(tuple(header), tuple(rows)), *self._square_tables())
-
-    def _square_tables(self) -> Iterable[Table]:
-        for part in self.moments:
-            for by, cells in part.squares.items():
-                factors = [self.factor(name) for name in by]
-                rows = tuple(
-                    (
-                        *(one.labels[i] for one, i in zip(factors, place, strict=True)),
-                        in_units(cells.item(place), part.metric.scale**2),
-                    )
-                    for place in np.ndindex(*cells.shape)
-                )
-                yield Table((*by, f"Σ {part.metric.name}²"), rows)
-
-
-def in_units(steps: int, scale: int) -> str:
-    """A whole number of steps in units, to 15 significant digits.
-
-    >>> in_units(2170849320, 10**9)
-    '2.17084932'
-    """
-    return f"{steps / scale:.15g}"
+        return (class_table(self._parts), *square_tables(self._parts))
 
 
 def _pooled(values: Sequence[float | None], weights: Sequence[int], name: str) -> float:

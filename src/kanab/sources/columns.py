@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
@@ -49,26 +50,57 @@ def count_columns(
     Tally of variant (A, B) × tier (1, 2): spend in steps of 0.5, squares by variant, tier
     """
     arms = [arm] if isinstance(arm, str) else list(arm)
-    names = _texts(arms, "arm"), _texts(covariates, "covariates"), _texts(metrics, "metrics")
+    names = name_list(arms, "arm"), name_list(covariates, "covariates"), name_list(metrics, "metrics")
     table = columns(data, list(dict.fromkeys(chain(*names))))
     factors, code = _classes(table, arms, names[1])
-    size = math.prod(len(factor.levels) for factor in factors)
-    shape = tuple(len(factor.levels) for factor in factors)
     grids = _Grids(bounds or {}, resolution or {}, missing or {}, names[2])
-    margins = _margins(factors, squares)
-    found = {}
-    moments = []
+    measured = []
     for name in names[2]:
         values, gone = numbers(table[name], name)
         metric = metrics[name] if isinstance(metrics, Mapping) else grids.metric(name, values[~gone])
-        steps = metric.to_grid(values)
-        if gone.any():
-            steps = _without(steps, gone, metric)
-        has = ~gone if metric.missing == "exclude" else np.ones(len(steps), dtype=bool)
-        found[name] = steps, has
-        counts = _counts(code[has], size).reshape(shape)
-        kept = {} if metric.binary else {by: _fold_squares(steps[has], code[has], factors, by) for by in margins}
-        moments.append(Moments(metric, counts, group_sums(steps[has], code[has], size).reshape(shape), kept))
+        measured.append(measure(metric, values, gone))
+    return fill(factors, code, measured, dict.fromkeys(names[2], squares), products)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One metric of everybody: grid steps, and who has a value."""
+
+    metric: Metric
+    steps: NDArray[np.int64]
+    has: NDArray[np.bool_]
+
+    def of(self, people: NDArray[np.bool_]) -> Measured:
+        """The same metric of some of the people."""
+        return Measured(self.metric, self.steps[people], self.has[people])
+
+
+def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]) -> Measured:
+    """A metric on its grid, with its rule for missing values."""
+    steps = metric.to_grid(values)
+    if gone.any():
+        steps = _without(steps, gone, metric)
+    return Measured(metric, steps, ~gone if metric.missing == "exclude" else np.ones(len(steps), dtype=bool))
+
+
+def fill(
+    factors: tuple[Factor, ...],
+    code: NDArray[np.intp],
+    measured: Sequence[Measured],
+    squares: Mapping[str, Squares],
+    products: Iterable[tuple[str, str]] = (),
+) -> Tally:
+    """A tally from the class of every person, as a flat index, and their metrics."""
+    shape = tuple(len(factor.levels) for factor in factors)
+    size = math.prod(shape)
+    moments = []
+    for one in measured:
+        metric, steps, place = one.metric, one.steps[one.has], code[one.has]
+        margins = [] if metric.binary else _margins(factors, squares[metric.name])
+        kept = {by: _fold_squares(steps, place, factors, by) for by in margins}
+        sums = group_sums(steps, place, size).reshape(shape)
+        moments.append(Moments(metric, _counts(place, size).reshape(shape), sums, kept))
+    found = {one.metric.name: one for one in measured}
     crosses = [
         _cross(pair, found, code, factors, (factor.name,))
         for pair in products
@@ -78,7 +110,8 @@ def count_columns(
     return Tally(factors, _counts(code, size).reshape(shape), tuple(moments), tuple(crosses))
 
 
-def _texts(names: Iterable[Any], what: str) -> list[str]:
+def name_list(names: Iterable[Any], what: str) -> list[str]:
+    """A list of column names, each named once."""
     if isinstance(names, str):
         raise SourceError(f"{what} must be a list of column names", f"Write {what}=[{names!r}].")
     found = list(names)
@@ -192,7 +225,7 @@ def _fold_squares(steps: NDArray[np.int64], code: NDArray[np.intp], factors: Seq
 
 def _cross(
     pair: tuple[str, str],
-    found: Mapping[str, tuple[NDArray[np.int64], NDArray[np.bool_]]],
+    found: Mapping[str, Measured],
     code: NDArray[np.intp],
     factors: Sequence[Factor],
     by: By,
@@ -200,11 +233,10 @@ def _cross(
     first, second = pair
     if first not in found or second not in found:
         raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
-    (y, has_y), (z, has_z) = found[first], found[second]
-    both = has_y & has_z
+    both = found[first].has & found[second].has
     places, shape = _margin_code(code[both], factors, by)
     size = math.prod(shape)
-    y, z = y[both], z[both]
+    y, z = found[first].steps[both], found[second].steps[both]
     return Cross(
         (first, second),
         by,

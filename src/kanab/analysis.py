@@ -1,0 +1,171 @@
+"""From a release to a readout: chooses and calls statistics; no arithmetic here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kanab.errors import AnalysisError, DesignError, PrivacyError
+from kanab.factor import Level, label
+from kanab.plan import ExperimentPlan
+from kanab.privacy.gate import Receipt, Release
+from kanab.readouts import EffectRow, Readout, SegmentRow
+from kanab.stats.adjust import adjusted_means
+from kanab.stats.distributions import Alternative, check_sides
+from kanab.stats.effect import ArmMeans, against_control, plain_means
+from kanab.stats.ftest import pooled_f, robust_f
+from kanab.stats.multiplicity import Correction, correct
+from kanab.stats.relative import relative_effect
+from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.srm import sample_ratio
+from kanab.tally import Tally
+
+SEGMENT_CORRECTION: Correction = "bh"
+"""Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How an analysis is read: who is the control, how sure, which side, which correction."""
+
+    control: Level = None
+    confidence: float = 0.95
+    alternative: Alternative = "two-sided"
+    correction: Correction = "holm"
+
+
+def analyze(
+    release: Release,
+    experiment: str | None = None,
+    *,
+    control: Any = None,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+    correction: Correction = "holm",
+) -> Readout:
+    """The whole answer for one experiment of a release.
+
+    Sample ratio first; then plain and adjusted effects of every metric and arm, corrected over
+    metrics × arms; then whether they differ by segment, where the robust F decides.
+    """
+    if not isinstance(release, Release):
+        raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
+    check_sides(confidence, alternative)
+    plan = release.plan.experiment(experiment)
+    tables = _own_tables(release, plan)
+    arms = next(iter(tables.values())).factor(plan.name)
+    base = arms.levels[arms.index(control)] if control is not None else plan.control
+    choices = Choices(arms.control if base is None else base, confidence, alternative, correction)
+    notes = _notes(release, plan, choices, said=control is not None or plan.control is not None)
+    effects = _effects(plan, tables, choices, notes)
+    segments, found = _segments(plan, tables, choices, notes)
+    people = next(iter(tables.values())).people_by(plan.name)
+    return Readout(
+        plan.name, people, choices.control, confidence, alternative, correction,
+        sample_ratio(next(iter(tables.values())), dict(plan.shares) if plan.shares else None, plan.name),
+        tuple(effects), tuple(segments), tuple(found), release.receipt, tuple(notes),
+    )  # fmt: skip
+
+
+def _own_tables(release: Release, plan: ExperimentPlan) -> dict[str, Tally]:
+    """The tables of one experiment, the ones with covariates first."""
+    own = {
+        name: tally for name, tally in release.tables.items() if [factor.name for factor in tally.arms] == [plan.name]
+    }
+    if not own:
+        raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
+    return own
+
+
+def _effects(plan: ExperimentPlan, tables: Mapping[str, Tally], choices: Choices, notes: list[str]) -> list[EffectRow]:
+    """Plain effects from any table that has the metric; adjusted ones from the covariate's table."""
+    found: list[EffectRow] = []
+    for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
+        source = next(tally for tally in tables.values() if metric in [m.name for m in tally.metrics])
+        found += _compared(plain_means, source, metric, choices, notes)
+        for covariate in plan.adjust:
+            table = tables.get(f"{plan.name}/{covariate}")
+            if table is not None and metric in [m.name for m in table.metrics]:
+                found += _compared(adjusted_means, table, metric, choices, notes)
+    return _corrected(found, choices.correction)
+
+
+def _compared(
+    means: Callable[[Tally, str], ArmMeans], tally: Tally, metric: str, choices: Choices, notes: list[str]
+) -> list[EffectRow]:
+    """Every arm against the control; a fit that cannot be done is a note, not a failure."""
+    try:
+        found = means(tally, metric)
+    except (DesignError, AnalysisError) as problem:
+        notes.append(f"An effect on {metric} is not given: {problem.fact}.")
+        return []
+    rows = []
+    for arm in found.arms:
+        if arm != choices.control:
+            effect = against_control(
+                found, arm, choices.control, confidence=choices.confidence, alternative=choices.alternative
+            )
+            base, other = (float(found.means[found.arms.index(side)]) for side in (choices.control, arm))
+            rows.append(EffectRow(effect, relative_effect(found, effect), (base, other)))
+    return rows
+
+
+def _corrected(rows: list[EffectRow], correction: Correction) -> list[EffectRow]:
+    """Adjust p over metrics × arms, for plain effects and for each adjustment by itself."""
+    result = list(rows)
+    for family in dict.fromkeys((row.effect.method, row.effect.covariates) for row in rows):
+        places = [i for i, row in enumerate(rows) if (row.effect.method, row.effect.covariates) == family]
+        for place, p in zip(places, correct([rows[i].effect.p for i in places], correction), strict=True):
+            result[place] = replace(rows[place], p_adjusted=p)
+    return result
+
+
+def _segments(
+    plan: ExperimentPlan, tables: Mapping[str, Tally], choices: Choices, notes: list[str]
+) -> tuple[list[SegmentRow], list[FollowUp]]:
+    """For every segment and metric the pooled and the robust F; follow-ups where the latter alarms."""
+    rows: list[SegmentRow] = []
+    for covariate in plan.segments:
+        table = tables.get(f"{plan.name}/{covariate}")
+        if table is not None:
+            for metric in table.metrics:
+                pooled, robust = (test(table, covariate, metric.name) for test in (pooled_f, robust_f))
+                rows += [SegmentRow(covariate, pooled), SegmentRow(covariate, robust, decides=True)]
+    for decides in (False, True):
+        places = [place for place, row in enumerate(rows) if row.decides == decides]
+        adjusted = correct([rows[place].test.p for place in places], SEGMENT_CORRECTION)
+        for place, p in zip(places, adjusted, strict=True):
+            rows[place] = replace(rows[place], p_adjusted=p)
+    found: list[FollowUp] = []
+    for row in rows:
+        if row.decides and row.p_adjusted is not None and row.p_adjusted < 1 - choices.confidence:
+            table = tables[f"{plan.name}/{row.covariate}"]
+            found += follow_ups(table, row.covariate, row.test.metric, control=choices.control)
+        if row.decides and row.test.F is None:
+            notes.append(f"{row.test.metric} by {row.covariate} is not testable: {row.test.note}.")
+    return rows, found
+
+
+def _notes(release: Release, plan: ExperimentPlan, choices: Choices, *, said: bool) -> list[str]:
+    """What a reader has to know before the numbers."""
+    receipt: Receipt = release.receipt
+    notes = [] if said else [f"Control is {label(choices.control)} (not named; name another if that is wrong)."]
+    if not release.bounds_declared:
+        notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
+    notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
+    notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)
+    notes += _counted("have no value of", receipt.missing, receipt.k)
+    if receipt.excluded:
+        notes.append(f"At least {receipt.excluded:,} people were seen in two arms and are excluded.")
+    if receipt.outside:
+        notes.append(f"At least {receipt.outside:,} people are in no arm and are left out.")
+    if receipt.where:
+        notes.append(f"Only people where {receipt.where}.")
+    return [*notes, *receipt.deviations]
+
+
+def _counted(words: str, counts: Mapping[str, int], k: int) -> Iterable[str]:
+    for metric, people in counts.items():
+        if people:
+            yield f"At least {people:,} people {words} {metric} (in steps of {k})."

@@ -1,0 +1,253 @@
+"""Effects and segments as pictures: Vega-Lite through Altair, and static SVG that needs no script.
+
+Altair and vl-convert are the extra ``[charts]``; nothing of them is imported before a chart is drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from kanab.display.figures import Figures, Row, error_figures, figures_of, is_share, percent, scaled
+from kanab.display.words import differs, kind_of, metrics_of
+from kanab.errors import MissingExtraError, listed
+
+Data = Mapping[str, Any]
+Spec = dict[str, Any]
+
+WIDTH = 440
+"""Narrow enough that letters stay readable when a phone shrinks the picture."""
+
+LETTER = 7.5
+"""How wide a letter is taken to be, at the size that charts use."""
+
+STEP = 50
+"""The height of a row: a line of text above, the interval below."""
+
+MOST_LEVELS = 24
+"""So many comparisons of levels fit into one panel; more show the clearest ones."""
+
+INK, MUTED, TRACK = "#1f2328", "#59636e", "#f0f3f6"
+UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
+_COLOURS = {"up": UP, "down": DOWN}
+
+
+def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
+    """A forest plot: every effect with its interval, a panel of its own for each metric; None without effects.
+
+    Blue is clearly more than the control, orange clearly less, grey neither, after correction.
+    """
+    alt = _altair()
+    chosen = metrics_of(data) if metric is None else [metric]
+    found = {name: rows for name in chosen if (rows := _forest_rows(data, name))}
+    if not found:
+        return None
+    told = "; ".join(f"{row['label']} {row['text']}" for rows in found.values() for row in rows)
+    panels = [_forest_panel(alt, rows, _axis_title(data, name)) for name, rows in found.items()]
+    title = f"Effects on {listed(found)} against {data['control']}"
+    return _finished(alt, panels, title, f"{percent(data['confidence'])} intervals. {told}.")
+
+
+def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
+    """The effect at each level beside the effect in the rest; None where no follow-up was needed."""
+    chosen = [one for one in data["follow_ups"] if metric in (None, one["metric"])]
+    places = list(dict.fromkeys((one["metric"], one["covariate"]) for one in chosen))
+    if not places:
+        return None
+    alt = _altair()
+    panels, told = [], []
+    for name, covariate in places:
+        own = [one for one in chosen if (one["metric"], one["covariate"]) == (name, covariate)]
+        rows = _segment_rows(data, name, own)
+        told += [f"{row['label']} {row['text']}" for row in rows]
+        cut = f"; the {len(rows)} clearest of {len(own)}" if len(rows) < len(own) else ""
+        panels.append(_segment_panel(alt, rows, f"{_axis_title(data, name)}: ● there, ○ in the rest{cut}"))
+    title = f"Where the effect differs: {listed(f'{name} by {covariate}' for name, covariate in places)}"
+    return _finished(alt, panels, title, f"The effect at one level, then in the rest. {'; '.join(told)}.")
+
+
+def report_charts(data: Data) -> dict[str, str]:
+    """Every picture of the report as SVG, named "forest: metric" and "segments: metric"."""
+    specs: dict[str, Spec | None] = {}
+    for metric in metrics_of(data):
+        specs[f"forest: {metric}"] = forest_chart(data, metric)
+        specs[f"segments: {metric}"] = segment_chart(data, metric)
+    return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
+
+
+def chart_svg(spec: Mapping[str, Any]) -> str:
+    """A chart as static SVG with a title and a description that screen readers read out."""
+    convert = _extra("vl_convert")
+    version = re.search(r"v(\d+\.\d+)", spec["$schema"])
+    drawn: str = convert.vegalite_to_svg(dict(spec), vl_version=version.group(1) if version else None)
+    title, told = spec["usermeta"]["title"], spec["description"]
+    name = "chart-" + hashlib.sha256(f"{title}{told}".encode()).hexdigest()[:12]
+    head = f'<svg role="img" aria-label="{escape(title)}" aria-describedby="{name}" xmlns="http://www.w3.org/2000/svg"'
+    body = re.sub(r'^<svg xmlns="[^"]*"( xmlns:xlink="[^"]*")?', head, drawn.strip(), count=1)
+    body = re.sub(r' (role|aria-roledescription)="[^"]*"(?=[^<]*>)', "", body[len(head) :])
+    inside = f'<title>{escape(title)}</title><desc id="{name}">{escape(told)}</desc>'
+    return head + body.replace(">", f">{inside}", 1)
+
+
+def _altair() -> Any:
+    return _extra("altair")
+
+
+def _extra(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingExtraError("drawing charts", "charts") from None
+
+
+def _axis_title(data: Data, metric: str) -> str:
+    return f"effect on {metric}, percentage points" if is_share(data, metric) else f"effect on {metric}"
+
+
+def _forest_rows(data: Data, metric: str) -> list[Spec]:
+    """What is drawn for each effect: where, in which colour, with which words."""
+    effects = [row for row in data["effects"] if row["metric"] == metric]
+    share = is_share(data, metric)
+    figures = figures_of(effects, share=share)
+    rows: list[Spec] = []
+    for arm in dict.fromkeys(row["arm"] for row in effects):
+        for row in effects:
+            if row["arm"] == arm and row["estimate"] is not None:
+                rows.append(_forest_row(data, row, figures, str(len(rows))))
+    return rows
+
+
+def _forest_row(data: Data, row: Row, figures: Figures, place: str) -> Spec:
+    low, high = row["interval"] or (row["estimate"], row["estimate"])
+    kind = kind_of(row, data["confidence"])
+    value = figures.bare(row["estimate"], signed=True)
+    return {
+        "row": place,
+        "label": f"↳ adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else row["arm"],
+        "weight": "normal" if row["method"] == "adjusted" else "bold",
+        "text": f"{value}, not testable" if kind == "untestable" else f"{value} ({figures.between(row['interval'])})",
+        "estimate": scaled(row["estimate"], figures.share),
+        "low": scaled(low, figures.share),
+        "high": scaled(high, figures.share),
+        "colour": _COLOURS.get(kind, QUIET),
+    }
+
+
+def _segment_rows(data: Data, metric: str, own: Sequence[Row]) -> list[Spec]:
+    """What is drawn for each comparison of a level with the rest, the clearest ones if there are many."""
+    share = is_share(data, metric)
+    figures = error_figures([one["se"] for one in own], share=share)
+    clearest = sorted(own, key=lambda one: (one["p_adjusted"] is None, one["p_adjusted"]))[:MOST_LEVELS]
+    rows: list[Spec] = []
+    for one in own:
+        if one in clearest:
+            here, rest = (figures.bare(one[side], signed=True) for side in ("effect", "rest"))
+            rows.append(
+                {
+                    "row": str(len(rows)),
+                    "label": f"{one['covariate']} = {one['level']}, {one['arm']}",
+                    "weight": "bold" if differs(one, data["confidence"]) else "normal",
+                    "text": f"{here}, rest {rest}",
+                    "estimate": scaled(one["effect"], share),
+                    "rest": scaled(one["rest"], share),
+                    "colour": UP if differs(one, data["confidence"]) else QUIET,
+                }
+            )
+    return rows
+
+
+def _domain(values: Sequence[float | None]) -> list[float]:
+    """From the least to the most, 0 included, with a little air; never empty."""
+    known = [0.0, *(value for value in values if value is not None)]
+    least, most = min(known), max(known)
+    air = 0.05 * (most - least) or 1.0
+    return [least - air, most + air]
+
+
+def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
+    least, most = domain = _domain([row[side] for row in rows for side in ("low", "high", "estimate")])
+    drawn = [
+        row | {"from": least if row["low"] is None else row["low"], "to": most if row["high"] is None else row["high"]}
+        for row in rows
+    ]
+    base, x = _base(alt, drawn), _x(alt, domain, axis_title)
+    line = base.mark_rule(strokeWidth=3, strokeCap="round", yOffset=10).encode(x=x("from"), x2="to")
+    point = base.mark_point(filled=True, size=90, opacity=1, yOffset=10).encode(x=x("estimate"))
+    layers = [*_ground(alt, base, x), line, point, *_texts(alt, base)]
+    for side, shape, edge in (("low", "triangle-left", "from"), ("high", "triangle-right", "to")):
+        if any(row[side] is None for row in rows):
+            arrow = base.transform_filter(f"datum.{side} === null")
+            layers.append(arrow.mark_point(shape=shape, filled=True, size=80, opacity=1, yOffset=10).encode(x=x(edge)))
+    return alt.layer(*layers).properties(width=WIDTH, height=STEP * len(rows))
+
+
+def _segment_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
+    x = _x(alt, _domain([row[side] for row in rows for side in ("estimate", "rest")]), axis_title)
+    base = _base(alt, rows)
+    line = base.mark_rule(strokeWidth=2, yOffset=10).encode(x=x("estimate"), x2="rest")
+    rest = base.mark_point(filled=False, fill=TRACK, size=80, strokeWidth=2, opacity=1, yOffset=10).encode(x=x("rest"))
+    here = base.mark_point(filled=True, size=90, opacity=1, yOffset=10).encode(x=x("estimate"))
+    return alt.layer(*_ground(alt, base, x), line, rest, here, *_texts(alt, base)).properties(
+        width=WIDTH, height=STEP * len(rows)
+    )
+
+
+def _base(alt: Any, rows: Sequence[Spec]) -> Any:
+    """One line per row, each in its own colour."""
+    values = [row | {"name": _cut(row["label"], row["text"])} for row in rows]
+    return alt.Chart(alt.Data(values=values)).encode(
+        y=alt.Y("row:N", axis=None, sort=None), color=alt.Color("colour:N", scale=None)
+    )
+
+
+def _cut(label: str, text: str) -> str:
+    """As much of a name as fits beside the row's numbers."""
+    room = max(8, int(WIDTH / LETTER) - len(text) - 2)
+    return label if len(label) <= room else f"{label[: room - 1]}…"
+
+
+def _x(alt: Any, domain: Sequence[float], axis_title: str) -> Any:
+    axis = alt.Axis(title=axis_title, tickCount=5, grid=False)
+    scale = alt.Scale(domain=list(domain), nice=False)
+    return lambda field: alt.X(f"{field}:Q", axis=axis, scale=scale)
+
+
+def _ground(alt: Any, base: Any, x: Any) -> list[Any]:
+    """A track for every row and its piece of the zero line, which so never runs through words."""
+    track = base.mark_bar(height=22, yOffset=10, cornerRadius=4)
+    zero = base.transform_calculate(zero="0").mark_tick(orient="vertical", size=22, thickness=1.5, yOffset=10)
+    return [
+        track.encode(x=alt.value(0), x2=alt.value(WIDTH), color=alt.value(TRACK)),
+        zero.encode(x=x("zero"), color=alt.value(MUTED)),
+    ]
+
+
+def _texts(alt: Any, base: Any) -> list[Any]:
+    """The row's name on the left and its numbers on the right, above the line."""
+    names = []
+    for weight in ("bold", "normal"):
+        text = base.transform_filter(f"datum.weight === '{weight}'")
+        marked = text.mark_text(align="left", dy=-14, fontWeight=weight)
+        names.append(marked.encode(x=alt.value(0), text="name:N", color=alt.value(INK)))
+    numbers = base.mark_text(align="right", dy=-14)
+    return [*names, numbers.encode(x=alt.value(WIDTH), text="text:N", color=alt.value(INK))]
+
+
+def _finished(alt: Any, panels: Sequence[Any], title: str, description: str) -> Spec:
+    """Panels under each other, each with its own scale, in one sober style."""
+    chart = panels[0] if len(panels) == 1 else alt.vconcat(*panels, spacing=28)
+    axis = {"domain": False, "ticks": True, "tickColor": MUTED, "tickSize": 4, "labelColor": MUTED, "titleColor": MUTED}
+    letters = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "titleAnchor": "start"}
+    chart = chart.properties(
+        description=description, usermeta={"title": title}, padding={"left": 0, "right": 0, "top": 2, "bottom": 2}
+    )
+    styled = chart.configure(
+        background="transparent", font="sans-serif", axis={**axis, **letters, "labelPadding": 4, "titlePadding": 8},
+        view={"stroke": None}, text={"fontSize": 14}, rule={"aria": False},
+    )  # fmt: skip
+    spec: Spec = styled.to_dict()
+    return spec

@@ -1,0 +1,189 @@
+"""How many digits? Numbers rounded by what is known about them: the half-width of their interval."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.tabular import number, p_value
+
+Row = Mapping[str, Any]
+
+MOST_DECIMALS = 6
+"""Smaller steps than a millionth are written with an exponent."""
+
+_TOGETHER = re.compile(r"(?<=\bp) (?=[=<])|(?<=\bp [=<]) |(?<=\d) (?=%|points)|(?<=\d %) (?=interval)| (?=±)|(?<=±) ")
+_TINY = 1e-100
+_PDG_LIMIT = 3.55
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How the numbers of one metric are written: as they are or in percent, to so many decimals."""
+
+    share: bool = False
+    decimals: int | None = None
+
+    def bare(self, value: float | None, *, signed: bool = False) -> str:
+        """The number without its unit.
+
+        >>> Figures(share=True, decimals=2).bare(0.0765896, signed=True), Figures().bare(None)
+        ('+7.66', '–')
+        """
+        return fixed(scaled(value, self.share), self.decimals, signed=signed)
+
+    def mean(self, value: float | None) -> str:
+        """A mean, with its percent sign where it is a share."""
+        text = self.bare(value)
+        return f"{text} %" if self.share and value is not None else text
+
+    def change(self, value: float | None, *, signed: bool = False) -> str:
+        """A difference between means; between shares it is in percentage points."""
+        text = self.bare(value, signed=signed)
+        return f"{text} points" if self.share and value is not None else text
+
+    def between(self, interval: Sequence[float | None] | None) -> str:
+        """An interval, short enough for a table; an open end becomes ≥ or ≤."""
+        if interval is None:
+            return "–"
+        low, high = interval
+        if low is None or high is None:
+            return "–" if low is high else f"≥ {self.bare(low)}" if high is None else f"≤ {self.bare(high)}"
+        return f"{self.bare(low)} to {self.bare(high)}"
+
+    def spoken(self, interval: Sequence[float | None]) -> str:
+        """An interval in words.
+
+        >>> Figures(decimals=1).spoken([-0.25, None]), Figures(decimals=1).spoken([-0.25, 1])
+        ('−0.2 or more', '−0.2 to 1.0')
+        """
+        low, high = interval
+        if low is None or high is None:
+            if low is high:
+                return "any number"
+            return f"{self.bare(low)} or more" if high is None else f"{self.bare(high)} or less"
+        return self.between(interval)
+
+
+def scaled(value: float | None, share: bool) -> float | None:
+    """A share in percent, anything else as it is."""
+    return value * 100 if share and value is not None else value
+
+
+def fixed(value: float | None, decimals: int | None, *, signed: bool = False) -> str:
+    """A number to so many decimals, with a true minus and never a negative zero.
+
+    >>> fixed(-0.004, 2), fixed(-1234.5, 1), fixed(0.25, 1, signed=True), fixed(2.5e-9, 10)
+    ('0.00', '−1,234.5', '+0.2', '2.500e-09')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    rounded = value if decimals is None else round(value, decimals)
+    if decimals is None or decimals > MOST_DECIMALS or abs(value) >= 1e15:
+        text = number(abs(value), 4)
+    else:
+        text = f"{abs(rounded):,.{decimals}f}"
+    sign = "" if rounded == 0 else "−" if rounded < 0 else "+" if signed else ""
+    return sign + text
+
+
+def figures_of(rows: Iterable[Row], *, share: bool, brief: bool = False) -> Figures:
+    """Enough decimals for the narrowest interval of these rows: two digits of its half-width.
+
+    ``brief`` is for sentences: one digit is enough unless the half-width starts with 1, 2 or 3
+    (the rule of the Particle Data Group). An interval that stops short of 0 never shows 0 as its end.
+    """
+    return _figures([(row["estimate"], row["interval"]) for row in rows], share=share, brief=brief)
+
+
+def relative_figures(rows: Iterable[Row], *, brief: bool = False) -> Figures:
+    """The same for relative effects, which are always in percent."""
+    return _figures([(row["relative"], row["relative_interval"]) for row in rows], share=True, brief=brief)
+
+
+def error_figures(errors: Iterable[float | None], *, share: bool) -> Figures:
+    """Enough decimals for two digits of the smallest standard error."""
+    sizes = [found for error in errors if (found := _decimals(scaled(error, share), brief=False)) is not None]
+    return Figures(share, max(sizes, default=None))
+
+
+def _figures(
+    found: Sequence[tuple[float | None, Sequence[float | None] | None]], *, share: bool, brief: bool
+) -> Figures:
+    sizes = []
+    for estimate, interval in found:
+        decimals = _decimals(scaled(half_width(estimate, interval), share), brief=brief)
+        if decimals is not None and interval is not None:
+            ends = [scaled(end, share) for end in interval if end]
+            lost = [end for end in ends if end is not None and round(end, decimals) == 0]
+            sizes.append(decimals + bool(lost))
+    return Figures(share, max(sizes, default=None))
+
+
+def half_width(estimate: float | None, interval: Sequence[float | None] | None) -> float | None:
+    """Half an interval; with an open end, from the estimate to the other end."""
+    if interval is None:
+        return None
+    low, high = interval
+    if low is not None and high is not None:
+        return (high - low) / 2
+    end = high if low is None else low
+    return None if end is None or estimate is None else abs(estimate - end)
+
+
+def _decimals(size: float | None, *, brief: bool) -> int | None:
+    """Decimals that show two significant digits of a size, or by the Particle Data Group's rule."""
+    if size is None or size == 0 or not math.isfinite(size):
+        return None
+    lead, _, exponent = f"{size:.2e}".partition("e")
+    if brief:
+        return max(0, (1 if float(lead) < _PDG_LIMIT else 0) - int(exponent))
+    return max(0, 1 - int(f"{size:.1e}".partition("e")[2]))
+
+
+def spoken_p(p: float | None) -> str:
+    """A p-value with its sign, for a sentence.
+
+    >>> spoken_p(1.36e-112), spoken_p(0.0412), spoken_p(None)
+    ('p < 1e-100', 'p = 0.0412', 'p unknown')
+    """
+    if p is None or math.isnan(p):
+        return "p unknown"
+    return "p < 1e-100" if p < _TINY else f"p = {p_value(p)}"
+
+
+def together(sentence: str) -> str:
+    """The sentence with spaces that do not break inside "p = 0.04", "7.7 points" and the like."""
+    return _TOGETHER.sub("\N{NO-BREAK SPACE}", sentence)
+
+
+def percent(value: float, decimals: int = 0) -> str:
+    """A proportion in percent; as few decimals as tell it from a rounder one.
+
+    >>> percent(0.95), percent(0.995), percent(1 / 3, 1)
+    ('95 %', '99.5 %', '33.3 %')
+    """
+    size = value * 100
+    return f"{size:.{decimals}f} %" if decimals else f"{size:.6g} %"
+
+
+def is_share(data: Mapping[str, Any], metric: str) -> bool:
+    """Is the metric 0 or 1 for everyone, so that its means are percentages?
+
+    Then and, for whole numbers, only then Σy² = Σy, and the plain effect's variance is
+    Σ m (1 − m) / (n − 1) over its two arms. Where values are missing the people per arm do not
+    tell, the equation fails, and the metric is shown as plain numbers.
+    """
+    rows = [row for row in data["effects"] if row["metric"] == metric and row["method"] == "difference"]
+    return bool(rows) and all(_of_zeros_and_ones(row, data["arms"]) for row in rows)
+
+
+def _of_zeros_and_ones(row: Row, arms: Mapping[str, int]) -> bool:
+    sides = [(row["mean_control"], arms.get(row["control"], 0)), (row["mean_arm"], arms.get(row["arm"], 0))]
+    if not row["se"] or any(mean is None or not 0 <= mean <= 1 or people < 2 for mean, people in sides):
+        return False
+    variance = math.fsum(mean * (1 - mean) / (people - 1) for mean, people in sides)
+    return math.isclose(variance, row["se"] ** 2, rel_tol=1e-9)

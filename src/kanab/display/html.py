@@ -1,0 +1,219 @@
+"""The readout in a notebook, and as a report in one file that asks nothing of the network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from kanab.display.figures import together
+from kanab.display.sheet import STYLE
+from kanab.display.tables import (
+    arms_table,
+    effects_table,
+    follow_ups_table,
+    metric_heading,
+    sections,
+    segments_table,
+)
+from kanab.display.words import (
+    alarmed,
+    merged_levels,
+    method_sentences,
+    metrics_of,
+    note_sentences,
+    sample_ratio_sentence,
+    segment_sentences,
+    summary,
+    title,
+    verdicts,
+)
+from kanab.errors import MissingExtraError
+from kanab.tabular import Table, number
+
+Data = Mapping[str, Any]
+
+_MARKS = {"up": "▲", "down": "▼", "hint": "△", "unclear": "○", "untestable": "–"}
+_FOREST_KEY = (
+    "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
+    "Blue is clearly more than the control, orange clearly less, grey neither."
+)
+_SEGMENT_KEY = (
+    "In the pictures: full dot, the effect at this level; open dot, in the rest. Blue where they clearly differ."
+)
+_EXPONENT = re.compile(r"[\d.]+e-\d+")
+_HEADING = "font-weight:600;margin:1em 0 .3em"
+_ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
+
+
+def readout_html(data: Data) -> str:
+    """A fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
+    alarm = alarmed(data)
+    parts = [f"<p><strong>{escape(title(data))}</strong><br>{escape(summary(data))}</p>"]
+    for section in sections(data):
+        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
+        for part in section.parts:
+            if isinstance(part, Table):
+                parts.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
+            else:
+                style = _ALARM if alarm and part == sample_ratio_sentence(data) else "margin:.2em 0"
+                parts.append(f'<p style="{style}">{escape(together(part))}</p>')
+    return f'<div class="kanab-readout">{"".join(parts)}</div>'
+
+
+def report_html(data: Data, *, charts: Mapping[str, str]) -> str:
+    """The report: one file without script or outside request; ``charts`` are those of ``report_charts``.
+
+    Without charts it has the same numbers in tables, and says how to add the pictures.
+    """
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    parts = [
+        _header(data),
+        _section("arrival", "Did people arrive as planned?", _arrival(data)),
+        _section("effects", "What happened?", _effects(data, charts)),
+        _section("segments", "Does the effect differ by segment?", _segments(data, charts)),
+        _section("privacy", "Privacy receipt", _privacy(data)),
+        _section("notes", "Notes", _listed(note_sentences(data))),
+        _section("method", "How it was computed", _listed(method_sentences(data))),
+        "<footer>Made with Kanab from counts and sums. This file loads nothing from elsewhere.</footer>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escape(title(data))}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n{''.join(part for part in parts if part)}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _section(name: str, heading: str, body: str) -> str:
+    """A part of the report under its heading; nothing where there is nothing to say."""
+    if not body:
+        return ""
+    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{escape(heading)}</h2>\n{body}\n</section>\n'
+
+
+def _header(data: Data) -> str:
+    people = title(data).removeprefix(f"{data['experiment']}: ")
+    return (
+        f'<header>\n<p class="kicker">Experiment</p>\n<h1>{escape(data["experiment"])}</h1>\n'
+        f'<p class="lede">{escape(people)}.</p>\n<p class="lede">{escape(summary(data))}</p>\n</header>\n'
+    )
+
+
+def _arrival(data: Data) -> str:
+    verdict, _, rest = sample_ratio_sentence(data).partition(". ")
+    alarm = ' alarm" role="alert' if alarmed(data) else ""
+    call = f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {_said(rest)}</p>'
+    return f"{call}\n{_table(arms_table(data), 'People per arm', kind='cards few')}"
+
+
+def _effects(data: Data, charts: Mapping[str, str]) -> str:
+    if not metrics_of(data):
+        return f"<p>{escape(summary(data))}</p>"
+    articles = [_metric(data, metric, charts) for metric in metrics_of(data)]
+    key = _FOREST_KEY if charts else str(MissingExtraError("Drawing charts", "charts"))
+    return "\n".join([f'<p class="key">{escape(key)}</p>', *articles])
+
+
+def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
+    """The verdicts on one metric beside its forest plot, then the numbers."""
+    unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
+    said = f'<p class="unit">{escape(unit)}</p>' if unit else ""
+    items = "".join(
+        f'<li class="{one.kind}"><span class="mark" aria-hidden="true">{_MARKS[one.kind]}</span>'
+        f'<span class="claim">{_said(one.claim)}</span> '
+        f'<span class="evidence">{_said(_sentence(one.evidence))}</span></li>'
+        for one in verdicts(data, metric)
+    )
+    picture = _figure(charts.get(f"forest: {metric}"))
+    pair = "pair" if picture else "pair words"
+    return (
+        f"<article>\n<h3>{escape(metric)}</h3>{said}\n"
+        f'<div class="{pair}"><ul class="verdicts">{items}</ul>{picture}</div>\n'
+        f"{_table(effects_table(data, metric), f'Effects on {metric}', kind='cards wide')}\n</article>"
+    )
+
+
+def _sentence(evidence: str) -> str:
+    """The evidence as a line of its own."""
+    text = evidence.lstrip(",;: ")
+    return text[:1].upper() + text[1:]
+
+
+def _segments(data: Data, charts: Mapping[str, str]) -> str:
+    if not data["heterogeneity"]:
+        return ""
+    drawn = "".join(_figure(charts.get(f"segments: {metric}")) for metric in metrics_of(data))
+    told = _listed(segment_sentences(data))
+    tables = [_table(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
+    if data["follow_ups"]:
+        tables.append(_table(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
+    pair = "pair" if drawn else "pair words"
+    key = f'<p class="key">{escape(_SEGMENT_KEY)}</p>' if drawn else ""
+    return f'{key}<div class="{pair}">{told}<div>{drawn}</div></div>\n' + "\n".join(tables)
+
+
+def _privacy(data: Data) -> str:
+    """The receipt as terms and their values."""
+    privacy = data["privacy"]
+    rows = [
+        ("Rule", f"k-anonymous at k = {privacy['k']}"),
+        ("Smallest class", f"{privacy['smallest_class']:,} people"),
+        ("Classes", f"{privacy['classes']:,}"),
+        ("Effective k", "not evaluated" if privacy["effective_k"] is None else number(privacy["effective_k"], 3)),
+        ("Audit", privacy["audit"]),
+        *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
+        *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
+        *(("Differs from defaults", text) for text in privacy["deviations"]),
+    ]
+    if not privacy["merged"]:
+        rows.append(("Merged levels", "none"))
+    if not privacy["left_out"]:
+        rows.append(("Left out", "nothing"))
+    return f"<dl>{''.join(f'<dt>{escape(term)}</dt><dd>{escape(str(said))}</dd>' for term, said in rows)}</dl>"
+
+
+def _listed(sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{_said(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="said">{items}</ul>' if items else ""
+
+
+def _said(sentence: str) -> str:
+    """A sentence, escaped, whose numbers do not break at the end of a line."""
+    return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(together(sentence)))
+
+
+def _figure(svg: str | None) -> str:
+    return f"<figure>{svg}</figure>" if svg else ""
+
+
+def _table(table: Table, name: str, *, kind: str) -> str:
+    """A table whose rows become cards on a narrow screen; the first column names the row."""
+    right = table.right_aligned()
+    classes = [' class="n"' if is_right else "" for is_right in right]
+    head = "".join(
+        f'<th scope="col" role="columnheader"{side}>{escape(text)}</th>'
+        for text, side in zip(table.header, classes, strict=True)
+    )
+    body = "".join(_row(table.header, classes, row) for row in table.rows)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f'<table role="table" class="{kind}" aria-label="{escape(name)}">'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{body}</tbody></table></div>'
+    )
+
+
+def _row(header: Iterable[str], classes: Iterable[str], row: tuple[str, ...]) -> str:
+    first, *rest = zip(header, classes, row, strict=True)
+    sub = ' class="sub"' if first[2].startswith("↳") else ""
+    cells = "".join(
+        f'<td role="cell" data-label="{escape(label)}"{side}>{escape(text)}</td>' for label, side, text in rest
+    )
+    return f'<tr role="row"{sub}><th scope="row" role="rowheader">{escape(first[2])}</th>{cells}</tr>'

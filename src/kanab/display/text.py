@@ -1,0 +1,135 @@
+"""The readout on a terminal and as Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kanab.display.figures import together
+from kanab.display.tables import sections
+from kanab.display.words import summary, title
+from kanab.tabular import Table
+
+PROSE_WIDTH = 100
+"""Sentences wrap here, unless a narrower width is asked for."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_MARKUP = re.compile(r"[\\`*\[\]<>&~]|(?<!\w)_|_(?!\w)|^(?=[#+-])")
+
+
+def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
+    """The readout for a terminal, at most ``width`` columns wide where names allow it.
+
+    Without a width tables are as wide as they need. Control characters in names become visible.
+    """
+    clean = mapped(data, _printable)
+    prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
+    lines = [*_wrapped(title(clean), prose), *_wrapped(summary(clean), prose)]
+    for section in sections(clean):
+        lines += ["", _ruled(section.heading, prose)]
+        for before, part in zip(("", *section.parts), section.parts, strict=False):
+            if isinstance(part, Table):
+                lines += ["", *"\n\n".join(str(table) for table in folded(part, width)).splitlines()]
+            else:
+                lines += [""] if isinstance(before, Table) else []
+                lines += _wrapped(part, prose)
+    return "\n".join(lines)
+
+
+def _wrapped(sentence: str, width: int) -> list[str]:
+    """A sentence in lines; "p = 0.04" and "7.7 points" stay on one of them."""
+    lines = textwrap.wrap(together(sentence), width, subsequent_indent="  ", break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def _ruled(heading: str, width: int) -> str:
+    return f"── {heading} ".ljust(width, "─")
+
+
+def readout_markdown(data: Mapping[str, Any]) -> str:
+    """The readout as Markdown; names that look like markup are escaped."""
+    safe = mapped(data, _escaped)
+    lines = [f"# {title(safe)}", "", summary(safe)]
+    for section in sections(safe):
+        lines += ["", f"## {section.heading}", ""]
+        for before, part in zip((None, *section.parts), section.parts, strict=False):
+            if isinstance(part, Table):
+                lines += ["", part.to_markdown()] if before is not None else [part.to_markdown()]
+            else:
+                lines += ["", f"- {part}"] if isinstance(before, Table) else [f"- {part}"]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(lambda found: f"\\{found.group()}", _printable(text))
+
+
+def _printable(text: str) -> str:
+    """Control characters as pictures of themselves: a name cannot move the cursor."""
+    return _CONTROL.sub(lambda found: chr(0x2400 + ord(found.group())) if ord(found.group()) < 32 else "�", text)
+
+
+def mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """The same plain data with every text changed, names of arms among them.
+
+    >>> mapped({"arms": {"<A>": 1}, "notes": ["A > B"]}, lambda text: text.replace(">", "›"))
+    {'arms': {'<A›': 1}, 'notes': ['A › B']}
+    """
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(key): mapped(item, change) for key, item in value.items()}
+    return [mapped(item, change) for item in value] if isinstance(value, list | tuple) else value
+
+
+def folded(table: Table, width: int | None) -> list[Table]:
+    """The table cut into several, each within the width and each starting with the first column.
+
+    >>> [print(part) for part in folded(Table(("arm", "n", "mean"), (("A", "10", "1.25"),)), 10)]
+    arm   n
+    ───  ──
+    A    10
+    arm  mean
+    ───  ────
+    A    1.25
+    [None, None]
+    """
+    sizes = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
+    if width is None or sum(sizes) + 2 * (len(sizes) - 1) <= width:
+        return [table]
+    groups = _grouped(table.header, sizes, width)
+    for narrower in range(width - 1, 0, -1):  # as even as possible: no table of one leftover column
+        if len(tried := _grouped(table.header, sizes, narrower)) > len(groups):
+            break
+        groups = tried
+    return [_columns(table, [0, *group]) for group in groups]
+
+
+def _grouped(header: Sequence[str], sizes: Sequence[int], width: int) -> list[list[int]]:
+    """Columns side by side for as long as they fit."""
+    groups: list[list[int]] = [[]]
+    for columns in _inseparable(header):
+        used = sizes[0] + sum(2 + sizes[i] for i in (*groups[-1], *columns))
+        if groups[-1] and used > width:
+            groups.append([])
+        groups[-1] += columns
+    return groups
+
+
+def _inseparable(header: Sequence[str]) -> list[list[int]]:
+    """Columns to be kept together: a heading that occurs twice is only clear beside its neighbour."""
+    found: list[list[int]] = []
+    for column in range(1, len(header)):
+        if found and header.count(header[column]) > 1:
+            found[-1].append(column)
+        else:
+            found.append([column])
+    return found
+
+
+def _columns(table: Table, chosen: Iterable[int]) -> Table:
+    kept = list(chosen)
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return Table(tuple(table.header[i] for i in kept), rows, table.title)

@@ -1,0 +1,339 @@
+"""Which sentences does a readout come down to? Verdicts that someone without statistics can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from kanab.display.figures import (
+    Figures,
+    Row,
+    error_figures,
+    figures_of,
+    is_share,
+    percent,
+    relative_figures,
+    spoken_p,
+)
+from kanab.errors import listed
+from kanab.tabular import number
+
+Data = Mapping[str, Any]
+Kind = Literal["up", "down", "hint", "unclear", "untestable"]
+
+SAMPLE_RATIO_ALARM = 0.01
+"""A sample ratio less likely than this is an alarm: the limit that experimenters commonly use."""
+
+FAULTY_RESIDUAL = 3.0
+"""A standardised residual beyond this names an arm at fault."""
+
+MOST_FOLLOW_UPS = 6
+"""So many levels are put into words for one test; tables and plain data hold all of them."""
+
+CORRECTIONS = {
+    "none": "",
+    "bonferroni": "Bonferroni",
+    "sidak": "Šidák",
+    "holm": "Holm",
+    "hochberg": "Hochberg",
+    "bh": "Benjamini–Hochberg",
+    "by": "Benjamini–Yekutieli",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said about one metric and arm, why, and the row of effects that it rests on."""
+
+    row: Row
+    kind: Kind
+    claim: str
+    evidence: str
+
+    @property
+    def sentence(self) -> str:
+        """The claim and its evidence in one sentence."""
+        return f"{self.claim}{self.evidence}"
+
+
+def metrics_of(data: Data) -> list[str]:
+    """The metrics, in the order of the effects."""
+    return list(dict.fromkeys(row["metric"] for row in data["effects"]))
+
+
+def title(data: Data) -> str:
+    """The experiment, its people and its arms, in one line."""
+    named = "" if data["control"].lower() == "control" else f", control {data['control']}"
+    return f"{data['experiment']}: {data['people']:,} people in {len(data['arms'])} arms{named}"
+
+
+def alarmed(data: Data) -> bool:
+    """Did people arrive in shares that chance does not explain?"""
+    p = data["sample_ratio"]["p"]
+    return p is not None and p < SAMPLE_RATIO_ALARM
+
+
+def sample_ratio_sentence(data: Data) -> str:
+    """Fine, or an alarm that names the arm at fault."""
+    ratio = data["sample_ratio"]
+    test = f"χ²({ratio['df']}) = {number(ratio['chi2'], 3)}, {spoken_p(ratio['p'])}"
+    shares = "the planned shares" if ratio["declared"] else "equal shares"
+    if not alarmed(data):
+        assumed = "" if ratio["declared"] else "; none were declared, so equal ones are assumed"
+        return f"Sample ratio: fine. People arrived in {shares} ({test}{assumed})."
+    hint = "" if ratio["declared"] else " If the split was meant to be unequal, declare its shares."
+    return (
+        f"Sample ratio: ALARM. People did not arrive in {shares} ({test}): {_at_fault(data)}. "
+        f"Find the cause before acting on any number below.{hint}"
+    )
+
+
+def _at_fault(data: Data) -> str:
+    """The arms whose residuals are beyond the limit, else the worst; two arms are always both at fault."""
+    ratio, arms = data["sample_ratio"], data["arms"]
+    residuals = ratio["residuals"]
+    worst = max(residuals, key=lambda arm: abs(residuals[arm]))
+    chosen = [arm for arm in residuals if len(arms) == 2 or arm == worst or abs(residuals[arm]) > FAULTY_RESIDUAL]
+    parts = []
+    for arm in chosen:
+        expected = data["people"] * ratio["shares"][arm]
+        excess = arms[arm] / expected - 1
+        side = "more" if excess > 0 else "fewer"
+        parts.append(f"{arm} holds {arms[arm]:,} people, {number(abs(excess) * 100, 2)} % {side} than expected")
+    return "; ".join(parts)
+
+
+def kind_of(row: Row, confidence: float) -> Kind:
+    """What the corrected p-value decides; a hint is clear only before the correction."""
+    p, limit = row["p"], 1 - confidence
+    if p is None or row["estimate"] is None:
+        return "untestable"
+    decisive = p if row["p_adjusted"] is None else row["p_adjusted"]
+    if decisive < limit:
+        return "up" if row["estimate"] > 0 else "down"
+    return "hint" if p < limit else "unclear"
+
+
+def headlines(data: Data, metric: str) -> list[Row]:
+    """One row per arm: the adjustment named first where one was asked for, else the plain effect."""
+    rows = [row for row in data["effects"] if row["metric"] == metric]
+    chosen = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        own = [row for row in rows if row["arm"] == arm]
+        adjusted = [row for row in own if row["method"] == "adjusted" and row["p"] is not None]
+        chosen.append((adjusted or own)[0])
+    return chosen
+
+
+def verdicts(data: Data, metric: str) -> list[Verdict]:
+    """One sentence for every arm of a metric."""
+    share = is_share(data, metric)
+    found = [_verdict(data, row, share=share) for row in headlines(data, metric)]
+    return [_beside_plain(data, one, share=share) for one in found]
+
+
+def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
+    """Where adjustment changes the verdict, both effects are said."""
+    key = ("metric", "arm", "method")
+    wanted = (verdict.row["metric"], verdict.row["arm"], "difference")
+    plain = next((row for row in data["effects"] if tuple(row[name] for name in key) == wanted), None)
+    if plain is None or kind_of(plain, data["confidence"]) in (verdict.kind, "untestable"):
+        return verdict
+    change = figures_of([plain], share=share, brief=True).change(plain["estimate"], signed=True)
+    return replace(verdict, evidence=f"{verdict.evidence} Without adjustment: {change}; {spoken_ps(plain)}.")
+
+
+def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
+    kind = kind_of(row, data["confidence"])
+    figures = figures_of([row], share=share, brief=True)
+    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row)}"
+    if kind == "untestable":
+        change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
+        return Verdict(row, kind, claim, f": nothing varies{change}.")
+    adjusted = f" (adjusted for {listed(row['covariates'])})" if row["method"] == "adjusted" else ""
+    return Verdict(row, kind, claim, f"{_interval(data, row, figures)}; {spoken_ps(row)}{adjusted}.")
+
+
+def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
+    arm, metric = spoken_arm(row["arm"]), row["metric"]
+    if kind == "untestable":
+        return f"{arm} cannot be tested on {metric}"
+    if kind in ("up", "down"):
+        return f"{arm} {'raises' if kind == 'up' else 'lowers'} {metric} by {figures.change(abs(row['estimate']))}"
+    change = figures.change(row["estimate"], signed=True)
+    if kind == "hint":
+        verb = "raise" if row["estimate"] > 0 else "lower"
+        return f"{arm} may {verb} {metric}, but {_family_size(data, row)} comparisons leave it in doubt: {change}"
+    if data["alternative"] == "two-sided":
+        return f"no clear effect of {arm} on {metric}: {change}"
+    return f"no sign that {arm} {'raises' if data['alternative'] == 'greater' else 'lowers'} {metric}: {change}"
+
+
+def _relative(row: Row) -> str:
+    if row["relative"] is None or row["p"] is None:
+        return ""
+    return f" ({relative_figures([row], brief=True).bare(row['relative'], signed=True)} %)"
+
+
+def _interval(data: Data, row: Row, figures: Figures) -> str:
+    if row["interval"] is None:
+        return ""
+    return f", {percent(data['confidence'])} interval {figures.spoken(row['interval'])}"
+
+
+def _family_size(data: Data, row: Row) -> int:
+    """How many comparisons were corrected together with this one?"""
+    own = (row["method"], row["covariates"])
+    return len([one for one in data["effects"] if (one["method"], one["covariates"]) == own and one["p"] is not None])
+
+
+def spoken_ps(row: Row) -> str:
+    """The p-value, and the corrected one where it reads differently."""
+    alone, corrected = spoken_p(row["p"]), spoken_p(row["p_adjusted"])
+    if row["p_adjusted"] is None or alone == corrected:
+        return alone
+    return f"{alone}, corrected {corrected.removeprefix('p ').removeprefix('= ')}"
+
+
+def spoken_arm(arm: str) -> str:
+    """An arm as the subject of a sentence; "arm 1" where its name is no word.
+
+    >>> spoken_arm("Mens E-Mail"), spoken_arm("1"), spoken_arm("true")
+    ('Mens E-Mail', 'arm 1', 'arm true')
+    """
+    return arm if arm[:1].isalpha() and arm.lower() not in ("true", "false", "missing") else f"arm {arm}"
+
+
+def _capital(text: str) -> str:
+    """A sentence's first letter, unless it is a name's."""
+    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ")) else text
+
+
+def summary(data: Data) -> str:
+    """How many of the comparisons are clear?"""
+    kinds = [found.kind for metric in metrics_of(data) for found in verdicts(data, metric)]
+    if not kinds:
+        return "No effect could be computed; the notes say why."
+    clear = len([kind for kind in kinds if kind in ("up", "down")])
+    method = CORRECTIONS.get(data["correction"], data["correction"])
+    corrected = f" after correction ({method})" if method and len(kinds) > 1 else ""
+    shown = "1 comparison shows" if len(kinds) == 1 else f"{clear} of {len(kinds)} comparisons show"
+    if len(kinds) == 1 and not clear:
+        return "1 comparison, and it shows no clear effect."
+    return f"{shown} a clear effect{corrected}."
+
+
+def segment_sentences(data: Data) -> list[str]:
+    """Where does the effect differ? Tests that alarm, each with its levels; then the others in one sentence."""
+    tests = [row for row in data["heterogeneity"] if row["decides"]]
+    found = [row for row in tests if differs(row, data["confidence"])]
+    quiet = [row for row in tests if row["p"] is not None and row not in found]
+    sentences = []
+    for row in found:
+        first, second = row["df"]
+        test = f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_ps(row)}"
+        sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
+        sentences += _follow_up_sentences(data, row)
+    if quiet:
+        names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in quiet)
+        sentences.append(f"No sign that the effect differs: {names}.")
+    for row in tests:
+        if row["p"] is None:
+            sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
+    return sentences
+
+
+def differs(row: Row, confidence: float) -> bool:
+    """Does a test of heterogeneity alarm, after correction?"""
+    p = row["p"] if row["p_adjusted"] is None else row["p_adjusted"]
+    return p is not None and p < 1 - confidence
+
+
+def _follow_up_sentences(data: Data, test: Row) -> list[str]:
+    """The levels that clearly stand out, one sentence each, and how many others do not."""
+    place = (test["metric"], test["covariate"])
+    own = [one for one in data["follow_ups"] if (one["metric"], one["covariate"]) == place]
+    clear = [one for one in own if differs(one, data["confidence"])]
+    told = sorted(clear, key=lambda one: one["p_adjusted"])[:MOST_FOLLOW_UPS]
+    sentences = [_follow_up_sentence(data, one) for one in clear if one in told]
+    if len(told) < len(clear):
+        sentences.append(f"These are the {len(told)} clearest of {len(clear)} such differences.")
+    others = len(own) - len(clear)
+    if others and clear:
+        sentences.append(f"{others} other comparison{'s' * (others > 1)} of a level with the rest: nothing clear.")
+    elif others:
+        sentences.append(f"No single level of {test['covariate']} clearly differs from the rest.")
+    return sentences
+
+
+def _follow_up_sentence(data: Data, one: Row) -> str:
+    """The effect in one level against the effect in the rest."""
+    figures = error_figures([one["se"]], share=is_share(data, one["metric"]))
+    here, rest = (figures.change(one[side], signed=True) for side in ("effect", "rest"))
+    difference = figures.bare(one["difference"], signed=True)
+    return (
+        f"Where {one['covariate']} is {one['level']}, {spoken_arm(one['arm'])} changes {one['metric']} by {here}, "
+        f"elsewhere by {rest}: a difference of {difference} ± {figures.bare(one['se'])} (one standard error), "
+        f"{spoken_ps(one)}."
+    )
+
+
+def privacy_sentences(data: Data) -> list[str]:
+    """The receipt: the rule, the smallest class, what was merged and what was left out."""
+    privacy = data["privacy"]
+    k = privacy["k"]
+    effective = privacy["effective_k"]
+    over_all = f"; effective k over all tables {number(effective, 3)}" if effective is not None else ""
+    sentences = [
+        f"k-anonymous at k = {k}: {privacy['classes']:,} classes, the smallest holds "
+        f"{privacy['smallest_class']:,} people{over_all}; audit {privacy['audit']}."
+    ]
+    sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
+    sentences += [_ended(text) for text in privacy["left_out"].values()]
+    sentences += [f"Differs from the defaults: {_ended(text)}" for text in privacy["deviations"]]
+    return sentences
+
+
+def merged_levels(data: Data) -> list[tuple[str, str]]:
+    """For each table, which levels became which."""
+    own = f"{data['experiment']}/"
+    return [
+        (name.removeprefix(own), "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()))
+        for name, levels in data["privacy"]["merged"].items()
+    ]
+
+
+def note_sentences(data: Data) -> list[str]:
+    """The notes that the receipt does not already hold."""
+    said = {_ended(text) for text in (*data["privacy"]["left_out"].values(), *data["privacy"]["deviations"])}
+    return [_ended(text) for text in data["notes"] if _ended(text) not in said]
+
+
+def method_sentences(data: Data) -> list[str]:
+    """Which variance, which estimand, which family: what a statistician asks next."""
+    methods = {row["method"] for row in data["effects"]}
+    level = percent(data["confidence"])
+    sentences = (
+        [f"Intervals ({level}) and p are for the population that these people were drawn from."] if methods else []
+    )
+    if "difference" in methods:
+        sentences.append("Plain effects: difference of means, each arm with its own variance (Welch).")
+    if "adjusted" in methods:
+        sentences.append(
+            "Adjusted effects: one regression per arm (Lin) with Ding's variance; "
+            "where an adjustment was asked for, it carries the verdict."
+        )
+    method = CORRECTIONS.get(data["correction"], data["correction"])
+    if method and methods:
+        sizes = [_family_size(data, row) for row in data["effects"]]
+        sentences.append(f"p ({method}) is corrected over metrics × arms: {max(sizes)} comparisons at a time.")
+    if data["alternative"] != "two-sided" and methods:
+        sentences.append(f"One-sided: only a {'rise' if data['alternative'] == 'greater' else 'fall'} was looked for.")
+    if data["heterogeneity"]:
+        sentences.append("Segments: the robust F decides; the pooled F, which assumes one variance, stands beside it.")
+    return sentences
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,157 @@
+"""The answer: effects, tests and checks of one experiment, as a value that prints itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.factor import Level, label
+from kanab.privacy.gate import Receipt
+from kanab.stats.distributions import Alternative
+from kanab.stats.effect import Effect
+from kanab.stats.ftest import FTest
+from kanab.stats.multiplicity import Correction
+from kanab.stats.relative import Relative
+from kanab.stats.segments import FollowUp
+from kanab.stats.srm import SampleRatio
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """One arm against the control on one metric; ``means`` are the control's and the arm's."""
+
+    effect: Effect
+    relative: Relative
+    means: tuple[float, float]
+    p_adjusted: float | None = None
+
+
+@dataclass(frozen=True)
+class SegmentRow:
+    """Does the effect differ by a covariate? The robust test decides, the pooled one is the paper's."""
+
+    covariate: str
+    test: FTest
+    p_adjusted: float | None = None
+    decides: bool = False
+
+
+@dataclass(frozen=True)
+class Readout:
+    """Everything known about one experiment. ``to_dict`` is documented and stable."""
+
+    experiment: str
+    arms: Mapping[Level, int]
+    control: Level
+    confidence: float
+    alternative: Alternative
+    correction: Correction
+    ratio: SampleRatio
+    effects: tuple[EffectRow, ...]
+    segments: tuple[SegmentRow, ...]
+    follow_ups: tuple[FollowUp, ...]
+    receipt: Receipt
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The readout as plain data, ready for JSON; open ends of intervals are None."""
+        return {
+            "experiment": self.experiment,
+            "people": sum(self.arms.values()),
+            "k": self.receipt.k,
+            "control": label(self.control),
+            "arms": {label(arm): people for arm, people in self.arms.items()},
+            "confidence": self.confidence,
+            "alternative": self.alternative,
+            "correction": self.correction,
+            "sample_ratio": {
+                "chi2": self.ratio.chi2,
+                "df": self.ratio.df,
+                "p": self.ratio.p,
+                "residuals": {label(arm): value for arm, value in self.ratio.residuals.items()},
+                "shares": {label(arm): value for arm, value in self.ratio.shares.items()},
+                "declared": self.ratio.declared,
+            },
+            "effects": [_effect(row) for row in self.effects],
+            "heterogeneity": [_segment(row) for row in self.segments],
+            "follow_ups": [_follow_up(one) for one in self.follow_ups],
+            "privacy": _privacy(self.receipt),
+            "notes": list(self.notes),
+        }
+
+
+def _effect(row: EffectRow) -> dict[str, Any]:
+    effect = row.effect
+    return {
+        "metric": effect.metric,
+        "control": label(effect.control),
+        "arm": label(effect.arm),
+        "method": effect.method,
+        "covariates": list(effect.covariates),
+        "mean_control": row.means[0],
+        "mean_arm": row.means[1],
+        "estimate": effect.estimate,
+        "se": effect.se,
+        "se_population": effect.se_population,
+        "interval": _interval(effect.interval),
+        "df": effect.df,
+        "t": effect.t,
+        "p": effect.p,
+        "p_adjusted": row.p_adjusted,
+        "relative": row.relative.estimate,
+        "relative_interval": _interval(row.relative.interval),
+    }
+
+
+def _segment(row: SegmentRow) -> dict[str, Any]:
+    return {
+        "metric": row.test.metric,
+        "covariate": row.covariate,
+        "variance": row.test.variance,
+        "decides": row.decides,
+        "F": row.test.F,
+        "df": None if row.test.df is None else list(row.test.df),
+        "p": row.test.p,
+        "p_adjusted": row.p_adjusted,
+        "note": row.test.note,
+    }
+
+
+def _follow_up(one: FollowUp) -> dict[str, Any]:
+    return {
+        "metric": one.metric,
+        "covariate": one.covariate,
+        "level": label(one.level),
+        "arm": label(one.arm),
+        "control": label(one.control),
+        "effect": one.effect,
+        "rest": one.rest,
+        "difference": one.difference,
+        "se": one.se,
+        "df": one.df,
+        "t": one.t,
+        "p": one.p,
+        "p_adjusted": one.p_adjusted,
+    }
+
+
+def _privacy(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "k": receipt.k,
+        "effective_k": None,
+        "smallest_class": receipt.smallest_class,
+        "classes": receipt.classes,
+        "merged": {
+            name: {label(new): [label(old) for old in olds] for new, olds in levels.merged.items()}
+            for name, levels in receipt.maps.items()
+        },
+        "left_out": dict(receipt.left_out),
+        "deviations": list(receipt.deviations),
+        "audit": "not run",
+    }
+
+
+def _interval(interval: tuple[float, float] | None) -> list[float | None] | None:
+    return None if interval is None else [end if math.isfinite(end) else None for end in interval]

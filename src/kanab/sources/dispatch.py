@@ -1,0 +1,120 @@
+"""One verb for every source: ``count`` takes frames, files, connections and Ibis tables.
+
+Dicts, frames and Arrow tables need nothing but the core, and so do CSV files where the [sql] extra
+is not installed. Everything else is counted by an engine, through Ibis.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any
+
+from kanab.counted import Counted
+from kanab.errors import MissingExtraError, PlanError, SourceError
+from kanab.factor import Level
+from kanab.metric import Missing
+from kanab.plan import DEFAULT_K, Plan, make_plan
+from kanab.plancheck import check_plan
+from kanab.sources.columns import name_list
+from kanab.sources.csvfile import read_texts, typed
+from kanab.sources.declared import named_level
+from kanab.sources.rows import count_rows, needed_columns
+
+_CSV = (".csv", ".csv.gz")
+
+
+def count(
+    source: Any,
+    plan: Plan | None = None,
+    *,
+    arm: str | None = None,
+    metrics: Sequence[str] = (),
+    covariates: Sequence[str] = (),
+    adjust: Sequence[str] = (),
+    segments: Sequence[str] = (),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    bins: Mapping[str, int | Sequence[float]] | None = None,
+    top: Mapping[str, int] | None = None,
+    shares: Mapping[Any, float] | None = None,
+    control: Level = None,
+    k: int = DEFAULT_K,
+    unit: str | None = None,
+    aggregate: Mapping[str, str] | str | None = None,
+    where: str | None = None,
+    table: str | None = None,
+    sql: str | None = None,
+) -> Counted:
+    """Count a source into the tables that a plan, or the named columns, need.
+
+    ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
+    Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
+    both adjusted for and segmented by. ``unit`` names the person where one has several rows.
+
+    >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
+    >>> count(people, arm="variant", metrics=["spend"], covariates=["tier"])
+    Counted, not yet released:
+      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant, tier
+    """
+    flags = {
+        "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "shares": shares,
+        "control": control, "k": k,
+    }  # fmt: skip
+    both = name_list(covariates, "covariates")
+    adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
+    segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
+    measured = name_list(metrics, "metrics")
+    if plan is not None:
+        if arm or measured or adjusted or segmented or any(value not in (None, DEFAULT_K) for value in flags.values()):
+            raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
+        plan = check_plan(plan)
+    elif not isinstance(arm, str):
+        raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
+    else:
+        plan = check_plan(make_plan(arm, measured, adjust=adjusted, segments=segmented, **flags))  # type: ignore[arg-type]
+    counted = _counted(source, plan, Reading(unit, aggregate, where, table, sql))
+    return replace(counted, plan=_with_controls(counted))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rows become people: which of them, and who is one."""
+
+    unit: str | None = None
+    aggregate: Mapping[str, str] | str | None = None
+    where: str | None = None
+    table: str | None = None
+    sql: str | None = None
+
+    @property
+    def needs_engine(self) -> bool:
+        """Is there more to do than to count rows?"""
+        return any(choice is not None for choice in (self.unit, self.aggregate, self.where))
+
+
+def _with_controls(counted: Counted) -> Plan:
+    """The plan with every control in its table's own spelling: "0" may be the number 0."""
+    experiments = []
+    for one in counted.plan.experiments:
+        tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == one.name)
+        control = None if one.control is None else named_level(one.control, tally.factor(one.name))
+        experiments.append(replace(one, control=control))
+    return replace(counted.plan, experiments=tuple(experiments))
+
+
+def _counted(source: Any, plan: Plan, reading: Reading) -> Counted:
+    if isinstance(source, (str, PathLike)):
+        return _count_place(fspath(source), plan, reading)
+    if reading.table is not None or reading.sql is not None:
+        raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
+    package = type(source).__module__.partition(".")[0]
+    if package == "polars" and hasattr(source, "collect"):
+        source = source.collect()
+    if package in ("ibis", "pyspark") or reading.needs_engine:
+        return _by_engine(source, plan, reading)
+    return count_rows(source, plan)

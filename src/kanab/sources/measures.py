@@ -1,0 +1,164 @@
+"""Metrics in an engine: the column as whole grid steps, what is summed of it, and the sums read back.
+
+The same rule everywhere: to DOUBLE, times the steps per unit, plus one half, floor, to a 64-bit
+integer, clamped to the bounds. The quick form leaves out what most data do not need (missing as
+NaN, clamping) and checks afterwards that it was not needed; the careful form leaves out nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ibis
+
+from kanab.errors import SourceError
+from kanab.metric import GRID_LIMIT, Metric
+from kanab.plan import MetricPlan
+from kanab.sources.grids import HALF, Products, Profile, check_range, chosen_metric, square_plan
+from kanab.sources.keys import Kind
+
+Check = Literal["nothing", "steps", "values"]
+_QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
+
+
+@ibis.udf.scalar.builtin(name="floor")
+def floor(value: float) -> float:  # type: ignore[empty-body]
+    """FLOOR as a double; Ibis' own casts to an integer, which infinities and NaN cannot pass."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One metric as it will be summed.
+
+    ``check`` says whose smallest and largest value is fetched: that of the steps, of the values,
+    or nothing; ``fits`` counts the values that are off the grid.
+    """
+
+    place: int
+    metric: Metric
+    kind: Kind
+    products: Products | None
+    careful: bool
+    check: Check = "nothing"
+    fits: bool = False
+
+    @property
+    def name(self) -> str:
+        """The column's name, which is the metric's."""
+        return self.metric.name
+
+    @property
+    def whole(self) -> bool:
+        """May the column's integers be the steps as they are?"""
+        return self.kind in ("whole", "truth") and self.metric.scale == 1
+
+    def value(self, table: Any, inside: Any) -> Any:
+        """The column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
+        found = number(table[self.name], self.kind, careful=self.careful)
+        return ibis.ifelse(inside, found, ibis.null(found.type())) if self.careful else found
+
+    def steps(self, value: Any) -> Any:
+        """Unclamped grid steps of a number: an integer, or a double with a whole value."""
+        if self.whole:
+            return value.cast("int64")
+        scaled = value.cast("float64") * float(self.metric.scale) + 0.5
+        return floor(scaled) if self.careful else scaled.floor().cast("int64")
+
+    def clamped(self, steps: Any) -> Any:
+        """Steps within the bounds, as 64-bit integers."""
+        bounds = self.metric.grid_bounds
+        if not self.careful or bounds is None:
+            return steps.cast("int64")
+        low, high = (ibis.literal(bound if self.whole else float(bound), type=steps.type()) for bound in bounds)
+        return ibis.cases((steps > high, high), (steps < low, low), else_=steps).cast("int64")
+
+
+def number(column: Any, kind: Kind, *, careful: bool) -> Any:
+    """A column as integers or doubles; carefully, NaN is missing."""
+    if kind == "truth":
+        return column.cast("int32")  # PostgreSQL casts true/false to nothing wider
+    if kind == "whole":
+        return column
+    value = column.cast("float64")
+    return ibis.ifelse(value.isnan(), ibis.null("float64"), value) if careful else value
+
+
+def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: Profile) -> Measure | None:
+    """The quick form where a sample of the people gives hope for it."""
+    if not (math.isfinite(sample.low) and math.isfinite(sample.high)):
+        return None
+    metric = chosen_metric(plan, sample)
+    low, high = step_range(metric, sample)
+    bounds = metric.grid_bounds
+    if bounds is not None and not bounds[0] <= low <= high <= bounds[1]:
+        return None
+    if bounds is None and max(-low, high) >= _QUICK_LIMIT:
+        return None
+    products = None if metric.binary else square_plan(*(bounds or (0, 1)))
+    if plan.declared or plan.resolution is not None:
+        return Measure(place, metric, kind, products, False, "nothing" if bounds is None else "steps")
+    if metric.binary:
+        return Measure(place, metric, kind, products, False, "steps", kind == "number")
+    implied = not sample.whole and sample.decimal is None
+    check: Check = "values" if implied else "nothing"
+    return Measure(place, metric, kind, products, False, check, kind == "number" and not implied)
+
+
+def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) -> Measure:
+    """The careful form, for everything that was profiled as a whole."""
+    metric = chosen_metric(plan, profile)
+    if not plan.declared:
+        check_finite(metric.name, profile.low, profile.high)
+        check_range(metric, profile)
+    bounds = metric.grid_bounds or step_range(metric, profile)
+    products = None if metric.binary else square_plan(*bounds)
+    return Measure(place, metric, kind, products, True, "steps" if metric.bounds is not None else "nothing")
+
+
+def step_range(metric: Metric, profile: Profile) -> tuple[int, int]:
+    """The smallest and the largest grid step of profiled values."""
+    low, high = (value * float(metric.scale) + 0.5 for value in (profile.low, profile.high))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return -GRID_LIMIT, GRID_LIMIT
+    return math.floor(low), math.floor(high)
+
+
+def check_finite(name: str, low: float, high: float) -> None:
+    """Refuse infinite values, as every other source does."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
+
+
+def product_terms(first: Any, second: Any, products: Products) -> tuple[Any, ...]:
+    """The terms whose sums give Σ of a product: 64-bit integers, never wider."""
+    if products.centre:
+        first, second = first - products.centre, second - products.centre
+    if not products.halves:
+        return (first * second,)
+    (y1, y0), (z1, z0) = _halves(first), _halves(second)
+    return y1 * z1, y1 * z0 + y0 * z1, y0 * z0
+
+
+def _halves(steps: Any) -> tuple[Any, Any]:
+    high = (steps.cast("float64") / float(HALF)).floor().cast("int64")  # exact: steps have 52 bits
+    return high, steps - high * HALF
+
+
+def outcome_holds(measure: Measure, plan: MetricPlan, totals: Mapping[str, Any]) -> bool:
+    """Was the quick form enough for everybody? Else the careful one has to run."""
+    if totals.get("off"):
+        return False
+    if totals.get("low") is None or totals.get("high") is None:
+        return True
+    low, high = float(totals["low"]), float(totals["high"])
+    if measure.careful:
+        check_finite(measure.name, low, high)
+        return True
+    if measure.check == "values":
+        finite = math.isfinite(low) and math.isfinite(high)
+        return finite and chosen_metric(plan, Profile(low, high, whole=False)) == measure.metric
+    bounds = measure.metric.grid_bounds
+    return bounds is None or bounds[0] <= low <= high <= bounds[1]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab.analysis import analyze
+from kanab.errors import PrivacyError
+from kanab.plan import make_plan
+from kanab.privacy.batches import add_releases
+from kanab.privacy.gate import release
+
+Counting = Callable[..., Any]
+PLAN = make_plan(
+    "arm", ["y"], adjust=["tier"], segments=["device"], bounds={"y": (-50, 50)}, resolution={"y": 0.01}, k=10
+)
+
+
+def batch(seed: int, n: int = 800, **shares: list[float]) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "arm": rng.choice(["A", "B"], n),
+        "tier": rng.choice([1, 2, 3, 4], n, p=shares.get("tier", [0.25] * 4)),
+        "device": rng.choice(["phone", "desktop", "tablet", "tv"], n, p=shares.get("device", [0.25] * 4)),
+        "y": np.round(rng.normal(5, 2, n), 2),
+    }
+
+
+def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.concatenate([first[name], second[name]]) for name in first}
+
+
+def test_two_batches_without_merging_add_up_to_everyone(counting: Counting) -> None:
+    one, two = batch(1), batch(2)
+    added = add_releases([release(counting(one, PLAN)), release(counting(two, PLAN))])
+    whole = release(counting(joined(one, two), PLAN))
+    assert added.tables == whole.tables
+    assert added.receipt.smallest_class == whole.receipt.smallest_class
+
+
+def test_levels_merged_in_any_batch_are_merged_in_the_sum(counting: Counting) -> None:
+    one = batch(1, device=[0.48, 0.46, 0.03, 0.03])
+    two = batch(2)
+    added = add_releases([release(counting(one, PLAN)), release(counting(two, PLAN))])
+    table = added.tables["arm/device"]
+    assert set(table.factor("device").levels) == {"phone", "desktop", "other"}
+    people = joined(one, two)
+    merged = sum(np.isin(people["device"], ["tablet", "tv"]))
+    assert table.people_by("device")["other"] == merged
+    assert added.receipt.maps["arm/device"].merged == {"other": ("tablet", "tv")}
+
+
+def test_overlapping_merges_join_and_numeric_scores_are_pooled(counting: Counting) -> None:
+    one = batch(1, tier=[0.02, 0.33, 0.33, 0.32])
+    two = batch(2, tier=[0.33, 0.33, 0.32, 0.02])
+    added = add_releases([release(counting(one, PLAN)), release(counting(two, PLAN))])
+    factor = added.tables["arm/tier"].factor("tier")
+    tiers = joined(one, two)["tier"]
+    assert len(factor.levels) == 2
+    expected = sorted([tiers[tiers <= 2].mean(), tiers[tiers >= 3].mean()])
+    assert sorted(factor.scores or ()) == pytest.approx(expected)
+    assert analyze(added).effects[1].effect.method == "adjusted"
+
+
+def test_more_than_three_levels_joined_across_batches_are_called_other(counting: Counting) -> None:
+    one = batch(1, n=400, device=[0.49, 0.49, 0.01, 0.01])
+    two = batch(2, n=400, device=[0.01, 0.01, 0.49, 0.49])
+    found = [release(counting(rows, PLAN)) for rows in (one, two)]
+    added = add_releases(found)
+    assert added.tables["arm/device"].total == 800
+
+
+def test_a_table_that_one_batch_left_out_is_left_out_of_the_sum(counting: Counting) -> None:
+    one, two = batch(1), batch(2, n=60, device=[0.97, 0.01, 0.01, 0.01])
+    added = add_releases([release(counting(one, PLAN)), release(counting(two, PLAN))])
+    assert "arm/device" not in added.tables
+    assert "arm/device" in added.receipt.left_out
+    assert added.tables["arm"].total == 860
+    assert [row.effect.method for row in analyze(added).effects] == ["difference"]
+
+
+def test_one_release_is_its_own_sum(counting: Counting) -> None:
+    found = release(counting(batch(1), PLAN))
+    assert add_releases([found]) is found
+
+
+def test_releases_of_different_plans_are_refused(counting: Counting) -> None:
+    other = make_plan("arm", ["y"], bounds={"y": (-60, 60)}, resolution={"y": 0.01})
+    found = [release(counting(batch(1), PLAN)), release(counting(batch(2), other))]
+    with pytest.raises(PrivacyError, match="different plans"):
+        add_releases(found)
+    with pytest.raises(PrivacyError, match="no release"):
+        add_releases([])

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kanab as kb
+from kanab.analysis import analyze
+from kanab.errors import PrivacyError
+from kanab.plan import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.privacy.gate import release, smallest_share
+
+Counting = Callable[..., Any]
+BOUNDS = {"y": (-50, 50)}
+RESOLUTION = {"y": 0.01}
+
+
+def people(seed: int = 1, n: int = 600, levels: int = 8, share: float = 0.5) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    weights = 0.6 ** np.arange(levels)
+    return {
+        "arm": np.where(rng.random(n) < share, "B", "A"),
+        "x": rng.choice([f"level {i}" for i in range(levels)], n, p=weights / weights.sum()),
+        "z": rng.integers(0, levels, n),
+        "y": np.round(rng.normal(10, 3, n), 2),
+    }
+
+
+def choices(**more: Any) -> dict[str, Any]:
+    return {"bounds": BOUNDS, "resolution": RESOLUTION, **more}
+
+
+@given(st.integers(0, 10_000), st.integers(60, 700), st.integers(2, 12), st.floats(0.2, 0.8), st.integers(5, 30))
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_every_released_class_holds_nobody_or_at_least_k(
+    counting: Counting, seed: int, n: int, levels: int, share: float, k: int
+) -> None:
+    counted = counting(people(seed, n, levels, share), **choices(adjust=["x"], segments=["z"]))
+    try:
+        found = release(counted, k)
+    except PrivacyError as refusal:
+        assert "an arm of arm holds fewer" in str(refusal)
+        return
+    for table in found.tables.values():
+        assert all(count == 0 or count >= k for count in table.people.ravel())
+        assert table.total == n
+    assert found.receipt.smallest_class >= k
+    assert found.receipt.smallest_class == min(c for t in found.tables.values() for c in t.people.ravel() if c)
+
+
+def test_ols_on_the_merged_table_equals_ols_on_recoded_rows(counting: Counting) -> None:
+    rows = people(n=200)
+    found = release(counting(rows, **choices(adjust=["z"])))
+    levels = found.receipt.maps["arm/z"]
+    assert levels.merged
+    factor = found.tables["arm/z"].factor("z")
+    score = dict(zip(factor.levels, factor.scores or (), strict=True))
+    recoded = np.array([next(score[new] for new, olds in levels.groups if z in olds) for z in rows["z"]])
+    x = np.column_stack([np.ones(200), rows["arm"] == "B", recoded]).astype(float)
+    truth = sm.OLS(np.floor(rows["y"] * 100 + 0.5) / 100, x).fit()
+    fit = kb.fit(found.tables["arm/z"], "arm + z")
+    np.testing.assert_allclose(fit.b, truth.params, rtol=1e-11)
+    np.testing.assert_allclose(fit.se, truth.bse, rtol=1e-11)
+
+
+def test_permuting_values_among_people_of_a_class_changes_nothing(counting: Counting) -> None:
+    rows = people()
+    first = release(counting(rows, **choices(segments=["x"])))
+    rng = np.random.default_rng(2)
+    swapped = dict(rows, y=rows["y"].copy())
+    for arm in ("A", "B"):
+        for level in set(rows["x"]):
+            inside = np.flatnonzero((rows["arm"] == arm) & (rows["x"] == level))
+            swapped["y"][inside] = rows["y"][rng.permutation(inside)]
+    second = release(counting(swapped, **choices(segments=["x"])))
+    assert {n: t.to_dict() for n, t in first.tables.items()} == {n: t.to_dict() for n, t in second.tables.items()}
+    assert first.receipt == second.receipt
+
+
+def test_an_arm_below_k_is_refused_without_a_count(counting: Counting) -> None:
+    rows = people(n=200)
+    rows["arm"] = np.array(["A"] * 193 + ["B"] * 7)
+    with pytest.raises(PrivacyError, match=r"an arm of arm holds fewer than k = 10 people\. Wait") as refusal:
+        release(counting(rows, **choices(adjust=["x"])))
+    assert re.findall(r"\d+", str(refusal.value)) == ["10"]
+
+
+def test_a_refusal_does_not_depend_on_values_or_on_the_shortfall(counting: Counting) -> None:
+    texts = set()
+    for small in (1, 5, 9):
+        rows = people(seed=small, n=200)
+        rows["arm"] = np.array(["A"] * (200 - small) + ["B"] * small)
+        with pytest.raises(PrivacyError) as refusal:
+            release(counting(rows, **choices()))
+        texts.add(str(refusal.value))
+    assert len(texts) == 1
+
+
+def test_the_map_is_the_same_for_all_arms_and_uses_planned_shares(counting: Counting) -> None:
+    rows = people(n=400, levels=4, share=0.15)
+    equal = release(counting(rows, **choices(adjust=["x"])), 5)
+    planned = release(counting(rows, **choices(adjust=["x"], shares={"A": 0.95, "B": 0.05})), 5)
+    assert len(planned.tables["arm/x"].factor("x").levels) < len(equal.tables["arm/x"].factor("x").levels)
+
+
+def test_shares_default_to_equal_ones(counting: Counting) -> None:
+    counted = counting(people(), **choices())
+    assert smallest_share(ExperimentPlan("arm"), counted.tallies["arm"]) == 0.5
+    assert smallest_share(ExperimentPlan("arm", (("A", 9.0), ("B", 1.0))), counted.tallies["arm"]) == 0.1
+
+
+def test_a_covariate_that_would_be_one_level_is_left_out_and_the_effect_still_given(counting: Counting) -> None:
+    rows = people(n=40, levels=6)
+    found = release(counting(rows, **choices(adjust=["x"])))
+    assert list(found.tables) == ["arm"]
+    assert found.receipt.left_out == {"arm/x": "x is left out: its levels are too sparse, merged they would be one"}
+    readout = analyze(found)
+    assert [row.effect.method for row in readout.effects] == ["difference"]
+    assert "x is left out: its levels are too sparse, merged they would be one." in readout.notes
+
+
+def test_a_metric_with_few_missing_values_in_a_class_is_withheld_there(counting: Counting) -> None:
+    rows = people(n=400, levels=2)
+    rows["y"] = rows["y"].copy()
+    rows["y"][:3] = np.nan
+    plan = make_plan("arm", ["y"], adjust=["x"], **choices(missing={"y": "exclude"}))
+    found = release(counting(rows, plan))
+    assert [metric.name for metric in found.tables["arm/x"].metrics] == []
+    assert "arm/x: y" in found.receipt.left_out
+    assert "arm" not in found.tables or found.tables["arm"].metrics == ()
+
+
+def test_a_metric_withheld_from_classes_still_has_its_arm_totals(counting: Counting) -> None:
+    rng = np.random.default_rng(5)
+    rows = people(n=2000, levels=2)
+    gone = (rows["x"] == "level 0") & (rng.random(2000) < 0.5)
+    gone |= np.arange(2000) == np.flatnonzero((rows["x"] == "level 1") & (rows["arm"] == "A"))[0]
+    rows["y"] = np.where(gone, np.nan, rows["y"])
+    plan = make_plan("arm", ["y"], adjust=["x"], **choices(missing={"y": "exclude"}))
+    found = release(counting(rows, plan))
+    assert found.tables["arm/x"].metrics == ()
+    assert [metric.name for metric in found.tables["arm"].metrics] == ["y"]
+    assert analyze(found).effects[0].effect.metric == "y"
+
+
+def test_a_pair_of_experiments_with_sparse_cells_is_left_out(counting: Counting) -> None:
+    rng = np.random.default_rng(6)
+    rows = people(n=300)
+    rows["other"] = np.where(rng.random(300) < 0.95, "off", "on")
+    plan = Plan(
+        (MetricPlan("y", (-50, 50), 0.01),),
+        (ExperimentPlan("arm", interactions=("other",)), ExperimentPlan("other")),
+    )
+    rows["other"][:12] = "on"
+    found = release(counting(rows, plan))
+    assert "arm/other" in found.tables or "arm/other" in found.receipt.left_out
+    sparse = dict(rows, other=np.array(["off"] * 288 + ["on"] * 12))
+    assert "arm/other" in release(counting(sparse, plan)).receipt.left_out
+
+
+@pytest.mark.parametrize("k", [0, 1, -3, 2.5, "10", None, True])
+def test_k_must_be_a_whole_number_of_at_least_2(counting: Counting, k: Any) -> None:
+    counted = counting(people(), **choices(k=k))
+    with pytest.raises(PrivacyError, match="k must be a whole number"):
+        release(counted)
+
+
+def test_k_below_5_needs_a_reason_that_is_recorded(counting: Counting) -> None:
+    counted = counting(people(), **choices())
+    with pytest.raises(PrivacyError, match="below 5"):
+        release(counted, 3)
+    found = release(counted, 3, override="a rehearsal with made-up people")
+    assert found.receipt.deviations == ("k = 3: a rehearsal with made-up people",)
+    assert "k = 3: a rehearsal with made-up people" in analyze(found).notes
+
+
+def test_only_what_was_counted_can_be_released() -> None:
+    with pytest.raises(PrivacyError, match="only what count"):
+        release(kb.count_columns({"arm": ["A"]}, arm="arm"))  # type: ignore[arg-type]
+
+
+def test_only_a_release_can_be_analyzed(counting: Counting) -> None:
+    counted = counting(people(), **choices())
+    for thing in (counted, counted.tallies["arm"], None):
+        with pytest.raises(PrivacyError, match="only a Release"):
+            analyze(thing)  # type: ignore[arg-type]
+
+
+def test_repr_shows_no_count(counting: Counting) -> None:
+    counted = counting(people(n=617), **choices(adjust=["x"]))
+    assert "617" not in repr(counted)
+    assert repr(release(counted)) == "Release of arm/x: k-anonymous at k = 10"

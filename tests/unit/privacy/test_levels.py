@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kanab as kb
+from kanab.privacy.levels import merge_levels, merge_sparsest
+
+
+def tally(levels: list, people: list[int]) -> kb.Tally:
+    rows = {"arm": [], "x": []}
+    for level, n in zip(levels, people, strict=True):
+        rows["arm"] += ["A", "B"] * (n // 2) + ["A"] * (n % 2)
+        rows["x"] += [level] * n
+    return kb.count_columns(rows, arm="arm", covariates=["x"])
+
+
+def test_a_level_with_enough_pooled_people_stays() -> None:
+    levels = merge_levels(tally(["a", "b"], [40, 30]), "x", needed=30)
+    assert levels.merged == {}
+    assert dict(levels.groups) == {"a": ("a",), "b": ("b",)}
+
+
+def test_sparse_texts_become_other() -> None:
+    levels = merge_levels(tally(["a", "b", "c", "d"], [80, 70, 20, 12]), "x", needed=30)
+    assert levels.merged == {"other": ("c", "d")}
+
+
+def test_if_other_is_sparse_the_next_sparsest_joins_it() -> None:
+    levels = merge_levels(tally(["a", "b", "c"], [80, 50, 5]), "x", needed=30)
+    assert levels.merged == {"other": ("b", "c")}
+
+
+def test_a_declared_other_takes_the_sparse_ones_in() -> None:
+    levels = merge_levels(tally(["a", "b", "c", "other"], [80, 70, 5, 60]), "x", needed=30)
+    assert dict(levels.groups) == {"a": ("a",), "b": ("b",), "other": ("c", "other")}
+
+
+def test_numbers_are_cut_from_left_to_right_and_the_rest_joins_the_last() -> None:
+    levels = merge_levels(tally([1, 2, 3, 4, 5, 6], [10, 25, 31, 10, 25, 4]), "x", needed=30)
+    assert [olds for _, olds in levels.groups] == [(1, 2), (3,), (4, 5, 6)]
+    assert levels.scores["1 … 2"] == pytest.approx((10 * 1 + 25 * 2) / 35)
+    assert levels.scores["4 … 6"] == pytest.approx((10 * 4 + 25 * 5 + 4 * 6) / 39)
+
+
+def test_a_sparse_missing_level_joins_the_largest_group_at_its_score() -> None:
+    levels = merge_levels(tally([1, 2, None], [40, 60, 4]), "x", needed=30)
+    assert dict(levels.groups) == {1: (1,), "2 or missing": (2, None)}
+    assert levels.scores["2 or missing"] == 2.0
+
+
+def test_a_common_missing_level_stays_by_itself() -> None:
+    levels = merge_levels(tally([1, 2, None], [40, 60, 50]), "x", needed=30)
+    assert dict(levels.groups) == {1: (1,), 2: (2,), None: (None,)}
+
+
+def test_numbers_too_few_for_two_groups_become_one() -> None:
+    assert len(merge_levels(tally([1, 2], [10, 12]), "x", needed=30).groups) == 1
+
+
+def test_only_missing_values_are_one_level() -> None:
+    levels = merge_levels(tally([None], [8]), "x", needed=30)
+    assert dict(levels.groups) == {None: (None,)}
+
+
+def test_the_next_sparsest_text_joins_the_next_one() -> None:
+    table = tally(["a", "b", "c"], [80, 50, 40])
+    levels = merge_sparsest(table, merge_levels(table, "x", needed=30))
+    assert levels.merged == {"other": ("b", "c")}
+
+
+def test_the_next_sparsest_number_joins_its_smaller_neighbour() -> None:
+    table = tally([1, 2, 3, 4], [50, 60, 40, 90])
+    levels = merge_sparsest(table, merge_levels(table, "x", needed=30))
+    assert [olds for _, olds in levels.groups] == [(1,), (2, 3), (4,)]
+
+
+@given(st.lists(st.integers(2, 60), min_size=1, max_size=8), st.booleans())
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_merging_keeps_everyone_and_reaches_the_need_or_one_level(people: list[int], numeric: bool) -> None:
+    names = list(range(len(people))) if numeric else [f"level {i}" for i in range(len(people))]
+    table = tally(names, people)
+    levels = merge_levels(table, "x", needed=45)
+    merged = levels.apply(table)
+    assert merged.total == table.total
+    assert sorted(str(old) for _, olds in levels.groups for old in olds) == sorted(map(str, names))
+    sizes = list(merged.people_by("x").values())
+    assert len(sizes) == 1 or min(sizes) >= 45
+    while len(levels.groups) > 1:
+        levels = merge_sparsest(table, levels)
+        assert levels.apply(table).total == table.total
+
+
+def test_the_map_depends_on_counts_only() -> None:
+    rng = np.random.default_rng(3)
+    rows = {"arm": rng.choice(["A", "B"], 400), "x": rng.integers(0, 12, 400)}
+    maps = []
+    for _ in range(2):
+        rows["y"] = rng.normal(size=400)
+        table = kb.count_columns(rows, arm="arm", covariates=["x"], metrics=["y"])
+        maps.append(merge_levels(table, "x", needed=60).groups)
+    assert maps[0] == maps[1]

@@ -1,0 +1,217 @@
+"""The adjusted effect: the paper's altered table, several arms and covariates, and what is refused."""
+
+import numpy as np
+import pytest
+
+from kanab import (
+    AnalysisError,
+    DesignError,
+    FormulaError,
+    LevelError,
+    Metric,
+    adjusted_effect,
+    adjusted_means,
+    contrast,
+    count_columns,
+    difference_in_means,
+)
+from kanab.datasets import eighteen
+
+
+def people(n=240, arms="AB", seed=1):
+    """A seeded crowd: numeric tier, categorical device, effects that differ by arm."""
+    rng = np.random.default_rng(seed)
+    arm, tier, device = rng.integers(0, len(arms), n), rng.integers(1, 5, n), rng.integers(0, 3, n)
+    y = rng.integers(-20, 20, n) + 3 * arm + (4 + 2 * arm) * tier + 5 * (device == 1) * arm
+    names = np.array(list(arms))[arm]
+    return {"arm": names, "tier": tier, "device": np.array(["pc", "phone", "tv"])[device], "y": y}
+
+
+def counted(rows, covariates=("tier", "device")):
+    return count_columns(rows, arm="arm", covariates=list(covariates), metrics={"y": Metric("y")})
+
+
+def test_the_altered_table_is_the_papers():
+    effect = adjusted_effect(eighteen(altered=True))
+    assert effect.estimate == pytest.approx(-0.187081763490741, rel=1e-13)
+    assert effect.se**2 == pytest.approx(0.0811301959885, abs=5e-14)
+    assert effect.se_population**2 == pytest.approx(0.0991108265784, abs=5e-14)
+    assert effect.estimate / effect.se == pytest.approx(-0.656810659619506, rel=1e-12)
+    assert effect.t == pytest.approx(-0.594252347450371, rel=1e-12)
+    assert (effect.method, effect.covariates) == ("adjusted", ("tier",))
+    assert str(effect).startswith("minutes: B − A, adjusted for tier = -0.1871 ± 0.3148, 95% interval ")
+
+
+def test_the_arms_own_fits_are_the_papers():
+    means = adjusted_means(eighteen(altered=True))
+    assert means.means == pytest.approx([1.285124367722, 1.098042604231], abs=5e-13)
+    assert means.slopes[:, 0] == pytest.approx([0.259610045, 0.968642821833], abs=5e-13)
+    assert means.df.tolist() == [7, 7]
+    assert means.sample * 9 * 7 == pytest.approx([3.04817909084, 2.06302325643], rel=1e-11)
+
+
+def test_the_exact_variance_adds_the_arms_distance_from_the_common_mean():
+    ding, exact = (adjusted_effect(eighteen(altered=True), variance=kind) for kind in ("ding", "exact"))
+    assert round(ding.se, 4) == 0.2848
+    assert round(exact.se, 4) == 0.2856
+    assert exact.estimate == ding.estimate
+
+
+def test_population_variance_is_that_of_the_difference_in_slopes():
+    effect = adjusted_effect(eighteen(altered=True))
+    assert effect.se_population**2 - effect.se**2 == pytest.approx(0.0179806305899, abs=5e-14)
+
+
+def test_satterthwaites_df_is_of_the_arm_parts():
+    means = adjusted_means(eighteen(altered=True))
+    expected = means.sample.sum() ** 2 / np.sum(means.sample**2 / means.df)
+    assert contrast(means, {"B": 1, "A": -1}).df == pytest.approx(expected, rel=1e-15)
+
+
+def test_contrasts_of_three_arms_add_up():
+    means = adjusted_means(counted(people(arms="ABC")))
+    ab, bc, ac = (contrast(means, {two: 1, one: -1}).estimate for one, two in ("AB", "BC", "AC"))
+    assert ab + bc == pytest.approx(ac, rel=1e-12)
+
+
+def test_selecting_two_arms_first_demeans_over_those_two():
+    tally = counted(people(arms="ABC"), ["tier"])
+    both = adjusted_effect(tally.select_arms(["A", "B"]))
+    three = adjusted_effect(tally, arm="B")
+    assert both.estimate != three.estimate
+    assert both.se == pytest.approx(three.se, rel=1e-13)
+
+
+def test_categories_make_it_post_stratification():
+    rows = people()
+    effect = adjusted_effect(counted(rows), covariates="C(tier)")
+    shares = {tier: np.mean(rows["tier"] == tier) for tier in (1, 2, 3, 4)}
+    cell = {
+        (arm, tier): rows["y"][(rows["arm"] == arm) & (rows["tier"] == tier)].mean() for arm in "AB" for tier in shares
+    }
+    expected = sum(share * (cell["B", tier] - cell["A", tier]) for tier, share in shares.items())
+    assert effect.estimate == pytest.approx(expected, rel=1e-12)
+
+
+def test_by_default_all_covariates_are_added():
+    tally = counted(people())
+    given = [adjusted_effect(tally, covariates=c) for c in (None, ["tier", "device"], "tier + device")]
+    assert given[0] == given[1] == given[2]
+    assert given[0].covariates == ("tier", "device[phone]", "device[tv]")
+
+
+def test_covariates_may_be_crossed():
+    effect = adjusted_effect(counted(people()), covariates="tier * device")
+    assert effect.covariates[-1] == "tier:device[tv]"
+
+
+def test_names_with_spaces_may_be_listed():
+    rows = people()
+    tally = counted(rows | {"time on app": rows["tier"]}, ["time on app"])
+    plain = counted(rows, ["tier"])
+    assert adjusted_effect(tally, covariates=["time on app"]).estimate == adjusted_effect(plain).estimate
+    assert adjusted_effect(tally, covariates=["C(`time on app`)"]).df == adjusted_effect(plain, None, ["C(tier)"]).df
+
+
+def test_adjustment_for_pure_noise_hardly_changes_the_effect():
+    rows = people(2_000)
+    rows["y"] = np.random.default_rng(3).integers(-50, 50, 2_000)
+    tally = counted(rows)
+    assert adjusted_effect(tally).estimate == pytest.approx(difference_in_means(tally).estimate, abs=0.3)
+
+
+def test_the_missing_level_of_a_numeric_covariate_is_adjusted_for():
+    rows = people()
+    rows["tier"] = np.where(rows["tier"] == 4, np.nan, rows["tier"])
+    assert adjusted_effect(counted(rows, ["tier"])).covariates == ("tier", "tier[missing]")
+
+
+def test_people_without_a_value_do_not_count_towards_the_covariates_mean():
+    rows = people()
+    gone = np.arange(len(rows["y"])) % 3 == 0
+    y = np.where(gone, np.nan, rows["y"])
+    tally = count_columns(rows | {"y": y}, arm="arm", covariates=["tier"], metrics=["y"], missing={"y": "exclude"})
+    there = counted({name: values[~gone] for name, values in rows.items()}, ["tier"])
+    assert adjusted_effect(tally).estimate == pytest.approx(adjusted_effect(there).estimate, rel=1e-14)
+
+
+def test_one_sided_and_other_confidences_reach_the_contrast():
+    effect = adjusted_effect(eighteen(altered=True), confidence=0.8, alternative="less")
+    assert (effect.confidence, effect.alternative, effect.interval[0]) == (0.8, "less", -np.inf)
+
+
+def test_nothing_varies_is_not_testable():
+    rows = people() | {"y": np.full(240, 7)}
+    effect = adjusted_effect(counted(rows))
+    assert (effect.estimate, effect.se, effect.se_population) == (0, 0, 0)
+    assert (effect.t, effect.p, effect.interval, effect.testable) == (None, None, None, False)
+
+
+def test_a_perfect_fit_is_not_testable():
+    rows = people()
+    rows["y"] = rows["tier"]
+    rows["tier"] = 3 * rows["tier"]
+    assert not adjusted_effect(counted(rows, ["tier"])).testable
+
+
+def test_a_single_arm_and_an_empty_one_are_refused():
+    tally = counted(people(), ["tier"])
+    with pytest.raises(AnalysisError, match="'arm' has a single arm"):
+        adjusted_effect(tally.select_arms(["A"]))
+    with pytest.raises(AnalysisError, match="arm 'B' has nobody in it"):
+        adjusted_effect(tally.select_arms(["A"]) + tally.select_arms(["B"]).empty())
+
+
+def test_fewer_people_than_coefficients_in_an_arm_are_refused():
+    rows = {"arm": list("AAAAABB"), "tier": [1, 2, 1, 2, 1, 1, 2], "y": range(7)}
+    with pytest.raises(DesignError, match="arm 'B' has too few people for its 2 coefficients"):
+        adjusted_effect(counted(rows, ["tier"]))
+
+
+def test_a_level_that_an_arm_lacks_is_named_with_the_arm():
+    rows = {"arm": ["A"] * 9 + ["B"] * 8, "tier": ["x", "y", "z"] * 3 + ["x", "y"] * 4, "y": range(17)}
+    with pytest.raises(DesignError, match=r"in arm 'B' the classes cannot tell these terms apart: tier\[z\]\."):
+        adjusted_effect(counted(rows, ["tier"]))
+
+
+def test_without_a_covariate_there_is_nothing_to_adjust_for():
+    tally = counted(people())
+    for covariates in ("", [], "1"):
+        with pytest.raises(AnalysisError, match="there is no covariate to adjust for"):
+            adjusted_effect(tally, covariates=covariates)
+    with pytest.raises(AnalysisError, match="there is no covariate to adjust for"):
+        adjusted_effect(tally.keep())
+    with pytest.raises(AnalysisError, match="there is no covariate to adjust for"):
+        adjusted_effect(counted({"arm": list("AABB"), "tier": ["x"] * 4, "y": range(4)}, ["tier"]))
+
+
+@pytest.mark.parametrize("covariates", ["arm", "tier + arm", "tier * treatment", ["tier", "treatment"]])
+def test_the_arm_is_no_covariate(covariates):
+    with pytest.raises(AnalysisError, match="cannot be adjusted for the arm itself"):
+        adjusted_effect(eighteen(), covariates=covariates)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(FormulaError, match="unknown factor"):
+        adjusted_effect(eighteen(), covariates=["device"])
+    with pytest.raises(LevelError, match="unknown metric"):
+        adjusted_effect(eighteen(), "spend")
+    with pytest.raises(AnalysisError, match=r"unknown variance\. Use 'ding' \(the paper's\) or 'exact'\."):
+        adjusted_effect(eighteen(), variance="hc3")
+    with pytest.raises(AnalysisError, match="unknown alternative"):
+        adjusted_effect(eighteen(), alternative="up")
+
+
+@pytest.mark.parametrize("covariates", [5, [5], [None]])
+def test_covariates_of_the_wrong_type_are_refused(covariates):
+    with pytest.raises((AnalysisError, FormulaError)):
+        adjusted_effect(eighteen(), covariates=covariates)
+
+
+def test_missing_squares_are_named():
+    tally = eighteen()
+    bare = type(tally)(
+        tally.factors, tally.people, tuple(type(m)(m.metric, m.counts, m.sums, {}) for m in tally.moments)
+    )
+    with pytest.raises(AnalysisError, match="no squares by treatment were kept"):
+        adjusted_effect(bare)

@@ -1,0 +1,259 @@
+"""Effects between arms: Welch, contrasts, sides, and what cannot be compared."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kanab import (
+    AnalysisError,
+    DesignError,
+    LevelError,
+    Metric,
+    against_control,
+    contrast,
+    count_columns,
+    difference_in_means,
+    plain_means,
+)
+from kanab.datasets import eighteen, eighteen_rows
+
+A, B, C = [1, 2, 3, 4], [2, 4, 6, 8, 10], [5, 5, 6]
+
+
+def arms(**groups):
+    """One list of values per arm."""
+    rows = {
+        "arm": [arm for arm, values in groups.items() for _ in values],
+        "y": [value for values in groups.values() for value in values],
+    }
+    return count_columns(rows, arm="arm", metrics={"y": Metric("y")})
+
+
+def test_the_plain_effect_is_welchs_t():
+    effect = difference_in_means(arms(A=A, B=B))
+    welch = stats.ttest_ind(B, A, equal_var=False)
+    low, high = welch.confidence_interval(0.95)
+    assert effect.estimate == 3.5
+    assert effect.se == effect.se_population == pytest.approx(math.sqrt(10 / 5 + (5 / 3) / 4), rel=1e-15)
+    assert effect.t == pytest.approx(welch.statistic, rel=1e-14)
+    assert effect.df == pytest.approx(welch.df, rel=1e-14)
+    assert effect.p == pytest.approx(welch.pvalue, rel=1e-13)
+    assert effect.interval == pytest.approx((low, high), rel=1e-13)
+    assert (effect.arm, effect.control, effect.contrast) == ("B", "A", (("B", 1.0), ("A", -1.0)))
+    assert effect.testable
+
+
+def test_covariates_do_not_change_the_plain_effect():
+    rows = eighteen_rows()
+    minutes = np.array(rows["minutes"])
+    welch = stats.ttest_ind(minutes[9:], minutes[:9], equal_var=False)
+    effect = difference_in_means(eighteen())
+    assert effect.estimate == pytest.approx(-0.118845493111, abs=5e-13)
+    assert (effect.t, effect.p) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-12)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_sides_are_those_of_scipy(alternative):
+    effect = difference_in_means(arms(A=A, B=B), alternative=alternative, confidence=0.9)
+    welch = stats.ttest_ind(B, A, equal_var=False, alternative=alternative)
+    low, high = welch.confidence_interval(0.9)
+    assert effect.p == pytest.approx(welch.pvalue, rel=1e-13)
+    assert effect.interval == pytest.approx((low, high), rel=1e-13)
+    assert (effect.confidence, effect.alternative) == (0.9, alternative)
+
+
+def test_the_effect_prints_in_one_line():
+    assert str(difference_in_means(eighteen())) == (
+        "minutes: B − A = -0.1188 ± 0.3921, 95% interval -0.9605 … 0.7228, t(13.9) = -0.3031, p = 0.766"
+    )
+
+
+def test_a_contrast_of_three_arms_prints_its_weights():
+    effect = contrast(plain_means(arms(A=A, B=B, C=C)), {"B": 0.5, "C": 0.5, "A": -1})
+    assert str(effect).startswith("y: 0.5 B + 0.5 C − A = ")
+    assert (effect.arm, effect.control) == (None, None)
+
+
+def test_a_contrast_has_the_weighted_variances_and_satterthwaites_df():
+    effect = contrast(plain_means(arms(A=A, B=B, C=C)), {"B": 0.5, "C": 0.5, "A": -1})
+    parts = np.array([(5 / 3) / 4, 0.25 * 10 / 5, 0.25 * (1 / 3) / 3])
+    assert effect.estimate == pytest.approx(3 + 8 / 3 - 2.5, rel=1e-14)
+    assert effect.se == pytest.approx(math.sqrt(parts.sum()), rel=1e-14)
+    assert effect.df == pytest.approx(parts.sum() ** 2 / np.sum(parts**2 / [3, 4, 2]), rel=1e-14)
+
+
+def test_contrasts_add_up():
+    means = plain_means(arms(A=A, B=B, C=C))
+    step = [contrast(means, {two: 1, one: -1}).estimate for one, two in ("AB", "BC", "AC")]
+    assert step[0] + step[1] == pytest.approx(step[2], rel=1e-14)
+
+
+def test_a_single_weight_is_the_arms_mean():
+    effect = contrast(plain_means(arms(A=A, B=B)), {"B": 1})
+    assert effect.estimate == 6
+    assert effect.df == 4
+    assert effect.control is None
+    assert str(effect).startswith("y: B = 6.000 ± 1.414")
+
+
+def test_means_are_given_in_units():
+    means = plain_means(count_columns({"arm": list("AABB"), "y": [0.25, 0.5, 1, 2]}, arm="arm",
+                                      metrics={"y": Metric("y", 4)}))  # fmt: skip
+    assert means.means.tolist() == [0.375, 1.5]
+    assert means.sample.tolist() == pytest.approx([0.125**2, 0.5**2])
+    assert means.df.tolist() == [1, 1]
+    assert means.slopes.shape == (2, 0)
+
+
+def test_the_arm_called_control_is_the_control_wherever_it_stands():
+    effect = difference_in_means(arms(blue=B, control=A))
+    assert (effect.arm, effect.control, effect.estimate) == ("blue", "control", 3.5)
+
+
+def test_any_arm_can_be_the_control():
+    effect = difference_in_means(arms(A=A, B=B, C=C), arm="A", control="C")
+    assert (effect.arm, effect.control) == ("A", "C")
+    assert effect.estimate == pytest.approx(2.5 - 16 / 3, rel=1e-14)
+
+
+def test_people_without_a_value_are_left_out_when_the_metric_says_so():
+    rows = {"arm": list("AAAAABBBBBB"), "y": [*A, None, *B, None]}
+    tally = count_columns(rows, arm="arm", metrics=["y"], missing={"y": "exclude"})
+    assert difference_in_means(tally) == difference_in_means(arms(A=A, B=B))
+
+
+def test_a_zero_one_metric_needs_no_squares():
+    values = [0, 1, 1, 0, 0], [1, 1, 0, 1]
+    rows = {"arm": ["A"] * 5 + ["B"] * 4, "y": [*values[0], *values[1]]}
+    effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"], squares="arm"))
+    welch = stats.ttest_ind(values[1], values[0], equal_var=False)
+    assert effect.p == pytest.approx(welch.pvalue, rel=1e-13)
+
+
+def test_a_p_of_1e_minus_299_is_printed_and_a_smaller_one_is_not_zero():
+    def shifted(by):
+        return arms(A=[-1000, 1000] * 5_000, B=[-1000 + by, 1000 + by] * 5_000)
+
+    effect = difference_in_means(shifted(527))
+    assert 1e-300 < effect.p < 1e-290
+    assert str(effect).endswith(f"p = {effect.p:.2e}")
+    assert str(difference_in_means(shifted(2_000))).endswith("p = < 1e-300")
+
+
+def test_nothing_varies_is_not_testable_and_none_not_nan():
+    effect = difference_in_means(arms(A=[3, 3, 3], B=[5, 5]))
+    assert effect.estimate == 2
+    assert (effect.se, effect.se_population) == (0, 0)
+    assert (effect.t, effect.p, effect.df, effect.interval) == (None, None, None, None)
+    assert not effect.testable
+    assert str(effect) == "y: B − A = 2.000 (not testable: nothing varies)"
+
+
+def test_one_arm_that_varies_is_enough():
+    effect = difference_in_means(arms(A=[3, 3, 3], B=B))
+    assert effect.df == pytest.approx(4, rel=1e-14)
+    assert effect.se == pytest.approx(math.sqrt(2), rel=1e-15)
+
+
+def test_a_single_arm_has_nothing_to_compare():
+    with pytest.raises(AnalysisError, match=r"'arm' has a single arm\. An effect needs two arms to compare\."):
+        difference_in_means(arms(A=A))
+
+
+def test_an_arm_with_nobody_is_named():
+    tally = arms(A=A, B=B)
+    emptied = tally.select_arms(["A"]) + tally.select_arms(["B"]).empty()
+    with pytest.raises(AnalysisError, match=r"arm 'B' has nobody in it\. Select the arms that have people first\."):
+        difference_in_means(emptied)
+
+
+def test_an_arm_of_one_person_is_too_small():
+    with pytest.raises(DesignError, match=r"arm 'B' has too few people for its 1 coefficients"):
+        difference_in_means(arms(A=A, B=[7]))
+
+
+def test_nobody_at_all_is_an_error():
+    with pytest.raises(AnalysisError, match="nobody has been counted"):
+        difference_in_means(arms(A=A, B=B).empty())
+
+
+def test_missing_squares_are_named():
+    tally = eighteen()
+    bare = type(tally)(
+        tally.factors, tally.people, tuple(type(m)(m.metric, m.counts, m.sums, {}) for m in tally.moments)
+    )
+    with pytest.raises(AnalysisError, match="no squares by treatment were kept"):
+        difference_in_means(bare)
+
+
+def test_several_arms_ask_for_a_name():
+    with pytest.raises(AnalysisError, match=r"several arms to compare with the control\. Name one: B, C\."):
+        difference_in_means(arms(A=A, B=B, C=C))
+
+
+def test_an_arm_is_not_compared_with_itself():
+    with pytest.raises(AnalysisError, match="cannot be compared with itself"):
+        difference_in_means(arms(A=A, B=B), arm="A")
+
+
+def test_unknown_arms_are_refused_with_the_known_ones():
+    means = plain_means(arms(A=A, B=B))
+    for call in (
+        lambda: against_control(means, "Z"),
+        lambda: against_control(means, "B", "Z"),
+        lambda: against_control(means, control="Z"),
+        lambda: contrast(means, {"B": 1, "Z": -1}),
+    ):
+        with pytest.raises(LevelError, match=r"unknown arm.*A, B"):
+            call()
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, "1", None])
+def test_weights_must_be_finite_numbers(weight):
+    with pytest.raises(AnalysisError, match=r"a contrast needs finite weights\. For example"):
+        contrast(plain_means(arms(A=A, B=B)), {"B": weight, "A": -1})
+
+
+def test_only_zero_weights_compare_nothing():
+    for weights in ({}, {"A": 0, "B": 0}):
+        with pytest.raises(AnalysisError, match="only zero weights compares nothing"):
+            contrast(plain_means(arms(A=A, B=B)), weights)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({"confidence": 1}, "confidence"),
+        ({"confidence": "x"}, "confidence"),
+        ({"alternative": "bigger"}, "alternative"),
+    ],
+)
+def test_unknown_sides_and_confidences_are_refused(bad, says):
+    with pytest.raises(AnalysisError, match=says):
+        difference_in_means(arms(A=A, B=B), **bad)
+
+
+def test_a_pair_of_experiments_has_no_single_arm():
+    rows = {"one": list("ABAB"), "two": list("XXYY"), "y": [0, 1, 1, 0]}
+    with pytest.raises(LevelError, match=r"several experiments\. Name one, or collapse the others: one, two\."):
+        difference_in_means(count_columns(rows, arm=["one", "two"], metrics=["y"]))
+
+
+def test_one_experiment_of_a_pair_is_compared_once_the_other_is_collapsed():
+    rows = {"one": list("ABAB") * 2, "two": list("XXYY") * 2, "y": [0, 1, 1, 4, 2, 3, 3, 6]}
+    effect = difference_in_means(count_columns(rows, arm=["one", "two"], metrics=["y"]).collapse("two"))
+    assert effect.p == pytest.approx(stats.ttest_ind([1, 4, 3, 6], [0, 1, 2, 3], equal_var=False).pvalue, rel=1e-13)
+
+
+def test_a_covariate_called_arm_is_not_taken_for_the_experiment():
+    rows = {"variant": list("XXYY") * 5, "arm": ["left", "right"] * 10, "y": range(20)}
+    effect = difference_in_means(count_columns(rows, arm="variant", covariates=["arm"], metrics=["y"]))
+    assert (effect.arm, effect.control) == ("Y", "X")
+
+
+def test_numbers_and_truths_are_arms_too():
+    rows = {"arm": [False] * 4 + [True] * 5, "y": A + B}
+    effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]), arm=True, control=False)
+    assert effect.estimate == 3.5

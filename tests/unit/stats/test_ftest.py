@@ -1,0 +1,391 @@
+"""Does the effect differ? Pooled, robust and nested F, in the open and at the edges."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.oneway import anova_oneway
+
+from kanab import (
+    AnalysisError,
+    Factor,
+    FormulaError,
+    LevelError,
+    Metric,
+    Tally,
+    count_columns,
+    fit,
+    nested_f,
+    pooled_f,
+    robust_f,
+)
+from kanab.datasets import count_eighteen, eighteen, eighteen_rows
+from kanab.moments import Moments
+from kanab.stats.ftest import two_way
+
+
+def table(cells, *, squares="class", scale=1):
+    """A tally of {(arm, level): values}."""
+    rows = {
+        "arm": [arm for (arm, _), values in cells.items() for _ in values],
+        "level": [level for (_, level), values in cells.items() for _ in values],
+        "y": [value for values in cells.values() for value in values],
+    }
+    metrics = {"y": Metric("y", scale)}
+    return count_columns(rows, arm="arm", covariates=["level"], metrics=metrics, squares=squares)
+
+
+def filled(pattern, n=4, seed=1):
+    """Cells of random whole numbers: a pattern such as "110/011", one row per arm."""
+    rng = np.random.default_rng(seed)
+    return {
+        ("ABCDE"[row], "uvwxyz"[column]): rng.integers(-9, 9, n).tolist()
+        for row, marks in enumerate(pattern.split("/"))
+        for column, mark in enumerate(marks)
+        if mark == "1"
+    }
+
+
+def f_of(test):
+    return test.F
+
+
+UNEVEN = {
+    ("A", "u"): [1, 2, 4, 7],
+    ("A", "v"): [0, 0, 1, 5, 9, 3],
+    ("B", "u"): [20, 40, 10],
+    ("B", "v"): [-7, 3, 12, 1, 0],
+}
+
+
+def test_the_pooled_f_is_the_papers():
+    test = pooled_f(eighteen())
+    assert f_of(test) == pytest.approx(41.7046498028901, rel=1e-13)
+    assert test.df == (2, 12)
+    assert test.p == pytest.approx(3.95861467139e-6, rel=1e-11)
+    assert str(test) == "minutes: treatment × tier (pooled) F(2, 12) = 41.7046, p = 3.96e-06"
+
+
+def test_the_robust_f_by_arm_is_the_golden_one_and_says_what_it_assumes():
+    test = robust_f(eighteen())
+    assert f_of(test) == pytest.approx(41.70464980289008, rel=1e-13)
+    assert test.df == pytest.approx((2, 11.602611174621845), rel=1e-13)
+    assert test.p == pytest.approx(5.0364e-6, rel=5e-6)
+    assert (test.variance, test.note) == ("by_arm", "assumes equal variance across levels")
+    assert "(by arm)" in str(test)
+
+
+def test_the_finest_squares_choose_the_kind_of_variance():
+    kinds = {
+        squares: robust_f(count_eighteen(eighteen_rows(), squares=squares)) for squares in ("arm", "margins", "class")
+    }
+    assert {squares: test.variance for squares, test in kinds.items()} == {
+        "arm": "by_arm",
+        "margins": "two_margins",
+        "class": "by_class",
+    }
+    assert kinds["class"].note == kinds["margins"].note == ""
+
+
+def test_a_coarser_kind_can_be_asked_for():
+    fine, coarse = count_eighteen(eighteen_rows(), squares="class"), eighteen()
+    assert robust_f(fine, variance="by_arm").F == robust_f(coarse).F
+    margins = count_eighteen(eighteen_rows(), squares="margins")
+    assert robust_f(fine, variance="two_margins").F == robust_f(margins).F
+
+
+def test_a_zero_one_metric_is_by_class_without_any_squares():
+    rng = np.random.default_rng(4)
+    cells = {key: rng.integers(0, 2, len(values) * 3).tolist() for key, values in UNEVEN.items()}
+    rows = {
+        "arm": [arm for (arm, _), values in cells.items() for _ in values],
+        "level": [level for (_, level), values in cells.items() for _ in values],
+        "y": [value for values in cells.values() for value in values],
+    }
+    test = robust_f(count_columns(rows, arm="arm", covariates=["level"], metrics=["y"], squares="arm"))
+    assert test.variance == "by_class"
+    assert f_of(test) == pytest.approx(robust_f(table(cells)).F, rel=1e-14)
+
+
+def test_with_two_arms_and_two_levels_by_class_f_is_welchs_squared_t():
+    test = robust_f(table(UNEVEN))
+    variance = {key: np.var(values, ddof=1) / len(values) for key, values in UNEVEN.items()}
+    freedom = {key: len(values) - 1 for key, values in UNEVEN.items()}
+    mean = {key: np.mean(values) for key, values in UNEVEN.items()}
+    contrast = mean["B", "v"] - mean["B", "u"] - mean["A", "v"] + mean["A", "u"]
+    total = sum(variance.values())
+    satterthwaite = total**2 / sum(variance[key] ** 2 / freedom[key] for key in UNEVEN)
+    assert f_of(test) == pytest.approx(contrast**2 / total, rel=1e-13)
+    assert test.df == pytest.approx((1, satterthwaite), rel=1e-13)
+    assert test.p == pytest.approx(2 * stats.t.sf(abs(contrast) / total**0.5, satterthwaite), rel=1e-12)
+
+
+def test_beside_an_arm_that_is_known_exactly_f_is_welchs_t_of_the_other():
+    values = [3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 97, 9]
+    test = robust_f(known_beside(values))
+    welch = stats.ttest_ind(*values, equal_var=False)
+    assert f_of(test) == pytest.approx(welch.statistic**2, rel=1e-9)
+    assert test.df == pytest.approx((1, welch.df), rel=1e-9)
+
+
+def test_beside_an_arm_that_is_known_exactly_f_is_welchs_anova_of_the_other():
+    values = [3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 97, 9], [3, 2, 3, 8, 4], [62, 64, 33, 83, 27, 95]
+    test = robust_f(known_beside(values))
+    welch = anova_oneway(values, use_var="unequal", welch_correction=True)
+    assert f_of(test) == pytest.approx(welch.statistic, rel=1e-9)
+    assert test.df == pytest.approx((welch.df_num, welch.df_denom), rel=1e-9)
+    assert test.p == pytest.approx(welch.pvalue, rel=1e-8)
+
+
+def known_beside(values):
+    """Arm A with 2e15 people in every class, half of them 1 and half −1; arm B with the values."""
+    crowd = 2 * 10**15
+    people = np.array([[crowd] * len(values), [len(one) for one in values]], dtype=object)
+    sums = np.array([[0] * len(values), [sum(one) for one in values]], dtype=object)
+    squares = np.array([[crowd] * len(values), [sum(y * y for y in one) for one in values]], dtype=object)
+    factors = (Factor("arm", ("A", "B"), "arm"), Factor("level", tuple("uvwxyz"[: len(values)])))
+    return Tally(factors, people, (Moments(Metric("y"), people, sums, {("arm", "level"): squares}),))
+
+
+def test_a_common_shift_of_an_arm_or_a_level_changes_no_test():
+    shifted = {
+        (arm, level): [y + 1000 * (arm == "B") + 70 * (level == "v") for y in values]
+        for (arm, level), values in UNEVEN.items()
+    }
+    for kind in ("by_class", "two_margins", "by_arm"):
+        before, after = (robust_f(table(cells), variance=kind) for cells in (UNEVEN, shifted))
+        assert f_of(after) == pytest.approx(before.F, rel=1e-12)
+        assert after.df == pytest.approx(before.df, rel=1e-12)
+    assert f_of(pooled_f(table(shifted))) == pytest.approx(pooled_f(table(UNEVEN)).F, rel=1e-12)
+
+
+def test_equal_spread_everywhere_makes_all_kinds_the_pooled_f():
+    base = [-3, -1, 1, 3]
+    cells = {(arm, level): [y + 5 * (arm == "B") * (level == "v") for y in base * 5] for arm in "AB" for level in "uvw"}
+    tally = table(cells)
+    pooled = pooled_f(tally)
+    for kind in ("by_class", "two_margins", "by_arm"):
+        assert f_of(robust_f(tally, variance=kind)) == pytest.approx(pooled.F, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "q"),
+    [
+        ("111/111", 2),
+        ("110/111", 1),
+        ("110/011", 0),
+        ("100/011", 0),
+        ("1111/1111/1111", 6),
+        ("1100/1100/0011", 1),
+        ("1100/1100/0011/0011", 2),
+        ("1110/0111/1011", 3),
+        ("10/01", 0),
+    ],
+)
+def test_q_is_cells_minus_rows_plus_columns_minus_components(pattern, q):
+    cells = filled(pattern)
+    edges = [(arm, level) for arm, level in cells]
+    nodes = {node for edge in edges for node in edge}
+    parent = {node: node for node in nodes}
+
+    def root(node):
+        return node if parent[node] == node else root(parent[node])
+
+    for arm, level in edges:
+        parent[root(arm)] = root(level)
+    components = len({root(node) for node in nodes})
+    assert len(cells) - (len(nodes) - components) == q
+    tally = table(cells)
+    assert two_way(tally).q == q
+    for test in (pooled_f(tally), robust_f(tally)):
+        assert (test.df[0] if test.df else 0) == q
+        if q == 0:
+            assert (test.F, test.p, test.df) == (None, None, None)
+            assert test.note == "too few combinations hold people"
+
+
+def test_a_disconnected_table_is_tested_piece_by_piece():
+    cells = filled("1100/1100/0011/0011", n=6)
+    blocks = [{key: values for key, values in cells.items() if key[0] in arms} for arms in ("AB", "CD")]
+    pieces = [two_way(table(block)) for block in blocks]
+    extra = sum(float(piece.classes.n @ piece.residuals(piece.classes.n) ** 2) for piece in pieces)
+    rss = sum(float(np.var(values) * len(values)) for values in cells.values())
+    assert f_of(pooled_f(table(cells))) == pytest.approx((extra / 2) / (rss / (8 * 6 - 8)), rel=1e-12)
+
+
+def test_one_level_or_one_arm_leaves_nothing_to_test():
+    for pattern in ("1/1", "11"):
+        for test in (pooled_f(table(filled(pattern))), robust_f(table(filled(pattern)))):
+            assert (test.F, test.note) == (None, "too few combinations hold people")
+            assert str(test).endswith("not testable: too few combinations hold people")
+
+
+def test_no_more_people_than_classes_is_not_testable():
+    test = pooled_f(table(filled("11/11", n=1)))
+    assert (test.F, test.p, test.note) == (None, None, "there are no more people than classes")
+
+
+def test_nothing_varies_within_the_classes_is_not_testable():
+    tally = table({(arm, level): [k] * 3 for k, (arm, level) in enumerate(UNEVEN)})
+    pooled = pooled_f(tally)
+    assert (pooled.F, pooled.note) == (None, "nothing varies within the classes")
+    for kind in ("by_class", "two_margins", "by_arm"):
+        test = robust_f(tally, variance=kind)
+        assert (test.F, test.df, test.p) == (None, None, None)
+        assert test.note == "nothing varies in a class, an arm or a level"
+
+
+def test_one_still_class_stops_by_class_but_not_the_margins():
+    tally = table(UNEVEN | {("A", "u"): [5, 5, 5]})
+    assert robust_f(tally).note == "nothing varies in a class, an arm or a level"
+    assert robust_f(tally, variance="two_margins").F > 0
+    assert robust_f(tally, variance="by_arm").F > 0
+    assert pooled_f(tally).F > 0
+
+
+def test_a_class_of_one_person_stops_by_class_and_the_margins_but_not_by_arm():
+    tally = table(UNEVEN | {("A", "u"): [5]})
+    for kind in ("by_class", "two_margins"):
+        assert robust_f(tally, variance=kind).note == "a class, an arm or a level has too few people"
+    assert robust_f(tally, variance="by_arm").df[0] == 1
+    assert pooled_f(tally).df == (1, 11)
+
+
+def test_an_arm_of_single_people_has_too_few():
+    tally = table(UNEVEN | {("A", "u"): [5], ("A", "v"): [6]})
+    assert robust_f(tally, variance="by_arm").note == "a class, an arm or a level has too few people"
+
+
+def test_an_arm_or_a_level_with_nobody_is_left_out():
+    tally = table(filled("111/111"))
+    nobody = table(filled("1111/1111/1111")).empty()
+    for kind in ("by_class", "two_margins", "by_arm"):
+        assert robust_f(tally + nobody, variance=kind) == robust_f(tally, variance=kind)
+    assert pooled_f(tally + nobody) == pooled_f(tally)
+
+
+def test_other_covariates_are_collapsed():
+    rows = eighteen_rows() | {"device": ["pc", "tv"] * 9}
+    tally = count_columns(rows, arm="treatment", covariates=["device", "tier"], metrics=["minutes"],
+                          resolution={"minutes": 1e-9})  # fmt: skip
+    assert f_of(pooled_f(tally, "tier")) == pytest.approx(41.7046498028901, rel=1e-13)
+    assert pooled_f(tally, "device").between == "treatment × device"
+    with pytest.raises(AnalysisError, match=r"name the covariate to test\. This tally has: device, tier\."):
+        pooled_f(tally)
+    with pytest.raises(AnalysisError, match=r"name the covariate to test\. This tally has: none\."):
+        pooled_f(tally.keep())
+
+
+def pair(squares="margins"):
+    rng = np.random.default_rng(8)
+    n = 80
+    rows = {
+        "one": rng.choice(list("AB"), n),
+        "two": rng.choice(list("XYZ"), n),
+        "tier": rng.integers(1, 3, n),
+        "y": rng.integers(0, 50, n),
+    }
+    return rows, count_columns(rows, arm=["one", "two"], covariates=["tier"], metrics=["y"], squares=squares)
+
+
+def test_two_experiments_are_tested_against_each_other():
+    rows, tally = pair()
+    as_segment = count_columns(rows, arm="one", covariates=["two"], metrics=["y"])
+    assert pooled_f(tally).between == "one × two"
+    assert f_of(pooled_f(tally)) == pytest.approx(pooled_f(as_segment).F, rel=1e-13)
+    assert robust_f(tally).variance == "two_margins"
+    assert f_of(robust_f(tally)) == pytest.approx(robust_f(as_segment).F, rel=1e-12)
+    assert robust_f(pair("class")[1]).variance == "by_class"
+
+
+def test_arm_squares_of_a_pair_are_its_two_margins():
+    assert robust_f(pair("arm")[1]).F == robust_f(pair()[1]).F
+
+
+def test_a_pair_takes_no_covariate():
+    with pytest.raises(AnalysisError, match=r"between two experiments, or between one and a covariate\. Collapse"):
+        pooled_f(pair()[1], "tier")
+
+
+def test_the_experiment_is_no_covariate_and_unknown_names_are_refused():
+    for name in ("arm", "treatment"):
+        with pytest.raises(LevelError, match="'treatment' is the experiment itself"):
+            pooled_f(eighteen(), name)
+    with pytest.raises(LevelError, match="unknown arm column or covariate"):
+        robust_f(eighteen(), "device")
+    with pytest.raises(LevelError, match="unknown metric"):
+        pooled_f(eighteen(), "tier", "spend")
+    with pytest.raises(AnalysisError, match="nobody has been counted"):
+        pooled_f(eighteen().empty())
+
+
+@pytest.mark.parametrize("variance", ["pooled", "hc3", "", 5, []])
+def test_unknown_kinds_of_variance_are_refused_with_the_known_ones(variance):
+    with pytest.raises(AnalysisError, match=r"unknown kind of variance\. Use one of: by_class, two_margins, by_arm\."):
+        robust_f(eighteen(), variance=variance)
+
+
+@pytest.mark.parametrize(("variance", "margin"), [("by_class", "treatment × tier"), ("two_margins", "tier")])
+def test_squares_that_were_not_kept_are_named(variance, margin):
+    with pytest.raises(AnalysisError, match=f"no squares by {margin} were kept"):
+        robust_f(eighteen(), variance=variance)
+
+
+def test_without_any_squares_no_f_can_be_made():
+    tally = eighteen()
+    bare = Tally(tally.factors, tally.people, tuple(Moments(m.metric, m.counts, m.sums, {}) for m in tally.moments))
+    for call in (pooled_f, robust_f, lambda t: nested_f(t, "arm", "arm + tier")):
+        with pytest.raises(AnalysisError, match="no squares by treatment were kept"):
+            call(bare)
+
+
+def test_a_p_of_1e_minus_300_is_printed_and_a_smaller_one_is_not_zero():
+    def apart(by):
+        return table({(a, b): [y + by * (a + b == "Bv") for y in range(-14, 15)] * 29 for a in "AB" for b in "uv"})
+
+    for test in (pooled_f(apart(23)), robust_f(apart(23))):
+        assert 1e-300 < test.p < 1e-250
+        assert f"p = {test.p:.2e}" in str(test)
+    for test in (pooled_f(apart(900)), robust_f(apart(900))):
+        assert "p = < 1e-300" in str(test)
+
+
+def test_nested_formulas_have_the_papers_partial_f():
+    test = nested_f(eighteen(), "arm + C(tier)", "arm * C(tier)")
+    assert f_of(test) == pytest.approx(41.7046498028901, rel=1e-12)
+    assert test.df == (2, 12)
+    assert test.between == "arm + C(tier) → arm * C(tier)"
+
+
+def test_a_nested_f_with_one_degree_of_freedom_is_the_squared_t():
+    test = nested_f(eighteen(), "C(tier)", "arm + C(tier)")
+    found = fit(eighteen(), "arm + C(tier)")
+    assert f_of(test) == pytest.approx(found.t[1] ** 2, rel=1e-12)
+    assert test.p == pytest.approx(found.p[1], rel=1e-12)
+
+
+def test_nesting_goes_by_what_columns_span_not_by_their_names():
+    assert nested_f(eighteen(), "arm + tier", "arm + C(tier)").df == (1, 14)
+    assert nested_f(eighteen(), "1", "arm").df == (1, 16)
+
+
+def test_formulas_that_do_not_nest_are_refused():
+    for main, full in (("arm + C(tier)", "arm + tier"), ("arm", "tier"), ("arm * tier", "arm")):
+        with pytest.raises(FormulaError, match=r"the first formula is not contained in the second\. Give nested"):
+            nested_f(eighteen(), main, full)
+
+
+def test_the_same_formula_twice_tests_nothing():
+    test = nested_f(eighteen(), "arm", "arm")
+    assert (test.F, test.note) == (None, "too few combinations hold people")
+
+
+def test_empty_classes_are_no_trouble_for_nested_formulas():
+    tally = table(filled("110/011/111", n=5))
+    assert f_of(nested_f(tally, "arm + level", "arm * level")) == pytest.approx(pooled_f(tally).F, rel=1e-11)
+
+
+def test_a_perfect_fit_is_not_testable():
+    x = [0, 3, 6, 9] * 8
+    rows = {"arm": ["A"] * 16 + ["B"] * 16, "x": x, "y": [value // 3 for value in x]}
+    test = nested_f(count_columns(rows, arm="arm", covariates=["x"], metrics=["y"]), "x", "arm + x")
+    assert (test.F, test.p) == (None, None)

@@ -1,0 +1,147 @@
+"""Exact integers to floats: classes, spreads and least squares."""
+
+import numpy as np
+import pytest
+
+from kanab import AnalysisError, DesignError, Metric, count_columns
+from kanab.datasets import eighteen
+from kanab.stats.gram import arm_squares, classes_of, independent, refit, remainder, solve, spread
+
+
+def four(y, *, scale=1, squares="margins"):
+    rows = {"arm": list("AABB"), "tier": [1, 2, 1, 1], "y": y}
+    return count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": Metric("y", scale)}, squares=squares)
+
+
+def test_classes_hold_only_combinations_with_people():
+    classes = classes_of(four([1, 2, 3, 6]))
+    assert classes.places.tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert classes.counts.tolist() == [1, 1, 2]
+    assert classes.total == 4
+    assert classes.n.tolist() == [1.0, 1.0, 2.0]
+
+
+def test_sums_are_centred_about_a_whole_number_near_the_mean():
+    classes = classes_of(four([10, 20, 30, 41]))
+    assert classes.centre == 101 // 4
+    assert classes.sums.tolist() == [10 - 25, 20 - 25, 71 - 50]
+    assert classes.means.tolist() == [-15.0, -5.0, 10.5]
+
+
+def test_a_negative_mean_is_centred_below_itself():
+    assert classes_of(four([-1, 0, 0, 0])).centre == -1
+
+
+def test_nobody_counted_is_an_error_that_says_so():
+    with pytest.raises(AnalysisError, match=r"^nobody has been counted\. Count some people first\.$"):
+        classes_of(four([1, 2, 3, 6]).empty())
+
+
+def test_within_is_the_squared_distance_from_class_means():
+    tally = four([1, 2, 3, 6])
+    classes = classes_of(tally)
+    assert classes.within(1 + 4 + 9 + 36) == 4.5
+    assert classes.within(9 + 36, np.array([False, False, True])) == 4.5
+    assert classes.within(1 + 4, np.array([True, True, False])) == 0
+
+
+def test_within_loses_nothing_at_a_mean_of_a_million_million():
+    base = 10**12
+    tally = four([base + 1, base + 2, base + 3, base + 6])
+    assert classes_of(tally).within(int(tally.squares(by=("arm",)).sum())) == 4.5
+
+
+def test_spread_of_no_classes_is_the_squares():
+    nobody = np.empty(0, dtype=object)
+    assert spread(nobody, nobody, 7) == 7
+
+
+def test_spread_subtracts_thirds_exactly():
+    counts, sums = (np.array(values, dtype=object) for values in ([3, 3], [1, 2]))
+    assert spread(counts, sums, 10**40 + 1 + 2) == 1e40
+    assert spread(counts, sums, 1 + 2) == pytest.approx(3 - 5 / 3, rel=1e-15)
+
+
+def test_squares_are_found_at_the_margin_asked_for():
+    tally = four([1, 2, 3, 6])
+    assert arm_squares(tally, None).tolist() == [5, 45]
+    assert arm_squares(tally, "y", ("tier",)).tolist() == [46, 4]
+
+
+def test_missing_squares_are_an_error_that_names_the_margin():
+    tally = four([1, 2, 3, 6], squares="arm")
+    with pytest.raises(AnalysisError, match=r"no squares by tier were kept, .*Count again with squares by tier"):
+        arm_squares(tally, None, ("tier",))
+    with pytest.raises(AnalysisError, match="no squares by arm × tier were kept"):
+        arm_squares(tally, None, ("arm", "tier"))
+
+
+def test_independent_keeps_the_first_of_columns_that_say_the_same():
+    design = np.array([[1.0, 1, 0, 0, 5], [1, 1, 0, 0, 5], [1, 0, 1, 0, 6]])
+    assert independent(design, np.ones(3)).tolist() == [True, True, False, False, False]
+
+
+def test_independent_sees_through_very_uneven_weights():
+    design = np.array([[1.0, 1, 0], [1, 0, 1], [1, 0, 0]])
+    assert independent(design, np.array([1e12, 1.0, 1e12])).tolist() == [True, True, True]
+
+
+def test_solve_gives_the_class_means_of_a_saturated_design():
+    classes = classes_of(four([1, 2, 3, 6]))
+    solution = solve(np.eye(3), classes.n, classes, ("a", "b", "c"))
+    assert (solution.b + classes.centre).tolist() == [1, 2, 4.5]
+    assert solution.residuals.tolist() == [0, 0, 0]
+    assert np.diag(solution.inverse).tolist() == pytest.approx([1, 1, 0.5], rel=1e-15)
+
+
+def test_solve_names_the_terms_that_cannot_be_told_apart():
+    classes = classes_of(four([1, 2, 3, 6]))
+    twice = np.column_stack([np.ones(3), [1.0, 2, 3], [2.0, 4, 6]])
+    with pytest.raises(DesignError, match=r"cannot tell these terms apart: double\. Drop the terms"):
+        solve(twice, classes.n, classes, ("Intercept", "x", "double"))
+
+
+def test_solve_with_more_columns_than_classes_names_the_ones_too_many():
+    classes = classes_of(four([1, 2, 3, 6]))
+    with pytest.raises(DesignError, match=r"apart: e, f\."):
+        solve(np.column_stack([np.eye(3), np.ones((3, 2))]), classes.n, classes, tuple("abcef"))
+
+
+def test_a_column_of_zeros_is_named_too():
+    classes = classes_of(four([1, 2, 3, 6]))
+    with pytest.raises(DesignError, match=r"apart: nothing\."):
+        solve(np.column_stack([np.ones(3), np.zeros(3)]), classes.n, classes, ("Intercept", "nothing"))
+
+
+def test_refit_projects_residuals_on_the_larger_model():
+    weights = np.array([1.0, 1, 2])
+    fitted = refit(np.ones((3, 1)), weights, np.array([4.0, 0, 2]))
+    assert fitted.tolist() == pytest.approx([2, 2, 2], rel=1e-15)
+
+
+def test_remainder_of_whole_scores_is_exact():
+    classes = classes_of(four([10, 20, 30, 41]))
+    design = np.column_stack([np.ones(3), [0.0, 0, 1]])
+    assert remainder(design, np.array([-10.0, 20.0]), classes).tolist() == [-5.0, 5.0, 0.5]
+
+
+def test_remainder_of_fractional_scores_is_exact_until_the_last_rounding():
+    classes = classes_of(four([10, 20, 30, 41]))
+    design = np.column_stack([np.ones(3), [0.1, 2.5, 1 / 3]])
+    exact = classes.means - design @ np.array([0.0, 3.0])
+    assert remainder(design, np.array([0.0, 3.0]), classes).tolist() == pytest.approx(exact.tolist(), rel=1e-15)
+
+
+def test_remainder_beyond_2_to_the_53_stays_exact():
+    classes = classes_of(four([0, 0, 2**51, 2**51]))
+    design = np.column_stack([np.ones(3), [1.0, 1, 2**40]])
+    left = remainder(design, np.array([0.0, 2.0**20]), classes)
+    assert left[2] == (2**50) - 2**60
+    assert left[0] == -(2**50) - 2**20
+
+
+def test_the_papers_classes_have_the_papers_residual_squares():
+    tally = eighteen()
+    classes = classes_of(tally)
+    within = classes.within(int(arm_squares(tally, None).sum())) / classes.scale**2
+    assert within == pytest.approx(0.909081572737122, rel=1e-14)

@@ -1,0 +1,183 @@
+"""OLS from classes: the paper's numbers, and what cannot be fitted."""
+
+import numpy as np
+import pytest
+
+from kanab import AnalysisError, DesignError, FormulaError, LevelError, Metric, count_columns, fit
+from kanab.datasets import eighteen
+
+
+def eight(y, **more):
+    rows = {"arm": list("AAAABBBB"), "tier": [1, 1, 2, 2] * 2, "y": y, **more}
+    return count_columns(rows, arm="arm", covariates=["tier", *more], metrics=["y"])
+
+
+def test_main_effects_are_the_papers():
+    found = fit(eighteen(), "arm + C(tier)")
+    assert found.names == ("Intercept", "treatment[B]", "tier[2]", "tier[3]")
+    assert found.b == pytest.approx([0.658342556056, -0.118845493111, 0.721147466667, 1.115929627500], abs=5e-13)
+    assert found.se == pytest.approx([0.338716133705, 0.338716133705, 0.414840847613, 0.414840847613], abs=5e-13)
+    assert found.t == pytest.approx([1.943640974094, -0.350870482050, 1.738371403917, 2.690018675649], abs=5e-12)
+    assert (found.rss, found.n, found.df) == (pytest.approx(7.22790301161416, rel=1e-14), 18, 14)
+    assert found.tss == pytest.approx(37.5434090025428, rel=1e-14)
+
+
+def test_the_full_model_is_the_papers():
+    found = fit(eighteen(), "arm * C(tier)")
+    expected = [0.72361644, -0.24939326, 1.34668183, 0.29457361, -1.25106873, 1.64271203]
+    assert found.b == pytest.approx(expected, abs=5e-9)
+    assert found.rss == pytest.approx(0.909081572737122, rel=1e-14)
+
+
+def test_an_intercept_alone_is_the_mean_with_no_f_test():
+    found = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "1")
+    assert found.names == ("Intercept",)
+    assert found.b.tolist() == [4.5]
+    assert found.rss == 42
+    assert found.anova.df == (0, 7, 7)
+    assert (found.anova.F, found.anova.p, found.r2) == (None, None, 0)
+
+
+def test_anova_splits_the_squares_about_the_mean():
+    found = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "arm")
+    assert found.anova.df == (1, 6, 7)
+    assert found.anova.ss == pytest.approx((32, 10, 42), rel=1e-14)
+    assert (found.anova.F, found.anova.p) == pytest.approx((19.2, found.p[1]), rel=1e-12)
+    assert found.r2 == pytest.approx(32 / 42, rel=1e-15)
+    assert str(found.anova).splitlines()[2].split() == ["Regression", "1", "32.00", "32.00", "19.20", "0.00466"]
+
+
+def test_xtx_and_xty_are_those_of_the_rows():
+    found = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "arm + tier")
+    assert found.xtx.tolist() == [[8, 4, 12], [4, 4, 6], [12, 6, 20]]
+    assert found.xty.tolist() == [36, 26, 58]
+
+
+def test_covariance_is_the_inverse_of_xtx_times_the_residual_variance():
+    found = fit(eighteen(), "arm * C(tier)")
+    expected = np.linalg.inv(found.xtx) * found.rss / found.df
+    assert found.covariance == pytest.approx(expected, rel=1e-12)
+    assert found.se == pytest.approx(np.sqrt(np.diag(expected)), rel=1e-12)
+
+
+def test_a_wider_confidence_gives_wider_intervals():
+    narrow, wide = (fit(eighteen(), "arm", confidence=level) for level in (0.5, 0.99))
+    assert np.all(wide.intervals[:, 0] < narrow.intervals[:, 0])
+    assert np.all(wide.intervals[:, 1] > narrow.intervals[:, 1])
+    assert wide.confidence == 0.99
+    assert "99% interval" in str(wide)
+
+
+def test_the_printed_fit_has_one_line_per_coefficient():
+    lines = str(fit(eighteen(), "arm + C(tier)", "minutes")).splitlines()
+    assert lines[0] == "minutes ~ arm + C(tier)   (n = 18, df = 14)"
+    assert lines[3].split()[:5] == ["Intercept", "0.6583", "0.3387", "1.944", "0.0723"]
+    assert len(lines) == 3 + 4
+
+
+def test_numeric_and_categorical_codings_of_two_levels_agree():
+    tally = eight([1, 2, 3, 9, 5, 6, 7, 8])
+    numeric, categories = fit(tally, "arm + tier"), fit(tally, "arm + C(tier)")
+    assert numeric.b[1:] == pytest.approx(categories.b[1:], rel=1e-14)
+    assert numeric.rss == pytest.approx(categories.rss, rel=1e-14)
+
+
+def test_people_without_a_value_are_left_out_when_the_metric_says_so():
+    rows = {"arm": list("AAAABBBB"), "y": [1, 2, 3, None, 5, 6, None, None]}
+    tally = count_columns(rows, arm="arm", metrics=["y"], missing={"y": "exclude"})
+    found = fit(tally, "arm")
+    assert found.n == 5
+    assert found.b.tolist() == [2, 3.5]
+
+
+def test_the_metric_is_named_where_there_are_several():
+    tally = count_columns({"arm": list("AABB"), "y": [1, 2, 3, 5], "z": [4, 3, 2, 0]}, arm="arm", metrics=["y", "z"])
+    assert fit(tally, "arm", "z").b.tolist() == [3.5, -2.5]
+    with pytest.raises(LevelError, match=r"several metrics, and none named\. This tally has: y, z\."):
+        fit(tally, "arm")
+    with pytest.raises(LevelError, match=r"unknown metric\. This tally has: y, z\."):
+        fit(tally, "arm", "x")
+
+
+def test_both_experiments_of_a_pair_fit_in_one_formula():
+    rows = {"one": list("ABAB") * 2, "two": list("XXYY") * 2, "y": [0, 1, 1, 4, 2, 3, 3, 6]}
+    found = fit(count_columns(rows, arm=["one", "two"], metrics=["y"]), "one * two")
+    assert found.names == ("Intercept", "one[B]", "two[Y]", "one[B]:two[Y]")
+    assert found.b == pytest.approx([1, 1, 1, 2], rel=1e-14)
+    assert found.rss == 8
+
+
+def test_an_arm_with_nobody_makes_no_coefficient():
+    tally = eight([1, 2, 3, 4, 5, 6, 7, 8])
+    only_a = tally.select_arms(["A"]) + tally.select_arms(["B"]).empty()
+    assert fit(only_a, "arm + tier").names == ("Intercept", "tier")
+
+
+def test_a_saturated_formula_over_empty_classes_names_its_terms():
+    rows = {"arm": list("AAABBB"), "tier": [1, 2, 3, 1, 1, 2], "y": range(6)}
+    tally = count_columns(rows, arm="arm", covariates=["tier"], metrics=["y"])
+    with pytest.raises(DesignError, match=r"cannot tell these terms apart: arm\[B\]:tier\[3\]\."):
+        fit(tally + tally, "arm * C(tier)")
+
+
+def test_scores_beside_their_own_categories_are_named():
+    with pytest.raises(DesignError, match=r"cannot tell these terms apart: tier\[3\]\."):
+        fit(eighteen(), "tier + C(tier)")
+
+
+def test_fewer_people_than_coefficients_are_refused():
+    rows = {"arm": list("AABB"), "tier": [1, 2, 1, 2], "y": [1, 2, 3, 5]}
+    tally = count_columns(rows, arm="arm", covariates=["tier"], metrics=["y"])
+    assert fit(tally, "arm + tier").df == 1
+    with pytest.raises(DesignError, match="too few people for the 4 coefficients of this formula"):
+        fit(tally, "arm * tier")
+
+
+def test_a_formula_without_squares_is_refused_with_the_remedy():
+    tally = eighteen()
+    bare = type(tally)(
+        tally.factors, tally.people, tuple(type(m)(m.metric, m.counts, m.sums, {}) for m in tally.moments)
+    )
+    with pytest.raises(AnalysisError, match="no squares by treatment were kept, so no error can be estimated"):
+        fit(bare, "arm")
+
+
+def test_unknown_names_and_bad_formulas_are_formula_errors():
+    with pytest.raises(FormulaError, match="unknown factor"):
+        fit(eighteen(), "arm + device")
+    with pytest.raises(FormulaError, match="this is not a formula"):
+        fit(eighteen(), "arm +")
+    with pytest.raises(AnalysisError, match="nobody has been counted"):
+        fit(eighteen().empty(), "arm")
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95, "0.95"])
+def test_an_impossible_confidence_is_refused(confidence):
+    with pytest.raises(AnalysisError, match="confidence must lie between 0 and 1"):
+        fit(eighteen(), "arm", confidence=confidence)
+
+
+def test_a_constant_metric_has_no_errors_no_p_and_no_f():
+    found = fit(eight([7] * 8), "arm")
+    assert found.b.tolist() == [7, 0]
+    assert found.se.tolist() == [0, 0]
+    assert (found.rss, found.anova.F, found.anova.p, found.r2) == (0, None, None, None)
+    assert np.isnan(found.t).all()
+    assert np.isnan(found.p).all()
+    assert str(found).splitlines()[3].split()[3:5] == ["–", "–"]
+    assert str(found.anova).splitlines()[2].split() == ["Regression", "1", "0", "–", "–"]
+
+
+def test_a_perfect_fit_has_no_errors_to_test_against():
+    x = [0, 3, 6, 9] * 8
+    rows = {"arm": ["A"] * 16 + ["B"] * 16, "x": x, "y": [value // 3 for value in x]}
+    found = fit(count_columns(rows, arm="arm", covariates=["x"], metrics=["y"]), "arm + x")
+    assert found.rss == 0
+    assert np.isnan(found.p).all()
+
+
+def test_the_intercept_keeps_its_digits_when_other_levels_are_far_away():
+    near = [1, 1, 2, 3, 3, 4]
+    rows = {"arm": list("AAABBB") * 2, "tier": [1] * 6 + [2] * 6, "y": near + [4e12 + value for value in near]}
+    tally = count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": Metric("y", 1024)})
+    assert fit(tally, "arm + C(tier)").b.tolist() == pytest.approx([4 / 3, 2, 4e12], rel=1e-12)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+import kanab as kb
+from kanab.stats.relative import relative_effect
+
+
+def means_of(control: list[float], arm: list[float]) -> kb.ArmMeans:
+    rows = {"arm": ["A"] * len(control) + ["B"] * len(arm), "y": [*control, *arm]}
+    return kb.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 1e-6}))
+
+
+@given(st.integers(0, 10_000), st.floats(-3, 3), st.sampled_from(["two-sided", "greater", "less"]))
+@settings(deadline=None, max_examples=80, derandomize=True)
+def test_the_interval_excludes_zero_exactly_when_p_is_below_alpha(seed: int, shift: float, side: str) -> None:
+    rng = np.random.default_rng(seed)
+    means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(6 + shift, 3, 30)))
+    effect = kb.against_control(means, alternative=side)  # type: ignore[arg-type]
+    relative = relative_effect(means, effect)
+    assert relative.interval is not None
+    low, high = relative.interval
+    assert effect.p is not None
+    assert (low > 0 or high < 0) == (effect.p < 0.05)
+    assert low <= (relative.estimate or 0) <= high
+
+
+def test_every_end_of_the_interval_solves_fiellers_equation() -> None:
+    rng = np.random.default_rng(1)
+    means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
+    effect = kb.against_control(means)
+    interval = relative_effect(means, effect).interval
+    assert interval is not None
+    a, b = means.means
+    assert effect.df is not None
+    critical = student.ppf(0.975, effect.df)
+    for end in interval:
+        ratio = 1 + end
+        z = (b - ratio * a) / np.sqrt(means.sample[1] + ratio**2 * means.sample[0])
+        assert abs(z) == pytest.approx(critical, rel=1e-9)
+
+
+def test_a_control_near_zero_has_an_estimate_but_no_interval() -> None:
+    means = means_of([-1, 1, -1, 1.01], [5, 6, 7, 8])
+    relative = relative_effect(means, kb.against_control(means))
+    assert relative.interval is None
+    assert relative.estimate is not None
+
+
+def test_a_control_of_exactly_zero_has_neither() -> None:
+    means = means_of([-1, 1, -1, 1], [5, 6, 7, 8])
+    relative = relative_effect(means, kb.against_control(means))
+    assert (relative.estimate, relative.interval) == (None, None)
+
+
+def test_without_variance_there_is_no_interval() -> None:
+    means = means_of([2, 2, 2], [3, 3, 3])
+    relative = relative_effect(means, kb.against_control(means))
+    assert (relative.estimate, relative.interval) == (0.5, None)
+
+
+def test_one_sided_intervals_are_open_on_the_side_of_the_alternative() -> None:
+    rng = np.random.default_rng(1)
+    positive = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
+    negative = means_of(list(rng.normal(-6, 2, 40)), list(rng.normal(-7, 3, 30)))
+    ends = [
+        relative_effect(means, kb.against_control(means, alternative=side)).interval  # type: ignore[arg-type]
+        for means in (positive, negative)
+        for side in ("greater", "less")
+    ]
+    assert [tuple(np.isinf(pair)) for pair in ends if pair] == [
+        (False, True),
+        (True, False),
+        (True, False),
+        (False, True),
+    ]

@@ -1,0 +1,105 @@
+"""The sample ratio: χ² against the planned shares, and residuals that name the arm."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kanab import AnalysisError, LevelError, count_columns, sample_ratio
+from kanab.datasets import eighteen
+
+
+def crowd(**people):
+    return count_columns({"arm": [arm for arm, n in people.items() for _ in range(n)]}, arm="arm")
+
+
+def test_equal_shares_are_the_default_and_it_says_so():
+    ratio = sample_ratio(crowd(A=60, B=40))
+    assert (ratio.chi2, ratio.df) == (4, 1)
+    assert ratio.p == pytest.approx(stats.chisquare([60, 40]).pvalue, rel=1e-13)
+    assert ratio.residuals == {"A": 2, "B": -2}
+    assert ratio.shares == {"A": 0.5, "B": 0.5}
+    assert not ratio.declared
+    assert str(ratio) == (
+        "sample ratio against equal shares (none were declared): χ²(1) = 4.000, p = 0.0455; A +2.00, B -2.00"
+    )
+
+
+def test_planned_shares_are_any_positive_numbers():
+    one, two = (sample_ratio(crowd(A=60, B=40), shares) for shares in ({"A": 2, "B": 1}, {"A": 2 / 3, "B": 1 / 3}))
+    assert one.chi2 == pytest.approx(two.chi2, rel=1e-14)
+    assert one.chi2 == pytest.approx(stats.chisquare([60, 40], [200 / 3, 100 / 3]).statistic, rel=1e-13)
+    assert one.declared
+    assert "against the planned shares" in str(one)
+
+
+def test_shares_may_come_in_any_order():
+    assert sample_ratio(crowd(A=60, B=40), {"B": 1, "A": 3}) == sample_ratio(crowd(A=60, B=40), {"A": 3, "B": 1})
+
+
+def test_the_residual_beyond_three_names_the_arm_at_fault():
+    ratio = sample_ratio(crowd(A=1000, B=1000, C=1000, D=800))
+    assert {arm for arm, residual in ratio.residuals.items() if abs(residual) > 3} == {"D"}
+    assert sum(ratio.residuals.values()) == pytest.approx(0, abs=1e-12)
+    assert ratio.p == pytest.approx(stats.chisquare([1000, 1000, 1000, 800]).pvalue, rel=1e-12)
+
+
+def test_an_empty_arm_counts_against_its_share():
+    tally = crowd(A=60, B=40)
+    emptied = tally.select_arms(["A"]) + tally.select_arms(["B"]).empty()
+    assert sample_ratio(emptied).chi2 == 60
+
+
+def test_a_p_of_1e_minus_300_is_printed_and_a_smaller_one_is_not_zero():
+    ratio = sample_ratio(crowd(A=1850, B=220), {"A": 1, "B": 1})
+    assert 1e-300 < ratio.p < 1e-250
+    assert f"p = {ratio.p:.2e}" in str(ratio)
+    assert "p = < 1e-300" in str(sample_ratio(crowd(A=3000, B=20)))
+
+
+def test_each_experiment_of_a_pair_is_checked_by_its_name():
+    tally = count_columns({"one": list("ABAB"), "two": list("XXXY")}, arm=["one", "two"])
+    assert sample_ratio(tally, experiment="one").chi2 == 0
+    assert sample_ratio(tally, experiment="two").chi2 == 1
+    with pytest.raises(LevelError, match=r"several experiments\. Name one, or collapse the others: one, two\."):
+        sample_ratio(tally)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [{"A": 1}, {}, {"A": 1, "B": 0}, {"A": 1, "B": -1}, {"A": 1, "B": math.nan}, {"A": 1, "B": math.inf},
+     {"A": 1, "B": "1"}, {"A": 1, "B": None}],
+)  # fmt: skip
+def test_shares_need_a_positive_number_for_every_arm(shares):
+    with pytest.raises(AnalysisError, match=r"shares need one positive number for every arm\. For example"):
+        sample_ratio(crowd(A=60, B=40), shares)
+
+
+def test_numpy_numbers_are_shares_too():
+    given = {"A": np.int64(2), "B": np.float32(1)}
+    assert sample_ratio(crowd(A=60, B=40), given) == sample_ratio(crowd(A=60, B=40), {"A": 2, "B": 1})
+
+
+def test_a_list_of_shares_is_refused():
+    with pytest.raises(AnalysisError):
+        sample_ratio(crowd(A=60, B=40), [0.5, 0.5])
+
+
+def test_an_unknown_arm_is_refused_with_the_known_ones():
+    with pytest.raises(LevelError, match=r"unknown arm of 'arm'\. It has: A, B\."):
+        sample_ratio(crowd(A=60, B=40), {"A": 1, "Z": 1})
+
+
+def test_a_covariate_or_a_single_arm_has_no_ratio():
+    with pytest.raises(AnalysisError, match="'tier' does not have two arms to compare"):
+        sample_ratio(eighteen(), experiment="tier")
+    with pytest.raises(AnalysisError, match="'arm' does not have two arms to compare"):
+        sample_ratio(crowd(A=60))
+    with pytest.raises(LevelError, match="unknown arm column or covariate"):
+        sample_ratio(eighteen(), experiment="device")
+
+
+def test_nobody_at_all_is_an_error():
+    with pytest.raises(AnalysisError, match="nobody has been counted"):
+        sample_ratio(crowd(A=60, B=40).empty())

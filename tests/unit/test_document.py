@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kanab import KanabError, LevelError, Metric, Tally, TallyError, count_columns
+from kanab.datasets import eighteen
+
+PLANTED = 918273645
+
+
+def valid() -> dict[str, Any]:
+    """Four people: two metrics (one may be missing), squares on margins and per class, one pair crossed."""
+    return {
+        "format": "kanab-tally/1",
+        "factors": [
+            {"name": "arm", "levels": ["A", "B"], "role": "arm"},
+            {"name": "tier", "levels": [1, 2], "role": "covariate", "scores": [1.0, 2.0]},
+        ],
+        "metrics": [
+            {"name": "spend", "scale": 10, "bounds": [0.0, 9.0]},
+            {"name": "rating", "missing": "exclude"},
+        ],
+        "classes": [
+            {"levels": ["A", 1], "people": 2, "sums": {"spend": 30, "rating": 5}, "counts": {"rating": 1}},
+            {"levels": ["B", 2], "people": 2, "sums": {"spend": 70, "rating": 0}, "counts": {"rating": 0}},
+        ],
+        "squares": [
+            {
+                "metric": "spend",
+                "by": ["arm"],
+                "cells": [{"levels": ["A"], "squares": 500}, {"levels": ["B"], "squares": 2900}],
+            },
+            {
+                "metric": "spend",
+                "by": ["tier"],
+                "cells": [{"levels": [1], "squares": 500}, {"levels": [2], "squares": 2900}],
+            },
+        ],
+        "crosses": [
+            {
+                "metrics": ["spend", "rating"],
+                "by": ["arm"],
+                "cells": [{"levels": ["A"], "people": 1, "sums": [10, 5], "squares": [100, 25], "products": 50}],
+            }
+        ],
+    }
+
+
+def through_json(tally: Tally) -> Tally:
+    return Tally.from_dict(json.loads(json.dumps(tally.to_dict())))
+
+
+def test_a_document_is_read_number_by_number() -> None:
+    tally = Tally.from_dict(valid())
+    assert tally.people.tolist() == [[2, 0], [0, 2]]
+    assert tally.metrics == (Metric("spend", 10, (0, 9)), Metric("rating", 1, None, "exclude"))
+    assert tally.moments_of("rating").counts.tolist() == [[1, 0], [0, 0]]
+    assert tally.squares("spend", ["tier"]).tolist() == [500, 2900]
+    assert tally.cross("spend", "rating").products.tolist() == [50, 0]
+    assert tally.factor("tier").scores == (1.0, 2.0)
+
+
+def test_a_document_survives_json_digit_by_digit() -> None:
+    tally = Tally.from_dict(valid())
+    assert through_json(tally) == tally
+    assert through_json(eighteen()) == eighteen()
+
+
+def test_a_written_document_says_nothing_about_classes_without_people() -> None:
+    written = Tally.from_dict(valid()).to_dict()
+    assert [entry["levels"] for entry in written["classes"]] == [["A", 1], ["B", 2]]
+
+
+def test_defaults_are_not_written() -> None:
+    written = count_columns({"arm": ["A", "B"], "n": [2, 3]}, arm="arm", metrics=["n"]).to_dict()
+    assert written["metrics"] == [{"name": "n"}]
+    assert "crosses" not in written
+    assert written["factors"] == [{"name": "arm", "levels": ["A", "B"], "role": "arm"}]
+
+
+def test_integers_above_2_to_the_53_are_written_as_texts() -> None:
+    top = 2**52 - 1
+    rows = {"arm": ["A", "A", "A", "B"], "m": [top, top, top, 1], "z": [top, -top, -top, 1]}
+    tally = count_columns(rows, arm="arm", metrics=["m", "z"], products=[("m", "z")])
+    written = tally.to_dict()
+    assert written["classes"][0]["sums"]["m"] == str(3 * top)
+    assert written["classes"][0]["sums"]["z"] == -top
+    assert written["squares"][0]["cells"][0]["squares"] == str(3 * top**2)
+    assert written["crosses"][0]["cells"][0]["products"] == str(-(top**2))
+    assert through_json(tally) == tally
+
+
+@pytest.mark.parametrize(("value", "written"), [(2**53, 2**53), (2**53 + 1, str(2**53 + 1)), (-(2**53), -(2**53))])
+def test_2_to_the_53_is_the_last_integer_written_as_a_number(value: int, written: Any) -> None:
+    document = {**valid(), "metrics": [{"name": "spend"}], "squares": [], "crosses": []}
+    document["classes"] = [{"levels": ["A", 1], "people": 2, "sums": {"spend": str(value)}}]
+    assert Tally.from_dict(document).to_dict()["classes"][0]["sums"]["spend"] == written
+
+
+def test_levels_of_every_kind_survive_json() -> None:
+    rows = {"arm": [True, False] * 3, "c": ["x", 'quo"te', "ü", None, "1", "<b>"], "n": [1, 2.5, None, -3, 2**60, 0]}
+    tally = count_columns(rows, arm="arm", covariates=["c", "n"])
+    again = through_json(tally)
+    assert again == tally
+    assert [type(level) for level in again.factor("arm").levels] == [bool, bool]
+    assert again.factor("n").levels == (-3, 0, 1, 2.5, 2**60, None)
+
+
+def test_the_order_of_a_margins_names_does_not_change_its_cells() -> None:
+    document = {**valid(), "metrics": [{"name": "spend"}], "crosses": []}
+    places = [("A", 1, 5), ("A", 2, 7), ("B", 1, 11), ("B", 2, 13)]
+    document["classes"] = [{"levels": [a, t], "people": 2, "sums": {"spend": 0}} for a, t, _ in places]
+    cells = [{"levels": [t, a], "squares": q} for a, t, q in places]
+    document["squares"] = [{"metric": "spend", "by": ["tier", "arm"], "cells": cells}]
+    assert Tally.from_dict(document).squares("spend", ["arm", "tier"]).tolist() == [[5, 7], [11, 13]]
+
+
+Change = Callable[[dict[str, Any]], Any]
+
+BROKEN: dict[str, tuple[Change, str, str]] = {
+    "format": (lambda d: d.update(format=f"kanab-tally/{PLANTED}"), "Invalid value", "$.format"),
+    "no format": (lambda d: d.pop("format"), "Object missing required field `format`", "$"),
+    "unknown field": (lambda d: d.update(people=PLANTED), "Object contains unknown field `people`", "$"),
+    "role": (lambda d: d["factors"][0].update(role=f"{PLANTED}"), "Invalid value", "$.factors[0].role"),
+    "fractional people": (
+        lambda d: d["classes"][0].update(people=PLANTED + 0.5),
+        "Expected `int`, got `float`",
+        "$.classes[0].people",
+    ),
+    "people as text": (
+        lambda d: d["classes"][0].update(people=f"{PLANTED}"),
+        "Expected `int`, got `str`",
+        "$.classes[0].people",
+    ),
+    "sum as a list": (
+        lambda d: d["classes"][0]["sums"].update(spend=[PLANTED]),
+        "Expected `int | str`, got `array`",
+        "$.classes[0].sums[...]",
+    ),
+    "sum as a word": (
+        lambda d: d["classes"][0]["sums"].update(spend=f"{PLANTED}x"),
+        "a number written as text is not a whole number",
+        "$.classes[0].sums",
+    ),
+    "sum in other digits": (
+        lambda d: d["classes"][0]["sums"].update(spend="٣"),
+        "a number written as text is not a whole number",
+        "$.classes[0].sums",
+    ),
+    "sum of 81 digits": (
+        lambda d: d["classes"][0]["sums"].update(spend="9" * 81),
+        "a number written as text is not a whole number",
+        "$.classes[0].sums",
+    ),
+    "squares as a word": (
+        lambda d: d["squares"][0]["cells"][1].update(squares=f"{PLANTED}.5"),
+        "a number written as text is not a whole number",
+        "$.squares[0].cells[1]",
+    ),
+    "no sum": (
+        lambda d: d["classes"][1]["sums"].pop("spend"),
+        "a class must have one sum for every metric",
+        "$.classes[1].sums",
+    ),
+    "sum of another metric": (
+        lambda d: d["classes"][1]["sums"].update(clicks=PLANTED),
+        "a class must have one sum for every metric",
+        "$.classes[1].sums",
+    ),
+    "no count": (
+        lambda d: d["classes"][1]["counts"].clear(),
+        "a metric with missing='exclude' needs its own count in every class",
+        "$.classes[1].counts",
+    ),
+    "too few levels": (
+        lambda d: d["classes"][1].update(levels=["B"]),
+        "one level for each factor is needed",
+        "$.classes[1]",
+    ),
+    "unknown level": (
+        lambda d: d["classes"][1].update(levels=["B", PLANTED]),
+        "unknown level of 'tier'",
+        "$.classes[1]",
+    ),
+    "unknown arm": (
+        lambda d: d["classes"][1].update(levels=[f"{PLANTED}", 2]),
+        "unknown arm of 'arm'",
+        "$.classes[1]",
+    ),
+    "same class twice": (
+        lambda d: d["classes"].append(d["classes"][0]),
+        "the same class comes twice among the classes",
+        "$.classes[2]",
+    ),
+    "same squares twice": (
+        lambda d: d["squares"][0]["cells"].append({"levels": ["B"], "squares": PLANTED}),
+        "the same class comes twice among the squares",
+        "$.squares[0].cells[2]",
+    ),
+    "same products twice": (
+        lambda d: d["crosses"][0]["cells"].append(d["crosses"][0]["cells"][0]),
+        "the same class comes twice among the cross-products",
+        "$.crosses[0].cells[1]",
+    ),
+    "squares of nothing": (
+        lambda d: d["squares"][1].update(metric="clicks"),
+        "squares of an unknown metric",
+        "$.squares[1]",
+    ),
+    "margin of nothing": (
+        lambda d: d["squares"][1].update(by=["plan"]),
+        "a margin names an unknown factor",
+        "$.squares[1]",
+    ),
+    "margin without factors": (
+        lambda d: d["squares"][1].update(by=[]),
+        "a margin names an unknown factor",
+        "$.squares[1]",
+    ),
+    "crosses by nothing": (
+        lambda d: d["crosses"][0].update(by=["plan"]),
+        "a margin names an unknown factor",
+        "$.crosses[0]",
+    ),
+    "infinite level": (
+        lambda d: d["factors"][1].update(levels=[1, float("inf")]),
+        "a level of 'tier' is neither text, a finite number, true/false nor missing",
+        "",
+    ),
+    "infinite level in a class": (
+        lambda d: d["classes"][0].update(levels=["A", float("inf")]),
+        "a level of 'tier' is neither text, a finite number, true/false nor missing",
+        "$.classes[0]",
+    ),
+    "huge score": (
+        lambda d: d["factors"][1].update(scores=[1, 10**400]),
+        "Number out of range",
+        "$.factors[1].scores[1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_document_is_refused_with_the_path_of_the_mistake(case: str) -> None:
+    change, fact, place = BROKEN[case]
+    document = copy.deepcopy(valid())
+    change(document)
+    with pytest.raises(KanabError) as caught:
+        Tally.from_dict(document)
+    assert (caught.value.fact, caught.value.at) == (fact, place)
+    assert caught.value.remedy
+    assert str(PLANTED) not in str(caught.value)
+
+
+LEFTOVER: dict[str, Change] = {
+    "counts of another metric": lambda d: d["classes"][0]["counts"].update(clicks=PLANTED),
+    "sums without metrics": lambda d: d.update(metrics=[], squares=[], crosses=[]),
+    "same margin twice": lambda d: d["squares"].append(d["squares"][1]),
+    "same pair twice": lambda d: d["crosses"].append(d["crosses"][0]),
+}
+
+
+@pytest.mark.parametrize("case", LEFTOVER)
+def test_numbers_that_nobody_would_read_are_refused(case: str) -> None:
+    document = copy.deepcopy(valid())
+    LEFTOVER[case](document)
+    with pytest.raises(KanabError) as caught:
+        Tally.from_dict(document)
+    assert str(PLANTED) not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [None, 5, "kanab-tally/1", [], {}, b"{}", {1: 2}, [valid()], float("nan")], ids=repr)
+def test_data_that_is_no_document_is_refused(data: Any) -> None:
+    with pytest.raises(TallyError, match="Give a tally as to_dict"):
+        Tally.from_dict(data)
+
+
+def test_a_path_reads_as_a_path() -> None:
+    with pytest.raises(TallyError) as caught:
+        Tally.from_dict({1: 2})
+    assert caught.value.at == "$"
+
+
+def test_an_unknown_level_keeps_its_kind_of_error_and_its_choices() -> None:
+    document = valid()
+    document["classes"][0]["levels"] = ["A", "gold"]
+    with pytest.raises(LevelError, match=r"unknown level of 'tier' - at \$\.classes\[0\]\. It has: 1, 2\."):
+        Tally.from_dict(document)
+
+
+@pytest.mark.parametrize("place", ["key", "format", "role", "level"])
+def test_half_a_character_is_refused_like_any_other_mistake(place: str) -> None:
+    document = valid()
+    half = "\ud800"  # Python's json reads this from a file without complaint
+    if place == "key":
+        document[half] = 1
+    elif place == "format":
+        document["format"] = half
+    elif place == "role":
+        document["factors"][0]["role"] = half
+    else:
+        document["classes"][0]["levels"] = [half, 1]
+    with pytest.raises(KanabError):
+        Tally.from_dict(document)
+
+
+def factors_of(*sizes: int) -> dict[str, Any]:
+    factors = [{"name": f"f{i}", "levels": list(range(size)), "role": "arm"} for i, size in enumerate(sizes)]
+    return {"format": "kanab-tally/1", "factors": factors, "metrics": [], "classes": []}
+
+
+def test_a_document_with_more_factors_than_an_array_has_axes_is_refused() -> None:
+    with pytest.raises(KanabError):
+        Tally.from_dict(factors_of(*[1] * 65))
+
+
+def test_a_short_document_that_asks_for_more_memory_than_there_is_is_refused() -> None:
+    with pytest.raises(KanabError):
+        Tally.from_dict(factors_of(*[1000] * 6))
+
+
+def test_a_document_without_arms_is_refused() -> None:
+    document = valid()
+    document["factors"][0]["role"] = "covariate"
+    with pytest.raises(TallyError, match=r"a tally needs arms. Name the column that holds the arm"):
+        Tally.from_dict(document)
+
+
+def test_a_document_whose_arm_may_be_missing_is_refused() -> None:
+    document = valid()
+    document["factors"][0]["levels"] = ["A", "B", None]
+    with pytest.raises(KanabError, match="missing"):
+        Tally.from_dict(document)
+
+
+def test_reading_does_not_change_the_document() -> None:
+    document = valid()
+    Tally.from_dict(document)
+    assert document == valid()

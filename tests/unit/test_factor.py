@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab import Factor, LevelError, TallyError
+from kanab.factor import as_level, label, sorted_levels
+
+TIER = Factor("tier", (1, 2, 3), "covariate", (1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ("a", "a"),
+        (np.str_("a"), "a"),
+        (2, 2),
+        (2.0, 2),
+        (2.5, 2.5),
+        (np.int8(2), 2),
+        (np.uint64(2**63), 2**63),
+        (np.float32(2.5), 2.5),
+        (np.longdouble(2.5), 2.5),
+        (True, True),
+        (np.bool_(False), False),
+        (Fraction(1, 2), 0.5),
+        (None, None),
+        (math.nan, None),
+        (np.float32("nan"), None),
+        (-0.0, 0),
+        (1e300, int(1e300)),
+    ],
+)
+def test_a_level_has_one_spelling(given: Any, level: Any) -> None:
+    found = as_level(given, "tier")
+    assert found == level
+    assert type(found) is type(level)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.inf,
+        -math.inf,
+        np.float64("inf"),
+        b"918273645",
+        datetime.date(2020, 1, 1),
+        np.datetime64("2020-01-01", "ns"),
+        np.timedelta64(918273645, "ns"),
+        1j,
+        Decimal("918273645"),
+        [918273645],
+        {},
+        object(),
+        np.array([918273645, 918273645]),
+        np.clongdouble(1j),
+    ],
+    ids=repr,
+)
+def test_anything_else_is_no_level(value: Any) -> None:
+    with pytest.raises(LevelError, match="a level of 'tier' is neither text, a finite number") as caught:
+        as_level(value, "tier")
+    assert "918273645" not in str(caught.value)
+
+
+def test_numbers_sort_before_texts_and_the_missing_level_last() -> None:
+    assert sorted_levels(["b", None, 10, 9.5, "a", -1]) == (-1, 9.5, 10, "a", "b", None)
+    assert sorted_levels([True, False]) == (False, True)
+
+
+def test_whole_numbers_too_large_for_a_double_sort_like_any_other() -> None:
+    assert sorted_levels([10**400, 3, 2**53 + 1, 2**53]) == (3, 2**53, 2**53 + 1, 10**400)
+
+
+def test_the_missing_level_is_called_missing() -> None:
+    assert [label(level) for level in (None, 1, "a", True)] == ["missing", "1", "a", "True"]
+    assert Factor("tier", (1, None)).labels == ("1", "missing")
+
+
+def test_a_factor_is_an_experiment_numeric_or_categorical() -> None:
+    assert Factor("arm", ("A", "B"), "arm").kind == "arm"
+    assert TIER.kind == "numeric"
+    assert Factor("tier", ("low", "high")).kind == "categorical"
+
+
+def test_levels_are_spelled_once_when_the_factor_is_made() -> None:
+    assert Factor("tier", (np.int64(1), 2.0, math.nan)).levels == (1, 2, None)
+
+
+@pytest.mark.parametrize("name", ["", " ", None, 3])
+def test_a_factor_needs_a_name(name: Any) -> None:
+    with pytest.raises(TallyError, match=r"an arm column or covariate needs a name. Give it a non-empty text"):
+        Factor(name, ("A",))
+
+
+def test_a_role_is_arm_or_covariate() -> None:
+    with pytest.raises(TallyError, match=r"unknown role of 'tier'. Use 'arm' or 'covariate'"):
+        Factor("tier", ("A",), "metric")  # type: ignore[arg-type]
+
+
+def test_a_factor_has_levels_and_each_once() -> None:
+    with pytest.raises(TallyError, match=r"'tier' has no levels. Count at least one person"):
+        Factor("tier", ())
+    for levels in [("a", "a"), (1, 1.0), (1, True), (None, math.nan)]:
+        with pytest.raises(TallyError, match=r"'tier' has the same level twice. Name every level once"):
+            Factor("tier", levels)
+
+
+@pytest.mark.parametrize("levels", [None, 5])
+def test_levels_of_a_wrong_type_are_refused(levels: Any) -> None:
+    with pytest.raises(TallyError):
+        Factor("tier", levels)
+
+
+@pytest.mark.parametrize(
+    ("levels", "scores"),
+    [
+        ((1, 2), (1.0,)),
+        ((1, 2), (1.0, 2.0, 3.0)),
+        ((1, 2), (1.0, None)),
+        ((1, 2), (1.0, math.nan)),
+        ((1, 2), (1.0, math.inf)),
+        ((1, 2), ()),
+        ((1, 2), ("one", "two")),
+        ((1, 2), 5),
+        ((1, 2), ([], {})),
+        ((1, 2), (1, 10**400)),
+    ],
+    ids=repr,
+)
+def test_scores_are_one_finite_number_per_level(levels: Any, scores: Any) -> None:
+    with pytest.raises(TallyError, match=r"the scores of 'tier' must be one finite number per level. Arms have no sco"):
+        Factor("tier", levels, "covariate", scores)
+
+
+def test_arms_have_no_scores() -> None:
+    with pytest.raises(TallyError, match="Arms have no scores"):
+        Factor("arm", (0, 1), "arm", (0.0, 1.0))
+
+
+def test_only_the_missing_level_goes_without_a_score() -> None:
+    assert Factor("tier", (1, None), "covariate", (1, None)).scores == (1.0, None)
+
+
+def test_a_level_is_found_in_any_spelling() -> None:
+    assert [TIER.index(level) for level in (1, 2.0, np.int32(3))] == [0, 1, 2]
+    assert Factor("tier", (1, None)).index(math.nan) == 1
+
+
+def test_an_unknown_level_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(LevelError, match=r"unknown level of 'tier'. It has: 1, 2, 3.") as caught:
+        TIER.index(918273645)
+    assert "918273645" not in str(caught.value)
+    with pytest.raises(LevelError, match=r"unknown arm of 'variant'. It has: A, B."):
+        Factor("variant", ("A", "B"), "arm").index("C")
+
+
+def test_true_is_not_1() -> None:
+    with pytest.raises(LevelError, match="unknown level"):
+        TIER.index(True)
+    with pytest.raises(LevelError, match="unknown level"):
+        Factor("flag", (False, True)).index(1)
+
+
+@pytest.mark.parametrize(
+    ("arms", "control"),
+    [
+        (("B", "A"), "A"),
+        (("new", "Control"), "Control"),
+        (("on", "off"), "off"),
+        ((1, 0), 0),
+        ((True, False), False),
+        (("x", "y"), "x"),
+        (("a", "control"), "control"),
+    ],
+)
+def test_the_control_is_recognised_by_its_name(arms: tuple[Any, ...], control: Any) -> None:
+    assert Factor("arm", arms, "arm").control == control
+
+
+def test_equal_factors_join_as_they_are() -> None:
+    unsorted = Factor("arm", ("B", "A"), "arm")
+    assert unsorted.join(Factor("arm", ("B", "A"), "arm")) is unsorted
+
+
+def test_different_factors_join_in_sorted_order_with_their_scores() -> None:
+    one = Factor("tier", (3, 1), "covariate", (30.0, 10.0))
+    two = Factor("tier", (2, None, 1), "covariate", (20.0, None, 10.0))
+    joined = one.join(two)
+    assert (joined.levels, joined.scores) == ((1, 2, 3, None), (10.0, 20.0, 30.0, None))
+    assert joined == two.join(one)
+    assert Factor("tier", ("b",)).join(Factor("tier", ("a",))).levels == ("a", "b")
+
+
+def test_factors_of_other_names_or_roles_do_not_join() -> None:
+    for other in (Factor("plan", (1, 2, 3)), Factor("tier", (1, 2, 3), "arm")):
+        with pytest.raises(TallyError, match=r"cannot be added. Add tallies of the same arms and covariates"):
+            TIER.join(other)
+
+
+def test_numeric_and_categorical_factors_do_not_join() -> None:
+    with pytest.raises(TallyError, match=r"'tier' is numeric in one tally and categorical in the other. Count both"):
+        TIER.join(Factor("tier", (1, 2, 3)))
+
+
+def test_numbers_and_true_or_false_do_not_join() -> None:
+    with pytest.raises(TallyError, match=r"'on' has numbers in one tally and true/false in the other. Count both"):
+        Factor("on", (False, True)).join(Factor("on", (0, 1)))
+
+
+def test_one_level_with_two_scores_does_not_join() -> None:
+    with pytest.raises(TallyError, match=r"a level of 'tier' has different scores in the two tallies. Coarsen both"):
+        TIER.join(Factor("tier", (3, 4), "covariate", (3.5, 4.0)))

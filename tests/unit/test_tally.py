@@ -1,0 +1,534 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab import Factor, GridError, KanabError, LevelError, Metric, Tally, TallyError, count_columns
+from kanab.datasets import eighteen
+from kanab.looks import in_units
+from kanab.moments import Cross, Moments
+
+ROWS = {
+    "arm": ["A", "A", "A", "B", "B", "B", "C", "C"],
+    "tier": [1, 2, 2, 1, 3, 3, 2, 3],
+    "plan": ["x", "y", "y", "x", "x", "y", "y", "x"],
+    "spend": [1, 2, 4, 3, 5, 6, 7, 8],
+    "visits": [2, 1, 1, 4, 3, 2, 5, 1],
+}
+
+
+def count(rows: dict[str, list[Any]] = ROWS, **choices: Any) -> Tally:
+    given = {"arm": "arm", "covariates": ["tier"], "metrics": ["spend"], **choices}
+    return count_columns(rows, **given)
+
+
+# ── what is in it ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_tally_knows_its_factors_and_metrics() -> None:
+    tally = count(covariates=["tier", "plan"], metrics=["spend", "visits"])
+    assert tally.axes == ("arm", "tier", "plan")
+    assert tally.shape == (3, 3, 2)
+    assert tally.shape_of(("plan", "arm")) == (2, 3)
+    assert [one.name for one in tally.arms] == ["arm"]
+    assert [one.name for one in tally.covariates] == ["tier", "plan"]
+    assert tally.metrics == (Metric("spend"), Metric("visits"))
+    assert tally.total == 8
+
+
+def test_people_sums_and_squares_are_those_of_the_rows() -> None:
+    tally = count(squares="class")
+    assert tally.people.tolist() == [[1, 2, 0], [1, 0, 2], [0, 1, 1]]
+    assert tally.moments_of().sums.tolist() == [[1, 6, 0], [3, 0, 11], [0, 7, 8]]
+    assert tally.squares().tolist() == [21, 70, 113]
+    assert tally.squares(by=["tier"]).tolist() == [10, 69, 125]
+    assert tally.squares("spend", ["tier", "arm"]).tolist() == [[1, 20, 0], [9, 0, 61], [0, 49, 64]]
+
+
+def test_people_are_counted_by_any_factor() -> None:
+    tally = count()
+    assert tally.people_by() == {"A": 3, "B": 3, "C": 2}
+    assert tally.people_by("tier") == {1: 2, 2: 3, 3: 3}
+
+
+def test_arm_means_the_only_experiment() -> None:
+    rows = {"variant": ["A", "B"], "tier": [1, 2]}
+    tally = count_columns(rows, arm="variant", covariates=["tier"])
+    assert tally.factor("arm") is tally.factor("variant")
+    pair = count_columns(rows, arm=["variant", "tier"])
+    with pytest.raises(LevelError, match=r"several experiments. Name one, or collapse the others: variant, tier\."):
+        pair.factor("arm")
+
+
+def test_an_unknown_metric_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(LevelError, match=r"unknown metric. This tally has: spend\."):
+        count().moments_of("clicks")
+    with pytest.raises(LevelError, match=r"several metrics, and none named. This tally has: spend, visits\."):
+        count(metrics=["spend", "visits"]).moments_of()
+    with pytest.raises(LevelError, match=r"none\."):
+        count(metrics=[]).moments_of()
+
+
+def test_squares_that_were_not_kept_are_none() -> None:
+    assert count(squares="arm").squares(by=["tier"]) is None
+
+
+def test_cross_products_are_found_by_pair_and_margin() -> None:
+    tally = count(metrics=["spend", "visits"], products=[("spend", "visits")])
+    assert tally.cross("spend", "visits").products.tolist() == [2 + 2 + 4, 12 + 15 + 12, 35 + 8]
+    for pair in (("visits", "spend"), ("spend", "clicks")):
+        with pytest.raises(LevelError, match=r"no cross-products of '\w+' and '\w+' were kept. Declare the pair"):
+            tally.cross(*pair)
+
+
+def test_the_numbers_of_a_tally_cannot_be_changed() -> None:
+    tally = count()
+    for cells in (tally.people, tally.moments_of().sums, tally.squares()):
+        with pytest.raises(ValueError, match="read-only"):
+            cells[0] = 99
+    with pytest.raises(AttributeError):
+        tally.people = tally.people  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        hash(tally)
+
+
+def test_the_margins_of_a_tally_cannot_be_changed() -> None:
+    squares = count().moments_of().squares
+    with pytest.raises(TypeError):
+        squares[("tier",)] = squares[("arm",)]  # type: ignore[index]
+
+
+def test_a_name_stands_for_one_thing() -> None:
+    arm = Factor("arm", ("A",), "arm")
+    part = Moments(Metric("spend"), [1], [1], {})
+    with pytest.raises(TallyError, match=r"the same arm column or covariate is named twice. Give every name once"):
+        Tally((arm, Factor("arm", ("x",))), [[1]])
+    with pytest.raises(TallyError, match=r"the same metric is named twice. Give every name once"):
+        Tally((arm,), [1], (part, part))
+
+
+def test_a_pair_is_crossed_once() -> None:
+    tally = count(metrics=["spend", "visits"], products=[("spend", "visits")])
+    with pytest.raises(KanabError):
+        Tally(tally.factors, tally.people, tally.moments, tally.crosses * 2)
+
+
+def test_a_tally_needs_arms() -> None:
+    with pytest.raises(TallyError, match=r"a tally needs arms. Name the column that holds the arm"):
+        Tally((Factor("tier", (1, 2)),), [1, 2])
+
+
+def test_the_names_of_a_margin_may_come_in_any_order() -> None:
+    arm, tier = Factor("arm", ("A", "B"), "arm"), Factor("tier", (1, 2))
+    zero = [[0, 0], [0, 0]]
+    part = Moments(Metric("y"), [[9, 9], [9, 9]], zero, {("tier", "arm"): np.array([[5, 11], [7, 13]])})
+    assert Tally((arm, tier), [[9, 9], [9, 9]], (part,)).squares(by=["arm", "tier"]).tolist() == [[5, 7], [11, 13]]
+
+
+# ── adding and subtracting ─────────────────────────────────────────────────────────────────────
+
+
+def test_adding_two_halves_is_counting_everyone_together() -> None:
+    halves = [{name: values[i::2] for name, values in ROWS.items()} for i in (0, 1)]
+    one, two = (count(half) for half in halves)
+    assert one + two == count()
+    assert sum([one, two]) == count()
+
+
+def test_adding_aligns_levels_that_only_one_has_seen() -> None:
+    one = count({"arm": ["B", "B"], "tier": [2, 3], "spend": [5, 2]})
+    two = count({"arm": ["A"], "tier": [1], "spend": [7]})
+    both = one + two
+    assert both.factor("arm").levels == ("A", "B")
+    assert both.factor("tier").scores == (1.0, 2.0, 3.0)
+    assert both.people.tolist() == [[1, 0, 0], [0, 1, 1]]
+    assert both.squares(by=["tier"]).tolist() == [49, 25, 4]
+
+
+def test_adding_refines_nested_grids_exactly() -> None:
+    coarse = count(resolution={"spend": 1})
+    fine = count(resolution={"spend": 0.25})
+    both = coarse + fine
+    assert both.moments_of().metric.scale == 4
+    assert both == fine + fine
+
+
+def test_adding_refines_cross_products_too() -> None:
+    choices: dict[str, Any] = {"metrics": ["spend", "visits"], "products": [("spend", "visits")]}
+    coarse = count(**choices)
+    fine = count(**choices, resolution={"spend": 0.5, "visits": 0.25})
+    assert coarse + fine == fine + fine
+    assert (coarse + fine).cross("spend", "visits").products.tolist() == [2 * 8 * value for value in (8, 39, 43)]
+
+
+def test_adding_a_0_1_metric_to_its_finer_version_keeps_its_squares() -> None:
+    rows = {"arm": ["A", "A", "B"], "tier": [1, 2, 2], "paid": [0, 1, 1]}
+    whole = count(rows, metrics={"paid": Metric("paid", 1, (0, 1))})
+    halves = count({**rows, "paid": [0.5, 1, 0]}, metrics={"paid": Metric("paid", 2, (0, 1))})
+    both = whole + halves
+    assert both.moments_of().metric == Metric("paid", 2, (0, 1))
+    assert both.squares().tolist() == [4 + 1 + 4, 4]
+
+
+def test_bounds_that_do_not_lie_on_the_grid_are_refused_or_refined() -> None:
+    rows = {"arm": ["A", "B"], "tier": [1, 1], "spend": [2.5, 1.0]}
+    with contextlib.suppress(GridError):
+        coarse = count(rows, metrics={"spend": Metric("spend", 1, (0, 2.5))})
+        fine = count(rows, metrics={"spend": Metric("spend", 2, (0, 2.5))})
+        assert (coarse + fine).total == 4
+
+
+def test_subtracting_takes_people_out_again() -> None:
+    first = {name: values[:3] for name, values in ROWS.items()}
+    rest = {name: values[3:] for name, values in ROWS.items()}
+    left = count() - count(first)
+    assert left.total == 5
+    assert left.people_by() == {"A": 0, "B": 3, "C": 2}
+    assert left.squares().tolist() == [0, 70, 113]
+    assert left == count(rest) + left.empty()
+
+
+def test_an_empty_tally_has_the_same_table_and_nobody_in_it() -> None:
+    empty = count(metrics=["spend", "visits"], products=[("spend", "visits")]).empty()
+    assert (empty.total, empty.shape) == (0, (3, 3))
+    assert empty.squares("spend", ["tier"]).tolist() == [0, 0, 0]
+    assert empty.cross("spend", "visits").counts.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        {"arm": ["A"], "tier": [3], "spend": [4]},  # nobody there
+        {"arm": ["A"], "tier": [1], "spend": [2]},  # leaves a sum without people
+    ],
+)
+def test_people_who_were_never_added_cannot_be_subtracted(stranger: dict[str, list[Any]]) -> None:
+    with pytest.raises(TallyError, match=r"negative count|without values"):
+        count() - count(stranger, metrics={"spend": Metric("spend")})
+
+
+def test_subtracting_more_squares_than_there_are_is_refused() -> None:
+    with pytest.raises(TallyError, match=r"below Σ S²/n"):
+        count() - count({"arm": ["A"], "tier": [2], "spend": [9]})
+
+
+def test_subtracting_sums_beyond_the_bounds_is_refused() -> None:
+    metric = {"spend": Metric("spend", 1, (0, 9))}
+    with pytest.raises(TallyError, match="lies outside what its bounds and counts allow"):
+        count(metrics=metric) - count({"arm": ["A"], "tier": [2], "spend": [7]}, metrics=metric)
+
+
+OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    "another covariate": ({"covariates": ["plan"]}, "tallies of 'tier' and 'plan' cannot be added"),
+    "more covariates": ({"covariates": ["tier", "plan"]}, "the two tallies have different covariates or metrics"),
+    "more metrics": ({"metrics": ["spend", "visits"]}, "the two tallies have different covariates or metrics"),
+    "another metric": ({"metrics": ["visits"]}, "unknown metric"),
+    "another grid": ({"metrics": {"spend": Metric("spend", 3)}}, "the grids of 'spend' do not fit into each other"),
+    "other bounds": ({"bounds": {"spend": (0, 9)}}, "'spend' has other bounds or another rule for missing values"),
+    "another rule": ({"missing": {"spend": "exclude"}}, "'spend' has other bounds or another rule for missing values"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_tallies_of_different_kinds_are_not_added(case: str) -> None:
+    choices, fact = OTHERS[case]
+    mine = count(metrics={"spend": Metric("spend", 2)}) if case == "another grid" else count()
+    with pytest.raises(KanabError) as caught:
+        mine + count(**choices)
+    assert caught.value.fact.startswith(fact)
+    assert caught.value.remedy
+    with pytest.raises(KanabError):
+        count(**choices) - mine
+
+
+def test_numeric_and_categorical_covariates_are_not_added() -> None:
+    texts = {**ROWS, "tier": [str(level) for level in ROWS["tier"]]}
+    with pytest.raises(TallyError, match="numeric in one tally and categorical in the other"):
+        count() + count(texts)
+
+
+def test_metrics_in_another_order_are_refused_or_added_either_way() -> None:
+    one, two = count(metrics=["spend", "visits"]), count(metrics=["visits", "spend"])
+    with contextlib.suppress(TallyError):
+        assert one + two == two + one
+
+
+def test_a_batch_whose_covariate_is_missing_for_everyone_can_be_added() -> None:
+    nobody_knows = {**ROWS, "tier": [None] * 8}
+    both = {name: [*ROWS[name], *nobody_knows[name]] for name in ROWS}
+    assert count() + count(nobody_knows) == count(both)
+
+
+def test_arms_of_numbers_and_of_true_or_false_are_different_tallies() -> None:
+    assert count_columns({"on": [0, 1]}, arm="on") != count_columns({"on": [False, True]}, arm="on")
+
+
+@pytest.mark.parametrize("other", [1, "tally", None, {}])
+def test_only_tallies_are_added(other: Any) -> None:
+    with pytest.raises(TypeError):
+        count() + other
+    with pytest.raises(TypeError):
+        other + count()
+    with pytest.raises(TypeError):
+        count() - other
+    assert count() != other
+
+
+def test_a_pair_that_only_one_crossed_is_dropped() -> None:
+    crossed = count(metrics=["spend", "visits"], products=[("spend", "visits")])
+    assert (crossed + count(metrics=["spend", "visits"])).crosses == ()
+
+
+# ── coarsen, collapse, select, pool ────────────────────────────────────────────────────────────
+
+
+def test_coarsening_adds_rows_of_the_table() -> None:
+    coarse = count().coarsen("tier", {2: "2+", 3: "2+"})
+    assert coarse.factor("tier").levels == (1, "2+")
+    assert coarse.people.tolist() == [[1, 2], [1, 2], [0, 2]]
+    assert coarse.moments_of().sums.tolist() == [[1, 6], [3, 11], [0, 15]]
+    assert coarse.squares(by=["tier"]).tolist() == [10, 194]
+    assert coarse.squares().tolist() == [21, 70, 113]
+
+
+def test_a_merged_level_is_scored_by_the_mean_of_its_people() -> None:
+    assert count().coarsen("tier", {2: "2+", 3: "2+"}).factor("tier").scores == (1.0, 2.5)
+    assert count().coarsen("tier", {1: "low", 2: "low"}).factor("tier").scores == (1.6, 3.0)
+
+
+def test_a_merged_level_without_people_is_scored_by_the_plain_mean() -> None:
+    assert count().empty().coarsen("tier", {1: "low", 2: "low"}).factor("tier").scores == (1.5, 3.0)
+
+
+def test_scores_can_be_given() -> None:
+    coarse = count().coarsen("tier", {2: "2+", 3: "2+"}, {"2+": 10, 1: 5})
+    assert coarse.factor("tier").scores == (5.0, 10.0)
+
+
+def test_coarsening_a_categorical_covariate_leaves_it_without_scores() -> None:
+    coarse = count(covariates=["plan"]).coarsen("plan", {"x": "any", "y": "any"})
+    assert (coarse.factor("plan").levels, coarse.factor("plan").scores) == (("any",), None)
+
+
+def test_renaming_a_level_keeps_its_score() -> None:
+    renamed = count().coarsen("tier", {1: "one"}).factor("tier")
+    assert (renamed.levels, renamed.scores) == (("one", 2, 3), (1.0, 2.0, 3.0))
+
+
+def test_the_missing_level_joins_scored_ones_only_with_a_score() -> None:
+    tally = count({**ROWS, "tier": [1, 2, 2, 1, None, 3, 2, 3]})
+    with pytest.raises(LevelError, match=r"the missing level of 'tier' has no score and cannot join scored ones. Give"):
+        tally.coarsen("tier", {None: "1 or missing", 1: "1 or missing"})
+    joined = tally.coarsen("tier", {None: "1 or missing", 1: "1 or missing"}, {"1 or missing": 1})
+    assert joined.factor("tier").scores == (1.0, 2.0, 3.0)
+    assert joined.people_by("tier") == {"1 or missing": 3, 2: 3, 3: 2}
+
+
+def test_an_unknown_level_cannot_be_coarsened() -> None:
+    with pytest.raises(LevelError, match=r"unknown level of 'tier'. It has: 1, 2, 3\.") as caught:
+        count().coarsen("tier", {918273645: 1})
+    assert "918273645" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scores", [{"2+": "much"}, {"2+": None}, {"2+": float("nan")}, {"2+": [1]}], ids=repr)
+def test_a_score_is_a_finite_number(scores: Any) -> None:
+    with pytest.raises(KanabError):
+        count().coarsen("tier", {2: "2+", 3: "2+"}, scores)
+
+
+def test_coarsening_with_an_empty_map_changes_nothing() -> None:
+    assert count().coarsen("tier", {}) == count()
+
+
+def test_collapsing_forgets_a_covariate() -> None:
+    tally = count(covariates=["tier", "plan"], squares="class")
+    assert tally.collapse("plan") == count(squares="class")
+    assert tally.collapse("plan").collapse("tier") == count(covariates=[], squares="class")
+
+
+def test_cross_products_per_arm_outlive_a_covariate() -> None:
+    choices: dict[str, Any] = {"metrics": ["spend", "visits"], "products": [("spend", "visits")], "squares": "arm"}
+    assert count(**choices).collapse("tier") == count(**choices, covariates=[])
+
+
+def test_one_experiment_of_a_pair_can_be_collapsed() -> None:
+    choices: dict[str, Any] = {"metrics": ["spend", "visits"], "products": [("spend", "visits")], "covariates": []}
+    pair = count(arm=["arm", "plan"], **choices)
+    assert [cross.by for cross in pair.crosses] == [("arm",), ("plan",)]
+    assert pair.collapse("plan") == count(**choices)
+
+
+def test_the_only_experiment_cannot_be_collapsed() -> None:
+    for name in ("arm", "variant"):
+        tally = count_columns({"variant": ["A", "B"], "tier": [1, 2]}, arm="variant", covariates=["tier"])
+        with pytest.raises(TallyError, match=r"the only experiment of a tally cannot be collapsed. Name a covariate"):
+            tally.collapse(name)
+
+
+def test_keep_names_the_covariates_that_stay() -> None:
+    tally = count(covariates=["tier", "plan"])
+    assert tally.keep("tier") == tally.collapse("plan")
+    assert tally.keep().axes == ("arm",)
+    assert tally.keep("plan", "tier") == tally
+    with pytest.raises(LevelError, match="unknown arm column or covariate"):
+        tally.keep("device")
+
+
+def test_selecting_metrics_is_counting_only_those() -> None:
+    tally = count(metrics=["spend", "visits"], products=[("spend", "visits")])
+    assert tally.select_metrics(["visits"]) == count(metrics=["visits"])
+    assert tally.select_metrics(["visits", "spend"]) == tally
+    assert tally.select_metrics([]) == count(metrics=[])
+    with pytest.raises(LevelError, match=r"unknown metric. This tally has: spend, visits\."):
+        tally.select_metrics(["clicks"])
+
+
+def test_selecting_arms_keeps_their_people_in_the_given_order() -> None:
+    chosen = count().select_arms(["C", "A"])
+    assert chosen.factor("arm").levels == ("C", "A")
+    assert chosen.people.tolist() == [[0, 1, 1], [1, 2, 0]]
+    assert chosen.squares().tolist() == [113, 21]
+    assert chosen.squares(by=["tier"]) is None  # it mixes in the people of B
+
+
+def test_selecting_arms_keeps_class_squares_and_cross_products() -> None:
+    tally = count(metrics=["spend", "visits"], products=[("spend", "visits")], squares="class")
+    chosen = tally.select_arms(["A", "B"])
+    assert chosen.squares("spend", ["tier"]).tolist() == [10, 20, 61]
+    assert chosen.cross("spend", "visits").products.tolist() == [8, 39]
+
+
+def test_selecting_arms_of_a_pair_drops_products_of_the_other_experiment() -> None:
+    pair = count(arm=["arm", "plan"], covariates=[], metrics=["spend", "visits"], products=[("spend", "visits")])
+    chosen = pair.select_arms(["x"], "plan")
+    assert [cross.by for cross in chosen.crosses] == [("plan",)]
+    assert chosen.squares("spend", ["arm"]) is None
+    assert chosen.squares("spend", ["plan"]).tolist() == [1 + 9 + 25 + 64]
+
+
+def test_selecting_every_arm_changes_nothing() -> None:
+    assert count().select_arms(["A", "B", "C"]) == count()
+
+
+def test_selecting_needs_known_arms_each_once() -> None:
+    with pytest.raises(LevelError, match=r"unknown arm of 'arm'. It has: A, B, C\."):
+        count().select_arms(["A", "D"])
+    with pytest.raises(TallyError, match="the same level twice"):
+        count().select_arms(["A", "A"])
+    with pytest.raises(TallyError, match="has no levels"):
+        count().select_arms([])
+
+
+def test_only_arms_are_selected_or_pooled() -> None:
+    for call in (lambda: count().select_arms([1], "tier"), lambda: count().pool_arms({"x": [1, 2]}, "tier")):
+        with pytest.raises(LevelError, match=r"'tier' is a covariate, not an experiment. Name the arm column"):
+            call()
+
+
+def test_pooling_treats_several_arms_as_one() -> None:
+    pooled = count().pool_arms({"any letter": ["B", "C"]})
+    assert pooled.factor("arm").levels == ("A", "any letter")
+    assert pooled.factor("arm").role == "arm"
+    assert pooled.people.tolist() == [[1, 2, 0], [1, 1, 3]]
+    assert pooled.squares().tolist() == [21, 183]
+    assert pooled.squares(by=["tier"]).tolist() == [10, 69, 125]
+
+
+# ── looks ──────────────────────────────────────────────────────────────────────────────────────
+
+DISTINCT = count_columns(
+    {"arm": ["A"] * 7919 + ["B"] * 6101, "spend": [3.0] * 7919 + [5.0] * 6101}, arm="arm", metrics=["spend"]
+)
+
+
+def test_repr_shows_shape_and_levels_but_no_numbers() -> None:
+    assert repr(DISTINCT) == "Tally of arm (A, B): spend in steps of 1, squares by arm"
+    for number in (7919, 6101, 14020, 3 * 7919, 5 * 6101, 9 * 7919, 25 * 6101):
+        assert str(number) not in repr(DISTINCT)
+        assert str(number) not in DISTINCT._repr_html_()
+
+
+def test_repr_names_the_kind_of_every_metric() -> None:
+    rows = {"arm": ["A", "B"], "paid": [0, 1], "spend": [1.5, 2]}
+    assert repr(count_columns(rows, arm="arm")) == "Tally of arm (A, B): no metrics"
+    both = count_columns(rows, arm="arm", metrics=["paid", "spend"], resolution={"spend": 0.5})
+    assert repr(both) == "Tally of arm (A, B): paid is 0/1; spend in steps of 0.5, squares by arm"
+    bare = Tally(both.factors, both.people, (Moments(Metric("n"), [1, 1], [2, 2], {}),))
+    assert repr(bare) == "Tally of arm (A, B): n in steps of 1, squares by nothing"
+
+
+def test_html_is_escaped() -> None:
+    rows = {"<arm>": ["<script>alert(1)</script>", "a&b"], "<m>": [2, 3]}
+    html = count_columns(rows, arm="<arm>", metrics=["<m>"])._repr_html_()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;, a&amp;b" in html
+    assert "<script" not in html
+    assert "<arm>" not in html
+    assert "<m>" not in html
+
+
+def test_show_prints_classes_with_people_and_every_margin_of_squares(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {"arm": ["A", "A", "B"], "tier": [1, 1, 2], "spend": [0.5, 1.5, None]}
+    count_columns(
+        rows, arm="arm", covariates=["tier"], metrics=["spend"], resolution={"spend": 0.5}, missing={"spend": "exclude"}
+    ).show()
+    assert capsys.readouterr().out == (
+        "arm  tier  people  with spend  Σ spend\n"
+        "───  ────  ──────  ──────────  ───────\n"
+        "A       1       2           2        2\n"
+        "B       2       1           0        0\n"
+        "\n"
+        "arm  Σ spend²\n"
+        "───  ────────\n"
+        "A         2.5\n"
+        "B           0\n"
+        "\n"
+        "tier  Σ spend²\n"
+        "────  ────────\n"
+        "   1       2.5\n"
+        "   2         0\n"
+        "\n"
+    )
+
+
+def test_steps_are_printed_in_units() -> None:
+    assert in_units(2170849320, 10**9) == "2.17084932"
+    assert in_units(-1, 4) == "-0.25"
+    assert in_units(0, 100) == "0"
+    assert in_units(10**40, 10**20) == "1e+20"
+
+
+# ── wrong types ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_tables_of_the_wrong_shape_or_type_are_refused() -> None:
+    arm = Factor("arm", ("A", "B"), "arm")
+    good = [1, 2]
+    for people in ([1], [[1, 2]], ["918273645", 1], [1.5, 2], None):
+        with pytest.raises(TallyError, match="people must") as caught:
+            Tally((arm,), people)
+        assert "918273645" not in str(caught.value)
+    for name, part in {
+        "counts": Moments(Metric("y"), [1], good, {}),
+        "sums": Moments(Metric("y"), good, ["918273645", 1], {}),
+        "squares": Moments(Metric("y"), good, good, {("arm",): [1, 2, 3]}),
+    }.items():
+        with pytest.raises(TallyError, match=f"{name} of 'y' must"):
+            Tally((arm,), good, (part,))
+    with pytest.raises(LevelError, match="unknown arm column or covariate"):
+        Tally((arm,), good, (Moments(Metric("y"), good, good, {("tier",): [1]}),))
+    cross = Cross(("y", "z"), ("arm",), [1], (good, good), (good, good), good)
+    with pytest.raises(TallyError, match="cross-products of 'y' and 'z' must have one number per class"):
+        Tally((arm,), good, (), (cross,))
+
+
+def test_the_eighteen_become_six_classes_and_two_squares() -> None:
+    tally = eighteen()
+    assert tally.people.tolist() == [[3, 3, 3], [3, 3, 3]]
+    assert tally.moments_of().sums.tolist()[0] == [2170849320, 6210894813, 3054570154]
+    assert [f"{square / 10**18:.13f}" for square in tally.squares().tolist()] == [
+        "17.9098200898989",
+        "19.6335889126438",
+    ]
