@@ -105,6 +105,14 @@ class Tally:
         return tuple(factor for factor in self.factors if factor.role == "arm")
 
     @property
+    def experiment(self) -> Factor:
+        """The arms of a linkage with just one experiment."""
+        if len(self.arms) > 1:
+            names = listed(factor.name for factor in self.arms)
+            raise LevelError("this is a table of several experiments", f"Name one, or collapse the others: {names}.")
+        return self.arms[0]
+
+    @property
     def covariates(self) -> tuple[Factor, ...]:
         """The covariates of this linkage."""
         return tuple(factor for factor in self.factors if factor.role == "covariate")
@@ -119,11 +127,8 @@ class Tally:
         for factor in self.factors:
             if factor.name == name:
                 return factor
-        if name == "arm" and len(self.arms) == 1:
-            return self.arms[0]
         if name == "arm":
-            names = listed(factor.name for factor in self.arms)
-            raise LevelError("this is a table of several experiments", f"Name one, or collapse the others: {names}.")
+            return self.experiment
         raise LevelError("unknown arm column or covariate", f"This tally has: {listed(self.axes)}.")
 
     def moments_of(self, metric: str | None = None) -> Moments:
@@ -137,13 +142,14 @@ class Tally:
         names = listed(one.name for one in self.metrics) or "none"
         raise LevelError(fact, f"This tally has: {names}.")
 
-    def squares(self, metric: str | None = None, by: Sequence[str] = ("arm",)) -> Cells | None:
-        """Squares at a margin in steps², or None where they were not kept so finely."""
-        return self.moments_of(metric).squares_by(self._by(by), self.axes)
+    def squares(self, metric: str | None = None, by: Sequence[str] | None = None) -> Cells | None:
+        """Squares at a margin (per arm if none is named) in steps², or None where they were not kept so finely."""
+        wanted = (self.experiment.name,) if by is None else self._by(by)
+        return self.moments_of(metric).squares_by(wanted, self.axes)
 
-    def cross(self, first: str, second: str, by: Sequence[str] = ("arm",)) -> Cross:
+    def cross(self, first: str, second: str, by: Sequence[str] | None = None) -> Cross:
         """The cross-products of two metrics per arm."""
-        wanted = self._by(by)
+        wanted = (self.experiment.name,) if by is None else self._by(by)
         for part in self.crosses:
             if part.by == wanted and part.pair == (first, second):
                 return part

@@ -77,13 +77,13 @@ def fixed(value: float | None, decimals: int | None, *, signed: bool = False) ->
     """A number to so many decimals, with a true minus and never a negative zero.
 
     >>> fixed(-0.004, 2), fixed(-1234.5, 1), fixed(0.25, 1, signed=True), fixed(2.5e-9, 10)
-    ('0.00', '−1,234.5', '+0.2', '2.500e-09')
+    ('0.00', '−1,234.5', '+0.2', '2.50e-09')
     """
     if value is None or not math.isfinite(value):
         return "–"
     rounded = value if decimals is None else round(value, decimals)
     if decimals is None or decimals > MOST_DECIMALS or abs(value) >= 1e15:
-        text = number(abs(value), 4)
+        text = number(abs(value), 4 if decimals is None else 3)
     else:
         text = f"{abs(rounded):,.{decimals}f}"
     sign = "" if rounded == 0 else "−" if rounded < 0 else "+" if signed else ""

@@ -16,7 +16,7 @@ PROSE_WIDTH = 100
 """Sentences wrap here, unless a narrower width is asked for."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_MARKUP = re.compile(r"[\\`*\[\]<>&~]|(?<!\w)_|_(?!\w)|^(?=[#+-])")
+_MARKUP = re.compile(r"[\\`*\[\]<>&~]|(?<![^\W_])_|_(?![^\W_])|^(?=[#+-])")
 
 
 def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:

@@ -171,7 +171,7 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
 
 
 def _relative(row: Row) -> str:
-    if row["relative"] is None or row["p"] is None:
+    if row["relative"] is None or row["relative_interval"] is None:
         return ""
     return f" ({relative_figures([row], brief=True).bare(row['relative'], signed=True)} %)"
 
@@ -218,10 +218,10 @@ def summary(data: Data) -> str:
     clear = len([kind for kind in kinds if kind in ("up", "down")])
     method = CORRECTIONS.get(data["correction"], data["correction"])
     corrected = f" after correction ({method})" if method and len(kinds) > 1 else ""
-    shown = "1 comparison shows" if len(kinds) == 1 else f"{clear} of {len(kinds)} comparisons show"
-    if len(kinds) == 1 and not clear:
-        return "1 comparison, and it shows no clear effect."
-    return f"{shown} a clear effect{corrected}."
+    warned = " But people did not arrive as planned." if alarmed(data) else ""
+    if len(kinds) == 1:
+        return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect.{warned}"
+    return f"{clear or 'None'} of {len(kinds)} comparisons show a clear effect{corrected}.{warned}"
 
 
 def segment_sentences(data: Data) -> list[str]:
@@ -325,11 +325,13 @@ def method_sentences(data: Data) -> list[str]:
             "where an adjustment was asked for, it carries the verdict."
         )
     method = CORRECTIONS.get(data["correction"], data["correction"])
-    if method and methods:
-        sizes = [_family_size(data, row) for row in data["effects"]]
-        sentences.append(f"p ({method}) is corrected over metrics × arms: {max(sizes)} comparisons at a time.")
+    size = max((_family_size(data, row) for row in data["effects"]), default=0)
+    if method and size > 1:
+        sentences.append(f"p ({method}) is corrected over metrics × arms: {size} comparisons at a time.")
     if data["alternative"] != "two-sided" and methods:
         sentences.append(f"One-sided: only a {'rise' if data['alternative'] == 'greater' else 'fall'} was looked for.")
+    if any(row["p"] is not None and row["relative_interval"] is None for row in data["effects"]):
+        sentences.append("No relative interval is given where the control's mean cannot be told from 0.")
     if data["heterogeneity"]:
         sentences.append("Segments: the robust F decides; the pooled F, which assumes one variance, stands beside it.")
     return sentences

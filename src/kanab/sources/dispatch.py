@@ -10,7 +10,9 @@ import glob
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from kanab.counted import Counted
@@ -22,6 +24,7 @@ from kanab.plancheck import check_plan
 from kanab.sources.columns import name_list
 from kanab.sources.csvfile import read_texts, typed
 from kanab.sources.declared import named_level
+from kanab.sources.frames import Array
 from kanab.sources.rows import count_rows, needed_columns
 
 _CSV = (".csv", ".csv.gz")
@@ -118,3 +121,37 @@ def _counted(source: Any, plan: Plan, reading: Reading) -> Counted:
     if package in ("ibis", "pyspark") or reading.needs_engine:
         return _by_engine(source, plan, reading)
     return count_rows(source, plan)
+
+
+def _count_place(place: str, plan: Plan, reading: Reading) -> Counted:
+    """Files and connections: by an engine, or CSV files by the core where there is none."""
+    if _installed("ibis"):
+        return _by_engine(place, plan, reading)
+    if not place.lower().endswith(_CSV) or "://" in place:
+        raise MissingExtraError("reading anything but CSV files", "sql")
+    if reading != Reading():
+        raise MissingExtraError("choosing rows (where, sql) or adding up several rows per person (unit)", "sql")
+    return count_rows(_read_csv(place, needed_columns(plan)), plan)
+
+
+def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
+    """Columns of one CSV file, or of all that match a pattern, one below the other."""
+    files = [place] if Path(place).exists() or not glob.has_magic(place) else sorted(glob.glob(place))
+    if not files:
+        raise SourceError(f"no file matches {Path(place).name!r}", "Check the path.")
+    tables = [read_texts(file, names) for file in files]
+    return {name: typed(chain.from_iterable(table[name] for table in tables)) for name in names}
+
+
+def _by_engine(source: Any, plan: Plan, reading: Reading) -> Counted:
+    if not _installed("ibis"):
+        raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
+    from kanab.sources.connect import open_table  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.sources.sql import count_table  # noqa: PLC0415
+
+    people = open_table(source, table=reading.table, sql=reading.sql)
+    return count_table(people, plan, unit=reading.unit, aggregate=reading.aggregate, where=reading.where)
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from kanab.errors import AnalysisError, DesignError
 from kanab.factor import label
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
-from kanab.stats.formula import design, parse
+from kanab.stats.formula import Term, Variable, design, parse
 from kanab.stats.gram import Classes, Floats, classes_of, solve
 from kanab.tally import Tally
 
@@ -37,63 +38,73 @@ def adjusted_means(
     """
     if variance not in ("ding", "exact"):
         raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
-    factor = tally.factor("arm")
+    axis = tally.axes.index(tally.experiment.name)
     classes = classes_of(tally, metric)
-    names, matrix, mean, sxx = _centred(tally, covariates, classes)
-    offsets, sample, df, slopes = [], [], [], []
+    names, matrix, mean, spread = _centred(tally, covariates, classes)
     parts = arm_parts(tally, metric, classes, parameters=1 + len(names))
+    at_mean = np.array([1.0, *map(float, mean)])
+    exact, sample, df, slopes = [], [], [], []
     for position, (arm, within, n, part) in enumerate(parts):
-        rows = classes.places[:, tally.axes.index(factor.name)] == position
-        own = np.column_stack([np.ones(len(part.counts)), matrix[rows]])
+        own = np.column_stack([np.ones(len(part.counts)), matrix[classes.places[:, axis] == position]])
         try:
-            solution = solve(own, part.n, part, ("Intercept", *names))
+            solution = solve(own, part.n, part, ("Intercept", *names), within)
         except DesignError as problem:
             raise DesignError(f"in arm {label(arm)!r} {problem.fact}", problem.remedy) from None
         freedom = n - own.shape[1]
         rss = within + float(part.n @ solution.residuals**2)
-        at_mean = np.array([1.0, *mean])
         share = 1 / n if variance == "ding" else float(at_mean @ solution.inverse @ at_mean)
-        offsets.append(float(at_mean @ solution.b))
-        sample.append(rss / freedom * share)
+        centre, *beta = solution.exact
+        alpha = centre + sum((b * x for b, x in zip(beta, mean, strict=True)), Fraction(0))
+        exact.append((alpha + classes.centre) / classes.scale)
+        slopes.append(tuple(b / classes.scale for b in beta))
+        sample.append(rss / freedom * share / classes.scale**2)
         df.append(float(freedom))
-        slopes.append(solution.b[1:])
-    scale, total = classes.scale, classes.total
-    beta = np.array(slopes) / scale
     return ArmMeans(
-        tally.moments_of(metric).metric.name, "adjusted", names, factor.levels, factor.control,
-        classes.centre / scale, np.array(offsets) / scale, np.array(sample) / scale**2,
-        beta @ sxx @ beta.T / (total * (total - 1)), np.array(df), beta,
-        tuple(n for _, _, n, _ in parts),
+        tally.moments_of(metric).metric.name, "adjusted", names, tally.experiment.levels, tally.experiment.control,
+        tuple(n for _, _, n, _ in parts), tuple(exact), np.array(sample), np.array(df), tuple(slopes), spread,
     )  # fmt: skip
 
 
 def _centred(
     tally: Tally, covariates: str | Sequence[str] | None, classes: Classes
-) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
-    """Covariate columns about a whole number near their mean, the mean there, and Sxx.
+) -> tuple[tuple[str, ...], Floats, list[Fraction], Floats]:
+    """Covariate columns about a whole number near their mean, the exact mean there, and Sxx / (N (N − 1)).
 
     Whole-number scores stay whole numbers, so that the fits stay exact.
     """
-    if covariates is None:
-        covariates = [factor.name for factor in tally.covariates]
-    formula = covariates if isinstance(covariates, str) else " + ".join(map(_quoted, covariates))
-    terms = parse(formula) if formula else ()
-    experiment = tally.factor("arm").name
-    if any(variable.name in (experiment, "arm") for term in terms for variable in term):
-        raise AnalysisError("an effect cannot be adjusted for the arm itself", "Name covariates only.")
-    model = design(tally, terms, classes)
+    model = design(tally, _terms(tally, covariates), classes)
     names, matrix = model.names[1:], model.matrix[:, 1:]
     if not names:
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
-    n = classes.n
+    n, total = classes.n, classes.total
     matrix = matrix - np.rint(n @ matrix / n.sum())
-    mean = n @ matrix / n.sum()
-    about = matrix - mean
-    return names, matrix, mean, about.T @ (about * n[:, None])
+    counts = classes.counts.tolist()
+    mean = [
+        sum((Fraction(x) * count for x, count in zip(column, counts, strict=True) if x), Fraction(0)) / total
+        for column in matrix.T.tolist()
+    ]
+    about = matrix - np.array([float(x) for x in mean])
+    return names, matrix, mean, about.T @ (about * n[:, None]) / (total * (total - 1))
 
 
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() or name.startswith("C(") else f"`{name}`"
+def _terms(tally: Tally, covariates: str | Sequence[str] | None) -> tuple[Term, ...]:
+    if covariates is None:
+        return tuple((Variable(factor.name),) for factor in tally.covariates)
+    if isinstance(covariates, str):
+        terms = parse(covariates) if covariates.strip() else ()
+    elif isinstance(covariates, Iterable) and all(isinstance(name, str) for name in covariates):
+        terms = tuple(term for name in covariates for term in _named(tally, name))
+    else:
+        raise AnalysisError("covariates must be a formula or a list of names", "For example ['tier'].")
+    own = {tally.experiment.name} | ({"arm"} - set(tally.axes))
+    if any(variable.name in own for term in terms for variable in term):
+        raise AnalysisError("an effect cannot be adjusted for the arm itself", "Name covariates only.")
+    return terms
+
+
+def _named(tally: Tally, name: str) -> tuple[Term, ...]:
+    """A covariate of that name, whatever characters it has; else a formula such as C(tier)."""
+    return ((Variable(name),),) if name in tally.axes else parse(name)
 
 
 def adjusted_effect(

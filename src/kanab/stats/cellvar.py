@@ -67,12 +67,48 @@ def two_margins(classes: Classes, rows: Cells, columns: Cells) -> Spread:
         return Spread(cells, freedom, freedom, _STILL)
     u = row_within / row_df
     v = np.ones(len(column_within))
-    for _ in range(10_000):
+    for _ in range(50):
         v = column_within / np.bincount(column, weights=freedom * u[row])
-        fitted = np.bincount(row, weights=freedom * v[column])
-        moved = row_within / fitted
+        moved = row_within / np.bincount(row, weights=freedom * v[column])
         step = float(np.max(np.abs(moved / u - 1)))
         u = moved
         if step < 1e-14:
             break
+    else:
+        u, v = _newton((row, row_within, u), (column, column_within, v), freedom)
     return Spread(cells, u[row] * v[column], freedom)
+
+
+_Side = tuple[NDArray[np.intp], Floats, Floats]
+
+
+def _newton(rows: _Side, columns: _Side, freedom: Floats) -> tuple[Floats, Floats]:
+    """The same solution by Newton's method, for tables where proportional fitting crawls.
+
+    It minimises the convex Σ ν e^(α + β) − Σ W_row α − Σ W_column β in α = log u, β = log v.
+    """
+    (row, row_within, u), (column, column_within, v) = rows, columns
+    point, split = np.log(np.concatenate([u, v])), len(u)
+    wanted = np.concatenate([row_within, column_within])
+
+    def fitted(at: Floats) -> Floats:
+        return np.asarray(freedom * np.exp(at[row] + at[split + column]))
+
+    def height(at: Floats) -> float:
+        return float(fitted(at).sum() - wanted @ at)
+
+    for _ in range(100):
+        cells = fitted(point)
+        curve = np.zeros((len(point), len(point)))
+        np.add.at(curve, (row, row), cells)
+        np.add.at(curve, (split + column, split + column), cells)
+        np.add.at(curve, (row, split + column), cells)
+        np.add.at(curve, (split + column, row), cells)
+        slope = wanted - np.concatenate([np.bincount(row, weights=cells), np.bincount(column, weights=cells)])
+        step = np.linalg.lstsq(curve, slope, rcond=1e-14)[0]
+        while np.max(np.abs(step)) > 1e-15 and height(point + step) > height(point):
+            step = step / 2
+        point = point + step
+        if np.max(np.abs(step)) < 1e-14:
+            break
+    return np.exp(point[:split]), np.exp(point[split:])

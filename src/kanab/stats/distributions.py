@@ -17,7 +17,12 @@ def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float
     >>> t_tail(22.620230766723257, 40593.688228635794)
     1.36445119627...e-112
     """
-    both = float(special.betaincc(0.5, df / 2, t * t / (df + t * t)))
+    square = t * t
+    both = float(
+        special.betaincc(0.5, df / 2, square / (df + square))
+        if square < df
+        else special.betainc(df / 2, 0.5, df / (df + square))
+    )
     if alternative == "two-sided":
         return both
     upper = t > 0 if alternative == "greater" else t < 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
 from kanab.factor import Level, as_level, label
 from kanab.stats.distributions import Alternative, check_sides, t_interval, t_tail
-from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
+from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
 from kanab.tabular import number, p_value
 from kanab.tally import Tally
 
@@ -22,9 +24,10 @@ Method = Literal["difference", "adjusted"]
 class ArmMeans:
     """One mean per arm, plain or adjusted, with what is needed to compare them.
 
-    ``offsets`` are the means minus ``centre``: differences are taken there, so that a large
-    common mean costs no digits. ``sample`` holds the arms' own variances, ``population`` the
-    covariance that comes from the people having been drawn (zero for plain means).
+    ``exact`` are the means as fractions: a difference of them loses no digits, however large
+    they are. ``sample`` holds the arms' own variances. ``exact_slopes`` are the arms' coefficients
+    of the covariates and ``spread`` is Sxx / (N (N − 1)): together they give what comes on top
+    because the people were drawn from a population (nothing for plain means).
     """
 
     metric: str
@@ -32,18 +35,35 @@ class ArmMeans:
     covariates: tuple[str, ...]
     arms: tuple[Level, ...]
     control: Level
-    centre: float
-    offsets: Floats
-    sample: Floats
-    population: Floats
-    df: Floats
-    slopes: Floats
     people: tuple[int, ...]
+    exact: tuple[Fraction, ...]
+    sample: Floats
+    df: Floats
+    exact_slopes: tuple[tuple[Fraction, ...], ...]
+    spread: Floats
 
     @property
     def means(self) -> Floats:
         """The arm means in units of the metric."""
-        return self.centre + self.offsets
+        return np.array([float(mean) for mean in self.exact])
+
+    @property
+    def slopes(self) -> Floats:
+        """The coefficients of the covariates, one row per arm."""
+        return np.array([[float(slope) for slope in own] for own in self.exact_slopes]).reshape(len(self.arms), -1)
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance of the means, for the population."""
+        return np.asarray(np.diag(self.sample) + self.slopes @ self.spread @ self.slopes.T)
+
+    def combined(self, weights: Floats) -> tuple[float, float]:
+        """A weighted sum of the means, and its variance beyond the arms' own."""
+        exact = [Fraction(weight) for weight in weights.tolist()]
+        estimate = sum((w * mean for w, mean in zip(exact, self.exact, strict=True)), Fraction(0))
+        columns = zip(*self.exact_slopes, strict=True)
+        slopes = np.array([float(sum(w * b for w, b in zip(exact, column, strict=True))) for column in columns])
+        return float(estimate), float(slopes @ self.spread @ slopes)
 
 
 @dataclass(frozen=True)
@@ -94,21 +114,17 @@ def _weight(weight: float) -> str:
 
 def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
     """The arm means as they are, each with its own variance (Welch)."""
-    factor = tally.factor("arm")
     table = tally.keep()
     classes = classes_of(table, metric)
-    offsets, sample, df, people = [], [], [], []
+    exact, sample, people = [], [], []
     for _, rss, n, part in arm_parts(table, metric, classes, parameters=1):
+        exact.append((Fraction(int(part.sums.sum()), n) + classes.centre) / classes.scale)
+        sample.append(rss / (n * (n - 1)) / classes.scale**2)
         people.append(n)
-        flat = solve(np.ones((1, 1)), part.n, part, ("Intercept",))
-        offsets.append(flat.b[0])
-        sample.append(rss / (n * (n - 1)))
-        df.append(float(n - 1))
-    scale = classes.scale
     return ArmMeans(
-        tally.moments_of(metric).metric.name, "difference", (), factor.levels, factor.control,
-        classes.centre / scale, np.array(offsets) / scale, np.array(sample) / scale**2,
-        np.zeros((len(df), len(df))), np.array(df), np.zeros((len(df), 0)), tuple(people),
+        tally.moments_of(metric).metric.name, "difference", (), tally.experiment.levels, tally.experiment.control,
+        tuple(people), tuple(exact), np.array(sample), np.array([n - 1.0 for n in people]),
+        ((),) * len(people), np.zeros((0, 0)),
     )  # fmt: skip
 
 
@@ -116,7 +132,7 @@ def arm_parts(
     tally: Tally, metric: str | None, classes: Classes, parameters: int
 ) -> list[tuple[Level, float, int, Classes]]:
     """Per arm: its name, the squares within its classes, its people and its own classes."""
-    factor = tally.factor("arm")
+    factor = tally.experiment
     if len(factor.levels) < 2:
         raise AnalysisError(f"{factor.name!r} has a single arm", "An effect needs two arms to compare.")
     squares = arm_squares(tally, metric)
@@ -158,16 +174,16 @@ def contrast(
         level = as_level(arm, "arm")
         if level not in means.arms:
             raise LevelError("the contrast names an unknown arm", f"Arms: {listed(map(label, means.arms))}.")
-        if not np.isfinite(weight):
+        if not isinstance(weight, Real) or not np.isfinite(weight):
             raise AnalysisError("a contrast needs finite weights", "For example {'B': 1, 'A': -1}.")
         c[means.arms.index(level)] = weight
     if not c.any():
         raise AnalysisError("a contrast with only zero weights compares nothing", "Weigh two arms.")
-    estimate = float(c @ means.offsets) + float(c.sum()) * means.centre
+    estimate, drawn = means.combined(c)
     parts = c**2 * means.sample
     sample = float(parts.sum())
     se = float(np.sqrt(sample))
-    wide = float(np.sqrt(sample + c @ means.population @ c))
+    wide = float(np.sqrt(sample + drawn))
     df = t = p = interval = None
     if sample > 0:
         df = sample**2 / float(np.sum(parts**2 / means.df))
@@ -193,6 +209,8 @@ def against_control(
 ) -> Effect:
     """One arm minus the control; with two arms neither need be named."""
     base = means.control if control is None else as_level(control, "arm")
+    if base not in means.arms:
+        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, means.arms))}.")
     others = [level for level in means.arms if level != base]
     if arm is None:
         if len(others) != 1:

@@ -17,9 +17,11 @@ from kanab.errors import FormulaError, listed
 from kanab.stats.gram import Classes, Floats
 from kanab.tally import Tally
 
-_TOKEN = re.compile(r"\s*(?:(`[^`]+`|[^\W\d]\w*(?:\.\w+)*)|([-+*:()~1]|\S))")
+_TOKEN = re.compile(r"\s*(?:(`[^`]+`|[^\W\d]\w*(?:\.\w+)*)|(\S))")
+_NAME = re.compile(r"`[^`]+`|[^\W\d]\w*(?:\.\w+)*")
 _LONGEST = 2_000
 _DEEPEST = 20
+_MOST_TERMS = 200
 
 Term = tuple["Variable", ...]
 
@@ -51,6 +53,8 @@ def parse(formula: str) -> tuple[Term, ...]:
         for variable in sorted(term):
             seen.setdefault(variable, len(seen))
     unique = dict.fromkeys(tuple(sorted(term, key=seen.__getitem__)) for term in terms)
+    if len(unique) > _MOST_TERMS:
+        raise FormulaError("the formula expands to too many terms", "Use fewer products.")
     return tuple(sorted(unique, key=len))
 
 
@@ -106,7 +110,7 @@ class _Parser:
         while self._peek() == "*":
             self._take()
             other = self._crossing()
-            terms = _limited(terms + other + [a | b for a in terms for b in other])
+            terms = terms + other + _products(terms, other)
         return terms
 
     def _crossing(self) -> list[frozenset[Variable]]:
@@ -114,7 +118,7 @@ class _Parser:
         while self._peek() == ":":
             self._take()
             other = self._atom()
-            terms = _limited([a | b for a in terms for b in other])
+            terms = _products(terms, other)
         return terms
 
     def _atom(self) -> list[frozenset[Variable]]:
@@ -124,16 +128,19 @@ class _Parser:
             return [frozenset()]
         if token == "(":
             return self._bracket()
-        if not token or not (token[0] == "`" or token[0].isalpha() or token[0] == "_"):
+        if not _is_name(token):
             self._fail()
         self._take()
         if token == "C" and self._peek() == "(":
             self._take()
-            name = self._take().strip("`")
-            if self._take() != ")" or not re.match(r"\w", name):
-                self._next -= 1
+            name = self._peek()
+            if not _is_name(name):
                 self._fail()
-            return [frozenset([Variable(name, categorical=True)])]
+            self._take()
+            if self._peek() != ")":
+                self._fail()
+            self._take()
+            return [frozenset([Variable(name.strip("`"), categorical=True)])]
         return [frozenset([Variable(token.strip("`"))])]
 
     def _bracket(self) -> list[frozenset[Variable]]:
@@ -149,11 +156,16 @@ class _Parser:
         return terms
 
 
-def _limited(terms: list[frozenset[Variable]]) -> list[frozenset[Variable]]:
-    unique = list(dict.fromkeys(terms))
-    if len(unique) > 200:
+def _is_name(token: str) -> bool:
+    """A word that starts with a letter, or anything in backticks."""
+    return bool(_NAME.fullmatch(token)) and (token[0] in "`_" or token[0].isalpha())
+
+
+def _products(left: list[frozenset[Variable]], right: list[frozenset[Variable]]) -> list[frozenset[Variable]]:
+    left, right = list(dict.fromkeys(left)), list(dict.fromkeys(right))
+    if len(left) * len(right) > _MOST_TERMS:
         raise FormulaError("the formula expands to too many terms", "Use fewer products.")
-    return unique
+    return list(dict.fromkeys(a | b for a in left for b in right))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy as np
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
 from kanab.stats.cellvar import Spread, by_arm, by_class, two_margins
 from kanab.stats.distributions import f_tail
-from kanab.stats.formula import design, parse
-from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, independent, refit, solve
+from kanab.stats.formula import Variable, design, parse
+from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
 from kanab.tabular import number, p_value
 from kanab.tally import Tally
 
@@ -64,10 +65,19 @@ class TwoWay:
         cells, parameters = self.main.shape
         return int(cells - parameters)
 
+    @cached_property
+    def within(self) -> float:
+        """The squares within cells, in steps²."""
+        return self.classes.within(int(arm_squares(self.tally, self.metric).sum()))
+
+    def fitted(self, weights: Floats) -> Solution:
+        """The weighted main-effects fit."""
+        names = tuple(str(position) for position in range(self.main.shape[1]))
+        return solve(self.main, weights, self.classes, names, self.within)
+
     def residuals(self, weights: Floats) -> Floats:
         """Cell means minus the weighted main-effects fit, in steps."""
-        names = tuple(str(position) for position in range(self.main.shape[1]))
-        return solve(self.main, weights, self.classes, names).residuals
+        return self.fitted(weights).residuals
 
 
 def two_way(tally: Tally, covariate: str | None = None, metric: str | None = None) -> TwoWay:
@@ -88,7 +98,7 @@ def two_way(tally: Tally, covariate: str | None = None, metric: str | None = Non
             "Collapse the others first.",
         )
     classes = classes_of(table, metric)
-    terms = parse(" + ".join(f"C(`{name}`)" for name in table.axes))
+    terms = tuple((Variable(name, categorical=True),) for name in table.axes)
     matrix = design(table, terms, classes).matrix
     kept = independent(matrix, classes.n)
     return TwoWay(table, table.moments_of(metric).metric.name, classes, matrix[:, kept])
@@ -104,8 +114,7 @@ def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = No
     cells = two_way(tally, covariate, metric)
     classes = cells.classes
     extra = float(classes.n @ cells.residuals(classes.n) ** 2)
-    rss = classes.within(int(arm_squares(cells.tally, metric).sum()))
-    return _pooled(cells.metric, cells.between, (extra, cells.q), (rss, classes.total - len(cells.main)))
+    return _pooled(cells.metric, cells.between, (extra, cells.q), (cells.within, classes.total - len(cells.main)))
 
 
 def _pooled(metric: str, between: str, extra: tuple[float, int], residual: tuple[float, int]) -> FTest:
@@ -140,7 +149,7 @@ def robust_f(
     minutes: treatment × tier (by arm) F(2, 11.6026) = 41.7046, p = 5.04e-06; assumes equal variance across levels
     """
     cells = two_way(tally, covariate, metric)
-    chosen = variance or finest_variance(cells)
+    chosen = finest_variance(cells) if variance is None else variance
     spread = cell_spread(cells, chosen)
     note = "assumes equal variance across levels" if chosen == "by_arm" else ""
     if spread.problem or cells.q < 1:
@@ -203,8 +212,9 @@ def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> F
     if independent(both, classes.n).sum() > large.shape[1]:
         raise FormulaError("the first formula is not contained in the second", "Give nested formulas.")
     name = tally.moments_of(metric).metric.name
-    residuals = TwoWay(tally, name, classes, small).residuals(classes.n)
-    fitted = refit(large, classes.n, residuals)
-    rss = classes.within(int(arm_squares(tally, metric).sum())) + float(classes.n @ (residuals - fitted) ** 2)
+    inner, outer = (TwoWay(tally, name, classes, matrix) for matrix in (small, large))
+    below, above = inner.fitted(classes.n), outer.fitted(classes.n)
+    extra = difference_of_fits((large, above), (small, below), classes.n)
+    rss = inner.within + float(classes.n @ above.residuals**2)
     q, df = large.shape[1] - small.shape[1], classes.total - large.shape[1]
-    return _pooled(name, f"{main} → {full}", (float(classes.n @ fitted**2), q), (rss, df))
+    return _pooled(name, f"{main} → {full}", (float(classes.n @ extra**2), q), (rss, df))

@@ -1,14 +1,15 @@
 """From exact integers to floating point without losing a digit on the way.
 
 Three things keep fits exact: sums are re-centred about a whole number before they become floats;
-the spread within classes is computed in integers; and every fit is done twice, the second time on
-residuals that were computed in integers, so that nothing large is ever subtracted in floats.
+the spread within classes is computed in integers; and where class means lie far apart, fits are
+refined on residuals computed in integers, so that nothing large is ever subtracted in floats.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -92,12 +93,16 @@ def arm_squares(tally: Tally, metric: str | None, by: tuple[str, ...] = ()) -> C
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Weighted least squares over classes, in steps about the centre."""
+    """Weighted least squares over classes, in steps about the centre.
 
-    b: Floats
+    ``exact`` holds the coefficients as fractions: differences of them lose nothing.
+    """
+
+    exact: tuple[Fraction, ...]
     residuals: Floats
     inverse: Floats
     """(X'WX)⁻¹."""
+    refined: bool = False
 
 
 def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
@@ -120,27 +125,96 @@ def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
     return found
 
 
-def solve(design: Floats, weights: Floats, classes: Classes, names: tuple[str, ...]) -> Solution:
-    """Fit class means by least squares, then fit the exactly computed remainder once more."""
+def solve(design: Floats, weights: Floats, classes: Classes, names: tuple[str, ...], spread: float = 0.0) -> Solution:
+    """Fit class means by least squares.
+
+    ``spread`` is the squares within classes. Where the class means lie far apart compared with it,
+    floats would lose the residuals, so these are computed in integers and fitted again. Small
+    designs always are.
+    """
     root = np.sqrt(weights)
-    q, r = np.linalg.qr(root[:, None] * design)
-    lengths = np.linalg.norm(root[:, None] * design, axis=0)
-    if design.shape[0] < design.shape[1] or np.any(np.abs(np.diag(r)) <= 1e-9 * lengths):
+    rows = root[:, None] * design
+    q, r = np.linalg.qr(rows)
+    if design.shape[0] < design.shape[1] or np.any(np.abs(np.diag(r)) <= 1e-9 * np.linalg.norm(rows, axis=0)):
         kept = independent(design, weights)
         lost = [name for name, fine in zip(names, kept, strict=True) if not fine]
         raise DesignError(
             f"the classes cannot tell these terms apart: {', '.join(lost)}",
             "Drop the terms, or merge levels so that every combination holds people.",
         )
-    inverse = np.linalg.inv(r)
+    half = np.linalg.inv(r)
+    means = classes.means
+    near = float(np.abs(means).max()) ** 2 * classes.total <= 100 * spread
+    if near and design.size > _SMALL:
+        b = half @ (q.T @ (root * means))
+        b = b + half @ (q.T @ (root * (means - design @ b)))
+        return Solution(tuple(map(Fraction, b.tolist())), means - design @ b, half @ half.T)
+    return _refined(design, weights, classes, half)
 
-    def once(target: Floats) -> Floats:
-        return np.asarray(inverse @ (q.T @ (root * target)))
 
-    first = np.rint(once(classes.means))
-    target = remainder(design, first, classes)
-    second = once(target)
-    return Solution(first + second, target - design @ second, inverse @ inverse.T)
+_SMALL = 200
+"""Designs of up to this many numbers are always refined: it costs next to nothing."""
+
+_BITS = 160
+"""Binary digits behind the point of a refined coefficient."""
+
+
+def _refined(design: Floats, weights: Floats, classes: Classes, half: Floats) -> Solution:
+    """Newton's steps with residuals in integers: each corrects the error of the one before."""
+    inverse = half @ half.T
+    columns, shift = _whole_columns(design)
+    unit = 1 << (shift + _BITS)
+    b = [0] * len(columns)
+    for _ in range(6):
+        rest = _remainder(columns, b, classes, unit)
+        if np.array_equal(weights, classes.n):
+            gradient = np.array([int((column * rest).sum()) / (unit << shift) for column in columns])
+        else:
+            gradient = design.T @ (weights * _ratio(rest, classes.counts * unit))
+        step = inverse @ gradient
+        b = [old + int(math.ldexp(new, _BITS)) for old, new in zip(b, step.tolist(), strict=True)]
+        if np.all(np.abs(step) <= 2.0**-60 * np.abs([value / (1 << _BITS) for value in b])):
+            break
+    residuals = _ratio(_remainder(columns, b, classes, unit), classes.counts * unit)
+    residuals[np.abs(residuals) < 2.0**-70 * (1 + np.abs(classes.means))] = 0.0
+    return Solution(tuple(Fraction(value, 1 << _BITS) for value in b), residuals, inverse, refined=True)
+
+
+def _whole_columns(design: Floats) -> tuple[list[Cells], int]:
+    """The design's columns as integers, times a power of two if they have fractions."""
+    shift = 0
+    if not np.all(design == np.rint(design)):
+        shift = max(x.as_integer_ratio()[1].bit_length() - 1 for x in set(design.ravel().tolist()))
+    columns = []
+    for column in design.T.tolist():
+        whole = np.empty(len(column), dtype=object)
+        whole[:] = [(x.as_integer_ratio()[0] << shift) // x.as_integer_ratio()[1] for x in column]
+        columns.append(whole)
+    return columns, shift
+
+
+def _remainder(columns: list[Cells], b: list[int], classes: Classes, unit: int) -> Cells:
+    """S − n X b for every class, times the unit: exact."""
+    fitted: Any = 0
+    for column, coefficient in zip(columns, b, strict=True):
+        fitted = fitted + column * coefficient
+    return np.asarray(classes.sums * unit - classes.counts * fitted)
+
+
+def _ratio(numerator: Cells, denominator: Cells) -> Floats:
+    return np.asarray(numerator / denominator, dtype=np.float64)
+
+
+def difference_of_fits(large: tuple[Floats, Solution], small: tuple[Floats, Solution], weights: Floats) -> Floats:
+    """What a larger model fits beyond a smaller one, per class."""
+    if large[1].refined or small[1].refined:
+        sides = zip(large[0].tolist(), small[0].tolist(), strict=True)
+        return np.array([float(_dot(x, large[1].exact) - _dot(z, small[1].exact)) for x, z in sides])
+    return refit(large[0], weights, small[1].residuals)
+
+
+def _dot(row: list[float], exact: tuple[Fraction, ...]) -> Fraction:
+    return sum((Fraction(x) * b for x, b in zip(row, exact, strict=True) if x), Fraction(0))
 
 
 def refit(design: Floats, weights: Floats, residuals: Floats) -> Floats:
@@ -148,23 +222,3 @@ def refit(design: Floats, weights: Floats, residuals: Floats) -> Floats:
     root = np.sqrt(weights)
     q, _ = np.linalg.qr(root[:, None] * design)
     return np.asarray(q @ (q.T @ (root * residuals)) / root)
-
-
-def remainder(design: Floats, b: Floats, classes: Classes) -> Floats:
-    """Class means minus X b for whole-number b, exact until the last rounding."""
-    if np.all(design == np.rint(design)) and float((np.abs(design) @ np.abs(b)).max()) < 2.0**53:
-        fitted: Any = np.array([int(value) for value in design @ b], dtype=object)
-        return np.asarray((classes.sums - classes.counts * fitted) / classes.counts, dtype=np.float64)
-    shift = max(float(x).as_integer_ratio()[1].bit_length() - 1 for x in design.ravel())
-    fitted = np.zeros(len(design), dtype=object)
-    for column, coefficient in zip(design.T, b, strict=True):
-        if coefficient:
-            whole = [_shifted(float(x), shift) for x in column]
-            fitted = fitted + np.array(whole, dtype=object) * int(coefficient)
-    unit = 1 << shift
-    return np.asarray((classes.sums * unit - classes.counts * fitted) / (classes.counts * unit), dtype=np.float64)
-
-
-def _shifted(x: float, shift: int) -> int:
-    numerator, denominator = x.as_integer_ratio()
-    return (numerator << shift) // denominator

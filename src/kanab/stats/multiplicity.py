@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,6 +26,8 @@ def correct(p_values: Sequence[float | None], method: Correction = "holm") -> li
     """
     if method not in get_args(Correction):
         raise AnalysisError("unknown correction", f"Use one of: {', '.join(get_args(Correction))}.")
+    if not all(p is None or isinstance(p, Real) for p in p_values):
+        raise AnalysisError("p-values must be numbers", "Use None where a test could not be done.")
     tested = [place for place, p in enumerate(p_values) if p is not None and not math.isnan(p)]
     p = np.array([p_values[place] for place in tested], dtype=np.float64)
     if np.any((p < 0) | (p > 1)):

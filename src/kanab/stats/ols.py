@@ -97,11 +97,11 @@ def fit(tally: Tally, formula: str, metric: str | None = None, *, confidence: fl
             f"there are too few people for the {len(model.names)} coefficients of this formula",
             "Use a simpler formula, or wait for more people.",
         )
-    solution = solve(model.matrix, classes.n, classes, model.names)
-    rss = classes.within(squares) + float(classes.n @ solution.residuals**2)
+    within = classes.within(squares)
+    solution = solve(model.matrix, classes.n, classes, model.names, within)
+    rss = within + float(classes.n @ solution.residuals**2)
     covariance = solution.inverse * (rss / df / scale**2)
-    b = solution.b / scale
-    b[0] += classes.centre / scale
+    b = np.array([float((value + (classes.centre if not j else 0)) / scale) for j, value in enumerate(solution.exact)])
     se = np.sqrt(np.diag(covariance))
     t = np.divide(b, se, out=np.full_like(b, np.nan), where=se > 0)
     return Fit(
@@ -116,7 +116,7 @@ def fit(tally: Tally, formula: str, metric: str | None = None, *, confidence: fl
 
 
 def _anova(classes: Classes, model: Design, rss: float, df: int) -> Anova:
-    flat = solve(np.ones((len(classes.counts), 1)), classes.n, classes, ("Intercept",))
+    flat = solve(np.ones((len(classes.counts), 1)), classes.n, classes, ("Intercept",), rss)
     explained = float(classes.n @ refit(model.matrix, classes.n, flat.residuals) ** 2)
     parameters = len(model.names) - 1
     unit = classes.scale**2

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from kanab.stats.distributions import t_quantile
 from kanab.stats.effect import ArmMeans, Effect
 
@@ -31,7 +29,7 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     >>> round(relative_effect(means, against_control(means)).estimate, 4)
     -0.0935
     """
-    covariance = np.diag(means.sample) + means.population
+    covariance = means.covariance
     control, arm = means.arms.index(effect.control), means.arms.index(effect.arm)
     base, other = float(means.means[control]), float(means.means[arm])
     if base == 0:

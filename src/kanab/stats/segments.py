@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from kanab.factor import Level, label
 from kanab.stats.cellvar import Spread
 from kanab.stats.distributions import t_tail
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
-from kanab.stats.gram import Floats
+from kanab.stats.gram import Classes, Floats
 from kanab.stats.multiplicity import Correction, correct
 from kanab.tabular import number, p_value
 from kanab.tally import Tally
@@ -69,10 +70,11 @@ def follow_ups(
     spread = cell_spread(cells, finest_variance(cells))
     if spread.problem:
         raise AnalysisError(f"not testable: {spread.problem}", "Merge levels, or wait for more people.")
-    arms, levels = cells.tally.factors
+    arms = cells.tally.factors[0]
     base = arms.levels[arms.index(control)] if control is not None else arms.control
     residuals = cells.residuals(cells.classes.n)
-    chosen = range(len(levels.levels)) if len(levels.levels) > 2 else range(1, len(levels.levels))
+    present = sorted(set(cells.classes.places[:, 1].tolist()))
+    chosen = present if len(present) > 2 else present[1:]
     found = [
         one
         for arm in arms.levels
@@ -93,7 +95,7 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
     rest = [other for other in shared if other != level]
     if level not in shared or not rest:
         return None
-    n, means = cells.classes.n, cells.classes.means
+    n = cells.classes.n
     people = np.array([n[row[arm, other]] + n[row[base, other]] for other in rest])
     weights = np.zeros(len(n))
     for side, sign in ((arm, 1.0), (base, -1.0)):
@@ -101,8 +103,7 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
         for other, share in zip(rest, people / people.sum(), strict=True):
             weights[row[side, other]] = -sign * share
     scale = cells.classes.scale
-    inside = np.zeros(len(n), dtype=bool)
-    inside[[row[arm, level], row[base, level]]] = True
+    effects = {other: _exact_difference(cells.classes, row[arm, other], row[base, other]) for other in shared}
     difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
     variance, df = _satterthwaite(weights, n, spread)
     se = float(np.sqrt(variance)) / scale
@@ -110,9 +111,15 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
     p = t_tail(t, df)
     return FollowUp(
         cells.metric, levels.name, levels.levels[level], *pair,
-        float(weights[inside] @ means[inside]) / scale, -float(weights[~inside] @ means[~inside]) / scale,
+        effects[level] / scale, float(people @ [effects[other] for other in rest] / people.sum()) / scale,
         difference, se, df, t, p, p,
     )  # fmt: skip
+
+
+def _exact_difference(classes: Classes, first: int, second: int) -> float:
+    """One cell's mean minus another's, in steps, rounded once."""
+    (s, t), (n, m) = (classes.sums[[first, second]].tolist(), classes.counts[[first, second]].tolist())
+    return float(Fraction(s, n) - Fraction(t, m))
 
 
 def _satterthwaite(weights: Floats, n: Floats, spread: Spread) -> tuple[float, float]:

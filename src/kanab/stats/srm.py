@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from kanab.errors import AnalysisError
@@ -57,8 +58,8 @@ def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experi
 
 def _planned(shares: Mapping[Any, float], index: Any, people: Mapping[Level, int]) -> dict[Level, float]:
     arms = list(people)
-    found = {arms[index(arm)]: share for arm, share in shares.items()}
-    numbers = [value for value in found.values() if isinstance(value, (int, float)) and 0 < value < math.inf]
+    found = {arms[index(arm)]: share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
+    numbers = [value for value in found.values() if isinstance(value, Real) and 0 < value < math.inf]
     if len(numbers) != len(arms):
         raise AnalysisError("shares need one positive number for every arm", "For example {'A': 9, 'B': 1}.")
     return {arm: float(share) for arm, share in found.items()}

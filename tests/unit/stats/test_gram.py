@@ -1,11 +1,13 @@
 """Exact integers to floats: classes, spreads and least squares."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from kanab import AnalysisError, DesignError, Metric, count_columns
 from kanab.datasets import eighteen
-from kanab.stats.gram import arm_squares, classes_of, independent, refit, remainder, solve, spread
+from kanab.stats.gram import arm_squares, classes_of, difference_of_fits, independent, refit, solve, spread
 
 
 def four(y, *, scale=1, squares="margins"):
@@ -89,7 +91,7 @@ def test_independent_sees_through_very_uneven_weights():
 def test_solve_gives_the_class_means_of_a_saturated_design():
     classes = classes_of(four([1, 2, 3, 6]))
     solution = solve(np.eye(3), classes.n, classes, ("a", "b", "c"))
-    assert (solution.b + classes.centre).tolist() == [1, 2, 4.5]
+    assert [float(b + classes.centre) for b in solution.exact] == [1, 2, 4.5]
     assert solution.residuals.tolist() == [0, 0, 0]
     assert np.diag(solution.inverse).tolist() == pytest.approx([1, 1, 0.5], rel=1e-15)
 
@@ -119,25 +121,43 @@ def test_refit_projects_residuals_on_the_larger_model():
     assert fitted.tolist() == pytest.approx([2, 2, 2], rel=1e-15)
 
 
-def test_remainder_of_whole_scores_is_exact():
-    classes = classes_of(four([10, 20, 30, 41]))
-    design = np.column_stack([np.ones(3), [0.0, 0, 1]])
-    assert remainder(design, np.array([-10.0, 20.0]), classes).tolist() == [-5.0, 5.0, 0.5]
-
-
-def test_remainder_of_fractional_scores_is_exact_until_the_last_rounding():
+def test_coefficients_of_fractional_scores_are_right_to_the_last_digit():
     classes = classes_of(four([10, 20, 30, 41]))
     design = np.column_stack([np.ones(3), [0.1, 2.5, 1 / 3]])
-    exact = classes.means - design @ np.array([0.0, 3.0])
-    assert remainder(design, np.array([0.0, 3.0]), classes).tolist() == pytest.approx(exact.tolist(), rel=1e-15)
+    x, n = [Fraction(score) for score in (0.1, 2.5, 1 / 3)], [1, 1, 2]
+    y = [Fraction(10), Fraction(20), Fraction(71, 2)]
+    mean_x, mean_y = (sum(w * v for w, v in zip(n, values, strict=True)) / 4 for values in (x, y))
+    slope = sum(w * (a - mean_x) * (b - mean_y) for w, a, b in zip(n, x, y, strict=True))
+    slope /= sum(w * (a - mean_x) ** 2 for w, a in zip(n, x, strict=True))
+    solution = solve(design, classes.n, classes, ("Intercept", "x"))
+    assert float(solution.exact[1]) == float(slope)
+    assert float(solution.exact[0] + classes.centre) == float(mean_y - slope * mean_x)
+    left = [float(b - mean_y - slope * (a - mean_x)) for a, b in zip(x, y, strict=True)]
+    assert solution.residuals.tolist() == pytest.approx(left, rel=1e-15)
 
 
-def test_remainder_beyond_2_to_the_53_stays_exact():
-    classes = classes_of(four([0, 0, 2**51, 2**51]))
-    design = np.column_stack([np.ones(3), [1.0, 1, 2**40]])
-    left = remainder(design, np.array([0.0, 2.0**20]), classes)
-    assert left[2] == (2**50) - 2**60
-    assert left[0] == -(2**50) - 2**20
+def test_a_large_near_design_is_solved_in_floats_and_a_far_one_is_refined():
+    rng = np.random.default_rng(4)
+    people = {"arm": rng.choice(["A", "B"], 9_000), "x": rng.integers(0, 90, 9_000)}
+    for height, refined in ((1, False), (10**9, True)):
+        people["y"] = people["x"] * height + rng.integers(0, 400, 9_000)
+        tally = count_columns(people, arm="arm", covariates=["x"], metrics=["y"], squares="arm")
+        classes = classes_of(tally)
+        within = classes.within(int(tally.squares().sum()))
+        design = np.column_stack([np.ones(180), classes.places[:, 0], classes.places[:, 1]]).astype(float)
+        solution = solve(design, classes.n, classes, ("Intercept", "arm", "x"), within)
+        assert solution.refined is refined
+        assert np.abs(design.T @ (classes.n * solution.residuals)).max() < 1e-6
+        flat = solve(design[:, :1], classes.n, classes, ("Intercept",), within)
+        gained = difference_of_fits((design, solution), (design[:, :1], flat), classes.n)
+        assert gained == pytest.approx(flat.residuals - solution.residuals, rel=1e-9, abs=1e-6 * height)
+
+
+def test_weights_other_than_people_are_refined_too():
+    classes = classes_of(four([10, 20, 30, 41]))
+    design = np.column_stack([np.ones(3), [0.0, 1, 1]])
+    solution = solve(design, np.array([1.0, 3.0, 5.0]), classes, ("Intercept", "x"))
+    assert float(solution.exact[1]) == pytest.approx((3 * 20 + 5 * 35.5) / 8 - 10, rel=1e-15)
 
 
 def test_the_papers_classes_have_the_papers_residual_squares():

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from kanab.display.charts import DOWN, QUIET, UP, chart_svg, forest_chart, report_charts, segment_chart
+from kanab.errors import MissingExtraError
+
+Readout = dict[str, Any]
+Maker = Callable[..., Readout]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def rows_of(spec: Readout) -> list[Readout]:
+    """The rows drawn by a panel."""
+    rows: list[Readout] = spec["data"]["values"]
+    return rows
+
+
+def test_the_forest_plot_draws_the_numbers_of_the_readout(hillstrom: Readout) -> None:
+    spec = forest_chart(hillstrom, "spend")
+    assert spec is not None
+    effects = [row for row in hillstrom["effects"] if row["metric"] == "spend"]
+    drawn = {(row["low"], row["estimate"], row["high"]) for row in rows_of(spec)}
+    assert drawn == {(row["interval"][0], row["estimate"], row["interval"][1]) for row in effects}
+    assert [row["label"] for row in rows_of(spec)] == [
+        "Mens E-Mail",
+        "↳ adjusted for recency",
+        "Womens E-Mail",
+        "↳ adjusted for recency",
+    ]
+    assert rows_of(spec)[0]["text"] == "+0.77 (0.49 to 1.05)"
+
+
+def test_shares_are_drawn_in_points(hillstrom: Readout) -> None:
+    spec = forest_chart(hillstrom, "visit")
+    assert spec is not None
+    assert rows_of(spec)[0]["estimate"] == pytest.approx(7.658956)
+    assert "effect on visit, percentage points" in str(spec)
+
+
+def test_every_metric_has_a_panel_and_a_scale_of_its_own(hillstrom: Readout) -> None:
+    spec = forest_chart(hillstrom)
+    assert spec is not None
+    assert len(spec["vconcat"]) == 2
+    assert "resolve" not in spec
+    domains = [panel["layer"][1]["encoding"]["x"]["scale"]["domain"] for panel in spec["vconcat"]]
+    assert domains[0] != domains[1]
+    assert all(low < 0 < high for low, high in domains)
+
+
+@pytest.mark.parametrize(
+    ("changes", "colour"),
+    [
+        ({}, UP),
+        ({"estimate": -0.5}, DOWN),
+        ({"p_adjusted": 0.06}, QUIET),
+        ({"p": 0.4, "p_adjusted": 0.4}, QUIET),
+    ],
+)
+def test_the_corrected_p_decides_the_colour(small: Maker, effect: Maker, changes: Readout, colour: str) -> None:
+    spec = forest_chart(small(effect(**changes)))
+    assert spec is not None
+    assert rows_of(spec)[0]["colour"] == colour
+
+
+def test_open_ends_reach_the_edge_with_an_arrow(small: Maker, effect: Maker) -> None:
+    spec = forest_chart(small(effect(interval=[0.3, None]), alternative="greater"))
+    assert spec is not None
+    shapes = [layer["mark"].get("shape") for layer in spec["layer"]]
+    assert "triangle-right" in shapes
+    assert "triangle-left" not in shapes
+    (row,) = rows_of(spec)
+    assert row["to"] == max(spec["layer"][1]["encoding"]["x"]["scale"]["domain"])
+    assert row["text"] == "+0.50 (≥ 0.30)"
+    assert "svg" in chart_svg(spec)
+
+
+def test_what_cannot_be_tested_is_a_grey_dot(small: Maker, effect: Maker, untestable: Readout) -> None:
+    spec = forest_chart(small(effect(**untestable)))
+    assert spec is not None
+    (row,) = rows_of(spec)
+    assert (row["low"], row["high"], row["colour"]) == (0.5, 0.5, QUIET)
+    assert row["text"] == "+0.5000, not testable"
+
+
+def test_where_there_is_nothing_to_draw_there_is_no_chart(small: Maker, effect: Maker, untestable: Readout) -> None:
+    data = small(effect(**untestable, estimate=None))
+    assert forest_chart(data) is None
+    assert segment_chart(data) is None
+    assert report_charts(data) == {}
+
+
+def test_an_effect_of_exactly_nothing_still_has_an_axis(small: Maker, effect: Maker, untestable: Readout) -> None:
+    spec = forest_chart(small(effect(**untestable, estimate=0.0)))
+    assert spec is not None
+    assert spec["layer"][1]["encoding"]["x"]["scale"]["domain"] == [-1.0, 1.0]
+
+
+def test_the_segment_plot_sets_each_level_beside_the_rest(hillstrom: Readout) -> None:
+    spec = segment_chart(hillstrom, "visit")
+    assert spec is not None
+    one = hillstrom["follow_ups"][1]
+    row = rows_of(spec)[1]
+    assert (row["estimate"], row["rest"]) == (100 * one["effect"], 100 * one["rest"])
+    assert row["label"] == "womens = 1, Womens E-Mail"
+    assert row["text"] == "+7.31, rest +1.11"
+    assert segment_chart(hillstrom, "spend") is None
+
+
+def test_of_very_many_levels_the_clearest_are_drawn(hillstrom: Readout) -> None:
+    one = hillstrom["follow_ups"][1]
+    hillstrom["follow_ups"] = [one | {"level": str(level), "p_adjusted": 1 / (level + 1)} for level in range(40)]
+    spec = segment_chart(hillstrom)
+    assert spec is not None
+    assert rows_of(spec)[0]["label"] == "womens = 16, Womens E-Mail"
+    assert len(rows_of(spec)) == 24
+    assert "the 24 clearest of 40" in str(spec)
+
+
+def test_long_names_leave_room_for_the_numbers(small: Maker, effect: Maker) -> None:
+    spec = forest_chart(small(effect(arm="a very long name " * 9)))
+    assert spec is not None
+    (row,) = rows_of(spec)
+    assert row["name"].endswith("…")
+    assert len(row["name"]) + len(row["text"]) < 60
+    assert ("a very long name " * 9).strip() in spec["description"]
+
+
+def test_an_svg_says_in_words_what_it_shows(hillstrom: Readout) -> None:
+    drawn = report_charts(hillstrom)
+    assert list(drawn) == ["forest: visit", "segments: visit", "forest: spend"]
+    root = ElementTree.fromstring(drawn["forest: visit"])
+    assert root.attrib["role"] == "img"
+    assert root.attrib["aria-label"] == root.findtext(f"{SVG}title") == "Effects on visit against No E-Mail"
+    description = root.find(f"{SVG}desc")
+    assert description is not None
+    assert description.attrib["id"] == root.attrib["aria-describedby"]
+    assert "Mens E-Mail +7.66 (7.00 to 8.32); ↳ adjusted for recency +7.68 (7.02 to 8.34)" in (description.text or "")
+    texts = [element.text for element in root.iter(f"{SVG}text")]
+    assert "+7.66 (7.00 to 8.32)" in texts
+
+
+def test_an_svg_needs_no_script_no_style_and_no_network(hillstrom: Readout) -> None:
+    for svg in report_charts(hillstrom).values():
+        assert not re.search(r"<script|<style|\sstyle=|href|url\(|<image", svg)
+        assert svg.count("http") == 1
+        assert len(re.findall(r"\srole=", svg)) == 1
+
+
+def test_markup_in_names_is_text_in_an_svg(small: Maker, effect: Maker) -> None:
+    evil = '<script>alert("x")</script>'
+    data = small(effect(arm=evil, metric=evil), arms={"A": 500, evil: 500})
+    (svg,) = report_charts(data).values()
+    assert "<script" not in svg
+    root = ElementTree.fromstring(svg)
+    assert evil in (root.findtext(f"{SVG}title") or "")
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert"])
+def test_without_the_extra_the_pip_line_is_said(
+    hillstrom: Readout, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"drawing charts needs an extra. Run: pip install 'kanab\[charts\]'"):
+        report_charts(hillstrom)
+
+
+def test_importing_the_display_loads_no_chart_library() -> None:
+    code = "import sys, kanab.display.html, kanab.display.charts; print({'altair', 'vl_convert'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kanab.display.figures import Figures, figures_of, fixed, half_width, is_share, percent, relative_figures, spoken_p
+
+Readout = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("interval", "decimals"),
+    [
+        ([-0.5, 0.5], 2),
+        ([-1.2, 1.2], 1),
+        ([-12, 12], 0),
+        ([-1234, 1234], 0),
+        ([-0.0996, 0.0996], 2),
+        ([-0.0994, 0.0994], 3),
+        ([0.3, None], 2),
+        ([None, 0.7], 2),
+        (None, None),
+        ([None, None], None),
+        ([0.5, 0.5], None),
+    ],
+)
+def test_a_table_shows_two_digits_of_the_half_width(effect: Any, interval: Any, decimals: int | None) -> None:
+    assert figures_of([effect(interval=interval)], share=False).decimals == decimals
+
+
+@pytest.mark.parametrize(
+    ("half", "decimals"), [(0.0103, 3), (0.0354, 3), (0.0356, 2), (0.0949, 2), (0.0951, 2), (7, 0)]
+)
+def test_a_sentence_shows_one_digit_unless_it_is_a_small_one(effect: Any, half: float, decimals: int) -> None:
+    row = effect(interval=[5 - half, 5 + half], estimate=5)
+    assert figures_of([row], share=False, brief=True).decimals == decimals
+
+
+def test_the_narrowest_interval_sets_the_decimals_of_a_metric(effect: Any) -> None:
+    rows = [effect(interval=[-5, 5]), effect(interval=[-0.05, 0.05])]
+    assert figures_of(rows, share=False).decimals == 3
+
+
+def test_an_interval_that_stops_short_of_zero_does_not_show_zero_as_its_end(effect: Any) -> None:
+    row = effect(interval=[0.004, 1.0], estimate=0.5)
+    assert figures_of([row], share=False).between(row["interval"]) == "0.004 to 1.000"
+
+
+def test_relative_effects_are_in_percent(effect: Any) -> None:
+    row = effect(relative=0.7214, relative_interval=[0.641, 0.807])
+    figures = relative_figures([row])
+    assert figures.bare(row["relative"], signed=True) == "+72.1"
+    assert figures.between(row["relative_interval"]) == "64.1 to 80.7"
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [
+        (None, 2, "–"),
+        (float("nan"), 2, "–"),
+        (float("inf"), 2, "–"),
+        (-0.001, 2, "0.00"),
+        (-1.5, 1, "−1.5"),
+        (12345.678, 2, "12,345.68"),
+        (0.5, None, "0.5000"),
+        (-3e-9, 10, "−3.00e-09"),
+        (2e15, 0, "2.00e+15"),
+    ],
+)
+def test_numbers_have_a_true_minus_and_no_negative_zero(value: float | None, decimals: int | None, text: str) -> None:
+    assert fixed(value, decimals) == text
+
+
+def test_open_ends_are_said() -> None:
+    figures = Figures(decimals=1)
+    assert [figures.between(pair) for pair in ([1.0, None], [None, 1.0], [None, None], None)] == [
+        "≥ 1.0",
+        "≤ 1.0",
+        "–",
+        "–",
+    ]
+    assert [figures.spoken(pair) for pair in ([1.0, None], [None, 1.0], [None, None])] == [
+        "1.0 or more",
+        "1.0 or less",
+        "any number",
+    ]
+    assert half_width(None, [None, 1.0]) is None
+
+
+def test_shares_are_in_percent_and_their_differences_in_points() -> None:
+    figures = Figures(share=True, decimals=1)
+    assert (figures.mean(0.1063), figures.change(0.0766, signed=True)) == ("10.6 %", "+7.7 points")
+    assert (figures.mean(None), figures.change(None)) == ("–", "–")
+    assert Figures(decimals=1).mean(0.26) == "0.3"
+
+
+@pytest.mark.parametrize(("p", "text"), [(0.0, "p < 1e-100"), (1e-99, "p = 1.00e-99"), (float("nan"), "p unknown")])
+def test_a_p_value_is_never_zero(p: float, text: str) -> None:
+    assert spoken_p(p) == text
+
+
+def test_percentages_keep_the_digits_that_were_given() -> None:
+    assert [percent(0.9), percent(0.999), percent(0.125, 1)] == ["90 %", "99.9 %", "12.5 %"]
+
+
+def test_a_metric_of_zeros_and_ones_is_known_by_its_variance(hillstrom: Readout) -> None:
+    assert is_share(hillstrom, "visit")
+    assert not is_share(hillstrom, "spend")
+    assert not is_share(hillstrom, "unknown")
+
+
+@pytest.mark.parametrize("change", [{"se": 0.00339}, {"se": 0.0}, {"mean_arm": 1.2}, {"mean_control": None}])
+def test_anything_else_is_shown_as_plain_numbers(hillstrom: Readout, change: dict[str, Any]) -> None:
+    hillstrom["effects"][0] |= change
+    assert not is_share(hillstrom, "visit")
+
+
+def test_missing_values_make_a_share_a_plain_number(hillstrom: Readout) -> None:
+    hillstrom["arms"]["No E-Mail"] += 10
+    assert not is_share(hillstrom, "visit")
+
+
+def test_all_means_of_one_metric_have_the_same_decimals(hillstrom: Readout, small: Callable[..., Readout]) -> None:
+    rows = [row for row in hillstrom["effects"] if row["metric"] == "visit"]
+    figures = figures_of(rows, share=True)
+    assert {len(figures.bare(row["mean_arm"]).partition(".")[2]) for row in rows} == {2}
