@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import kanab
-from kanab.cli import cli
+from kanab.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,8 +9,9 @@ from typing import Any
 from kanab.errors import AnalysisError, DesignError, PrivacyError
 from kanab.factor import Level, label
 from kanab.plan import ExperimentPlan
-from kanab.privacy.gate import Receipt, Release
+from kanab.privacy.gate import Receipt, Release, release
 from kanab.readouts import EffectRow, Readout, SegmentRow
+from kanab.sources.dispatch import count
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.effect import ArmMeans, against_control, plain_means
@@ -36,7 +37,7 @@ class Choices:
 
 
 def analyze(
-    release: Release,
+    released: Release,
     experiment: str | None = None,
     *,
     control: Any = None,
@@ -49,29 +50,46 @@ def analyze(
     Sample ratio first; then plain and adjusted effects of every metric and arm, corrected over
     metrics × arms; then whether they differ by segment, where the robust F decides.
     """
-    if not isinstance(release, Release):
+    if not isinstance(released, Release):
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(confidence, alternative)
-    plan = release.plan.experiment(experiment)
-    tables = _own_tables(release, plan)
+    plan = released.plan.experiment(experiment)
+    tables = _own_tables(released, plan)
     arms = next(iter(tables.values())).factor(plan.name)
     base = arms.levels[arms.index(control)] if control is not None else plan.control
     choices = Choices(arms.control if base is None else base, confidence, alternative, correction)
-    notes = _notes(release, plan, choices, said=control is not None or plan.control is not None)
+    notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
     effects = _effects(plan, tables, choices, notes)
     segments, found = _segments(plan, tables, choices, notes)
     people = next(iter(tables.values())).people_by(plan.name)
     return Readout(
         plan.name, people, choices.control, confidence, alternative, correction,
         sample_ratio(next(iter(tables.values())), dict(plan.shares) if plan.shares else None, plan.name),
-        tuple(effects), tuple(segments), tuple(found), release.receipt, tuple(notes),
+        tuple(effects), tuple(segments), tuple(found), released.receipt, tuple(notes),
     )  # fmt: skip
 
 
-def _own_tables(release: Release, plan: ExperimentPlan) -> dict[str, Tally]:
+def readout(source: Any, **choices: Any) -> Readout:
+    """From people to an answer in one call: count, release, analyze.
+
+    Takes what ``count`` takes (arm, metrics, adjust, segments, bounds, k, …) and how to read the
+    result (confidence, alternative, correction).
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> people = {"variant": rng.choice(["A", "B"], 900), "bought": rng.random(900) < 0.2}
+    >>> readout(people, arm="variant", metrics=["bought"]).arms
+    {'A': 454, 'B': 446}
+    """
+    reading = {name: choices.pop(name) for name in ("confidence", "alternative", "correction") if name in choices}
+    override = choices.pop("override", "")
+    return analyze(release(count(source, **choices), override=override), **reading)
+
+
+def _own_tables(released: Release, plan: ExperimentPlan) -> dict[str, Tally]:
     """The tables of one experiment, the ones with covariates first."""
     own = {
-        name: tally for name, tally in release.tables.items() if [factor.name for factor in tally.arms] == [plan.name]
+        name: tally for name, tally in released.tables.items() if [factor.name for factor in tally.arms] == [plan.name]
     }
     if not own:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
@@ -147,11 +165,11 @@ def _segments(
     return rows, found
 
 
-def _notes(release: Release, plan: ExperimentPlan, choices: Choices, *, said: bool) -> list[str]:
+def _notes(released: Release, plan: ExperimentPlan, choices: Choices, *, said: bool) -> list[str]:
     """What a reader has to know before the numbers."""
-    receipt: Receipt = release.receipt
+    receipt: Receipt = released.receipt
     notes = [] if said else [f"Control is {label(choices.control)} (not named; name another if that is wrong)."]
-    if not release.bounds_declared:
+    if not released.bounds_declared:
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
     notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)

@@ -5,6 +5,7 @@ Cells are NumPy arrays of Python integers: sums of squares outgrow 64 bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,16 @@ Cells = NDArray[Any]  # of Python integers
 
 DROPPED = -1
 """In a fold: this level goes nowhere."""
+
+
+MOST_CELLS = 10_000_000
+"""A table with more classes than this is not a table of classes."""
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Refuse tables that no memory would hold, before any is asked for."""
+    if len(shape) > 32 or math.prod(shape) > MOST_CELLS:
+        raise TallyError("the table has too many classes", "Merge levels, or count covariates in tables of their own.")
 
 
 def as_cells(values: Any, shape: tuple[int, ...], what: str) -> Cells:

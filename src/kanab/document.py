@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from kanab.cells import Cells, zeros
+from kanab.cells import Cells, check_shape, zeros
 from kanab.errors import KanabError, TallyError
 from kanab.factor import Factor, Role
 from kanab.metric import Metric, Missing
@@ -143,9 +143,10 @@ def read(data: Any) -> Parts:
         document = msgspec.convert(data, Document, strict=True)
     except msgspec.ValidationError as problem:
         fact, _, path = str(problem).partition(" - at ")
-        raise TallyError(
-            _without_values(fact), "Give a tally as to_dict() writes it.", at=path.strip("`") or "$"
-        ) from None
+        place = path.removeprefix("`key` in ").strip("`") or "$"
+        raise TallyError(_without_values(fact), "Give a tally as to_dict() writes it.", at=place) from None
+    except UnicodeError:
+        raise TallyError("a text holds half a character", "Give a tally as to_dict() writes it.", at="$") from None
     return build(document)
 
 
@@ -156,6 +157,7 @@ def build(document: Document) -> Parts:
         for one in document.factors
     )
     shape = tuple(len(one.levels) for one in factors)
+    check_shape(shape)
     metrics = [Metric(one.name, one.scale, one.bounds, one.missing) for one in document.metrics]
     people = zeros(shape)
     sums = {metric.name: zeros(shape) for metric in metrics}
@@ -164,10 +166,10 @@ def build(document: Document) -> Parts:
     for number, entry in enumerate(document.classes):
         place = seen.find(entry.levels, f"$.classes[{number}]")
         people[place] = entry.people
+        path = f"$.classes[{number}].sums"
+        if entry.sums.keys() != sums.keys() or not entry.counts.keys() <= sums.keys():
+            raise TallyError("a class must have one sum for every metric", "Name them all.", at=path)
         for metric in metrics:
-            path = f"$.classes[{number}].sums"
-            if metric.name not in entry.sums or not entry.sums.keys() <= sums.keys():
-                raise TallyError("a class must have one sum for every metric", "Name them all.", at=path)
             sums[metric.name][place] = _whole(entry.sums[metric.name], path)
             default = entry.people if metric.missing == "zero" else None
             counts[metric.name][place] = _given(entry.counts.get(metric.name, default), number)
@@ -200,7 +202,10 @@ def _read_squares(
         for position, cell in enumerate(entry.cells):
             where = f"{path}.cells[{position}]"
             cells[places.find(cell.levels, where)] = _whole(cell.squares, where)
-        found.setdefault(entry.metric, {})[tuple(one.name for one in named)] = cells
+        margins = found.setdefault(entry.metric, {})
+        if any(set(margin) == set(entry.by) for margin in margins):
+            raise TallyError("the same margin comes twice", "Give it once.", at=path)
+        margins[tuple(one.name for one in named)] = cells
     return found
 
 
@@ -246,7 +251,7 @@ class _Places:
 
 def _named(factors: Sequence[Factor], by: Sequence[str], path: str = "") -> list[Factor]:
     known = {one.name: one for one in factors}
-    if not by or not set(by) <= known.keys():
+    if not by or not set(by) <= known.keys() or len(set(by)) != len(by):
         raise TallyError("a margin names an unknown factor", "Use the names of the factors.", at=path)
     return [known[name] for name in by]
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
 
+import numpy as np
+
 from kanab.errors import LevelError, TallyError, listed
 
 Level = str | int | float | bool | None
 Role = Literal["arm", "covariate"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factor:
     """One side of the table: an experiment's arms (role "arm") or a covariate's levels.
 
@@ -35,20 +37,26 @@ class Factor:
             raise TallyError("an arm column or covariate needs a name", "Give it a non-empty text.")
         if self.role not in ("arm", "covariate"):
             raise TallyError(f"unknown role of {self.name!r}", "Use 'arm' or 'covariate'.")
+        if isinstance(self.levels, (str, bytes)) or not isinstance(self.levels, Iterable):
+            raise TallyError(f"the levels of {self.name!r} must be a list", "Name every level once.")
         levels = tuple(as_level(level, self.name) for level in self.levels)
         object.__setattr__(self, "levels", levels)
         if not levels:
             raise TallyError(f"{self.name!r} has no levels", "Count at least one person.")
+        if self.role == "arm" and None in levels:
+            raise TallyError(f"{self.name!r} has a missing arm", "Leave out people who are not in the experiment.")
         if len(set(levels)) != len(levels):
             raise TallyError(f"{self.name!r} has the same level twice", "Name every level once.")
         if self.scores is not None:
             self._check_scores()
 
     def _check_scores(self) -> None:
-        scores = tuple(None if score is None else float(score) for score in self.scores or ())
+        given = tuple(self.scores) if isinstance(self.scores, (tuple, list)) else ()
+        scores = tuple(as_score(score) for score in given)
+        wrong = any(old is not None and new is None for old, new in zip(given, scores, strict=True))
         unscored = [level for level, score in zip(self.levels, scores, strict=False) if score is None]
         fits = len(scores) == len(self.levels) and unscored in ([], [None])
-        if self.role == "arm" or not fits or not all(s is None or math.isfinite(s) for s in scores):
+        if self.role == "arm" or wrong or not fits or not all(s is None or math.isfinite(s) for s in scores):
             raise TallyError(
                 f"the scores of {self.name!r} must be one finite number per level",
                 "Arms have no scores; only the missing level goes without.",
@@ -61,6 +69,16 @@ class Factor:
         if self.role == "arm":
             return "arm"
         return "categorical" if self.scores is None else "numeric"
+
+    def _key(self) -> tuple[Any, ...]:
+        truths = tuple(isinstance(level, bool) for level in self.levels)  # True is not the number 1
+        return self.name, self.role, self.levels, truths, self.scores
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Factor) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     def index(self, level: Any) -> int:
         """Where a level stands; an unknown one is an error that lists the known ones."""
@@ -99,6 +117,12 @@ class Factor:
             )
         if self == other:
             return self
+        if other.levels == (None,) or self.levels == (None,):  # nobody's level is known: any kind fits
+            kind = other if self.levels == (None,) else self
+            if None in kind.levels:
+                return kind
+            levels = sorted_levels({*kind.levels, None})
+            return Factor(self.name, levels, self.role, kind.scores and _in_order(kind, levels))
         if (self.scores is None) != (other.scores is None):
             raise TallyError(
                 f"{self.name!r} is numeric in one tally and categorical in the other",
@@ -125,12 +149,13 @@ def as_level(value: Any, name: str) -> Level:
     """
     if value is None or isinstance(value, (str, bool)):
         return str(value) if isinstance(value, str) else value
-    if hasattr(value, "item"):
-        return as_level(value.item(), name)
-    if isinstance(value, Integral):
+    if isinstance(value, np.bool_):
+        return bool(value)
+    dated = isinstance(value, np.generic) and value.dtype.kind in "mM"
+    if isinstance(value, (Integral, np.integer)) and not dated:
         return int(value)
-    if isinstance(value, Real):
-        number = float(value)
+    number = as_score(value) if isinstance(value, (Real, np.floating)) and not dated else None
+    if number is not None:
         if math.isnan(number):
             return None
         if math.isfinite(number):
@@ -150,10 +175,24 @@ def sorted_levels(levels: Iterable[Level]) -> tuple[Level, ...]:
 
     def key(level: Level) -> tuple[int, float, str]:
         if level is None:
-            return (2, 0.0, "")
-        return (1, 0.0, level) if isinstance(level, str) else (0, float(level), "")
+            return (2, 0, "")
+        return (1, 0, level) if isinstance(level, str) else (0, level, "")
 
     return tuple(sorted(levels, key=key))
+
+
+def as_score(value: Any) -> float | None:
+    """A number as a double; anything that is none, or too large for one, is nothing."""
+    try:
+        return None if value is None or isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _in_order(factor: Factor, levels: Iterable[Level]) -> tuple[float | None, ...]:
+    """The scores of a factor in another order of its levels; a missing level has none."""
+    known = dict(zip(factor.levels, factor.scores or (), strict=True))
+    return tuple(known.get(level) for level in levels)
 
 
 def _truths(levels: Iterable[Level]) -> bool:

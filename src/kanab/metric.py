@@ -8,6 +8,7 @@ that sums and sums of squares are exact integers that do not depend on the order
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -59,10 +60,10 @@ class Metric:
             self._check_bounds(self.bounds)
 
     def _check_bounds(self, bounds: tuple[float, float]) -> None:
-        try:
-            low, high = (float(bound) for bound in bounds)
-        except (TypeError, ValueError):
-            low, high = math.nan, math.nan
+        low, high = math.nan, math.nan
+        if isinstance(bounds, (tuple, list)) and len(bounds) == 2:
+            with suppress(TypeError, ValueError, OverflowError):
+                low, high = (math.nan if isinstance(bound, str) else float(bound) for bound in bounds)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise GridError(
                 f"the bounds of {self.name!r} must be two finite numbers, the lower one first",
@@ -108,13 +109,19 @@ class Metric:
         low, high = self.bounds
         return math.floor(low * self.scale + 0.5), math.floor(high * self.scale + 0.5)
 
+    @property
+    def bounds_on_grid(self) -> bool:
+        """Do the bounds fall on steps, so that a finer grid has the same ones?"""
+        return self.bounds is None or all(float(bound * self.scale).is_integer() for bound in self.bounds)
+
     def to_grid(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Grid values of finite numbers: times ``scale``, plus one half, floor; then clamped.
 
         The rule is the same in every engine, digit for digit. ROUND differs between engines on
         ties, and dividing by 0.01 differs from multiplying by 100.
         """
-        steps = np.floor(values.astype(np.float64) * float(self.scale) + 0.5)
+        with np.errstate(over="ignore"):
+            steps = np.floor(values.astype(np.float64) * float(self.scale) + 0.5)
         if self.bounds is not None:
             low, high = self.grid_bounds or (0, 0)
             steps = np.clip(steps, low, high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from kanab.cells import DROPPED, Cells, fold, marginal
 from kanab.errors import TallyError
@@ -66,6 +67,11 @@ class Moments:
                 f"the grids of {self.metric.name!r} do not fit into each other",
                 "Count both with the same resolution.",
             )
+        if not self.metric.bounds_on_grid:
+            raise TallyError(
+                f"the bounds of {self.metric.name!r} fall between the steps of the coarser grid",
+                "Count both with the same resolution.",
+            )
         squares = {axes: self.sums} if self.metric.binary else self.squares
         return Moments(
             replace(self.metric, scale=scale),
@@ -98,7 +104,8 @@ class Moments:
             for by, cells in self.squares.items()
             if not self.metric.binary and not any(set(by) < set(other) for other in self.squares)
         }
-        return self if squares.keys() == self.squares.keys() else replace(self, squares=squares)
+        same = squares.keys() == self.squares.keys()
+        return self if same else replace(self, squares=MappingProxyType(squares))
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,9 +44,8 @@ def check_moments(part: Moments, people: Cells, axes: By) -> None:
 def _check_squares(part: Moments, axes: By) -> None:
     name = part.metric.name
     least = least_squares(part.counts, part.sums)
-    totals = set()
+    _check_margins(part, axes)
     for by, cells in part.squares.items():
-        totals.add(int(cells.sum()))
         if _any(cells < marginal(least, axes, by)):
             raise TallyError(
                 f"squares of {name!r} are below Σ S²/n: no such people exist",
@@ -60,11 +59,21 @@ def _check_squares(part: Moments, axes: By) -> None:
                     f"squares of {name!r} are above what its bounds allow",
                     "Check the bounds and the units of the squares.",
                 )
-    if len(totals) > 1:
-        raise TallyError(
-            f"the margins of squares of {name!r} do not add up to one total",
-            "Count every margin over the same people.",
-        )
+
+
+def _check_margins(part: Moments, axes: By) -> None:
+    """Margins that share factors agree on them, and those of a 0/1 metric are its sums."""
+    margins = list(part.squares.items())
+    if part.metric.binary and margins:
+        margins.append((axes, part.sums))
+    for position, (by, cells) in enumerate(margins):
+        for other, others in margins[:position]:
+            both = tuple(name for name in by if name in other)
+            if _any(marginal(cells, by, both) != marginal(others, other, both)):
+                raise TallyError(
+                    f"the margins of squares of {part.metric.name!r} do not add up to one total",
+                    "Count every margin over the same people.",
+                )
 
 
 def least_squares(counts: Cells, sums: Cells) -> Cells:
@@ -91,7 +100,11 @@ def check_cross(cross: Cross, pair: tuple[Moments, ...], axes: By) -> None:
     floor = [least_squares(cross.counts, sums) for sums in cross.sums]
     if any(_any(squares < low) for squares, low in zip(cross.squares, floor, strict=True)):
         raise TallyError(f"the {what} have squares below Σ S²/n", "Count the same rows.")
-    if _any(cross.products**2 > cross.squares[0] * cross.squares[1]):
+    n, (s, t), (q, r) = cross.counts, cross.sums, cross.squares
+    nothing = n == 0
+    if any(_any(cells[nothing] != 0) for cells in (s, t, q, r, cross.products)):
+        raise TallyError(f"the {what} belong to nobody", "Count the same rows.")
+    if _any((n * cross.products - s * t) ** 2 > (n * q - s**2) * (n * r - t**2)):
         raise TallyError(f"the {what} are larger than their squares allow", "Count the same rows.")
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.display.charts import report_charts
+from kanab.display.html import readout_html, report_html
+from kanab.display.text import readout_markdown, readout_text
+from kanab.errors import MissingExtraError, SourceError
 from kanab.factor import Level, label
 from kanab.privacy.gate import Receipt
 from kanab.stats.distributions import Alternative
@@ -38,7 +43,7 @@ class SegmentRow:
     decides: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Readout:
     """Everything known about one experiment. ``to_dict`` is documented and stable."""
 
@@ -54,6 +59,39 @@ class Readout:
     follow_ups: tuple[FollowUp, ...]
     receipt: Receipt
     notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return readout_text(self.to_dict())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return readout_html(self.to_dict())
+
+    def to_html(self) -> str:
+        """The readout as an HTML fragment, as notebooks show it."""
+        return readout_html(self.to_dict())
+
+    def to_report(self) -> str:
+        """The readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
+        data = self.to_dict()
+        try:
+            charts = report_charts(data)
+        except MissingExtraError:
+            charts = {}
+        return report_html(data, charts=charts)
+
+    def to_markdown(self) -> str:
+        """The readout in Markdown."""
+        return readout_markdown(self.to_dict())
+
+    def to_pandas(self) -> Any:
+        """The effects as a pandas DataFrame, one row per metric, arm and method."""
+        return frame("pandas", self.to_dict()["effects"])
+
+    def to_polars(self) -> Any:
+        """The effects as a polars DataFrame, one row per metric, arm and method."""
+        return frame("polars", self.to_dict()["effects"])
 
     def to_dict(self) -> dict[str, Any]:
         """The readout as plain data, ready for JSON; open ends of intervals are None."""
@@ -151,6 +189,26 @@ def _privacy(receipt: Receipt) -> dict[str, Any]:
         "deviations": list(receipt.deviations),
         "audit": "not run",
     }
+
+
+def frame(package: str, rows: list[dict[str, Any]]) -> Any:
+    """Rows as a DataFrame of a package that the reader has installed; intervals as two columns."""
+    try:
+        library = importlib.import_module(package)
+    except ImportError:
+        raise SourceError(f"{package} is not installed", f"Run: pip install {package}") from None
+    return library.DataFrame([_flat(row) for row in rows])
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name.endswith("interval"):
+            low, high = value or (None, None)
+            flat |= {f"{name}_low": low, f"{name}_high": high}
+        else:
+            flat[name] = ", ".join(value) if isinstance(value, list) else value
+    return flat
 
 
 def _interval(interval: tuple[float, float] | None) -> list[float | None] | None:

@@ -5,16 +5,20 @@ A tally is counts and sums; adding two tallies is the same as counting everyone 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
-from kanab.cells import DROPPED, Cells, as_cells, fold, marginal
+import numpy as np
+
+from kanab.cells import DROPPED, Cells, as_cells, check_shape, fold, marginal
 from kanab.document import Parts, read, write
 from kanab.errors import LevelError, TallyError, listed
-from kanab.factor import Factor, Level, as_level
+from kanab.factor import Factor, Level, as_level, as_score
 from kanab.looks import class_table, in_words, shape_table, square_tables
 from kanab.metric import Metric
 from kanab.moments import By, Cross, Moments
@@ -49,30 +53,39 @@ class Tally:
                 raise TallyError(f"the same {word} is named twice", "Give every name once.")
         if not any(factor.role == "arm" for factor in self.factors):
             raise TallyError("a tally needs arms", "Name the column that holds the arm.")
+        check_shape(self.shape)
         object.__setattr__(self, "people", as_cells(self.people, self.shape, "people"))
         check_people(self.people)
         moments = tuple(self._frozen(part) for part in self.moments)
-        object.__setattr__(self, "moments", moments)
         for part in moments:
             check_moments(part, self.people, self.axes)
+        object.__setattr__(self, "moments", tuple(part.finest() for part in moments))
         object.__setattr__(self, "crosses", tuple(self._frozen_cross(part) for part in self.crosses))
+        if len({(frozenset(cross.pair), cross.by) for cross in self.crosses}) != len(self.crosses):
+            raise TallyError("the same pair of metrics is crossed twice", "Declare each pair once.")
         for cross in self.crosses:
             check_cross(cross, tuple(self.moments_of(name) for name in cross.pair), self.axes)
 
     def _frozen(self, part: Moments) -> Moments:
         name = part.metric.name
         squares = {
-            self._by(by): as_cells(cells, self.shape_of(self._by(by)), f"squares of {name!r}")
+            self._by(by): self._in_order(by, as_cells(cells, self.shape_of(by), f"squares of {name!r}"))
             for by, cells in part.squares.items()
         }
         counts = as_cells(part.counts, self.shape, f"counts of {name!r}")
         sums = as_cells(part.sums, self.shape, f"sums of {name!r}")
-        return Moments(part.metric, counts, sums, squares).finest()
+        return Moments(part.metric, counts, sums, MappingProxyType(squares))
+
+    def _in_order(self, by: By, cells: Cells) -> Cells:
+        """A margin's cells with their axes in the order of the factors."""
+        names = [self.factor(name).name for name in by]
+        return np.transpose(cells, [names.index(name) for name in self._by(by)])
 
     def _frozen_cross(self, part: Cross) -> Cross:
         by = self._by(part.by)
         what = f"cross-products of {part.pair[0]!r} and {part.pair[1]!r}"
-        return replace(part.map(lambda cells: as_cells(cells, self.shape_of(by), what)), by=by)
+        frozen = part.map(lambda cells: self._in_order(part.by, as_cells(cells, self.shape_of(part.by), what)))
+        return replace(frozen, by=by)
 
     # ── what is in it ──────────────────────────────────────────────────────────────────────
 
@@ -183,7 +196,9 @@ class Tally:
         return self._combine(other, operator.sub)
 
     def _combine(self, other: Tally, op: Callable[[Cells, Cells], Cells]) -> Tally:
-        if len(self.factors) != len(other.factors) or len(self.moments) != len(other.moments):
+        if len(self.factors) != len(other.factors) or [one.name for one in self.metrics] != [
+            one.name for one in other.metrics
+        ]:
             raise TallyError(
                 "the two tallies have different covariates or metrics",
                 "Add tallies of one linkage; collapse or count again to make them alike.",
@@ -263,7 +278,9 @@ class Tally:
     ) -> tuple[float | None, ...] | None:
         if factor.scores is None:
             return None
-        known = {as_level(level, factor.name): float(score) for level, score in (given or {}).items()}
+        known = {as_level(level, factor.name): as_score(score) for level, score in (given or {}).items()}
+        if not all(score is not None and math.isfinite(score) for score in known.values()):
+            raise LevelError(f"a score of {factor.name!r} is not a finite number", "Give one number per level.")
         people = self.people_by(factor.name)
         scores: list[float | None] = []
         for position, level in enumerate(levels):

@@ -64,6 +64,16 @@ def world(mean, gap, n=150, seed=1):
     return World(tuple(arm.tolist()), tuple(tier.tolist()), y)
 
 
+@cache
+def many(mean, gap, n=600, levels=50, seed=1):
+    """The same with fifty levels: a design too large to be refined unless it must be."""
+    rng = np.random.default_rng(seed)
+    arm, tier = (rng.uniform(size=n) < 0.35).astype(int), rng.integers(0, levels, n)
+    noise = np.rint(rng.normal(size=n) * STEPS + 0.3 * STEPS * arm).astype(int)
+    y = tuple(int(e) + STEPS * (mean + gap * int(level)) for e, level in zip(noise, tier, strict=True))
+    return World(tuple(arm.tolist()), tuple(tier.tolist()), y)
+
+
 def columns(people, formula):
     """The rows of a design, in whole numbers."""
     rows = []
@@ -167,6 +177,28 @@ def test_the_anova_of_a_fit_is_exact(mean, gap, formula):
     _, total, _ = exact_fit(people, "1")
     assert off(ours.ss[0], total - rss) <= TOLERANCE
     assert off(ours.F, (total - rss) / ours.df[0] / (rss / ours.df[1])) <= TOLERANCE
+
+
+@pytest.mark.parametrize(("mean", "gap"), [(0, 0), (10**9, 0), (0, 1), (0, 10**3), (0, 10**6), (0, 10**9)])
+def test_fits_of_fifty_levels_are_exact(mean, gap):
+    people = many(mean, gap)
+    ours = fit(people.tally(), "arm * tier")
+    b, rss, inv = exact_fit(people, "arm * tier")
+    assert off(ours.rss, rss) <= TOLERANCE
+    assert worst(*(off(x, exact) for x, exact in zip(ours.b[1:], b[1:], strict=True))) <= TOLERANCE
+    assert worst(*(root_off(se, inv[i][i] * rss / ours.df) for i, se in enumerate(ours.se))) <= TOLERANCE
+
+
+@pytest.mark.parametrize(("mean", "gap"), [(0, 0), (10**9, 0), (0, 1), (0, 10**3), (0, 10**6), (0, 10**9)])
+def test_comparisons_and_adjusted_effects_of_fifty_levels_are_exact(mean, gap):
+    people = many(mean, gap)
+    (_, main, _), (_, full, _) = (exact_fit(people, formula) for formula in ("arm + tier", "arm * tier"))
+    test = nested_f(people.tally(), "arm + tier", "arm * tier")
+    assert off(test.F, (main - full) / (full / int(test.df[1]))) <= TOLERANCE
+    ours = adjusted_effect(people.tally(), covariates="tier")
+    estimate, sample, population = exact_adjusted(people, "tier")
+    assert off(ours.estimate, estimate) <= TOLERANCE
+    assert worst(root_off(ours.se, sample), root_off(ours.se_population, population)) <= TOLERANCE
 
 
 @pytest.mark.parametrize(("mean", "gap"), WORLDS)

@@ -223,7 +223,7 @@ def test_an_adjusted_effect_is_one_regression_per_arm_with_dings_variance(world,
     near(means.means, np.array(alpha), np.sqrt(np.max(own)) + 1e-12)
     near(means.sample, np.array(own), np.max(own) * 1e-3 + 1e-300)
     near(means.df, np.array(df))
-    near(np.diag(means.sample) + means.population, covariance, np.max(np.abs(covariance)))
+    near(means.covariance, covariance, np.max(np.abs(covariance)))
     for arm in range(1, len(alpha)):
         c = np.zeros(len(alpha))
         c[[arm, 0]] = 1, -1

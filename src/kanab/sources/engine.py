@@ -1,4 +1,8 @@
-"""What differs between engines, and nothing else: exact sums, failing casts, repeated subqueries."""
+"""What differs between engines, and nothing else: exact sums, failing casts, repeated subqueries.
+
+Engines put values of the data into their errors, and errors reach logs: what an engine says stays
+behind, and only the kind of its complaint comes through.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Any
 from kanab.errors import SourceError
 
 _ANSI = "spark.sql.ansi.enabled"
+_ROWS_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True)
@@ -27,14 +32,21 @@ class Engine:
     repeats: bool = False
 
     def total(self, value: Any) -> Any:
-        """The exact sum of whole numbers; too large a one is an error, never wrapped."""
-        if self.sums_widen:
-            return value.sum()
-        digits = 38 if value.type().is_decimal() else 20
-        return value.cast(f"decimal({digits}, 0)").sum()
+        """The exact sum of 64-bit integers; too large a one is an error, never wrapped."""
+        return value.sum() if self.sums_widen else value.cast("decimal(20, 0)").sum()
 
 
 _KNOWN = (Engine("duckdb", True, True), Engine("postgres", True, True), Engine("pyspark", repeats=True))
+
+
+class QueryError(SourceError):
+    """A query that its engine refused or could not finish."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__(
+            f"the engine could not finish the query ({type(problem).__name__})",
+            "Check the filter, your rights on the table, and the connection; --show-sql prints the query.",
+        )
 
 
 def engine_of(table: Any) -> Engine:
@@ -43,32 +55,35 @@ def engine_of(table: Any) -> Engine:
     return next((one for one in _KNOWN if one.name == name), Engine(name))
 
 
-def fetch(expression: Any) -> Any:
-    """An Arrow table of what an expression gives; what the engine says stays behind.
+def query_text(expression: Any) -> str:
+    """The SQL of an Ibis expression; tables in memory are made known to the engine."""
+    backend = expression.get_backend()
+    backend._run_pre_execute_hooks(expression)
+    return str(backend.compile(expression))
 
-    Engines put values of the data into their errors, and these reach logs.
-    """
+
+def run(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
+    """The rows that a query gives, as plain Python values."""
     try:
-        return expression.to_pyarrow()
-    except SourceError:
-        raise
+        result = backend.raw_sql(text)
+        if hasattr(result, "collect"):  # a Spark data frame
+            yield from (tuple(row) for row in result.collect())
+            return
+        while rows := result.fetchmany(_ROWS_AT_ONCE):
+            yield from rows
     except Exception as problem:
-        raise QueryError(type(problem).__name__) from None
+        raise QueryError(problem) from None
 
 
-class QueryError(SourceError):
-    """A query that its engine refused or could not finish."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"the engine could not finish the count ({kind})",
-            "Check the filter, your rights on the table, and the connection; --show-sql prints the query.",
-        )
+def first_row(expression: Any) -> dict[str, Any]:
+    """The only row of an aggregate."""
+    rows = list(run(expression.get_backend(), query_text(expression)))
+    return dict(zip(expression.columns, rows[0], strict=True))
 
 
 @contextmanager
 def strict_arithmetic(table: Any) -> Iterator[None]:
-    """Spark wraps around on overflow unless told otherwise; within this block it fails instead."""
+    """Spark can be told to wrap around on overflow; within this block it fails instead."""
     backend = table.get_backend()
     if backend.name != "pyspark":
         yield
@@ -84,15 +99,15 @@ def strict_arithmetic(table: Any) -> Iterator[None]:
 
 @contextmanager
 def kept(stage: Any, engine: Engine) -> Iterator[Any]:
-    """A subquery that is used several times: kept by the engine for a while, where it would repeat it."""
+    """A subquery that is used several times; kept by the engine for a while where it would run as often."""
     if not engine.repeats:
         yield stage
         return
     try:
-        held = stage.cache()
+        cached = stage.cache()
     except Exception as problem:
-        raise QueryError(type(problem).__name__) from None
+        raise QueryError(problem) from None
     try:
-        yield held
+        yield cached
     finally:
-        held.release()
+        cached.release()

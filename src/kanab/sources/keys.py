@@ -15,8 +15,9 @@ import ibis
 from kanab.cells import DROPPED
 from kanab.errors import SourceError
 from kanab.factor import Level, as_level
+from kanab.plan import Plan
 from kanab.sources.binning import Bins
-from kanab.sources.declared import OTHER, find_level
+from kanab.sources.declared import OTHER, find_levels
 from kanab.sources.frames import column
 
 Kind = Literal["text", "whole", "number", "truth"]
@@ -48,7 +49,7 @@ class Key:
         """What to group by."""
         value = plain(table[self.name], self.kind)
         if self.bins is not None:
-            return binned(value.cast("float64"), self.bins, self.kind)
+            return binned(value.cast("int32") if self.kind == "truth" else value, self.bins)
         if self.kept is None:
             return value
         if self.kind == "whole":
@@ -60,6 +61,11 @@ class Key:
     def level(self, text: str | None) -> Level:
         """A level from its text; for bins the number of the bin."""
         return read_level(text, "whole" if self.bins is not None else self.kind, self.name)
+
+
+def covariates_of(plan: Plan) -> list[str]:
+    """The covariates that the plan's tables use, each once."""
+    return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
 
 
 def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
@@ -85,19 +91,19 @@ def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
 
 
 def plain(value: Any, kind: Kind) -> Any:
-    """A column in a type that every engine groups and compares alike."""
+    """A column in a type that every engine groups and compares alike; NaN is missing."""
     if kind == "number":
-        return value.cast("float64")
+        double = value.cast("float64")
+        return ibis.ifelse(double.isnan(), ibis.null("float64"), double)
     return value.cast("string") if value.type().is_null() else value
 
 
-def binned(value: Any, bins: Bins, kind: Kind) -> Any:
+def binned(value: Any, bins: Bins) -> Any:
     """The number of the bin; nothing for a missing value."""
-    gone = value.isnull() | value.isnan() if kind == "number" else value.isnull()
-    below = [(value < edge, ibis.literal(place, type="int64")) for place, edge in enumerate(bins.edges)]
-    return ibis.cases(
-        (gone, ibis.null("int64")), *below, else_=ibis.literal(len(bins.edges), type="int64")
-    )
+    double = value.cast("float64")
+    below = [(double < edge, ibis.literal(place, type="int64")) for place, edge in enumerate(bins.edges)]
+    last = ibis.literal(len(bins.edges), type="int64")
+    return ibis.cases((double.isnull(), ibis.null("int64")), *below, else_=last)
 
 
 def read_level(text: str | None, kind: Kind, name: str) -> Level:
@@ -119,8 +125,9 @@ def as_values(levels: Sequence[Level], kind: Kind) -> tuple[Level, ...]:
     >>> as_values(("0", "1"), "whole"), as_values(("off", "true"), "truth"), as_values((1, 2), "text")
     ((0, 1), (True,), ('1', '2'))
     """
-    found = (_as_value(level, kind) for level in levels if level is not None)
-    return tuple(value for value in dict.fromkeys(found) if value is not None and find_level(value, levels) != DROPPED)
+    found = dict.fromkeys(_as_value(level, kind) for level in levels if level is not None)
+    values = [value for value in found if value is not None]
+    return tuple(value for value, place in zip(values, find_levels(values, levels), strict=True) if place != DROPPED)
 
 
 def _as_value(level: Level, kind: Kind) -> Level:

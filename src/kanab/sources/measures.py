@@ -8,19 +8,21 @@ NaN, clamping) and checks afterwards that it was not needed; the careful form le
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import ibis
 
 from kanab.errors import SourceError
 from kanab.metric import GRID_LIMIT, Metric
-from kanab.plan import MetricPlan
+from kanab.plan import MetricPlan, Plan
 from kanab.sources.grids import HALF, Products, Profile, check_range, chosen_metric, square_plan
 from kanab.sources.keys import Kind
 
-Check = Literal["nothing", "steps", "values"]
+Check = Literal["nothing", "bounds", "range"]
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
 
 
@@ -33,8 +35,8 @@ def floor(value: float) -> float:  # type: ignore[empty-body]
 class Measure:
     """One metric as it will be summed.
 
-    ``check`` says whose smallest and largest value is fetched: that of the steps, of the values,
-    or nothing; ``fits`` counts the values that are off the grid.
+    ``check`` says what has to be seen of everybody's values: that they keep the bounds, or their
+    range; ``fits``: that they lie on the grid.
     """
 
     place: int
@@ -75,6 +77,28 @@ class Measure:
         low, high = (ibis.literal(bound if self.whole else float(bound), type=steps.type()) for bound in bounds)
         return ibis.cases((steps > high, high), (steps < low, low), else_=steps).cast("int64")
 
+    def checks(self, value: Any, raw: Any) -> dict[str, Any]:
+        """What shows afterwards whether this form was enough: values too many, or the range."""
+        bounds = self.metric.bounds
+        if self.careful:
+            if bounds is None:
+                return {}
+            low, high = self.metric.grid_bounds or (0, 0)
+            beyond = (raw < low) | (raw > high)
+            return {"cl": beyond.cast("int32").sum(), "lo": value.min(), "hi": value.max()}
+        right = []
+        if self.check == "bounds" and bounds is not None:
+            right.append(value.between(*bounds))
+        if self.fits:
+            right.append(raw.cast("float64") / float(self.metric.scale) == value)
+        seen = {"ok": reduce(operator.and_, right).all()} if right else {}
+        return seen | ({"lo": value.min(), "hi": value.max()} if self.check == "range" else {})
+
+
+def measured(plan: Plan) -> list[MetricPlan]:
+    """The metrics that are columns; a ratio is computed from two of them."""
+    return [metric for metric in plan.metrics if metric.ratio is None]
+
 
 def number(column: Any, kind: Kind, *, careful: bool) -> Any:
     """A column as integers or doubles; carefully, NaN is missing."""
@@ -99,11 +123,11 @@ def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: Profile) -> 
         return None
     products = None if metric.binary else square_plan(*(bounds or (0, 1)))
     if plan.declared or plan.resolution is not None:
-        return Measure(place, metric, kind, products, False, "nothing" if bounds is None else "steps")
+        return Measure(place, metric, kind, products, False, "nothing" if bounds is None else "bounds")
     if metric.binary:
-        return Measure(place, metric, kind, products, False, "steps", kind == "number")
+        return Measure(place, metric, kind, products, False, "bounds", kind == "number")
     implied = not sample.whole and sample.decimal is None
-    check: Check = "values" if implied else "nothing"
+    check: Check = "range" if implied else "nothing"
     return Measure(place, metric, kind, products, False, check, kind == "number" and not implied)
 
 
@@ -115,7 +139,7 @@ def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) 
         check_range(metric, profile)
     bounds = metric.grid_bounds or step_range(metric, profile)
     products = None if metric.binary else square_plan(*bounds)
-    return Measure(place, metric, kind, products, True, "steps" if metric.bounds is not None else "nothing")
+    return Measure(place, metric, kind, products, True)
 
 
 def step_range(metric: Metric, profile: Profile) -> tuple[int, int]:
@@ -147,18 +171,15 @@ def _halves(steps: Any) -> tuple[Any, Any]:
     return high, steps - high * HALF
 
 
-def outcome_holds(measure: Measure, plan: MetricPlan, totals: Mapping[str, Any]) -> bool:
+def was_enough(measure: Measure, plan: MetricPlan, totals: Mapping[str, Any]) -> bool:
     """Was the quick form enough for everybody? Else the careful one has to run."""
-    if totals.get("off"):
+    if str(totals.get("ok", "t")).lower() not in ("true", "t", "none"):
         return False
-    if totals.get("low") is None or totals.get("high") is None:
+    if totals.get("lo") is None or totals.get("hi") is None:
         return True
-    low, high = float(totals["low"]), float(totals["high"])
+    low, high = float(totals["lo"]), float(totals["hi"])
     if measure.careful:
         check_finite(measure.name, low, high)
         return True
-    if measure.check == "values":
-        finite = math.isfinite(low) and math.isfinite(high)
-        return finite and chosen_metric(plan, Profile(low, high, whole=False)) == measure.metric
-    bounds = measure.metric.grid_bounds
-    return bounds is None or bounds[0] <= low <= high <= bounds[1]
+    finite = math.isfinite(low) and math.isfinite(high)
+    return finite and chosen_metric(plan, Profile(low, high, whole=False)) == measure.metric

@@ -22,6 +22,8 @@ from kanab.sources.frames import Array, columns, encode, numbers
 from kanab.sources.grids import check_range, chosen_metric, profile_values
 from kanab.tally import Tally
 
+_DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
+
 
 class Coded(NamedTuple):
     """A factor, and everybody's place among its levels; ``DROPPED`` for people without one."""
@@ -55,9 +57,10 @@ def count_rows(data: Any, plan: Plan) -> Counted:
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
-    table = {name: values[inside] for name, values in table.items()}
-    factors = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
-    factors |= {name: _levels(table[name], plan.covariate(name)) for name in _covariates(plan)}
+    if not inside.all():
+        table = {name: values[inside] for name, values in table.items()}
+        arms = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
+    factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in _covariates(plan)}
     values = {metric.name: _values(table[metric.name], metric) for metric in _measured(plan)}
     tallies: dict[str, Tally] = {}
     cells: dict[str, NDArray[np.intp]] = {}
@@ -174,12 +177,17 @@ def _tally(
     own: Sequence[Coded], cell: NDArray[np.intp], measured: Sequence[Measured], linkage: Linkage, plan: Plan
 ) -> Tally:
     inside = cell != DROPPED
+    everyone = bool(inside.all())
     squares: dict[str, Squares] = {
         metric.name: "class" if metric.squares == "class" else linkage.squares for metric in plan.metrics
     }
     products = dict.fromkeys(metric.ratio for metric in plan.metrics if metric.ratio is not None)
     return fill(
-        tuple(coded.factor for coded in own), cell[inside], [one.of(inside) for one in measured], squares, products
+        tuple(coded.factor for coded in own),
+        cell if everyone else cell[inside],
+        measured if everyone else [one.of(inside) for one in measured],
+        squares,
+        products,
     )
 
 
@@ -194,6 +202,17 @@ def signatures(cells: Mapping[str, NDArray[np.intp]], sizes: Mapping[str, int]) 
             room = len(found)
         code = code * radix + (cell + 1)
         room *= radix
-    _, first, people = np.unique(code, return_index=True, return_counts=True)
-    together = np.stack([cell[first] for cell in cells.values()], axis=1).astype(np.int64)
+    anyone, people = _one_of_each(code, room)
+    together = np.stack([cell[anyone] for cell in cells.values()], axis=1).astype(np.int64)
     return Signatures(tuple(cells), together, people.astype(np.int64))
+
+
+def _one_of_each(code: NDArray[np.int64], room: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For every code that occurs, in order: somebody who has it, and how many do."""
+    if room > _DIRECT:
+        _, anyone, people = np.unique(code, return_index=True, return_counts=True)
+        return anyone, people
+    people = np.bincount(code, minlength=room)
+    anyone = np.zeros(room, dtype=np.intp)
+    anyone[code] = np.arange(len(code))
+    return anyone[people > 0], people[people > 0]

@@ -9,26 +9,30 @@ and the source is read once.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 import ibis
+from sqlglot import exp
 
-from kanab.plan import Linkage, Plan
+from kanab.factor import Level
+from kanab.plan import CovariatePlan, Linkage, Plan
 from kanab.sources.engine import Engine
 from kanab.sources.grids import Products
-from kanab.sources.keys import Key, as_values
+from kanab.sources.keys import Key, Kind, as_values
 from kanab.sources.measures import Measure, product_terms
 
 TWICE = "kanab_seen_in_two_arms"
-"""A column of people who are excluded; only where people were made from several rows each."""
+"""A column that marks people who are excluded; only where people were made of several rows each."""
+
+_STAGE = "kanab_signatures"
 
 
 @dataclass(frozen=True)
 class CrossSum:
-    """A declared pair of metrics whose products are kept: their places, and three kinds of products."""
+    """A declared pair of metrics whose products are kept: their places, and how yy, zz and yz are added."""
 
     pair: tuple[int, int]
     products: tuple[Products, Products, Products]
@@ -36,7 +40,7 @@ class CrossSum:
 
 @dataclass(frozen=True)
 class Binned:
-    """A binned covariate whose mean per bin is wanted: its key and its grid."""
+    """A covariate in bins, whose mean in each is wanted: its key and its grid."""
 
     key: Key
     scale: int
@@ -44,7 +48,11 @@ class Binned:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that the statement asks."""
+    """Everything that the statement asks.
+
+    ``declared_levels`` are the covariates' levels as far as they are known beforehand, ``kinds``
+    what the metrics' columns hold.
+    """
 
     plan: Plan
     engine: Engine
@@ -54,6 +62,8 @@ class Question:
     crosses: tuple[CrossSum, ...] = ()
     binned: tuple[Binned, ...] = ()
     twice: bool = False
+    declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -65,36 +75,20 @@ class Question:
         own = [self.arms[name] for name in linkage.experiments]
         return (*own, *([self.levels[linkage.covariate]] if linkage.covariate else []))
 
-    def arm_column(self, table: Any, name: str) -> Any:
-        """The arm of an experiment, in the source or in the first stage."""
-        key = self.arms[name]
-        return table[key.column] if key.column in table.columns else key.expression(table)
+    def declared(self, name: str) -> tuple[Level, ...] | None:
+        """The declared arms of an experiment as values of its column."""
+        arms = self.plan.experiment(name).arms
+        return None if arms is None else as_values(arms, self.arms[name].kind)
 
-    def inside(self, table: Any, experiments: Iterable[str]) -> Any:
-        """Who is in all of these experiments: their arm is there, and declared if arms are."""
-        return reduce(operator.and_, (self._in_one(table, name) for name in experiments))
+    def anywhere(self, people: Any) -> Any:
+        """Who of the source is in any experiment: their arm is there, and declared if arms are."""
+        return reduce(operator.or_, (self._inside(people, name) for name in self.arms))
 
-    def anywhere(self, table: Any) -> Any:
-        """Who is in any experiment."""
-        return reduce(operator.or_, (self._in_one(table, name) for name in self.arms))
-
-    def _in_one(self, table: Any, name: str) -> Any:
-        key, arm = self.arms[name], self.arm_column(table, name)
-        declared = self.plan.experiment(name).arms
+    def _inside(self, people: Any, name: str) -> Any:
+        arm, declared = self.arms[name].expression(people), self.declared(name)
         if declared is None:
-            return arm.notnull() & ~arm.isnan() if key.kind == "number" else arm.notnull()
-        values = as_values(declared, key.kind)
-        return arm.isin(list(values)).fill_null(False) if values else ibis.literal(False)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One group of rows of the answer: by which keys, over whom, and which numbers."""
-
-    name: str
-    keys: tuple[Key, ...]
-    values: Mapping[str, Any] = field(repr=False)
-    over: Any = field(default=None, repr=False)
+            return arm.notnull()
+        return arm.isin(list(declared)).fill_null(False) if declared else ibis.literal(False)
 
 
 # ── the first stage ────────────────────────────────────────────────────────────────────────────
@@ -108,7 +102,7 @@ def first_stage(people: Any, question: Question) -> Any:
         value = one.value(people, inside)
         columns |= {f"y{one.place}": value, f"d{one.place}": one.steps(value)}
     for place, binned in enumerate(question.binned):
-        columns[f"x{place}"] = _grid_of(people[binned.key.name], binned, inside)
+        columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
     if question.twice:
         columns[TWICE] = people[TWICE].cast("int32").cast("int64")
     table = people.select(**columns)
@@ -120,13 +114,13 @@ def first_stage(people: Any, question: Question) -> Any:
     for place, cross in enumerate(question.crosses):
         sums |= _cross_sums(table, place, cross, question)
     for place in range(len(question.binned)):
-        sums |= {f"x{place}_s": question.engine.total(table[f"x{place}"])}
+        sums[f"x{place}s"] = question.engine.total(table[f"x{place}"])
     if question.twice:
         sums["twice"] = table[TWICE].sum()
     return table.group_by([key.column for key in question.keys]).aggregate(**sums)
 
 
-def _grid_of(column: Any, binned: Binned, inside: Any) -> Any:
+def _covariate_steps(column: Any, binned: Binned, inside: Any) -> Any:
     value = column.cast("float64")
     if binned.key.kind == "number":
         inside = inside & ~value.isnan()
@@ -141,24 +135,16 @@ def _metric_sums(table: Any, one: Measure, engine: Engine) -> dict[str, Any]:
     if one.products is not None:
         for number, term in enumerate(product_terms(steps, steps, one.products)):
             sums[f"q{place}_{number}"] = engine.total(term)
-    if one.check != "nothing":
-        seen = value if one.check == "values" else raw
-        sums |= {f"lo{place}": seen.min(), f"hi{place}": seen.max()}
-    if one.fits:
-        sums[f"off{place}"] = (raw.cast("float64") / float(one.metric.scale) != value).sum()
-    if one.careful and one.metric.grid_bounds is not None:
-        low, high = one.metric.grid_bounds
-        sums[f"cl{place}"] = ((raw < low) | (raw > high)).sum()
-    return sums
+    return sums | {f"{word}{place}": check for word, check in one.checks(value, raw).items()}
 
 
 def _cross_sums(table: Any, place: int, cross: CrossSum, question: Question) -> dict[str, Any]:
-    """Sums over the people who have both values; a missing one that means 0 is one."""
+    """Sums over the people who have both values; a missing one that means 0 is a value."""
     first, second = (_present(table, question.measures[number]) for number in cross.pair)
     total = question.engine.total
     both = first.notnull() & second.notnull()
     y, z = (ibis.ifelse(both, one, ibis.null("int64")) for one in (first, second))
-    sums = {f"z{place}_n": both.sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
+    sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
     for word, (a, b), products in zip(("yy", "zz", "yz"), ((y, y), (z, z), (y, z)), cross.products, strict=True):
         for number, term in enumerate(product_terms(a, b, products)):
             sums[f"z{place}_{word}{number}"] = total(term)
@@ -173,100 +159,135 @@ def _present(table: Any, one: Measure) -> Any:
 # ── the second stage ───────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some rows of the answer: grouped by which sets of keys, over whom, and which numbers.
+
+    ``experiments`` are those that all of these people are in; none means any one of them.
+    """
+
+    name: str
+    sets: tuple[tuple[Key, ...], ...]
+    values: tuple[tuple[str, str], ...]
+    experiments: tuple[str, ...] = ()
+    outside: bool = False
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All keys of all sets."""
+        return tuple(dict.fromkeys(key for keys in self.sets for key in keys))
+
+
 def parts(stage: Any, question: Question) -> tuple[Part, ...]:
     """Everything that leaves the engine."""
-    anywhere = question.anywhere(stage)
-    total = question.engine.total
+    twice = (("twice", "SUM"),) if question.twice else ()
     found = [
-        Part("signatures", question.keys, {"n": stage.n}, anywhere),
-        Part("inside", (), _inside_values(stage, question), anywhere),
-        Part("outside", (), {"n": stage.n.sum()} | ({"t": stage.twice.sum()} if question.twice else {}), ~anywhere),
+        Part("signatures", (question.keys,), (("n", ""),)),
+        Part("inside", ((),), (("n", "SUM"), *twice, *_check_values(stage, question))),
+        Part("outside", ((),), (("n", "SUM"), *twice), outside=True),
     ]
-    for place, binned in enumerate(question.binned):
-        values = {"n": stage.n.sum(), "s": total(stage[f"x{place}_s"])}
-        found.append(Part(f"bins {binned.key.name}", (binned.key,), values, anywhere))
-    margins: dict[str, Part] = {}
-    for linkage in question.plan.linkages:
-        keys = question.axes(linkage)
-        over = question.inside(stage, linkage.experiments)
-        found.append(Part(f"classes {linkage.name}", keys, _class_values(stage, question), over))
-        for key in keys:
-            if key.name in linkage.experiments or linkage.squares == "margins":
-                name = margin_name(linkage, key)
-                with_crosses = key.name in linkage.experiments
-                margins.setdefault(name, Part(name, (key,), _square_values(stage, question, with_crosses), over))
-    return (*found, *(part for part in margins.values() if part.values))
+    if question.binned:
+        sums = tuple((f"x{place}s", "SUM") for place in range(len(question.binned)))
+        found.append(Part("bins", tuple((one.key,) for one in question.binned), (("n", "SUM"), *sums)))
+    by_class, by_margin = _square_names(question)
+    crosses = tuple((name, "SUM") for name in stage.columns if name.startswith("z"))
+    for experiments, linkages in _together(question.plan).items():
+        arms = tuple((question.arms[name],) for name in experiments)
+        levels = tuple((question.axes(one)[-1],) for one in linkages if one.squares == "margins" and one.covariate)
+        classes = tuple(question.axes(one) for one in linkages)
+        found.append(Part("classes", classes, (*_class_values(question), *by_class), experiments))
+        if by_margin or crosses:
+            found.append(Part("arms", arms, (*by_margin, *crosses), experiments))
+        if by_margin and levels:
+            found.append(Part("levels", levels, by_margin, experiments))
+    return tuple(found)
 
 
-def margin_name(linkage: Linkage, key: Key) -> str:
-    """Squares of one margin; tables of the same experiments share those of their arms."""
-    return f"squares {'/'.join(linkage.experiments)} by {key.name}"
+def _together(plan: Plan) -> dict[tuple[str, ...], list[Linkage]]:
+    """The tables of the same experiments, which are about the same people."""
+    groups: dict[tuple[str, ...], list[Linkage]] = {}
+    for linkage in plan.linkages:
+        groups.setdefault(linkage.experiments, []).append(linkage)
+    return groups
 
 
-def _inside_values(stage: Any, question: Question) -> dict[str, Any]:
-    values: dict[str, Any] = {"n": stage.n.sum()}
-    if question.twice:
-        values["t"] = stage.twice.sum()
+def _check_values(stage: Any, question: Question) -> Iterator[tuple[str, str]]:
     for one in question.measures:
-        names = {"c": "sum", "lo": "min", "hi": "max", "off": "sum", "cl": "sum"}
-        for word, how in names.items():
-            column = f"{word}{one.place}"
-            if column in stage.columns:
-                values[column] = getattr(stage[column], how)()
-    return values
+        for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("ok", "BOOL_AND"), ("cl", "SUM")):
+            if f"{word}{one.place}" in stage.columns:
+                yield f"{word}{one.place}", how
 
 
-def _class_values(stage: Any, question: Question) -> dict[str, Any]:
-    values: dict[str, Any] = {"n": stage.n.sum()}
+def _class_values(question: Question) -> tuple[tuple[str, str], ...]:
+    sums = ((f"{word}{one.place}", "SUM") for one in question.measures for word in "cs")
+    return (("n", "SUM"), *sums)
+
+
+def _square_names(question: Question) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """The squares that a plan wants per class, and those that are kept on margins."""
+    fine = {metric.name for metric in question.plan.metrics if metric.squares == "class"}
+    chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for one in question.measures:
-        values[f"c{one.place}"] = stage[f"c{one.place}"].sum()
-        values[f"s{one.place}"] = question.engine.total(stage[f"s{one.place}"])
-        if _squares_by_class(one, question):
-            values |= _squares(stage, one, question)
-    return values
+        for number in range(len(one.products.weights) if one.products else 0):
+            chosen[one.name not in fine].append((f"q{one.place}_{number}", "SUM"))
+    return tuple(chosen[0]), tuple(chosen[1])
 
 
-def _square_values(stage: Any, question: Question, with_crosses: bool) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for one in question.measures:
-        if not _squares_by_class(one, question):
-            values |= _squares(stage, one, question)
-    names = [name for name in stage.columns if name.startswith("z")] if with_crosses else []
-    return values | {name: question.engine.total(stage[name]) for name in names}
-
-
-def _squares_by_class(one: Measure, question: Question) -> bool:
-    return any(metric.name == one.name and metric.squares == "class" for metric in question.plan.metrics)
-
-
-def _squares(stage: Any, one: Measure, question: Question) -> dict[str, Any]:
-    weights = () if one.products is None else one.products.weights
-    names = [f"q{one.place}_{number}" for number in range(len(weights))]
-    return {name: question.engine.total(stage[name]) for name in names}
-
-
-def united(stage: Any, wanted: Sequence[Part], question: Question) -> Any:
-    """All parts, one below the other: the part's number, the keys and the numbers as texts."""
+def statement(first: str, wanted: Sequence[Part], question: Question, dialect: Any, *, pretty: bool = False) -> str:
+    """The whole statement: the first stage as a named subquery, the parts one below the other."""
     slots = max(len(part.values) for part in wanted)
-    tables = [_rows(stage, place, part, slots, question) for place, part in enumerate(wanted)]
-    return ibis.union(*tables, distinct=False) if len(tables) > 1 else tables[0]
+    selects = [_select(place, part, slots, question) for place, part in enumerate(wanted)]
+    second = "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
+    name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
+    return f"WITH {name} AS (\n{first}\n)\n{second}"
 
 
-def _rows(stage: Any, place: int, part: Part, slots: int, question: Question) -> Any:
-    table = stage if part.over is None else stage.filter(part.over)
-    if part.name == "signatures":
-        found = table
-    elif part.keys:
-        found = table.group_by([key.column for key in part.keys]).aggregate(**part.values)
-    else:
-        found = table.aggregate(**part.values)
-    nothing = ibis.null("string")
-    own = {key.column for key in part.keys}
-    columns = {
-        key.column: found[key.column].cast("string") if key.column in own else nothing for key in question.keys
-    }
-    names = list(part.values)
-    texts = [found[names[slot]].cast("string") if slot < len(names) else nothing for slot in range(slots)]
-    return found.select(
-        part=ibis.literal(place, type="int32"), **columns, **{f"v{slot}": text for slot, text in enumerate(texts)}
-    )
+def _select(place: int, part: Part, slots: int, question: Question) -> exp.Select:
+    """Part, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
+    keys = part.keys
+    bits: list[exp.Expression] = [
+        exp.Mul(this=exp.func("GROUPING", _column(key.column)), expression=exp.Literal.number(1 << bit))
+        for bit, key in enumerate(keys)
+    ]
+    several = len(part.sets) > 1
+    mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
+    columns = [_text(_column(key.column)) if key in keys else _text(exp.null()) for key in question.keys]
+    numbers = [_text(_aggregate(*value)) for value in part.values]
+    nothing = [_text(exp.null()) for _ in range(slots - len(numbers))]
+    select = exp.select(exp.Literal.number(place), mask, *columns, *numbers, *nothing)
+    select = select.from_(exp.table_(_STAGE, quoted=True)).where(_people(part, question))
+    if part.name == "signatures" or not keys:
+        return select
+    if several:
+        sets = [exp.Tuple(expressions=[_column(key.column) for key in one]) for one in part.sets]
+        select.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
+        return select
+    return select.group_by(*(_column(key.column) for key in keys))
+
+
+def _people(part: Part, question: Question) -> exp.Expression:
+    experiments: Iterable[str] = part.experiments or question.arms
+    inside = [_in_experiment(name, question) for name in experiments]
+    if part.experiments:
+        return exp.and_(*inside)
+    anywhere = exp.or_(*inside)
+    return exp.not_(exp.func("COALESCE", anywhere, exp.false())) if part.outside else anywhere
+
+
+def _in_experiment(name: str, question: Question) -> exp.Expression:
+    arm, declared = _column(question.arms[name].column), question.declared(name)
+    if declared is None:
+        return exp.Not(this=exp.Is(this=arm, expression=exp.null()))
+    return arm.isin(*(exp.convert(level) for level in declared)) if declared else exp.false()
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def _aggregate(name: str, how: str) -> exp.Expression:
+    return exp.func(how, _column(name)) if how else _column(name)
+
+
+def _text(expression: exp.Expression) -> exp.Expression:
+    return exp.Cast(this=expression, to=exp.DataType.build("text"))

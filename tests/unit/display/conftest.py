@@ -25,9 +25,15 @@ UNTESTABLE = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def published() -> Readout:
+    """The e-mail experiment: three arms, two metrics, one adjustment, two segments; not to be changed."""
+    return copy.deepcopy(HILLSTROM)
+
+
 @pytest.fixture
 def hillstrom() -> Readout:
-    """The e-mail experiment: three arms, two metrics, one adjustment, two segments."""
+    """The same, to be changed at will."""
     return copy.deepcopy(HILLSTROM)
 
 

@@ -49,9 +49,10 @@ class Outline(HTMLParser):
         return re.sub(r"\s+", " ", "".join(self.texts))
 
 
-@pytest.fixture
-def report(hillstrom: Readout) -> str:
-    return report_html(hillstrom, charts=report_charts(hillstrom))
+@pytest.fixture(scope="module")
+def report(published: Readout) -> str:
+    """Drawn once: nobody changes a text."""
+    return report_html(published, charts=report_charts(published))
 
 
 @pytest.mark.parametrize("crowd", ["hillstrom", "crowded"])
@@ -132,6 +133,12 @@ def test_without_charts_the_report_says_how_to_add_them(hillstrom: Readout) -> N
     assert "Drawing charts needs an extra. Run: pip install &#x27;kanab[charts]&#x27;" in report
     assert "<svg" not in report
     assert ">+7.66</td>" in report
+
+
+def test_tests_without_follow_ups_have_no_table_of_levels(hillstrom: Readout) -> None:
+    report = report_html(hillstrom | {"follow_ups": []}, charts={})
+    assert "Tests of whether the effect differs" in report
+    assert "Each level against the rest" not in report
 
 
 def test_with_charts_each_metric_has_its_own_picture(report: str) -> None:

@@ -126,6 +126,10 @@ def test_a_row_of_nothing_but_none_is_shown(small: Maker, effect: Maker, untesta
     assert re.search(r"^B(\s+–){8}$", text, re.MULTILINE)
 
 
+def test_an_effect_without_an_interval_keeps_its_p(small: Maker, effect: Maker) -> None:
+    assert "B raises spend by 0.5000 (+5.0 %); p = 1.00e-06." in readout_text(small(effect(interval=None)))
+
+
 def test_a_control_mean_near_zero_leaves_out_the_relative_effect(small: Maker, effect: Maker) -> None:
     text = readout_text(small(effect(relative=2000.0, relative_interval=None)))
     assert "B raises spend by 0.50, 95 % interval" in text

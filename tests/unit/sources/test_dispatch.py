@@ -32,7 +32,7 @@ CSV = "variant,tier,device,spend\nA,1,phone,1.25\nB,2,tv,0\nA,3,phone,3.5\nB,1,,
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which the [sql] extra is not installed."""
-    monkeypatch.setattr(dispatch, "_installed", lambda package: False)
+    monkeypatch.setattr(dispatch, "_installed", lambda _: False)
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_choosing_rows_of_a_csv_file_without_the_extra_names_it(
 
 
 def test_only_the_columns_of_the_plan_are_read(visits: Path, bare: None) -> None:
-    with pytest.raises(SourceError, match="there is no column 'spent'. Did you mean spend?"):
+    with pytest.raises(SourceError, match=r"there is no column 'spent'\. Did you mean spend\?"):
         count(visits, arm="variant", metrics=["spent"])
     visits.write_text(CSV.replace("spend", "variant"), encoding="utf-8")
     with pytest.raises(SourceError, match="names a column twice"):

@@ -412,6 +412,14 @@ def test_signatures_say_which_classes_people_share() -> None:
     assert [-1, -1, 1, -1] in counted.signatures.cells.tolist()  # in banner only
 
 
+def test_signatures_are_the_same_whether_sorted_or_counted_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = count_rows(ROWS, PLAN).signatures
+    monkeypatch.setattr("kanab.sources.rows._DIRECT", 0)
+    sorted_ones = count_rows(ROWS, PLAN).signatures
+    assert direct.cells.tolist() == sorted_ones.cells.tolist() == sorted(direct.cells.tolist())
+    assert direct.people.tolist() == sorted_ones.people.tolist()
+
+
 def test_signatures_of_many_tables_outgrow_no_integer() -> None:
     names = [f"c{i}" for i in range(40)]
     rows: dict[str, Any] = {"arm": ["A", "B", "A", "B"]} | {name: [0, i, 2 * i, 1] for i, name in enumerate(names)}

@@ -62,6 +62,13 @@ def test_population_variance_is_that_of_the_difference_in_slopes():
     assert effect.se_population**2 - effect.se**2 == pytest.approx(0.0179806305899, abs=5e-14)
 
 
+def test_the_covariance_of_the_means_holds_the_variance_of_every_contrast():
+    means = adjusted_means(counted(people(arms="ABC")))
+    for weights in ({"B": 1, "A": -1}, {"C": 1, "B": -0.5, "A": -0.5}):
+        c = np.array([weights.get(arm, 0) for arm in means.arms])
+        assert contrast(means, weights).se_population ** 2 == pytest.approx(c @ means.covariance @ c, rel=1e-12)
+
+
 def test_satterthwaites_df_is_of_the_arm_parts():
     means = adjusted_means(eighteen(altered=True))
     expected = means.sample.sum() ** 2 / np.sum(means.sample**2 / means.df)

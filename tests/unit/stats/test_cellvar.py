@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kanab import Metric, count_columns
-from kanab.stats.cellvar import by_arm, by_class, two_margins
+from kanab.stats.cellvar import _newton, by_arm, by_class, two_margins
 from kanab.stats.gram import arm_squares, classes_of
 
 CELLS = {
@@ -92,6 +92,20 @@ def test_two_margins_reach_their_one_solution_when_arms_and_levels_nearly_coinci
     assert spread.problem or spread.variances == pytest.approx(
         [(a - x) / (n - 1), x, shift + x, (d - x) / (n - 1)], rel=1e-6
     )
+
+
+def test_newtons_method_reaches_the_margins_and_gives_up_after_a_hundred_steps():
+    place = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    freedom, squares = np.array([3.0, 5, 2, 4]), (np.array([20.0, 300]), np.array([120.0, 200]))
+
+    def misses(start):
+        u, v = _newton((place[0], squares[0], np.full(2, start)), (place[1], squares[1], np.ones(2)), freedom)
+        fitted = freedom * u[place[0]] * v[place[1]]
+        sums = [np.bincount(where, weights=fitted) for where in place]
+        return max(float(np.max(np.abs(found / wanted - 1))) for found, wanted in zip(sums, squares, strict=True))
+
+    assert misses(1.0) < 1e-13
+    assert misses(1e200) > 1  # a step shrinks both factors e-fold at most: far too few of them
 
 
 def test_a_class_of_one_person_is_a_problem_by_class_and_in_the_margins():

@@ -363,6 +363,16 @@ def test_a_nested_f_with_one_degree_of_freedom_is_the_squared_t():
     assert test.p == pytest.approx(found.p[1], rel=1e-12)
 
 
+def test_large_designs_are_compared_like_small_ones():
+    rng = np.random.default_rng(2)
+    arm, level = rng.integers(0, 2, 900), rng.integers(0, 60, 900)
+    rows = {"arm": np.array(["A", "B"])[arm], "level": level, "y": rng.integers(0, 99, 900) + 7 * arm + level // 9}
+    tally = count_columns(rows, arm="arm", covariates=["level"], metrics=["y"])
+    test, found = nested_f(tally, "level", "arm + level"), fit(tally, "arm + level")
+    assert (test.F, test.p) == pytest.approx((found.t[1] ** 2, found.p[1]), rel=1e-11)
+    assert f_of(nested_f(tally, "arm + C(level)", "arm * C(level)")) == pytest.approx(pooled_f(tally).F, rel=1e-11)
+
+
 def test_nesting_goes_by_what_columns_span_not_by_their_names():
     assert nested_f(eighteen(), "arm + tier", "arm + C(tier)").df == (1, 14)
     assert nested_f(eighteen(), "1", "arm").df == (1, 16)

@@ -1,0 +1,84 @@
+"""kanab analyze: from any source, or from releases, to an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kanab.analysis import analyze as analyze_release
+from kanab.cli.counting import counted_source, is_release
+from kanab.cli.options import level, plan_of, source_options
+from kanab.errors import PlanError
+from kanab.files import read_release, write_whole
+from kanab.privacy.batches import add_releases
+from kanab.privacy.gate import Release
+from kanab.privacy.gate import release as release_counted
+from kanab.readouts import Readout
+
+_CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
+
+
+@click.command()
+@click.argument("source", nargs=-1, required=True)
+@source_options
+@click.option("--adjust", help="Covariates to adjust for, separated by commas; each in a table of its own.")
+@click.option("--segment", help="Covariates by which the effect may differ; each in a table of its own.")
+@click.option("--experiment", help="One experiment of several.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option(
+    "--alternative", type=click.Choice(["two-sided", "greater", "less"]), default="two-sided", help="Which side counts."
+)
+@click.option("--correct", type=click.Choice(_CORRECTIONS), default="holm", help="Correction over metrics × arms.")
+@click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a report into this file.")
+def analyze(source: tuple[str, ...], **given: Any) -> None:
+    """Analyze SOURCE: files, a database, Spark, or release files (several are added).
+
+    \b
+    kanab analyze visits.parquet --arm variant --metric spend,bought --adjust tier --segment device
+    kanab analyze postgresql://localhost/shop --table users --arm variant --metric spend
+    kanab analyze checkout.release.json
+    """
+    found = _released(source, given)
+    names = [given["experiment"]] if given["experiment"] else [one.name for one in found.plan.experiments]
+    readouts = [
+        analyze_release(
+            found,
+            name,
+            control=level(given["control"]),
+            confidence=given["confidence"],
+            alternative=given["alternative"],
+            correction=given["correct"],
+        )
+        for name in names
+    ]
+    if given["html"]:
+        if len(readouts) > 1:
+            raise PlanError("a report is about one experiment", "Name it with --experiment.")
+        write_whole(given["html"], readouts[0].to_report())
+    if given["as_json"]:
+        click.echo(_json(readouts))
+        return
+    click.echo("\n\n".join(str(one) for one in readouts))
+    if given["html"]:
+        click.echo(f"\nReport: {given['html']}")
+
+
+def _released(source: tuple[str, ...], given: Mapping[str, Any]) -> Release:
+    if is_release(source[0]):
+        clash = [flag for flag in ("arm", "metric", "plan_file", "adjust", "segment", "k") if given[flag]]
+        if clash:
+            raise PlanError("a release already says what was counted", f"Leave out --{clash[0].removesuffix('_file')}.")
+        return add_releases([read_release(path) for path in source])
+    if len(source) > 1:
+        raise PlanError("several sources are given", "Name one; a pattern such as 'visits-*.parquet' takes many files.")
+    return release_counted(counted_source(source[0], plan_of(given), given), given["k"], override=given["override"])
+
+
+def _json(readouts: list[Readout]) -> str:
+    plain = [one.to_dict() for one in readouts]
+    data = plain[0] if len(plain) == 1 else {"experiments": {one["experiment"]: one for one in plain}}
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,32 @@
+"""The group of commands, and what happens when one fails."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kanab import __version__
+from kanab.cli.analyze import analyze
+from kanab.cli.paper import paper
+from kanab.cli.release import release
+from kanab.errors import KanabError, PrivacyError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="kanab")
+def cli() -> None:
+    """A/B testing that keeps counts and sums, not people."""
+
+
+for command in (analyze, release, paper):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run a command; a known problem becomes one clear line: exit 1 for a refusal, 2 for the rest."""
+    try:
+        cli()
+    except KanabError as problem:
+        click.echo(f"kanab: {problem}", err=True)
+        sys.exit(1 if isinstance(problem, PrivacyError) else 2)

@@ -1,0 +1,279 @@
+"""The statement's answer: texts in, tallies and signatures out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.cells import DROPPED, Cells, zeros
+from kanab.counted import Signatures
+from kanab.errors import SourceError
+from kanab.factor import Factor
+from kanab.moments import By, Cross, Moments
+from kanab.plan import Linkage
+from kanab.sources.binning import LEVEL_BUDGET, check_levels
+from kanab.sources.columns import CLASS_BUDGET
+from kanab.sources.declared import place_arms, place_levels
+from kanab.sources.keys import Key
+from kanab.sources.measures import Measure
+from kanab.sources.statement import CrossSum, Part, Question
+from kanab.tally import Tally
+
+SIGNATURE_BUDGET = 2_000_000
+"""More combinations of levels over all tables are refused: they would not fit beside the data."""
+
+Text = str | None
+Texts = tuple[Text, ...]
+Address = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one part that are grouped alike: texts of the keys, and named numbers as texts."""
+
+    names: tuple[str, ...] = ()
+    rows: list[tuple[Texts, Texts]] = field(default_factory=list, repr=False)
+
+    def column(self, name: str) -> list[tuple[Texts, int]]:
+        """One number of every row, under the texts of its keys."""
+        place = self.names.index(name) if self.rows else 0
+        return [(texts, whole(numbers[place])) for texts, numbers in self.rows]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that left the engine."""
+
+    question: Question
+    blocks: Mapping[Address, Block]
+
+    def of(self, name: str, keys: Sequence[Key], experiments: Sequence[str] = ()) -> Block:
+        """The rows of a part that are grouped by these keys."""
+        return self.blocks.get((name, tuple(experiments), tuple(key.name for key in keys)), Block())
+
+    def only(self, name: str) -> Mapping[str, Text]:
+        """The one row of a part without keys."""
+        block = self.of(name, ())
+        return dict(zip(block.names, block.rows[0][1], strict=True))
+
+
+def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[Part], question: Question) -> Answer:
+    """Rows as they come, sorted into parts; too many signatures are refused on the way."""
+    keys = question.keys
+    blocks: dict[Address, Block] = {}
+    shapes: dict[tuple[int, int], tuple[Block, list[int]]] = {}
+    signatures = 0
+    for place, mask, *texts in rows:
+        if (place, mask) not in shapes:
+            part = parts[place]
+            own = [key for bit, key in enumerate(part.keys) if not mask >> bit & 1]
+            block = Block(tuple(name for name, _ in part.values))
+            blocks[part.name, part.experiments, tuple(key.name for key in own)] = block
+            shapes[place, mask] = block, [keys.index(key) for key in own]
+        block, where = shapes[place, mask]
+        numbers = texts[len(keys) : len(keys) + len(block.names)]
+        block.rows.append((tuple(texts[one] for one in where), tuple(numbers)))
+        signatures += place == 0
+        if signatures > SIGNATURE_BUDGET:
+            raise SourceError(
+                f"the covariates have more than {SIGNATURE_BUDGET:,} combinations of levels together",
+                "Name fewer covariates, cut numbers into bins (--bin), or keep the most frequent levels (--top).",
+            )
+    return Answer(question, blocks)
+
+
+@dataclass(frozen=True)
+class Places:
+    """A factor, and where each text of its key goes."""
+
+    factor: Factor
+    into: Mapping[Text, int] = field(repr=False)
+
+
+def place_all(answer: Answer) -> dict[str, Places]:
+    """The factor of every key, from the texts that occurred among people in an experiment."""
+    question = answer.question
+    rows = answer.of("signatures", question.keys).rows
+    if not rows:
+        raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
+    found: dict[str, Places] = {}
+    for place, key in enumerate(question.keys):
+        texts = list(dict.fromkeys(texts[place] for texts, _ in rows))
+        if key.bins is not None:
+            found[key.name] = _binned(answer, key)
+            continue
+        levels = [key.level(text) for text in texts]
+        if key.name in question.arms:
+            if len(texts) > LEVEL_BUDGET:
+                raise too_many_arms(key.name, len(texts))
+            factor, into = place_arms(levels, question.plan.experiment(key.name))
+        else:
+            declared = question.declared_levels[key.name]
+            if declared.levels is None:
+                check_levels(key.name, len(set(levels)))
+            factor, into = place_levels(levels, declared)
+        found[key.name] = Places(factor, dict(zip(texts, into, strict=True)))
+    return found
+
+
+def too_many_arms(name: str, found: int) -> SourceError:
+    """An arm column that holds something else."""
+    return SourceError(
+        f"arm column {name!r} has {found:,} arms; the limit is {LEVEL_BUDGET:,}",
+        "Name the column that holds the arm, not the person.",
+    )
+
+
+def _binned(answer: Answer, key: Key) -> Places:
+    """A binned covariate: its bins scored by their exact means over everybody."""
+    place, binned = next((i, one) for i, one in enumerate(answer.question.binned) if one.key == key)
+    bins = key.bins
+    assert bins is not None
+    people, sums, missing = [0] * len(bins.labels), [0] * len(bins.labels), False
+    block = answer.of("bins", (key,))
+    for ((text,), there), (_, total) in zip(block.column("n"), block.column(f"x{place}s"), strict=True):
+        if text is None:
+            missing = True
+            continue
+        people[int(text)] += there
+        sums[int(text)] += total
+    factor = bins.factor(people, sums, binned.scale, missing=missing)
+    kept = [str(number) for number, count in enumerate(people) if count]
+    into: dict[Text, int] = {text: position for position, text in enumerate(kept)}
+    return Places(factor, into | {None: len(factor.levels) - 1})
+
+
+def whole(text: Text) -> int:
+    """A whole number of any size from its text; nothing is 0."""
+    return int(text) if text else 0
+
+
+# ── tallies ────────────────────────────────────────────────────────────────────────────────────
+
+
+def build_tally(answer: Answer, linkage: Linkage, places: Mapping[str, Places]) -> Tally:
+    """One linkage's table."""
+    question = answer.question
+    keys = question.axes(linkage)
+    own = [places[key.name] for key in keys]
+    factors = tuple(one.factor for one in own)
+    shape = tuple(len(factor.levels) for factor in factors)
+    check_size(linkage.name, shape)
+    block = answer.of("classes", keys, linkage.experiments)
+    people = _filled(shape, own, block, "n")
+    moments = []
+    for one in question.measures:
+        counts = _filled(shape, own, block, f"c{one.place}")
+        sums = _filled(shape, own, block, f"s{one.place}")
+        squares = {} if one.products is None else _squares(answer, linkage, one, places, (counts, sums))
+        moments.append(Moments(one.metric, counts if one.metric.missing == "exclude" else people, sums, squares))
+    crosses = [
+        _cross(answer, linkage, places[name], place, cross)
+        for place, cross in enumerate(question.crosses)
+        for name in linkage.experiments
+    ]
+    return Tally(factors, people, tuple(moments), tuple(crosses))
+
+
+def check_size(name: str, shape: Sequence[int]) -> None:
+    """Refuse a table of more classes than the budget, with the number and the remedy."""
+    size = math.prod(shape)
+    if size > CLASS_BUDGET:
+        raise SourceError(
+            f"{name} would have {size:,} classes; the limit is {CLASS_BUDGET:,}",
+            "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
+        )
+
+
+def _filled(shape: tuple[int, ...], own: Sequence[Places], block: Block, name: str) -> Cells:
+    cells = zeros(shape)
+    for texts, value in block.column(name):
+        spot = tuple(one.into[text] for one, text in zip(own, texts, strict=True))
+        if DROPPED not in spot:
+            cells[spot] += value
+    return cells
+
+
+def _squares(
+    answer: Answer, linkage: Linkage, one: Measure, places: Mapping[str, Places], found: tuple[Cells, Cells]
+) -> dict[By, Cells]:
+    """Σ r² about 0 at every margin that was asked for."""
+    counts, sums = found
+    keys = answer.question.axes(linkage)
+    names = tuple(key.name for key in keys)
+    if any(metric.name == one.name and metric.squares == "class" for metric in answer.question.plan.metrics):
+        block = answer.of("classes", keys, linkage.experiments)
+        return {names: _about_zero(one, block, [places[name] for name in names], counts, sums)}
+    kept: dict[By, Cells] = {}
+    for axis, key in enumerate(keys):
+        if key.name in linkage.experiments or linkage.squares == "margins":
+            part = "arms" if key.name in linkage.experiments else "levels"
+            others = tuple(other for other in range(len(keys)) if other != axis)
+            margin = [np.asarray(cells.sum(axis=others)) for cells in (counts, sums)]
+            squares = answer.of(part, (key,), linkage.experiments)
+            kept[(key.name,)] = _about_zero(one, squares, [places[key.name]], margin[0], margin[1])
+    return kept
+
+
+def _about_zero(one: Measure, block: Block, own: Sequence[Places], counts: Cells, sums: Cells) -> Cells:
+    products = one.products
+    assert products is not None
+    names = [f"q{one.place}_{number}" for number in range(len(products.weights))]
+    partial = [_filled(counts.shape, own, block, name) for name in names]
+    cells = zeros(counts.shape)
+    for spot in np.ndindex(counts.shape):
+        cells[spot] = products.total(tuple(part[spot] for part in partial), counts[spot], sums[spot])
+    return cells
+
+
+def _cross(answer: Answer, linkage: Linkage, own: Places, place: int, cross: CrossSum) -> Cross:
+    arm = own.factor.name
+    block = answer.of("arms", (answer.question.arms[arm],), linkage.experiments)
+    shape = (len(own.factor.levels),)
+
+    def filled(word: str) -> Cells:
+        return _filled(shape, [own], block, f"z{place}_{word}")
+
+    def product(word: str, number: int) -> Cells:
+        weights = cross.products[number].weights
+        total = zeros(shape)
+        for part, weight in enumerate(weights):
+            total = total + filled(f"{word}{part}") * weight
+        return total
+
+    first, second = (answer.question.measures[number].name for number in cross.pair)
+    squares = product("yy", 0), product("zz", 1)
+    return Cross((first, second), (arm,), filled("n"), (filled("y"), filled("z")), squares, product("yz", 2))
+
+
+# ── signatures ─────────────────────────────────────────────────────────────────────────────────
+
+
+def build_signatures(answer: Answer, tallies: Mapping[str, Tally], places: Mapping[str, Places]) -> Signatures:
+    """How many people share each combination of classes over all tables, sorted by class."""
+    question = answer.question
+    rows = answer.of("signatures", question.keys).column("n")
+    spots = {
+        key.name: np.array([places[key.name].into[texts[place]] for texts, _ in rows], dtype=np.int64)
+        for place, key in enumerate(question.keys)
+    }
+    people = np.array([count for _, count in rows], dtype=np.int64)
+    cells = [_cells([spots[axis] for axis in tally.axes], tally.shape) for tally in tallies.values()]
+    together, inverse = np.unique(np.stack(cells, axis=1), axis=0, return_inverse=True)
+    counts = np.zeros(len(together), dtype=np.int64)
+    np.add.at(counts, inverse.ravel(), people)
+    return Signatures(tuple(tallies), together, counts)
+
+
+def _cells(spots: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> NDArray[np.int64]:
+    cell = np.zeros(len(spots[0]), dtype=np.int64)
+    absent = np.zeros(len(spots[0]), dtype=bool)
+    for spot, size in zip(spots, shape, strict=True):
+        cell = cell * size + spot
+        absent |= spot == DROPPED
+    return np.where(absent, DROPPED, cell)

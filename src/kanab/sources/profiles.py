@@ -1,0 +1,117 @@
+"""Looking before counting: ranges and grids of numbers, quantiles, and the commonest levels.
+
+Always over the people who are in an experiment, all arms together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+
+from kanab.errors import SourceError
+from kanab.factor import Level
+from kanab.plan import CovariatePlan
+from kanab.sources.binning import Bins, asked_shares, check_levels, common_levels, given_bins, quantile_bins
+from kanab.sources.engine import first_row, query_text, run
+from kanab.sources.grids import DECIMAL_SCALES, Profile
+from kanab.sources.keys import Key, Kind, plain, read_level
+from kanab.sources.measures import floor, number
+
+SAMPLE = 10_000
+"""So many people show quickly what most columns are like."""
+
+_MOST_TIES = 100_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one query said about some people: profiles of numbers, and how many levels keys have."""
+
+    profiles: Mapping[str, Profile]
+    levels: Mapping[str, int]
+
+
+def look(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = ()) -> Look:
+    """Ranges and grids of number columns, and the number of levels of keys."""
+    wanted = {
+        f"y{place}": number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
+    }
+    wanted |= {key.column: plain(people[key.name], key.kind) for key in keys}
+    if not wanted:
+        return Look({}, {})
+    table = people.select(**wanted)
+    aggregates = {key.column: table[key.column].nunique() for key in keys}
+    for place, kind in enumerate(columns.values()):
+        aggregates |= _about(table[f"y{place}"], kind, place)
+    row = first_row(table.aggregate(**aggregates))
+    found = {name: _profile(row, place) for place, name in enumerate(columns)}
+    return Look(found, {key.name: int(row[key.column]) for key in keys})
+
+
+def _about(value: Any, kind: Kind, place: int) -> dict[str, Any]:
+    aggregates = {f"lo{place}": value.min(), f"hi{place}": value.max()}
+    if kind == "number":
+        aggregates[f"whole{place}"] = (floor(value) == value).all()
+        for scale in DECIMAL_SCALES:
+            exact = floor(value * float(scale) + 0.5) / float(scale) == value
+            aggregates[f"dec{place}_{scale}"] = exact.all()
+    return aggregates
+
+
+def _profile(row: Mapping[str, Any], place: int) -> Profile:
+    """The profile of one column; nothing but missing values is all zeros."""
+    low, high = row[f"lo{place}"], row[f"hi{place}"]
+    if low is None or high is None:
+        return Profile()
+    if f"whole{place}" not in row or row[f"whole{place}"]:
+        return Profile(float(low), float(high))
+    decimal = next((scale for scale in DECIMAL_SCALES if row[f"dec{place}_{scale}"]), None)
+    return Profile(float(low), float(high), False, decimal)
+
+
+def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
+    """The bins of a covariate, at given edges or at quantiles of everybody, and its profile."""
+    if kind == "text":
+        raise _not_numbers(plan.name)
+    shares = asked_shares(plan.bins) if isinstance(plan.bins, int) else ()
+    table = people.select(value=number(people[plan.name], kind, careful=True))
+    cuts = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
+    row = first_row(table.aggregate(**_about(table.value, kind, 0), **cuts))
+    profile = _profile(row, 0)
+    if not (abs(profile.low) < float("inf") and abs(profile.high) < float("inf")):
+        raise _not_numbers(plan.name)
+    bins = given_bins(plan)
+    if bins is None:
+        found = [row[f"cut{place}"] for place in range(len(shares))]
+        quantiles = [float(value) for value in found if value is not None]
+        bins = quantile_bins(plan.name, quantiles, profile.low, profile.high)
+    return bins, profile
+
+
+def _not_numbers(name: str) -> SourceError:
+    return SourceError(
+        f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
+        f"Keep its most frequent levels instead (--top {name}=20).",
+    )
+
+
+def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Level, ...], bool]:
+    """The commonest levels of a covariate, and whether there are others."""
+    top = plan.top or 1
+    level = plain(people[plan.name], kind)
+    counts = people.select(level=level).filter(ibis._.level.notnull()).group_by("level").aggregate(n=ibis._.count())
+    ranked = counts.mutate(place=ibis.rank().over(order_by=ibis.desc(counts.n)), levels=ibis._.count().over())
+    ties = ranked.filter(ranked.place < top).select(level=ranked.level.cast("string"), n=ranked.n, levels=ranked.levels)
+    rows = list(run(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
+    if len(rows) > _MOST_TIES:
+        check_levels(plan.name, int(rows[0][2]))
+    found: dict[Level, int] = {}
+    for text, people_there, _ in rows:
+        name = read_level(text, kind, plan.name)
+        if name is not None:
+            found[name] = found.get(name, 0) + int(people_there)
+    kept = common_levels(found, top)
+    return kept, bool(rows) and int(rows[0][2]) > len(kept)

@@ -1,0 +1,266 @@
+"""People in an engine to one tally per linkage of a plan: ``count_table`` over Ibis.
+
+One statement reads the source once. Before it, a look at a sample (or, where the plan leaves much
+open, at everybody) decides grids, bins and the commonest levels, by the rules that all sources share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import sqlglot
+
+from kanab.counted import Counted
+from kanab.errors import SourceError
+from kanab.metric import Metric
+from kanab.plan import CovariatePlan, Plan
+from kanab.sources.answers import Answer, build_signatures, build_tally, place_all, read_answer, too_many_arms, whole
+from kanab.sources.binning import LEVEL_BUDGET, Bins, check_levels, kept_levels
+from kanab.sources.declared import OTHER
+from kanab.sources.engine import QueryError, engine_of, kept, query_text, run, strict_arithmetic
+from kanab.sources.grids import Profile, check_range, check_zero, product_plan
+from kanab.sources.keys import Key, as_values, covariates_of, kind_of
+from kanab.sources.measures import Measure, careful_measure, measured, quick_measure, step_range, was_enough
+from kanab.sources.profiles import SAMPLE, Look, bins_of, look, top_levels
+from kanab.sources.statement import Binned, CrossSum, Question, first_stage, parts, statement
+from kanab.sources.units import Events, How, Units, to_people
+
+
+def count_table(
+    table: Any,
+    plan: Plan,
+    *,
+    unit: str | None = None,
+    aggregate: Mapping[str, How] | How | None = None,
+    events: Events | None = None,
+    where: str | None = None,
+) -> Counted:
+    """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
+
+    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows;
+    with ``events`` the table holds exposures, and metrics come from what happened after the first.
+
+    >>> from kanab.plan import make_plan
+    >>> from kanab.sources.connect import open_table
+    >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
+    >>> count_table(open_table(rows), make_plan("variant", ["spend"], adjust=["tier"]))
+    Counted, not yet released:
+      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
+    """
+    units = _units(unit, aggregate, events)
+    with strict_arithmetic(table), _people(table, plan, where, units) as people:
+        question = _question(people, plan, twice=units is not None)
+        sample = _sample(people, question)
+        answer = _quick_answer(people, question, sample) or _careful_answer(people, question)
+        return replace(_counted(answer), where=where or "")
+
+
+def show_sql(
+    table: Any,
+    plan: Plan,
+    *,
+    unit: str | None = None,
+    aggregate: Mapping[str, How] | How | None = None,
+    events: Events | None = None,
+    where: str | None = None,
+) -> str:
+    """The statement that ``count_table`` would run, in the engine's own dialect.
+
+    What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
+    """
+    units = _units(unit, aggregate, events)
+    with strict_arithmetic(table), _people(table, plan, where, units) as people:
+        question = _question(people, plan, twice=units is not None)
+        sample = _sample(people, question)
+        chosen = _quick_question(question, sample) or _careful_question(people, question)
+        stage = first_stage(people, chosen)
+        backend = people.get_backend()
+        first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
+        text = first.sql(dialect=backend.dialect, pretty=True)
+        return statement(text, parts(stage, chosen), chosen, backend.dialect, pretty=True)
+
+
+# ── people ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _units(unit: str | None, aggregate: Mapping[str, How] | How | None, events: Events | None) -> Units | None:
+    if unit is not None:
+        return Units(unit, aggregate, events)
+    if aggregate is not None or events is not None:
+        raise SourceError("rows are to be added up, but nobody says whose", "Name the column of the person: unit.")
+    return None
+
+
+@contextmanager
+def _people(table: Any, plan: Plan, where: str | None, units: Units | None) -> Iterator[Any]:
+    rows = filtered(table, where) if where else table
+    if units is None:
+        yield rows
+        return
+    with kept(to_people(rows, plan, units), engine_of(table)) as people:
+        yield people
+
+
+def filtered(table: Any, where: str) -> Any:
+    """The rows of a table for which an SQL condition holds."""
+    backend = table.get_backend()
+    try:
+        condition = sqlglot.parse_one(where, dialect=backend.dialect, into=sqlglot.exp.Condition)
+        text = sqlglot.select("*").from_("kanab_rows").where(condition).sql(dialect=backend.dialect)
+        return table.alias("kanab_rows").sql(text)
+    except Exception as problem:
+        raise SourceError(
+            f"the filter is not a condition that the engine understands ({type(problem).__name__})",
+            "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
+        ) from None
+
+
+# ── what to ask ────────────────────────────────────────────────────────────────────────────────
+
+
+def _question(people: Any, plan: Plan, *, twice: bool) -> Question:
+    """Everything but the metrics' grids."""
+    kinds = {one.name: kind_of(people, one.name, metric=True) for one in measured(plan)}
+    arms = {
+        one.name: Key(one.name, f"arm{place}", kind_of(people, one.name)) for place, one in enumerate(plan.experiments)
+    }
+    bare = Question(plan, engine_of(people), arms, {}, (), twice=twice, kinds=kinds)
+    inside = people.filter(bare.anywhere(people))
+    levels, declared, binned = {}, {}, []
+    for place, name in enumerate(covariates_of(plan)):
+        key = Key(name, f"level{place}", kind_of(people, name))
+        wanted = plan.covariate(name)
+        if wanted.bins is not None:
+            key, scale = _with_bins(inside, key, wanted)
+            binned.append(Binned(key, scale))
+        elif wanted.top is not None:
+            kept_ones, rest = top_levels(inside, wanted, key.kind)
+            key, wanted = replace(key, kept=kept_ones), kept_levels(name, kept_ones, rest=rest)
+        elif wanted.levels is not None and OTHER in wanted.levels:
+            key = replace(key, kept=as_values(wanted.levels, key.kind))
+        levels[name], declared[name] = key, wanted
+    return replace(bare, levels=levels, declared_levels=declared, binned=tuple(binned))
+
+
+def _with_bins(inside: Any, key: Key, plan: CovariatePlan) -> tuple[Key, int]:
+    bins, profile = bins_of(inside, plan, key.kind)
+    check_range(Metric(key.name, profile.scale), profile)
+    return replace(key, bins=Bins(key.name, bins.edges)), profile.scale
+
+
+def _sample(people: Any, question: Question) -> Look:
+    """What a few people are like. Columns of names are refused here, before everybody is grouped by them."""
+    inside = people.filter(question.anywhere(people))
+    open_keys = [key for key in question.keys if key.bins is None and key.kept is None]
+    sample = look(inside.limit(SAMPLE), question.kinds, open_keys)
+    for key in open_keys:
+        if sample.levels[key.name] > LEVEL_BUDGET:
+            found = look(inside, {}, [key]).levels[key.name]
+            if key.name in question.arms:
+                raise too_many_arms(key.name, found)
+            if question.declared_levels[key.name].levels is None:
+                check_levels(key.name, found)
+    return sample
+
+
+def _quick_question(question: Question, sample: Look) -> Question | None:
+    """The question in its quick form, if a sample gives hope that it is enough."""
+    if not question.engine.casts_fail:
+        return None
+    guesses = [
+        quick_measure(place, one, question.kinds[one.name], sample.profiles[one.name])
+        for place, one in enumerate(measured(question.plan))
+    ]
+    chosen = [one for one in guesses if one is not None]
+    return None if len(chosen) < len(guesses) else _with_measures(question, chosen, sample.profiles)
+
+
+def _careful_question(people: Any, question: Question) -> Question:
+    """The question in its careful form, the open ranges looked up over everybody."""
+    wanted = measured(question.plan)
+    open_ones = {one.name: question.kinds[one.name] for one in wanted if not one.declared}
+    found = look(people.filter(question.anywhere(people)), open_ones).profiles
+    chosen = [
+        careful_measure(place, one, question.kinds[one.name], found.get(one.name, Profile()))
+        for place, one in enumerate(wanted)
+    ]
+    return _with_measures(question, chosen, found)
+
+
+def _with_measures(question: Question, measures: Sequence[Measure], found: Mapping[str, Profile]) -> Question:
+    places = {one.name: one.place for one in measures}
+    ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, found[one.name]) for one in measures}
+    crosses = []
+    for first, second in dict.fromkeys(one.ratio for one in question.plan.metrics if one.ratio is not None):
+        if first not in places or second not in places:
+            raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
+        pairs = ((first, first), (second, second), (first, second))
+        yy, zz, yz = (product_plan(ranges[a], ranges[b]) for a, b in pairs)
+        crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz)))
+    return replace(question, measures=tuple(measures), crosses=tuple(crosses))
+
+
+# ── asking ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _quick_answer(people: Any, question: Question, sample: Look) -> Answer | None:
+    """The answer to the quick form; none if it was not enough for everybody's values."""
+    quick = _quick_question(question, sample)
+    if quick is None:
+        return None
+    try:
+        answer = _ask(people, quick)
+    except QueryError:
+        return None
+    return answer if _enough(answer) else None
+
+
+def _careful_answer(people: Any, question: Question) -> Answer:
+    answer = _ask(people, _careful_question(people, question))
+    _enough(answer)
+    return answer
+
+
+def _ask(people: Any, question: Question) -> Answer:
+    stage = first_stage(people, question)
+    wanted = parts(stage, question)
+    backend = people.get_backend()
+    with kept(stage, question.engine) as first:
+        text = statement(query_text(first), wanted, question, backend.dialect)
+        return read_answer(run(backend, text), wanted, question)
+
+
+def _enough(answer: Answer) -> bool:
+    totals = answer.only("inside")
+    plans = {one.name: one for one in answer.question.plan.metrics}
+    return all(
+        was_enough(one, plans[one.name], {word: totals.get(f"{word}{one.place}") for word in ("ok", "lo", "hi")})
+        for one in answer.question.measures
+    )
+
+
+def _counted(answer: Answer) -> Counted:
+    question = answer.question
+    places = place_all(answer)
+    inside, outside = answer.only("inside"), answer.only("outside")
+    people = whole(inside["n"])
+    missing = {one.name: people - whole(inside[f"c{one.place}"]) for one in question.measures}
+    for one in question.measures:
+        if missing[one.name]:
+            check_zero(one.metric)
+    tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in question.plan.linkages}
+    declared = {one.name for one in measured(question.plan) if one.declared}
+    excluded = whole(inside.get("twice")) + whole(outside.get("twice"))
+    return Counted(
+        question.plan,
+        tallies,
+        build_signatures(answer, tallies, places),
+        all(one.name in declared or one.metric.binary for one in question.measures),
+        {one.name: whole(inside.get(f"cl{one.place}")) for one in question.measures},
+        missing,
+        excluded,
+        whole(outside["n"]) - whole(outside.get("twice")),
+    )

@@ -1,0 +1,126 @@
+"""A real browser: the system's chromium, else Debian's, else playwright's own. Never skipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+
+from kanab.display.charts import report_charts
+from kanab.display.html import report_html
+
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+HILLSTROM = Path(__file__).parents[1] / "unit" / "display" / "hillstrom.json"
+
+
+def installed() -> str | None:
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def from_debian() -> str | None:
+    """Install Debian's chromium, if this is Debian and we may."""
+    if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return None
+    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "chromium"]):
+        subprocess.run(command, capture_output=True, check=False)
+    return installed()
+
+
+def from_playwright() -> bool:
+    """Let playwright download its own."""
+    command = [sys.executable, "-m", "playwright", "install", "chromium"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = installed() or from_debian()
+    if path is None and not from_playwright():
+        pytest.fail("no browser to look at the report with. Install chromium (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        try:
+            found = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        except Error as problem:
+            pytest.fail(f"the browser does not start. Install chromium and its libraries. {problem.message}")
+        yield found
+        found.close()
+
+
+def real() -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(HILLSTROM.read_text(encoding="utf-8"))
+    return made
+
+
+def crowded() -> dict[str, Any]:
+    """The same numbers as if there were eight arms with long names and ten metrics."""
+    data = real()
+    arms = ["No E-Mail", *(f"variant_with_a_very_long_descriptive_name_{number}" for number in range(7))]
+    rows = [row for row in data["effects"] if row["metric"] == "spend" and row["arm"] == "Mens E-Mail"]
+    data["effects"] = [
+        row | {"arm": arm, "metric": f"a_metric_with_a_long_name_{place}"}
+        for place in range(10)
+        for row in rows
+        for arm in arms[1:]
+    ]
+    data["arms"] = dict.fromkeys(arms, 8000)
+    data["sample_ratio"] |= {"shares": dict.fromkeys(arms, 1 / 8), "residuals": dict.fromkeys(arms, 0.0)}
+    data["privacy"]["merged"] = {"segment/zip": {"other": [f"a_level_with_a_long_name_{place}" for place in range(9)]}}
+    return data
+
+
+@pytest.fixture
+def hillstrom() -> dict[str, Any]:
+    return real()
+
+
+@pytest.fixture(scope="session")
+def reports() -> dict[str, str]:
+    """Whole reports with their pictures, drawn once."""
+    made = {"real": real(), "crowded": crowded()}
+    return {name: report_html(data, charts=report_charts(data)) for name, data in made.items()}
+
+
+@pytest.fixture
+def report(reports: dict[str, str]) -> str:
+    return reports["real"]
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Write HTML to a file and open it; every message and request is kept on ``page.heard``."""
+    pages: list[Page] = []
+
+    def opened(html: str, *, width: int = 1200, scheme: Any = "light") -> Page:
+        file = tmp_path / f"report{len(pages)}.html"
+        file.write_text(html, encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        heard: list[str] = []
+        page.on("console", lambda message: heard.append(f"console: {message.text}"))
+        page.on("pageerror", lambda problem: heard.append(f"error: {problem}"))
+        page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: heard.append(request.url) if request.url != file.as_uri() else None)
+        page.goto(file.as_uri())
+        page.heard = heard  # type: ignore[attr-defined]
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()

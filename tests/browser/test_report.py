@@ -1,0 +1,160 @@
+"""The report, looked at with a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from kanab.display.charts import report_charts
+from kanab.display.html import readout_html, report_html
+
+Readout = dict[str, Any]
+Open = Callable[..., Page]
+
+CONTRASTS = """() => {
+    const rgb = text => (text.match(/[\\d.]+/g) || [0, 0, 0]).slice(0, 3).map(Number);
+    const light = colour => rgb(colour).map(v => v / 255)
+        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const page = light(getComputedStyle(document.body).backgroundColor);
+    const found = {};
+    for (const element of document.querySelectorAll('body *')) {
+        const drawn = element.closest('svg');
+        const words = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+        if (!words || ['TITLE', 'DESC', 'title', 'desc'].includes(element.tagName)) continue;
+        const style = getComputedStyle(element);
+        const own = light(drawn ? style.fill : style.color);
+        const ratio = (Math.max(own, page) + 0.05) / (Math.min(own, page) + 0.05);
+        const key = `${element.tagName}.${element.className.baseVal ?? element.className}`;
+        found[key] = Math.min(found[key] ?? 99, ratio);
+    }
+    return found;
+}"""
+
+OVERLAPS = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => {
+    const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+    return boxes.flatMap(([a, x], i) => boxes.slice(i + 1)
+        .filter(([b, y]) => x.left < y.right && y.left < x.right && x.top + 2 < y.bottom && y.top + 2 < x.bottom)
+        .map(([b]) => `${a} / ${b}`));
+})"""
+
+
+def whole(data: Readout) -> str:
+    return report_html(data, charts=report_charts(data))
+
+
+def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -> None:
+    page = open_page(report)
+    expect(page).to_have_title("segment: 64,000 people in 3 arms, control No E-Mail")
+    expect(page.get_by_role("heading", level=1)).to_have_text("segment")
+    assert page.get_by_role("heading", level=2).all_inner_texts() == [
+        "Did people arrive as planned?",
+        "What happened?",
+        "Does the effect differ by segment?",
+        "Privacy receipt",
+        "Notes",
+        "How it was computed",
+    ]
+    for name in (
+        "Effects on visit against No E-Mail",
+        "Effects on spend against No E-Mail",
+        "Where the effect differs",
+    ):
+        picture = page.get_by_role("img", name=name)
+        expect(picture).to_be_visible()
+        box = picture.bounding_box()
+        assert box is not None
+        assert box["width"] > 400
+        assert box["height"] > 80
+    row = page.get_by_role("table", name="Effects on visit").get_by_role("row").nth(1)
+    assert row.inner_text().split("\t")[3:5] == ["+7.66", "7.00 to 8.32"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_requested_and_nothing_complains(open_page: Open, report: str, scheme: str) -> None:
+    page = open_page(report, scheme=scheme)
+    page.wait_for_load_state("networkidle")
+    assert page.heard == []  # type: ignore[attr-defined]
+
+
+def test_a_script_that_got_in_would_not_run(open_page: Open, report: str) -> None:
+    page = open_page(report.replace("</main>", "<script>window.hacked = true</script></main>"))
+    assert page.evaluate("window.hacked") is None
+    assert "Content Security Policy" in page.heard[0]  # type: ignore[attr-defined]
+
+
+def test_names_that_are_markup_stay_words(open_page: Open, hillstrom: Readout) -> None:
+    evil = '<img src=x onerror="alert(1)">'
+    for row in hillstrom["effects"]:
+        row["metric"] += evil
+    page = open_page(whole(hillstrom))
+    assert page.heard == []  # type: ignore[attr-defined]
+    expect(page.get_by_role("heading", level=3).first).to_have_text(f"visit{evil}")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1200])
+@pytest.mark.parametrize("crowd", ["real", "crowded"])
+def test_the_page_never_scrolls_sideways(open_page: Open, reports: dict[str, str], crowd: str, width: int) -> None:
+    page = open_page(reports[crowd], width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("crowd", ["real", "crowded"])
+def test_no_words_in_a_picture_overlap(open_page: Open, reports: dict[str, str], crowd: str, width: int) -> None:
+    page = open_page(reports[crowd], width=width)
+    assert page.evaluate(OVERLAPS) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_have_enough_contrast(open_page: Open, report: str, scheme: str) -> None:
+    contrasts = open_page(report, scheme=scheme).evaluate(CONTRASTS)
+    assert len(contrasts) > 15
+    assert {name: ratio for name, ratio in contrasts.items() if ratio < 4.5} == {}
+
+
+def test_dark_is_dark_in_pictures_too(open_page: Open, report: str) -> None:
+    light, dark = (open_page(report, scheme=scheme) for scheme in ("light", "dark"))
+    look = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    assert (light.evaluate(look), dark.evaluate(look)) == ("rgb(89, 99, 110)", "rgb(163, 173, 184)")
+    assert dark.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 25)"
+
+
+def test_on_a_phone_rows_become_cards_that_name_their_numbers(open_page: Open, report: str) -> None:
+    page = open_page(report, width=390)
+    cell = page.locator("td[data-label=effect]").first
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content") == '"effect"'
+    assert cell.evaluate("cell => getComputedStyle(cell.parentElement).display") == "grid"
+    letters = page.locator("figure svg text").first
+    assert letters.evaluate("text => text.getBoundingClientRect().height") > 10
+
+
+def test_print_is_light_and_keeps_its_tables(open_page: Open, report: str) -> None:
+    page = open_page(report, width=390, scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("td").first.evaluate("cell => getComputedStyle(cell).display") == "table-cell"
+    printed = page.pdf(format="A4")
+    assert printed.startswith(b"%PDF")
+    assert 2 <= printed.count(b"/Type /Page\n") <= 4
+
+
+def test_an_alarm_stands_out_in_red(open_page: Open, hillstrom: Readout) -> None:
+    hillstrom["sample_ratio"]["p"] = 1e-9
+    alert = open_page(whole(hillstrom)).get_by_role("alert")
+    expect(alert).to_contain_text("Sample ratio: ALARM.")
+    assert alert.evaluate("alert => getComputedStyle(alert).borderLeftColor") == "rgb(180, 35, 24)"
+
+
+@pytest.mark.parametrize(("scheme", "colour"), [("light", "rgb(0, 0, 0)"), ("dark", "rgb(255, 255, 255)")])
+def test_the_notebook_fragment_takes_the_notebooks_colours(
+    open_page: Open, hillstrom: Readout, scheme: str, colour: str
+) -> None:
+    page = open_page(
+        f'<!doctype html><meta name="color-scheme" content="light dark">{readout_html(hillstrom)}', scheme=scheme
+    )
+    assert page.locator("td").first.evaluate("cell => getComputedStyle(cell).color") == colour
+    assert page.heard == []  # type: ignore[attr-defined]
