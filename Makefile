@@ -15,8 +15,8 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 
 types: $(READY)
 	$(BIN)/mypy
@@ -26,7 +26,7 @@ unit: $(READY)
 	$(BIN)/python tests/coverage_floor.py
 
 demo: $(READY)
-	$(BIN)/kanab paper
+	$(BIN)/python examples/shop.py build/demo
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

@@ -1,13 +1,14 @@
 """A/B testing that keeps counts and sums, not people.
 
->>> import kanab as kb
->>> tally = kb.count_columns(
-...     {"variant": list("AABB") * 30, "spend": [0.5, 1.0, 1.5, 2.0] * 30}, arm="variant", metrics=["spend"]
-... )
->>> print(kb.difference_in_means(tally))
-spend: B − A = 1.000 ± 0.04603, 95% interval 0.9089 … 1.091, t(118.0) = 21.73, p = 4.71e-43
+>>> import numpy as np, kanab as kb
+>>> rng = np.random.default_rng(1)
+>>> people = {"variant": rng.choice(["A", "B"], 900), "bought": rng.random(900) < 0.2}
+>>> print(kb.readout(people, arm="variant", metrics=["bought"]).effects[0].effect)
+bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.7) = 0.2796, p = 0.780
 """
 
+from kanab.analysis import analyze, readout
+from kanab.counted import Counted
 from kanab.errors import (
     AnalysisError,
     DesignError,
@@ -15,19 +16,30 @@ from kanab.errors import (
     GridError,
     KanabError,
     LevelError,
+    MissingExtraError,
+    PlanError,
+    PrivacyError,
     SourceError,
     TallyError,
 )
 from kanab.factor import Factor
+from kanab.files import read_release, write_release
 from kanab.metric import Metric
+from kanab.plan import Plan, make_plan
+from kanab.planfile import read_plan
+from kanab.privacy.batches import add_releases
+from kanab.privacy.gate import Receipt, Release, release
+from kanab.readouts import Readout
 from kanab.sources.classes import read_classes
 from kanab.sources.columns import count_columns
 from kanab.sources.csvfile import count_csv
+from kanab.sources.dispatch import count
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.multiplicity import correct
 from kanab.stats.ols import Anova, Fit, fit
+from kanab.stats.relative import Relative, relative_effect
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.srm import SampleRatio, sample_ratio
 from kanab.tally import Tally
@@ -38,6 +50,7 @@ __all__ = [
     "AnalysisError",
     "Anova",
     "ArmMeans",
+    "Counted",
     "DesignError",
     "Effect",
     "FTest",
@@ -49,24 +62,42 @@ __all__ = [
     "KanabError",
     "LevelError",
     "Metric",
+    "MissingExtraError",
+    "Plan",
+    "PlanError",
+    "PrivacyError",
+    "Readout",
+    "Receipt",
+    "Relative",
+    "Release",
     "SampleRatio",
     "SourceError",
     "Tally",
     "TallyError",
+    "add_releases",
     "adjusted_effect",
     "adjusted_means",
     "against_control",
+    "analyze",
     "contrast",
     "correct",
+    "count",
     "count_columns",
     "count_csv",
     "difference_in_means",
     "fit",
     "follow_ups",
+    "make_plan",
     "nested_f",
     "plain_means",
     "pooled_f",
     "read_classes",
+    "read_plan",
+    "read_release",
+    "readout",
+    "relative_effect",
+    "release",
     "robust_f",
     "sample_ratio",
+    "write_release",
 ]

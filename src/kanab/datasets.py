@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kanab.sources.columns import Squares, count_columns
 from kanab.tally import Tally
 
@@ -55,3 +57,30 @@ def count_eighteen(rows: dict[str, list[Any]], *, squares: Squares = "arm") -> T
         resolution={"minutes": 1e-9},
         squares=squares,
     )
+
+
+def shop_rows(people: int = 40_000, seed: int = 7) -> dict[str, Any]:
+    """A made-up shop: a new checkout (B) that helps on phones and does nothing elsewhere.
+
+    >>> rows = shop_rows(1_000)
+    >>> sorted(rows), len(rows["spend"])
+    (['bought', 'country', 'device', 'prior_spend', 'spend', 'tier', 'variant'], 1000)
+    """
+    rng = np.random.default_rng(seed)
+    variant = rng.choice(["A", "B"], people)
+    device = rng.choice(["phone", "desktop", "tablet"], people, p=[0.55, 0.38, 0.07])
+    country = rng.choice(["DE", "FR", "ES", "IT", "PT", "MT"], people, p=[0.4, 0.25, 0.2, 0.1, 0.049, 0.001])
+    tier = rng.choice([1, 2, 3, 4, 5], people, p=[0.3, 0.3, 0.2, 0.15, 0.05])
+    prior = np.round(rng.gamma(1.5, 20.0, people) * tier / 2, 2)
+    rate = 0.06 + 0.02 * tier + 0.025 * ((variant == "B") & (device == "phone"))
+    bought = rng.random(people) < rate
+    spend = np.round(bought * np.minimum(500, 10 + 0.4 * prior + rng.gamma(2.0, 12.0, people)), 2)
+    return {
+        "variant": variant,
+        "device": device,
+        "country": country,
+        "tier": tier,
+        "prior_spend": prior,
+        "bought": bought.astype(int),
+        "spend": spend,
+    }

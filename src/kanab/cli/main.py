@@ -8,6 +8,7 @@ import click
 
 from kanab import __version__
 from kanab.cli.analyze import analyze
+from kanab.cli.example import example
 from kanab.cli.paper import paper
 from kanab.cli.release import release
 from kanab.errors import KanabError, PrivacyError
@@ -19,7 +20,7 @@ def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""
 
 
-for command in (analyze, release, paper):
+for command in (analyze, release, example, paper):
     cli.add_command(command)
 
 

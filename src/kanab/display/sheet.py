@@ -93,6 +93,7 @@ th,td{{padding:.35rem .5rem}}
 .cards tr{{display:grid;grid-template-columns:1fr 1fr;gap:.3rem 1rem;padding:.7rem 0;
 border-bottom:1px solid var(--line)}}
 .cards th,.cards td{{border:0;padding:0;text-align:left;white-space:normal}}
+.cards tbody tr:last-child{{border-bottom:0}}
 .few tr{{grid-template-columns:repeat(4,1fr)}}
 .cards th{{grid-column:1/-1;min-width:0;overflow-wrap:anywhere}}
 .cards .sub th{{padding-left:0}}

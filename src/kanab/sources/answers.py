@@ -227,7 +227,7 @@ def _about_zero(one: Measure, block: Block, own: Sequence[Places], counts: Cells
     partial = [_filled(counts.shape, own, block, name) for name in names]
     cells = zeros(counts.shape)
     for spot in np.ndindex(counts.shape):
-        cells[spot] = products.total(tuple(part[spot] for part in partial), counts[spot], sums[spot])
+        cells[spot] = products.total(tuple(part.item(spot) for part in partial), counts.item(spot), sums.item(spot))
     return cells
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kanab.counted import Counted
 from kanab.errors import MissingExtraError, PlanError, SourceError
@@ -26,6 +26,9 @@ from kanab.sources.csvfile import read_texts, typed
 from kanab.sources.declared import named_level
 from kanab.sources.frames import Array
 from kanab.sources.rows import count_rows, needed_columns
+
+How = Literal["sum", "max", "mean"]
+"""How several values of one person become one."""
 
 _CSV = (".csv", ".csv.gz")
 
@@ -48,7 +51,7 @@ def count(
     control: Level = None,
     k: int = DEFAULT_K,
     unit: str | None = None,
-    aggregate: Mapping[str, str] | str | None = None,
+    aggregate: Mapping[str, How] | How | None = None,
     where: str | None = None,
     table: str | None = None,
     sql: str | None = None,
@@ -64,22 +67,23 @@ def count(
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant, tier
     """
-    flags = {
+    flags: dict[str, Any] = {
         "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "shares": shares,
-        "control": control, "k": k,
+        "control": control,
     }  # fmt: skip
     both = name_list(covariates, "covariates")
     adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
     segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
     measured = name_list(metrics, "metrics")
     if plan is not None:
-        if arm or measured or adjusted or segmented or any(value not in (None, DEFAULT_K) for value in flags.values()):
+        given = [value for value in (arm, *flags.values()) if value is not None]
+        if given or measured or adjusted or segmented or k != DEFAULT_K:
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
         plan = check_plan(plan)
     elif not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
     else:
-        plan = check_plan(make_plan(arm, measured, adjust=adjusted, segments=segmented, **flags))  # type: ignore[arg-type]
+        plan = check_plan(make_plan(arm, measured, adjust=adjusted, segments=segmented, k=k, **flags))
     counted = _counted(source, plan, Reading(unit, aggregate, where, table, sql))
     return replace(counted, plan=_with_controls(counted))
 
@@ -89,7 +93,7 @@ class Reading:
     """How rows become people: which of them, and who is one."""
 
     unit: str | None = None
-    aggregate: Mapping[str, str] | str | None = None
+    aggregate: Mapping[str, How] | How | None = None
     where: str | None = None
     table: str | None = None
     sql: str | None = None

@@ -26,7 +26,7 @@ Check = Literal["nothing", "bounds", "range"]
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
 
 
-@ibis.udf.scalar.builtin(name="floor")
+@ibis.udf.scalar.builtin(name="floor")  # type: ignore[untyped-decorator]
 def floor(value: float) -> float:  # type: ignore[empty-body]
     """FLOOR as a double; Ibis' own casts to an integer, which infinities and NaN cannot pass."""
 

@@ -15,7 +15,15 @@ from kanab.errors import SourceError
 from kanab.factor import Factor
 from kanab.metric import Metric
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
-from kanab.sources.binning import asked_shares, check_levels, common_levels, given_bins, kept_levels, quantile_bins
+from kanab.sources.binning import (
+    LEVEL_BUDGET,
+    asked_shares,
+    check_levels,
+    common_levels,
+    given_bins,
+    kept_levels,
+    quantile_bins,
+)
 from kanab.sources.columns import CLASS_BUDGET, Measured, Squares, fill, group_sums, measure
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.frames import Array, columns, encode, numbers
@@ -100,6 +108,11 @@ def _axes(linkage: Linkage) -> tuple[str, ...]:
 
 def _arms(values: Array, plan: ExperimentPlan) -> Coded:
     codes, found = encode(values, plan.name)
+    if plan.arms is None and len(found) > LEVEL_BUDGET:
+        raise SourceError(
+            f"arm column {plan.name!r} has {len(found):,} arms; the limit is {LEVEL_BUDGET:,}",
+            "Name the column that holds the arm, not the person.",
+        )
     factor, into = place_arms(found, plan)
     return Coded(factor, np.array(into, dtype=np.intp)[codes])
 

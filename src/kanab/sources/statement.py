@@ -245,7 +245,7 @@ def statement(first: str, wanted: Sequence[Part], question: Question, dialect: A
 def _select(place: int, part: Part, slots: int, question: Question) -> exp.Select:
     """Part, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
     keys = part.keys
-    bits: list[exp.Expression] = [
+    bits: list[Any] = [
         exp.Mul(this=exp.func("GROUPING", _column(key.column)), expression=exp.Literal.number(1 << bit))
         for bit, key in enumerate(keys)
     ]
@@ -265,7 +265,7 @@ def _select(place: int, part: Part, slots: int, question: Question) -> exp.Selec
     return select.group_by(*(_column(key.column) for key in keys))
 
 
-def _people(part: Part, question: Question) -> exp.Expression:
+def _people(part: Part, question: Question) -> Any:
     experiments: Iterable[str] = part.experiments or question.arms
     inside = [_in_experiment(name, question) for name in experiments]
     if part.experiments:
@@ -274,7 +274,7 @@ def _people(part: Part, question: Question) -> exp.Expression:
     return exp.not_(exp.func("COALESCE", anywhere, exp.false())) if part.outside else anywhere
 
 
-def _in_experiment(name: str, question: Question) -> exp.Expression:
+def _in_experiment(name: str, question: Question) -> Any:
     arm, declared = _column(question.arms[name].column), question.declared(name)
     if declared is None:
         return exp.Not(this=exp.Is(this=arm, expression=exp.null()))
@@ -285,9 +285,9 @@ def _column(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
 
 
-def _aggregate(name: str, how: str) -> exp.Expression:
+def _aggregate(name: str, how: str) -> Any:
     return exp.func(how, _column(name)) if how else _column(name)
 
 
-def _text(expression: exp.Expression) -> exp.Expression:
+def _text(expression: Any) -> Any:
     return exp.Cast(this=expression, to=exp.DataType.build("text"))

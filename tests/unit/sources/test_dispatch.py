@@ -20,6 +20,9 @@ from kanab.sources import dispatch
 from kanab.sources.dispatch import count
 from kanab.sources.rows import count_rows
 
+# Ibis 12 still calls DuckDB by a name that DuckDB 2 is about to drop.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+
 ROWS: dict[str, list[Any]] = {
     "variant": ["A", "B", "A", "B", "A", "B"],
     "tier": [1, 2, 3, 1, 2, 3],
@@ -83,7 +86,14 @@ def test_a_plan_is_counted_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [{"arm": "variant"}, {"metrics": ["spend"]}, {"covariates": ["tier"]}, {"control": 0}, {"top": {"x": 1}}, {"k": 5}],
+    [
+        {"arm": "variant"},
+        {"metrics": ["spend"]},
+        {"covariates": ["tier"]},
+        {"control": 10},
+        {"top": {"x": 1}},
+        {"k": 5},
+    ],
 )
 def test_a_plan_and_flags_together_are_refused(flags: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="a plan and single choices are given"):

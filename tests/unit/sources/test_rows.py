@@ -338,6 +338,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: count_rows(MANY, make_plan("arm", [], adjust=["city"])),
         r"'city' has 6,000 levels; the limit is 1,000\. Cut a number into bins \(--bin city=5\), or keep the most",
     ),
+    "arms": (lambda: count_rows(MANY, make_plan("city", [])), "arm column 'city' has 6,000 arms; the limit is 1,000"),
     "bins of texts": (
         lambda: count_rows(MANY, make_plan("arm", [], adjust=["city"], bins={"city": 5})),
         r"covariate 'city' cannot be cut into bins: .* \(--top city=20\)",

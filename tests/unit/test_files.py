@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanab.analysis import analyze
+from kanab.errors import KanabError, PrivacyError, SourceError
+from kanab.files import read_release, release_from_dict, release_to_dict, write_release, write_whole
+from kanab.privacy.gate import Release, release
+from kanab.sources.dispatch import count
+
+
+def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "variant": rng.choice(["A", "B"], n),
+        "tier": rng.choice([1, 2, 3, 4], n, p=[0.5, 0.4, 0.08, 0.02]),
+        "device": rng.choice(["phone", "desktop", "tv"], n, p=[0.6, 0.38, 0.02]),
+        "spend": np.round(rng.gamma(2, 10, n), 2),
+        "bought": rng.random(n) < 0.3,
+    }
+
+
+def released(**choices: Any) -> Release:
+    given = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}, **choices}
+    return release(
+        count(shop(), arm="variant", metrics=["spend", "bought"], adjust=["tier"], segments=["device"], **given)
+    )
+
+
+def test_a_release_comes_back_from_its_file_the_same(tmp_path: Path) -> None:
+    first = released()
+    write_release(first, tmp_path / "shop.json")
+    second = read_release(tmp_path / "shop.json")
+    assert second.tables == first.tables
+    assert second.receipt == first.receipt
+    assert second.plan == first.plan
+    assert analyze(second).to_dict() == analyze(first).to_dict()
+
+
+def test_the_same_release_gives_the_same_bytes(tmp_path: Path) -> None:
+    write_release(released(), tmp_path / "one.json")
+    write_release(released(), tmp_path / "two.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+
+
+def test_the_file_names_no_host_user_path_or_time(tmp_path: Path) -> None:
+    write_release(released(), tmp_path / "shop.json")
+    text = (tmp_path / "shop.json").read_text(encoding="utf-8")
+    for secret in (str(tmp_path), os.uname().nodename, str(Path.home()), "time", "date"):
+        assert secret not in text
+
+
+def test_bounds_taken_from_the_data_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="bounds were taken from the data"):
+        write_release(released(bounds=None), tmp_path / "shop.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_zero_one_metrics_need_no_bounds(tmp_path: Path) -> None:
+    found = release(count(shop(), arm="variant", metrics=["bought"]))
+    write_release(found, tmp_path / "shop.json")
+    assert read_release(tmp_path / "shop.json").tables == found.tables
+
+
+def test_only_a_release_is_written(tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="only a Release"):
+        write_release(count(shop(), arm="variant"), tmp_path / "x.json")  # type: ignore[arg-type]
+
+
+def test_a_file_with_a_class_below_k_does_not_come_in() -> None:
+    data = release_to_dict(released())
+    table = data["tables"]["variant/tier"]
+    moved = table["classes"][0]["people"] - 3
+    table["classes"][0]["people"] = 3
+    table["classes"][1]["people"] += moved
+    with pytest.raises(KanabError):
+        release_from_dict(data)
+
+
+def test_a_class_below_k_is_named_by_its_table() -> None:
+    data = release_to_dict(release(count(shop(), arm="variant", metrics=["bought"])))
+    entry = data["tables"]["variant"]["classes"][0]
+    entry["people"], entry["sums"]["bought"] = 4, 1
+    with pytest.raises(PrivacyError, match="variant holds a class with fewer than k = 10 people"):
+        release_from_dict(data)
+
+
+def test_a_changed_plan_is_noticed() -> None:
+    data = release_to_dict(released())
+    data["plan"]["metrics"]["spend"]["bounds"] = [0, 400]
+    with pytest.raises(KanabError, match="plan"):
+        release_from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "not a JSON file"), ("[]", "not a release"), ("{}", "not a release"), ('{"format": "x"}', "Invalid")],
+)
+def test_other_files_are_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(SourceError, match=words) as problem:
+        read_release(tmp_path / "x.json")
+    assert "x.json" in str(problem.value)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="there is no file"):
+        read_release(tmp_path / "none.json")
+    with pytest.raises(SourceError, match="cannot be read"):
+        read_release(tmp_path)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "old.json"
+    target.write_text("old")
+    with pytest.raises(SourceError, match="cannot be written"):
+        write_whole(tmp_path / "no folder" / "x.json", "new")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(target, "half a character \ud800")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+                    max_leaves=8))  # fmt: skip
+@settings(deadline=None, max_examples=100, derandomize=True)
+def test_any_json_is_a_release_or_an_error(data: Any) -> None:
+    with pytest.raises(KanabError):
+        release_from_dict(data)
+
+
+@pytest.mark.parametrize("key", ["format", "plan_digest", "plan", "receipt", "levels", "tables"])
+@pytest.mark.parametrize("value", [None, 5, "x", [], {}, {"x": 1}])
+def test_a_broken_part_is_an_error(key: str, value: Any) -> None:
+    data = json.loads(json.dumps(release_to_dict(released())))
+    if key == "levels" and value == {}:
+        return
+    data[key] = value
+    with pytest.raises(KanabError):
+        release_from_dict(data)
