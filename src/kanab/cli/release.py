@@ -28,7 +28,8 @@ def release(source: str, **given: Any) -> None:
     found = release_counted(counted_source(source, plan_of(given), given), given["k"], override=given["override"])
     write_release(found, given["output"])
     receipt = found.receipt
-    click.echo(f"{given['output']}: {len(found.tables)} tables, k-anonymous at k = {receipt.k}.")
+    tables = f"{len(found.tables)} table{'s' if len(found.tables) > 1 else ''}"
+    click.echo(f"{given['output']}: {tables}, k-anonymous at k = {receipt.k}.")
     for sentence in receipt.left_out.values():
         click.echo(f"- {sentence}.")
     for sentence in receipt.deviations:

@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
-from kanab.cells import Cells, zeros
+import numpy as np
+
+from kanab.cells import Cells, check_shape, zeros
 from kanab.errors import SourceError, TallyError, listed
 from kanab.factor import Factor
 from kanab.metric import Metric
 from kanab.moments import By, Moments
+from kanab.sources.columns import name_list, per_metric
 from kanab.sources.csvfile import read_texts, typed
-from kanab.sources.frames import column, column_names, encode, numeric_scores
+from kanab.sources.frames import Array, column, column_names, columns, encode, numeric_scores
+from kanab.sources.grids import too_fine
 from kanab.tally import Tally
 
 _COUNT_NAMES = ("people", "count", "counts", "n")
-_Margin = tuple[list[Factor], list[tuple[int, ...]], list[Decimal]]
 _WORDS = re.compile(r"\b(sum|sums|total|of|squares?|squared)\b|[Σ²_]", re.IGNORECASE)
+
+_FINEST = 15
+"""Decimals of the finest grid: a sixteenth would not fit 52 bits."""
+
+_MOST_DIGITS = 60
+"""Sums of squares of everybody alive have fewer digits than this, before or after the point."""
+
+Table = Mapping[str, Array]
+
+
+class _Roles(NamedTuple):
+    """Which column of the class table is what."""
+
+    arm: str
+    covariates: list[str]
+    counts: str
+    metrics: list[str]
+
+
+class _Margin(NamedTuple):
+    """The squares of one metric on a margin: where each stands among the levels of the factors."""
+
+    factors: list[Factor]
+    places: list[tuple[int, ...]]
+    squares: list[Fraction]
 
 
 def read_classes(
@@ -47,78 +75,105 @@ def read_classes(
     Tally of arm (A, B) × tier (1, 2): spend in steps of 0.1, squares by arm
     """
     table = _columns(classes)
-    names = list(table)
-    counted = count or next((name for name in names if name.lower() in _COUNT_NAMES), None)
-    if counted is None:
-        raise SourceError("the table has no column of counts", f"Call it {listed(_COUNT_NAMES)}, or name it.")
-    place = names.index(counted) if counted in names else 0
-    armed = arm or names[0]
-    crossed = [name for name in names[:place] if name != armed] if covariates is None else list(covariates)
-    summed = [name for name in names[place + 1 :] if name not in (armed, *crossed)] if metrics is None else metrics
-    factors, places = _factors(table, armed, crossed)
-    margins = [
-        _columns(one) for one in (squares if isinstance(squares, (list, tuple)) else [squares]) if one is not None
-    ]
-    people = _filled(factors, places, _whole(column(table, counted), "counts"))
+    roles = _roles(list(table), arm, covariates, count, metrics)
+    own_names = [_own_name(name) for name in roles.metrics]
+    bounds = per_metric(bounds, own_names, "bounds")
+    resolution = per_metric(resolution, own_names, "resolution")
+    factors, places = _factors(table, roles)
+    tables = squares if isinstance(squares, (list, tuple)) else [] if squares is None else [squares]
+    margins = _margins([_columns(one) for one in tables], factors, roles)
+    people = _filled(factors, places, _whole(table[roles.counts], "counts"))
     moments = []
-    for name in summed:
-        own = _name(name)
-        sums = _decimals(column(table, name), f"sums of {own!r}")
-        kept = _squares(name, margins, factors, alone=len(summed) == 1)
-        step = (resolution or {}).get(own) or 1 / 10 ** min(15, _decimal_places(sums, kept))
-        metric = Metric.declare(own, bounds=(bounds or {}).get(own), resolution=step)
-        filled = {by: _filled(named, where, _steps(q, metric.scale**2)) for by, (named, where, q) in kept.items()}
-        moments.append(Moments(metric, people, _filled(factors, places, _steps(sums, metric.scale)), filled))
+    for name, own in zip(roles.metrics, own_names, strict=True):
+        sums = _exact(table[name], f"sums of {own!r}")
+        metric = _metric(own, sums, margins[name], bounds.get(own), resolution.get(own))
+        kept = {
+            by: _filled(one.factors, one.places, _steps(one.squares, metric.scale**2))
+            for by, one in margins[name].items()
+        }
+        moments.append(Moments(metric, people, _filled(factors, places, _steps(sums, metric.scale)), kept))
     return Tally(factors, people, tuple(moments))
 
 
-def _columns(source: Any) -> dict[str, Any]:
+def _columns(source: Any) -> Table:
     """Columns of a path, a dict or a frame."""
-    if isinstance(source, (str, PathLike)):
-        return dict(read_texts(source))
-    return {name: column(source, name) for name in column_names(source)}
+    table = read_texts(source) if isinstance(source, (str, PathLike)) else source
+    names = column_names(table)
+    return columns(table, names) if names else {}
+
+
+def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics: Any) -> _Roles:
+    """The columns as named, or by their order."""
+    for word, given in (("arm", arm), ("count", count)):
+        name_list([] if given is None else [given], word)
+    counts = next((name for name in names if name.lower() in _COUNT_NAMES), None) if count is None else count
+    if counts is None:
+        raise SourceError("the table has no column of counts", f"Call it {listed(_COUNT_NAMES)}, or name it.")
+    known = dict.fromkeys(names, ())
+    column(known, counts)  # an unknown name fails here, with a hint
+    place = names.index(counts)
+    armed = names[0] if arm is None else arm
+    before = [name for name in names[:place] if name != armed]
+    crossed = before if covariates is None else name_list(covariates, "covariates")
+    after = [name for name in names[place + 1 :] if name not in (armed, *crossed)]
+    summed = after if metrics is None else name_list(metrics, "metrics")
+    used = [armed, *crossed, *summed]
+    for name in used:
+        column(known, name)
+    if len({counts, *used}) != 1 + len(used):
+        raise SourceError("a column of the class table has two roles", "Name arm, covariates, count and metrics apart.")
+    return _Roles(armed, crossed, counts, summed)
+
+
+def _exact(values: Iterable[Any], what: str) -> list[Fraction]:
+    """Numbers exactly as they are written."""
+    found = []
+    for value in values:
+        number = _decimal(value)
+        if number is None or not number.is_finite():
+            raise SourceError(f"the {what} must be finite numbers", "Leave no field empty.")
+        if number and abs(number.adjusted()) > _MOST_DIGITS:
+            raise SourceError(f"the {what} are beyond anything that people add up to", "Check the numbers' exponents.")
+        found.append(Fraction(number if number else 0))
+    return found
 
 
 def _decimal(value: Any) -> Decimal | None:
-    """An exact decimal, as it was written; None if it is not a finite number."""
-    if hasattr(value, "item"):
+    if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         return None
     try:
-        number = Decimal(repr(value) if isinstance(value, float) else str(value).strip())
+        return Decimal(repr(value) if isinstance(value, float) else value)
     except InvalidOperation:
         return None
-    return number if number.is_finite() else None
-
-
-def _decimals(values: Iterable[Any], what: str) -> list[Decimal]:
-    found = [_decimal(value) for value in values]
-    if any(number is None for number in found):
-        raise SourceError(f"the {what} must be finite numbers", "Leave no field empty.")
-    return [number for number in found if number is not None]
 
 
 def _whole(values: Iterable[Any], what: str) -> list[int]:
-    numbers = _decimals(values, what)
-    if any(number != number.to_integral_value() or number < 0 for number in numbers):
+    numbers = _exact(values, what)
+    if any(number.denominator != 1 or number < 0 for number in numbers):
         raise TallyError(f"the {what} must be whole numbers of people", "Check for negative or fractional ones.")
     return [int(number) for number in numbers]
 
 
-def _factors(
-    table: Mapping[str, Any], arm: str, covariates: Sequence[str]
-) -> tuple[tuple[Factor, ...], list[tuple[int, ...]]]:
-    factors, codes = [], []
-    for name in (arm, *covariates):
-        code, levels = encode(_levels(table, name), name)
-        role = "arm" if name == arm else "covariate"
-        factors.append(Factor(name, levels, role, None if role == "arm" else numeric_scores(levels)))  # type: ignore[arg-type]
-        codes.append(code.tolist())
-    return tuple(factors), list(zip(*codes, strict=True))
+def _factors(table: Table, roles: _Roles) -> tuple[tuple[Factor, ...], list[tuple[int, ...]]]:
+    """The factors, and where each row of the table stands among their levels."""
+    codes, levels = encode(_levels(table, roles.arm), roles.arm)
+    factors, places = [Factor(roles.arm, levels, "arm")], [codes.tolist()]
+    for name in roles.covariates:
+        codes, levels = encode(_levels(table, name), name)
+        factors.append(Factor(name, levels, "covariate", numeric_scores(levels)))
+        places.append(codes.tolist())
+    check_shape(tuple(len(factor.levels) for factor in factors))
+    return tuple(factors), list(zip(*places, strict=True))
 
 
-def _filled(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values: Sequence[int]) -> Cells:
+def _levels(table: Table, name: str) -> Array:
+    values = table[name]
+    return typed(values) if all(isinstance(value, str) for value in values) else values
+
+
+def _filled(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values: Iterable[int]) -> Cells:
     if len(set(places)) != len(places):
         raise TallyError("the same class comes twice", "Add such rows up first.")
     cells = zeros(tuple(len(factor.levels) for factor in factors))
@@ -127,31 +182,27 @@ def _filled(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values
     return cells
 
 
-def _name(name: str) -> str:
-    """The metric's own name: "Sum Time on App" is about Time on App."""
-    stripped = re.sub(r"^(sum( of)?|Σ)[ _]+", "", name, flags=re.IGNORECASE)
-    return stripped or name
+def _metric(name: str, sums: Sequence[Fraction], margins: Mapping[By, _Margin], bounds: Any, resolution: Any) -> Metric:
+    """The metric as declared, or on the coarsest decimal grid that holds sums, squares and bounds."""
+    if resolution is not None:
+        return Metric.declare(name, bounds=bounds, resolution=resolution)
+    limits = _exact(Metric(name, 1, bounds).bounds or (), "bounds")
+    whole = math.lcm(*(number.denominator for number in (*sums, *limits)))
+    square = math.lcm(*(number.denominator for one in margins.values() for number in one.squares))
+    grids = (10**digits for digits in range(_FINEST))
+    scale = next((grid for grid in grids if grid % whole == 0 and grid**2 % square == 0), 10**_FINEST)
+    if any(sums) and not any(_steps(sums, scale)):
+        raise too_fine(name)
+    return Metric(name, scale, bounds)
 
 
-def _decimal_places(sums: Sequence[Decimal], kept: Mapping[By, _Margin]) -> int:
-    """The coarsest decimal grid that holds the sums, and the squares on its square."""
-    return max([_digits(sums), *(-(-_digits(squares) // 2) for _, _, squares in kept.values())])
+def _steps(values: Iterable[Fraction], per_unit: int) -> Iterator[int]:
+    return (math.floor(value * per_unit + Fraction(1, 2)) for value in values)
 
 
-def _digits(values: Sequence[Decimal]) -> int:
-    exponents = [number.normalize().as_tuple().exponent for number in values]
-    return max([0, *(-exponent for exponent in exponents if isinstance(exponent, int))])
-
-
-def _steps(values: Iterable[Decimal], per_unit: int) -> list[int]:
-    return [math.floor(Fraction(value) * per_unit + Fraction(1, 2)) for value in values]
-
-
-def _squares(
-    metric: str, tables: Sequence[Mapping[str, Any]], factors: Sequence[Factor], *, alone: bool
-) -> dict[By, _Margin]:
-    """The squares of one metric in every table that has them, by margin."""
-    found: dict[By, _Margin] = {}
+def _margins(tables: Sequence[Table], factors: Sequence[Factor], roles: _Roles) -> dict[str, dict[By, _Margin]]:
+    """The squares of every metric, by margin. A column of counts may come along."""
+    found: dict[str, dict[By, _Margin]] = {name: {} for name in roles.metrics}
     for table in tables:
         named = [factor for factor in factors if factor.name in table]
         if not named:
@@ -159,18 +210,32 @@ def _squares(
                 "a table of squares has no column of the class table's levels",
                 f"Name one as there: {listed(factor.name for factor in factors)}.",
             )
-        rest = [name for name in table if name not in {factor.name for factor in named}]
-        chosen = rest if alone and len(rest) == 1 else [name for name in rest if _bare(name) == _bare(metric)]
-        if chosen:
-            rows = [[factor.index(level) for level in _levels(table, factor.name)] for factor in named]
-            values = _decimals(column(table, chosen[0]), f"squares of {_name(metric)!r}")
-            found[tuple(factor.name for factor in named)] = named, list(zip(*rows, strict=True)), values
+        by = tuple(factor.name for factor in named)
+        rows = [[factor.index(level) for level in _levels(table, factor.name)] for factor in named]
+        rest = [name for name in table if name not in (*by, roles.counts)]
+        for name in rest:
+            metric = _metric_of(name, roles.metrics, alone=len(rest) == 1)
+            if by in found[metric]:
+                raise SourceError(f"squares of {_own_name(metric)!r} by {listed(by)} come twice", "Give them once.")
+            values = _exact(table[name], f"squares of {_own_name(metric)!r}")
+            found[metric][by] = _Margin(named, list(zip(*rows, strict=True)), values)
     return found
 
 
-def _levels(table: Mapping[str, Any], name: str) -> Any:
-    values = column(table, name)
-    return typed(values) if all(isinstance(value, str) for value in values) else values
+def _metric_of(squares: str, metrics: Sequence[str], *, alone: bool) -> str:
+    """The metric that a column of squares is about: of its name, or the only one."""
+    if alone and len(metrics) == 1:
+        return metrics[0]
+    for metric in metrics:
+        if _bare(metric) == _bare(squares):
+            return metric
+    raise SourceError(f"the squares {squares!r} are of no metric", f"Name them like one of: {listed(metrics)}.")
+
+
+def _own_name(name: str) -> str:
+    """The metric's own name: "Sum Time on App" is about Time on App."""
+    stripped = re.sub(r"^(sum( of)?|Σ)[ _]+", "", name, flags=re.IGNORECASE)
+    return stripped or name
 
 
 def _bare(name: str) -> str:

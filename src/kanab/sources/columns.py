@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells
-from kanab.errors import GridError, SourceError
+from kanab.cells import Cells, check_shape
+from kanab.errors import SourceError, listed
 from kanab.factor import Factor
-from kanab.metric import Metric, Missing, implied_scale
+from kanab.metric import Metric, Missing
 from kanab.moments import By, Cross, Moments
+from kanab.plan import MetricPlan
 from kanab.sources.frames import columns, encode, numbers, numeric_scores
+from kanab.sources.grids import check_range, check_zero, chosen_metric, profile_values
 from kanab.tally import Tally
 
 Squares = Literal["arm", "margins", "class"]
@@ -49,17 +50,18 @@ def count_columns(
     >>> count_columns(rows, arm="variant", metrics=["spend"], covariates=["tier"], resolution={"spend": 0.5})
     Tally of variant (A, B) × tier (1, 2): spend in steps of 0.5, squares by variant, tier
     """
-    arms = [arm] if isinstance(arm, str) else list(arm)
-    names = name_list(arms, "arm"), name_list(covariates, "covariates"), name_list(metrics, "metrics")
-    table = columns(data, list(dict.fromkeys(chain(*names))))
-    factors, code = _classes(table, arms, names[1])
-    grids = _Grids(bounds or {}, resolution or {}, missing or {}, names[2])
+    arms, crossed, named = wanted_columns(arm, covariates, metrics)
+    declared = _declared(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
+    pairs = _pairs(products)
+    if not isinstance(squares, str) or squares not in get_args(Squares):
+        raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
+    table = columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
+    factors, code = _classes(table, arms, crossed)
     measured = []
-    for name in names[2]:
+    for name in named:
         values, gone = numbers(table[name], name)
-        metric = metrics[name] if isinstance(metrics, Mapping) else grids.metric(name, values[~gone])
-        measured.append(measure(metric, values, gone))
-    return fill(factors, code, measured, dict.fromkeys(names[2], squares), products)
+        measured.append(measure(_chosen(declared[name], values[~gone]), values, gone))
+    return fill(factors, code, measured, dict.fromkeys(named, squares), pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,8 @@ def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]
     """A metric on its grid, with its rule for missing values."""
     steps = metric.to_grid(values)
     if gone.any():
-        steps = _without(steps, gone, metric)
+        check_zero(metric)
+        steps = np.where(gone, 0, steps)
     return Measured(metric, steps, ~gone if metric.missing == "exclude" else np.ones(len(steps), dtype=bool))
 
 
@@ -92,6 +95,7 @@ def fill(
 ) -> Tally:
     """A tally from the class of every person, as a flat index, and their metrics."""
     shape = tuple(len(factor.levels) for factor in factors)
+    check_shape(shape)
     size = math.prod(shape)
     moments = []
     for one in measured:
@@ -110,10 +114,19 @@ def fill(
     return Tally(factors, _counts(code, size).reshape(shape), tuple(moments), tuple(crosses))
 
 
+def wanted_columns(arm: Any, covariates: Any, metrics: Any) -> tuple[list[str], list[str], list[str]]:
+    """The names of the arm columns, of the covariates and of the metrics."""
+    arms = name_list([arm] if isinstance(arm, str) else arm, "arm")
+    if not arms:
+        raise SourceError("no arm column is named", "Name the column that holds the arm: arm=….")
+    return arms, name_list(covariates, "covariates"), name_list(metrics, "metrics")
+
+
 def name_list(names: Iterable[Any], what: str) -> list[str]:
     """A list of column names, each named once."""
-    if isinstance(names, str):
-        raise SourceError(f"{what} must be a list of column names", f"Write {what}=[{names!r}].")
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        example = f"[{names!r}]" if isinstance(names, str) else "['…']"
+        raise SourceError(f"{what} must be a list of column names", f"Write {what}={example}.")
     found = list(names)
     if not all(isinstance(name, str) for name in found):
         raise SourceError(f"{what} must be column names", "Give texts.")
@@ -122,12 +135,64 @@ def name_list(names: Iterable[Any], what: str) -> list[str]:
     return found
 
 
+def per_metric(given: Any, names: Sequence[str], what: str) -> Mapping[str, Any]:
+    """A choice for some of the metrics, by name; empty if nothing was chosen."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SourceError(f"{what} must say which metric they are for", f"Write {what}={{'…': …}}.")
+    if not set(given) <= set(names):
+        raise SourceError(f"{what} are given for a metric that is not counted", f"Counted are: {listed(names)}.")
+    return given
+
+
+def _declared(metrics: Any, names: Sequence[str], choices: Mapping[str, Any]) -> Mapping[str, Metric | MetricPlan]:
+    """Metrics as they were declared, or what was chosen for each of them."""
+    given = {word: per_metric(choice, names, word) for word, choice in choices.items()}
+    if not isinstance(metrics, Mapping):
+        return {
+            name: MetricPlan(name, **{word: choice[name] for word, choice in given.items() if name in choice})
+            for name in names
+        }
+    if any(given.values()):
+        raise SourceError(
+            "metrics are declared, and bounds, resolution or missing are given besides",
+            "Put them into the declared metrics.",
+        )
+    for name, metric in metrics.items():
+        if not isinstance(metric, Metric) or metric.name != name:
+            raise SourceError(f"metric {name!r} is not declared under its name", f"Give a Metric({name!r}, …).")
+    return metrics
+
+
+def _chosen(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metric:
+    """The metric as declared, or on the simplest grid that holds the values."""
+    if isinstance(declared, Metric):
+        return declared
+    profile = profile_values(values)
+    if declared.bounds is not None and declared.resolution is None and profile.whole:
+        whole = Metric(declared.name, 1, declared.bounds, declared.missing)
+        return whole if whole.bounds_on_grid else declared.metric()
+    metric = chosen_metric(declared, profile)
+    check_range(metric, profile)
+    return metric
+
+
+def _pairs(products: Any) -> list[tuple[str, str]]:
+    """Pairs of metrics, each pair once."""
+    found = list(products) if isinstance(products, Iterable) else [products]
+    for pair in found:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise SourceError("products must be pairs of metrics", "For example products=[('spend', 'visits')].")
+    return list(dict.fromkeys((first, second) for first, second in found))
+
+
 def _classes(
     table: Mapping[str, Any], arms: Sequence[str], covariates: Sequence[str]
 ) -> tuple[tuple[Factor, ...], NDArray[np.intp]]:
     """The factors, and for every person the number of their class."""
     factors: list[Factor] = []
-    code = np.zeros(len(table[arms[0]]) if arms else 0, dtype=np.intp)
+    code = np.zeros(len(table[arms[0]]), dtype=np.intp)
     size = 1
     for name in (*arms, *covariates):
         codes, levels = encode(table[name], name)
@@ -148,60 +213,7 @@ def _classes(
     return tuple(factors), code
 
 
-class _Grids:
-    """The grid of each metric: declared, or the simplest that holds the values."""
-
-    def __init__(
-        self,
-        bounds: Mapping[str, tuple[float, float]],
-        resolution: Mapping[str, float],
-        missing: Mapping[str, Missing],
-        names: Sequence[str],
-    ) -> None:
-        self._bounds, self._resolution, self._missing = bounds, resolution, missing
-        for word, given in (("bounds", bounds), ("resolution", resolution), ("missing", missing)):
-            if not set(given) <= set(names):
-                raise SourceError(f"{word} are given for a metric that is not counted", "Check its name.")
-
-    def metric(self, name: str, values: NDArray[np.float64]) -> Metric:
-        bounds = self._bounds.get(name)
-        resolution = self._resolution.get(name)
-        missing = self._missing.get(name, "zero")
-        whole = bool(np.all(values == np.floor(values)))
-        if bounds is None and resolution is None and whole and np.all((values == 0) | (values == 1)):
-            bounds = (0.0, 1.0)
-        if resolution is None and bounds is None and not whole:
-            resolution = 1 / (decimal_scale(values) or implied_scale(float(values.min()), float(values.max())))
-        if resolution is None and whole:
-            resolution = 1
-        return Metric.declare(name, bounds=bounds, resolution=resolution, missing=missing)
-
-
-def decimal_scale(values: NDArray[np.float64]) -> int | None:
-    """10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
-
-    >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
-    (100, None)
-    """
-    for scale in (10, 100, 1_000, 10_000):
-        if np.all(np.floor(values * scale + 0.5) / scale == values):
-            return scale
-    return None
-
-
-def _without(steps: NDArray[np.int64], gone: NDArray[np.bool_], metric: Metric) -> NDArray[np.int64]:
-    bounds = metric.bounds
-    if metric.missing == "zero" and bounds is not None and not bounds[0] <= 0 <= bounds[1]:
-        raise GridError(
-            f"missing values of {metric.name!r} would count as 0, outside its bounds",
-            "Declare missing='exclude' for this metric.",
-        )
-    return np.where(gone, 0, steps)
-
-
 def _margins(factors: Sequence[Factor], squares: Squares) -> list[By]:
-    if squares not in ("arm", "margins", "class"):
-        raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
     if squares == "class":
         return [tuple(factor.name for factor in factors)]
     return [(factor.name,) for factor in factors if factor.role == "arm" or squares == "margins"]

@@ -9,7 +9,8 @@ import difflib
 import glob
 import importlib.util
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kanab.sources.engine import without_notices
 
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb"}
+_FILES = (".csv", ".csv.gz", ".parquet", ".pq")
 _PATIENCE = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
@@ -34,6 +36,23 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None)
     _needs("ibis", "reading files, frames or engines through SQL", "sql")
     with without_notices():
         return _opened(source, table, sql)
+
+
+@contextmanager
+def opened_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Iterator[Any]:
+    """``open_table`` for a while: a connection made for it is closed at the end.
+
+    >>> with opened_table({"variant": ["A", "B"]}) as people:
+    ...     people.columns
+    ('variant',)
+    """
+    found = open_table(source, table=table, sql=sql)
+    try:
+        yield found
+    finally:
+        backend = found.get_backend()
+        if found is not source and backend.name != "pyspark":  # a Spark session may have other users
+            backend.disconnect()
 
 
 def _opened(source: Any, table: str | None, sql: str | None) -> Any:
@@ -53,7 +72,7 @@ def open_beside(table: Any, place: str) -> Any:
     """Another table of the same connection, by its name; a file, where the first is one too."""
     with without_notices():
         backend = table.get_backend()
-        if backend.name == "duckdb" and place not in backend.list_tables():
+        if backend.name == "duckdb" and place.lower().endswith(_FILES):
             return _open_files(backend, place)
         return _chosen(backend, place, None)
 
@@ -219,7 +238,7 @@ def _chosen(backend: Any, table: str | None, sql: str | None) -> Any:
         raise SourceError("a connection needs one table or one query", "Name it (--table), or write it (--sql).")
     if sql is not None:
         try:
-            return backend.sql(sql)
+            return _query(backend, sql)
         except Exception as problem:
             raise SourceError(
                 f"the query was refused ({type(problem).__name__})", "Run it in the engine's own shell to see why."
@@ -231,14 +250,29 @@ def _chosen(backend: Any, table: str | None, sql: str | None) -> Any:
         raise _no_table(backend, schema, name) from None
 
 
+def _query(backend: Any, sql: str) -> Any:
+    if backend.name != "duckdb":
+        return backend.sql(sql)
+    text = sql.strip().rstrip(";")
+    backend.raw_sql(f"CREATE OR REPLACE TEMP VIEW kanab_query AS {text}")  # Ibis 12 cannot describe one to DuckDB 2
+    return backend.table("kanab_query")
+
+
 def _no_table(backend: Any, schema: str, name: str) -> SourceError:
-    try:
-        names = sorted(backend.list_tables(database=schema or None))
-    except Exception:
-        names = []
+    names = _table_names(backend, schema)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         hint = f"Did you mean {listed(near)}?"
     else:
         hint = f"There are: {listed(names)}." if names else "Check its name, its schema (schema.table) and your rights."
     return SourceError(f"there is no table {name!r}", hint)
+
+
+def _table_names(backend: Any, schema: str) -> list[str]:
+    """The tables of a connection, as far as it will say."""
+    try:
+        if backend.name == "duckdb":  # Ibis 12 cannot list those of DuckDB 2
+            return sorted(row[0] for row in backend.raw_sql("SELECT table_name FROM duckdb_tables()").fetchall())
+        return sorted(backend.list_tables(database=schema or None))
+    except Exception:
+        return []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from os import PathLike
@@ -15,23 +17,32 @@ from typing import IO, Any
 import numpy as np
 
 from kanab.errors import SourceError
-from kanab.sources.columns import count_columns
-from kanab.sources.frames import Array, column
+from kanab.metric import Metric
+from kanab.sources.columns import count_columns, wanted_columns
+from kanab.sources.frames import WHOLE_LIMIT, Array, column
 from kanab.tally import Tally
 
-_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)?(\.\d+)?([eE][-+]?\d{1,3})?")
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 _ROWS_AT_ONCE = 50_000
 _EMPTY = ("", "NA", "NULL", "null", "NaN", "nan")
 
 
-def count_csv(path: str | PathLike[str], *, arm: str | Sequence[str], **choices: Any) -> Tally:
+def count_csv(
+    path: str | PathLike[str],
+    *,
+    arm: str | Sequence[str],
+    metrics: Sequence[str] | Mapping[str, Metric] = (),
+    covariates: Sequence[str] = (),
+    **choices: Any,
+) -> Tally:
     """Count the rows of a CSV file (or .csv.gz), one person each, into one tally.
 
     Takes the same choices as ``count_columns``. Empty fields are missing values.
     """
-    names = [*([arm] if isinstance(arm, str) else arm), *choices.get("covariates", ()), *choices.get("metrics", ())]
-    table = read_columns(path, names)
-    return count_columns(table, arm=arm, **choices)
+    arms, crossed, named = wanted_columns(arm, covariates, metrics)
+    table = read_columns(path, [*arms, *crossed, *named])
+    measured = metrics if isinstance(metrics, Mapping) else named
+    return count_columns(table, arm=arms, metrics=measured, covariates=crossed, **choices)
 
 
 def read_columns(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, Array]:
@@ -42,6 +53,8 @@ def read_columns(path: str | PathLike[str], names: Sequence[str] | None = None) 
 
 def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, list[str]]:
     """Columns of a CSV file as they are written."""
+    if not isinstance(path, (str, PathLike)):
+        raise SourceError("a file is named by something other than its path", "Give a text or a Path.")
     file = Path(path)
     with _opened(file) as stream:
         reader = csv.reader(stream, strict=True)
@@ -71,7 +84,7 @@ def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) ->
 @contextmanager
 def _opened(file: Path) -> Iterator[IO[str]]:
     try:
-        if file.suffix == ".gz":
+        if file.suffix.lower() == ".gz":
             with gzip.open(file, "rt", encoding="utf-8-sig", newline="") as stream:
                 yield stream
         else:
@@ -81,23 +94,31 @@ def _opened(file: Path) -> Iterator[IO[str]]:
         raise SourceError(f"there is no file {file.name!r}", "Check the path.") from None
     except UnicodeDecodeError:
         raise SourceError(f"{file.name} is not UTF-8 text", "Save it as UTF-8.") from None
-    except (csv.Error, EOFError, gzip.BadGzipFile):
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error):
         raise SourceError(f"{file.name} is not a well-formed CSV file", "Check quotes and line ends.") from None
     except OSError as problem:
         raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
+    except ValueError:
+        raise SourceError("the path holds a character that no file name may hold", "Check the path.") from None
 
 
 def typed(fields: Iterable[str]) -> Array:
     """Numbers if every field is one (007 is a text), true/false likewise, else texts."""
     written = list(fields)
     known = {field: None if field.strip() in _EMPTY else field.strip() for field in set(written)}
-    present = [field for field in known.values() if field is not None]
+    present = [text for text in known.values() if text is not None]
     meaning: dict[str, Any] = dict(known)
-    if all(_NUMBER.fullmatch(field) and field.strip("+-.eE") for field in present):
-        meaning = {field: np.nan if text is None else float(text) for field, text in known.items()}
-        return np.array([meaning[field] for field in written], dtype=np.float64)
-    if all(field.lower() in ("true", "false") for field in present):
+    if all(_NUMBER.fullmatch(text) for text in present):
+        meaning = {field: math.nan if text is None else _number(text) for field, text in known.items()}
+        exact = any(isinstance(number, int) for number in meaning.values())
+        return np.array([meaning[field] for field in written], dtype=object if exact else np.float64)
+    if all(text.lower() in ("true", "false") for text in present):
         meaning = {field: None if text is None else text.lower() == "true" for field, text in known.items()}
-    array = np.empty(len(written), dtype=object)
-    array[:] = [meaning[field] for field in written]
-    return array
+    return np.array([meaning[field] for field in written], dtype=object)
+
+
+def _number(text: str) -> float | int:
+    """A double, but for whole numbers that doubles would merge: identifiers may be that long."""
+    number = float(text)
+    long = WHOLE_LIMIT <= abs(number) < math.inf and text.lstrip("+-").isdigit()
+    return int(text) if long else number

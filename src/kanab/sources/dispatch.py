@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kanab.counted import Counted
 from kanab.errors import MissingExtraError, PlanError, SourceError
@@ -26,9 +26,6 @@ from kanab.sources.csvfile import read_texts, typed
 from kanab.sources.declared import named_level
 from kanab.sources.frames import Array
 from kanab.sources.rows import count_rows, needed_columns
-
-How = Literal["sum", "max", "mean"]
-"""How several values of one person become one."""
 
 _CSV = (".csv", ".csv.gz")
 
@@ -51,7 +48,7 @@ def count(
     control: Level = None,
     k: int = DEFAULT_K,
     unit: str | None = None,
-    aggregate: Mapping[str, How] | How | None = None,
+    aggregate: Mapping[str, str] | str | None = None,
     where: str | None = None,
     table: str | None = None,
     sql: str | None = None,
@@ -60,7 +57,8 @@ def count(
 
     ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
-    both adjusted for and segmented by. ``unit`` names the person where one has several rows.
+    both adjusted for and segmented by. ``unit`` names the person where one has several rows, and
+    ``aggregate`` says how these become one: "sum", "max" or "mean", for all metrics or by metric.
 
     >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
     >>> count(people, arm="variant", metrics=["spend"], covariates=["tier"])
@@ -93,7 +91,7 @@ class Reading:
     """How rows become people: which of them, and who is one."""
 
     unit: str | None = None
-    aggregate: Mapping[str, How] | How | None = None
+    aggregate: Mapping[str, str] | str | None = None
     where: str | None = None
     table: str | None = None
     sql: str | None = None
@@ -154,7 +152,8 @@ def _by_engine(source: Any, plan: Plan, reading: Reading) -> Counted:
     from kanab.sources.sql import count_table  # noqa: PLC0415
 
     people = open_table(source, table=reading.table, sql=reading.sql)
-    return count_table(people, plan, unit=reading.unit, aggregate=reading.aggregate, where=reading.where)
+    how: Any = reading.aggregate  # its words are checked there
+    return count_table(people, plan, unit=reading.unit, aggregate=how, where=reading.where)
 
 
 def _installed(package: str) -> bool:

@@ -4,43 +4,56 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
-from kanab.factor import Level, as_level, sorted_levels
+from kanab.factor import Level, as_level, as_score, sorted_levels
 
 Array = NDArray[Any]
 
+WHOLE_LIMIT = 2**53
+"""From here on doubles leave out whole numbers."""
+
 
 def column_names(data: Any) -> list[str]:
-    """The names of the columns of a mapping or a frame."""
+    """The names of the columns of a mapping or a frame, as texts."""
+    return [str(key) for key in _keys(data)]
+
+
+def _keys(data: Any) -> list[Any]:
+    """What the columns are called in the data: texts, or numbers in a frame that was given no names."""
+    if type(data).__name__ == "LazyFrame":
+        raise SourceError("a lazy frame has no rows yet", "Give its .collect() instead.")
     if isinstance(data, Mapping):
-        return [str(name) for name in data]
+        return list(data)
     names = getattr(data, "column_names", None)  # Arrow
     if names is None:
         names = getattr(data, "columns", None)  # pandas, polars
-    if names is None or callable(names):
+    if not isinstance(names, Iterable):
         raise SourceError(
             f"a {type(data).__name__} has no named columns",
             "Give a dict of columns, or a pandas, polars or Arrow table.",
         )
-    return [str(name) for name in names]
+    return list(names)
 
 
 def column(data: Any, name: str) -> Array:
     """One column as a flat NumPy array; an unknown name suggests its neighbours."""
-    names = column_names(data)
+    keys = _keys(data)
+    names = [str(key) for key in keys]
     if names.count(name) != 1:
         if name in names:
             raise SourceError(f"there are several columns {name!r}", "Rename all but one.")
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"Did you mean {listed(near)}?" if near else f"There are: {listed(names)}."
         raise SourceError(f"there is no column {name!r}", hint)
-    array = _array(data[name])
+    array = _array(data[keys[names.index(name)]])
     if array.ndim != 1:
         raise SourceError(f"column {name!r} is not flat", "Give one value per person.")
     return array
@@ -57,18 +70,38 @@ def columns(data: Any, names: Sequence[str]) -> dict[str, Array]:
 
 
 def _array(values: Any) -> Array:
-    if isinstance(values, np.ma.MaskedArray):
-        return np.ma.filled(values.astype(object), None)
-    if hasattr(values, "to_numpy"):
-        return np.asarray(values.to_numpy())
+    if isinstance(values, np.ma.MaskedArray) and values.ndim == 1:
+        masked = np.ma.getmaskarray(values)
+        return _objects(None if gone else value for value, gone in zip(values.data, masked, strict=True))
     if isinstance(values, np.ndarray):
         return values
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        raise SourceError("a column is a single value", "Give one value per person.")
-    items = list(values)
-    flat = np.empty(len(items), dtype=object)
-    flat[:] = items
-    return flat
+    if hasattr(values, "to_pylist"):  # Arrow
+        kind: Any = getattr(values, "type", None)
+        if hasattr(kind, "index_type"):  # as an array, a missing category would get the name of another one
+            values = values.cast(kind.value_type)
+        return _exact(np.asarray(values), values.to_pylist)
+    if hasattr(values, "to_numpy"):  # pandas, polars
+        return _exact(np.asarray(values.to_numpy()), getattr(values, "to_list", None))
+    if isinstance(values, (Mapping, Set)):
+        raise SourceError("a column is a dict or a set", "Give one value per person, in the order of the people.")
+    try:
+        return _objects(None if isinstance(values, (str, bytes)) else values)
+    except TypeError:
+        raise SourceError("a column is a single value", "Give one value per person.") from None
+
+
+def _exact(array: Array, as_list: Callable[[], list[Any]] | None) -> Array:
+    """The array, or the values themselves where doubles may have merged long whole numbers.
+
+    Frames turn whole numbers into doubles when one of them is missing.
+    """
+    if as_list is not None and array.dtype == np.float64 and bool((np.abs(array) >= WHOLE_LIMIT).any()):
+        return _objects(as_list())
+    return array
+
+
+def _objects(values: Any) -> Array:
+    return np.fromiter(values, dtype=object)
 
 
 def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...]]:
@@ -77,16 +110,14 @@ def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...
         found, codes = np.unique(values, return_inverse=True)  # NaNs come last, as one
         raw: list[Any] = found.tolist()
     else:
-        raw_codes: dict[Any, int] = {}
+        places: dict[tuple[type, Any], int] = {}  # by type too: True is not the number 1
         try:
             codes = np.fromiter(
-                (raw_codes.setdefault(None if _is_nan(value) else value, len(raw_codes)) for value in values),
-                dtype=np.intp,
-                count=len(values),
+                (places.setdefault((type(value), value), len(places)) for value in values), np.intp, len(values)
             )
         except (TypeError, ValueError):
             raise SourceError(f"column {name!r} holds values that are not levels", "Use texts or numbers.") from None
-        raw = list(raw_codes)
+        raw = [None if _is_na(value) else value for _, value in places]
     spelled = [as_level(value, name) for value in raw]
     if any(isinstance(level, bool) for level in spelled) and any(type(level) in (int, float) for level in spelled):
         raise SourceError(f"column {name!r} mixes true/false with numbers", "Use one kind of value.")
@@ -95,27 +126,24 @@ def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...
     return np.array([positions[level] for level in spelled], dtype=np.intp)[codes], levels
 
 
-def _is_nan(value: Any) -> bool:
-    """NaN, NaT and pandas' NA are missing; they differ from themselves or refuse to say."""
-    return value is None or (isinstance(value, float) and math.isnan(value)) or _is_na(value)
-
-
 def _is_na(value: Any) -> bool:
+    """Is it a missing value of pandas?"""
     return type(value).__name__ in ("NAType", "NaTType")
 
 
 def numeric_scores(levels: Sequence[Level]) -> tuple[float | None, ...] | None:
     """Numbers are their own scores; a covariate with texts or true/false has none."""
     scored = [level for level in levels if level is not None]
-    if not scored or any(isinstance(level, (str, bool)) for level in scored):
+    if not scored or any(isinstance(level, bool) or as_score(level) is None for level in scored):
         return None
-    return tuple(None if level is None else float(level) for level in levels)
+    return tuple(as_score(level) for level in levels)
 
 
 def numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """A metric's values as doubles, and which of them are missing (those read 0)."""
     if values.dtype.kind in "biuf":
-        floats = values.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            floats = values.astype(np.float64)
     else:
         try:
             floats = np.array([_number(value) for value in values], dtype=np.float64)
@@ -133,7 +161,10 @@ def numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.b
 
 def _number(value: Any) -> float:
     if value is None or _is_na(value):
-        return np.nan
-    if isinstance(value, (str, bytes)):
+        return math.nan
+    if not isinstance(value, (float, int, Decimal, Real, np.bool_)) or isinstance(value, np.timedelta64):
         raise TypeError
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

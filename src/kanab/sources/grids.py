@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kanab.errors import GridError
 from kanab.metric import GRID_LIMIT, Metric, implied_scale
 from kanab.plan import MetricPlan
-from kanab.sources.columns import decimal_scale
 
 DECIMAL_SCALES = (10, 100, 1_000, 10_000)
 """Grids of money and the like, tried in this order: a value v fits if floor(v·s + ½)/s is v."""
@@ -40,10 +39,13 @@ class Profile:
 
     @property
     def scale(self) -> int:
-        """Steps per unit: 1 for whole numbers, a decimal grid, else a power of two."""
-        if self.whole:
+        """Steps per unit: 1 for whole numbers, a decimal grid if it holds the range, else a power of two."""
+        largest = max(abs(self.low), abs(self.high))
+        if self.whole or largest >= GRID_LIMIT:  # beyond every grid, which check_range says
             return 1
-        return self.decimal or implied_scale(self.low, self.high)
+        if self.decimal is not None and largest * self.decimal < GRID_LIMIT:
+            return self.decimal
+        return implied_scale(self.low, self.high)
 
     @property
     def binary(self) -> bool:
@@ -63,6 +65,16 @@ def profile_values(values: NDArray[np.float64]) -> Profile:
     return Profile(float(values.min()), float(values.max()), whole, None if whole else decimal_scale(values))
 
 
+def decimal_scale(values: NDArray[np.float64]) -> int | None:
+    """10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
+
+    >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
+    (100, None)
+    """
+    with np.errstate(over="ignore"):
+        return next((s for s in DECIMAL_SCALES if np.all(np.floor(values * s + 0.5) / s == values)), None)
+
+
 def chosen_metric(plan: MetricPlan, profile: Profile) -> Metric:
     """The metric as declared, or on the simplest grid that holds its values, without bounds.
 
@@ -77,13 +89,26 @@ def chosen_metric(plan: MetricPlan, profile: Profile) -> Metric:
 
 
 def check_range(metric: Metric, profile: Profile) -> None:
-    """Refuse values that a metric's grid cannot hold; with bounds they are clamped instead."""
+    """Refuse values that a metric's grid cannot hold; with bounds they are clamped instead.
+
+    A declared resolution may round everything to 0, but not one that the values chose.
+    """
+    if metric.bounds is not None:
+        return
     ends = [value * float(metric.scale) + 0.5 for value in (profile.low, profile.high)]
-    if metric.bounds is None and not all(-GRID_LIMIT + 1 <= end < GRID_LIMIT for end in ends):
+    if not all(-GRID_LIMIT + 1 <= end < GRID_LIMIT for end in ends):
         raise GridError(
             f"values of {metric.name!r} are infinite or too large for its grid",
             "Declare bounds, or a coarser resolution.",
         )
+    lost = all(0 <= end < 1 for end in ends) and (profile.low, profile.high) != (0, 0)
+    if lost and metric.scale == profile.scale:
+        raise too_fine(metric.name)
+
+
+def too_fine(name: str) -> GridError:
+    """The error of values that the finest grid would count as 0."""
+    return GridError(f"values of {name!r} are finer than every grid", "Count them in a smaller unit.")
 
 
 def check_zero(metric: Metric) -> None:

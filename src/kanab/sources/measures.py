@@ -133,10 +133,10 @@ def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: Profile) -> 
 
 def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) -> Measure:
     """The careful form, for everything that was profiled as a whole."""
-    metric = chosen_metric(plan, profile)
     if not plan.declared:
-        check_finite(metric.name, profile.low, profile.high)
-        check_range(metric, profile)
+        check_finite(plan.name, profile.low, profile.high)
+    metric = chosen_metric(plan, profile)
+    check_range(metric, profile)
     bounds = metric.grid_bounds or step_range(metric, profile)
     products = None if metric.binary else square_plan(*bounds)
     return Measure(place, metric, kind, products, True)

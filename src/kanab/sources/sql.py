@@ -109,11 +109,12 @@ def filtered(table: Any, where: str) -> Any:
     backend = table.get_backend()
     try:
         condition = sqlglot.parse_one(where, dialect=backend.dialect, into=sqlglot.exp.Condition)
-        text = sqlglot.select("*").from_("kanab_rows").where(condition).sql(dialect=backend.dialect)
-        return table.alias("kanab_rows").sql(text)
-    except Exception as problem:
+        text = f"SELECT * FROM ({query_text(table)}) AS kanab_rows WHERE {condition.sql(dialect=backend.dialect)}"
+        list(run(backend, f"{text} LIMIT 0"))
+        return backend.sql(text, schema=table.schema())
+    except (sqlglot.errors.SqlglotError, QueryError):
         raise SourceError(
-            f"the filter is not a condition that the engine understands ({type(problem).__name__})",
+            "the filter is not a condition that the engine understands",
             "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
         ) from None
 

@@ -15,8 +15,9 @@ import ibis
 from kanab.errors import SourceError
 from kanab.metric import GRID_LIMIT
 from kanab.plan import MetricPlan, Plan
+from kanab.sources.grids import Profile
 from kanab.sources.keys import Kind, as_values, covariates_of, kind_of, plain
-from kanab.sources.measures import floor, measured, number
+from kanab.sources.measures import check_finite, floor, measured, number
 from kanab.sources.profiles import look
 from kanab.sources.statement import TWICE
 
@@ -248,12 +249,17 @@ def _metrics(rows: Any, plan: Plan, units: Units) -> tuple[dict[str, Any], list[
         for one in measured(plan)
         if how[one.name] != "max" and kinds[one.name] == "number" and _scale(one) is None
     }
-    scales = {name: profile.scale for name, profile in look(rows, undeclared).profiles.items()}
+    scales = {name: _row_scale(name, profile) for name, profile in look(rows, undeclared).profiles.items()}
     sums = [
         _Sum(one.name, place, how[one.name], kinds[one.name], scales.get(one.name) or _scale(one) or 1)
         for place, one in enumerate(measured(plan))
     ]
     return {name: value for one in sums for name, value in one.value(rows).items()}, sums
+
+
+def _row_scale(name: str, profile: Profile) -> int:
+    check_finite(name, profile.low, profile.high)
+    return profile.scale
 
 
 def _scale(plan: MetricPlan) -> int | None:

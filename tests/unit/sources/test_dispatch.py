@@ -289,3 +289,6 @@ def test_several_rows_of_a_person_are_added_up_first() -> None:
     assert counted.excluded == 1
     most = count(rows, arm="variant", metrics=["spend"], unit="who", aggregate={"spend": "max"})
     assert most.tallies["variant"].moments_of("spend").sums.tolist() == [2, 4]
+    for wrong in ("median", {"spend": "median"}):
+        with pytest.raises(KanabError):
+            count(rows, arm="variant", metrics=["spend"], unit="who", aggregate=wrong)

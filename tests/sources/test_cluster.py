@@ -1,0 +1,118 @@
+"""Spark as a cluster: a master and two workers on loopback, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kanab.plan import make_plan
+from kanab.sources.rows import count_rows
+
+from .conftest import find_java
+
+pyspark = pytest.importorskip("pyspark")
+
+PEOPLE = 2_000
+
+# Runs in a process of its own: one Python process holds one Spark session, and the tests have theirs.
+COUNT = """
+import sys
+from kanab.plan import make_plan
+from kanab.sources.connect import open_table
+from kanab.sources.sql import count_table
+
+master, folder = sys.argv[1:]
+options = "spark.ui.enabled=false&spark.sql.shuffle.partitions=4&spark.driver.host=127.0.0.1&spark.executor.memory=512m"
+people = open_table(f"{master}?{options}", sql=f"SELECT * FROM parquet.`{folder}`")
+counted = count_table(people, make_plan("variant", ["spend"], adjust=["tier"], segments=["device"]))
+session = people.get_backend()._session
+workers = session.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+print("workers", workers)
+for tally in counted.tallies.values():
+    print("tally", tally.to_dict())
+session.stop()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(1)
+    for part in range(4):
+        columns = {
+            "variant": rng.choice(["A", "B"], PEOPLE // 4),
+            "tier": rng.integers(1, 4, PEOPLE // 4),
+            "device": rng.choice(["phone", "desktop"], PEOPLE // 4),
+            "spend": np.round(rng.gamma(1, 20, PEOPLE // 4), 2),
+        }
+        (tmp_path / "people").mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns), tmp_path / "people" / f"part{part}.parquet")
+    return tmp_path / "people"
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def service(name: str, *arguments: str, log: Path) -> Iterator[Path]:
+    """One of Spark's own services, until the end of the block."""
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    command = [Path(pyspark.__file__).parent / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments]
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
+        try:
+            yield log
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def wait_for(log: Path, pattern: str, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not re.search(pattern, log.read_text()):
+        assert time.monotonic() < end, log.read_text()[-2000:]
+        time.sleep(0.2)
+
+
+@pytest.mark.cluster
+def test_a_standalone_cluster_gives_the_same_digits(folder: Path, tmp_path: Path) -> None:
+    find_java()
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    one = ("--cores", "1", "--memory", "600m", "--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(tmp_path))
+    listen = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+    with (
+        service("master.Master", *listen, log=tmp_path / "master.log") as log,
+        service("worker.Worker", *one, master, log=tmp_path / "worker1.log") as first,
+        service("worker.Worker", *one, master, log=tmp_path / "worker2.log") as second,
+    ):
+        wait_for(log, r"I have been elected leader")
+        wait_for(first, r"Successfully registered with master")
+        wait_for(second, r"Successfully registered with master")
+        done = subprocess.run(
+            [sys.executable, "-c", COUNT, master, str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("workers", "tally"))]
+    plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"])
+    expected = count_rows(pq.read_table(folder), plan)
+    assert lines == ["workers 2", *(f"tally {tally.to_dict()}" for tally in expected.tallies.values())]

@@ -1,0 +1,206 @@
+"""Several rows per person, exposures and events, and filters: the same people in every engine."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kanab.errors import SourceError
+from kanab.plan import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.sources.rows import count_rows
+from kanab.sources.sql import count_table, show_sql
+from kanab.sources.units import Events
+
+from .conftest import Loader
+from .test_engines import SHOP, assert_same
+
+
+def visits(people: int = 120, seed: int = 11) -> dict[str, list[Any]]:
+    """Several visits per person; two people see both arms, one has no name."""
+    rng = np.random.default_rng(seed)
+    rows: dict[str, list[Any]] = defaultdict(list)
+    for person in range(people):
+        arm, vip, tier = "AB"[person % 2], bool(rng.random() < 0.5), int(rng.integers(1, 4))
+        for visit in range(int(rng.integers(1, 5))):
+            both = person in (6, 7) and visit == 0
+            rows["user_id"].append(person if person != 9 else None)
+            rows["variant"].append("BA"[person % 2] if both else arm)
+            rows["vip"].append(vip)
+            rows["tier"].append(None if visit == 1 else tier)
+            rows["spend"].append(None if rng.random() < 0.2 else round(float(rng.gamma(1, 9)), 2))
+            rows["share"].append(float(rng.random()))
+            rows["bought"].append(bool(rng.random() < 0.3))
+            rows["pages"].append(int(rng.integers(0, 9)))
+    for person in (6, 7):  # make sure that both arms are there
+        rows["user_id"].append(person)
+        rows["variant"].append("AB"[person % 2])
+        for name, value in (
+            ("vip", True),
+            ("tier", 1),
+            ("spend", 1.0),
+            ("share", 0.5),
+            ("bought", False),
+            ("pages", 1),
+        ):
+            rows[name].append(value)
+    return dict(rows)
+
+
+VISITS = visits()
+
+
+def by_person(rows: dict[str, list[Any]], how: dict[str, str]) -> dict[str, list[Any]]:
+    """The same with loops: grid steps are summed as whole numbers."""
+    people: dict[Any, list[int]] = defaultdict(list)
+    for place, person in enumerate(rows["user_id"]):
+        if person is not None:
+            people[person].append(place)
+    found: dict[str, list[Any]] = defaultdict(list)
+    for places in people.values():
+        arms = {rows["variant"][place] for place in places}
+        found["variant"].append(arms.pop() if len(arms) == 1 else None)
+        for name in ("vip", "tier"):
+            found[name].append(
+                min((rows[name][place] for place in places if rows[name][place] is not None), default=None)
+            )
+        for name, (word, scale) in ((name, word.split()) for name, word in how.items()):
+            values = [float(rows[name][place]) for place in places if rows[name][place] is not None]
+            steps = sum(int(np.floor(value * int(scale) + 0.5)) for value in values)
+            if not values:
+                found[name].append(None)
+            elif word == "max":
+                found[name].append(max(values))
+            else:
+                found[name].append(steps / (len(values) if word == "mean" else 1) / int(scale))
+    return dict(found)
+
+
+def test_rows_of_a_person_are_added_up_first(engine: Loader) -> None:
+    plan = make_plan("variant", ["spend", "share", "bought", "pages"], adjust=["tier"], segments=["vip"])
+    people = by_person(VISITS, {"spend": "sum 100", "share": "sum 2147483648", "bought": "max 1", "pages": "sum 1"})
+    counted = count_table(engine.load(VISITS), plan, unit="user_id")
+    expected = count_rows(people, plan)
+    assert counted.excluded == 2
+    assert counted.outside == 0
+    assert expected.outside == 2
+    assert counted.tallies == expected.tallies
+
+
+def test_largest_and_mean_values_can_be_asked_for(engine: Loader) -> None:
+    plan = Plan(
+        (
+            MetricPlan("spend", (0, 100), 0.01),
+            MetricPlan("share", (0, 1), missing="exclude"),
+            MetricPlan("pages", (0, 50), 0.1),
+        ),
+        (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
+    )
+    people = by_person(VISITS, {"spend": "max 100", "share": "mean 2147483648", "pages": "mean 10"})
+    how = {"spend": "max", "share": "mean", "pages": "mean"}
+    counted = count_table(engine.load(VISITS), plan, unit="user_id", aggregate=how)
+    assert counted.tallies == count_rows(people, plan).tallies
+
+
+def test_an_infinite_row_is_not_hidden_by_its_sum_or_its_bounds(engine: Loader) -> None:
+    data = {"user_id": [1, 1, 2, 3, 4], "variant": list("AABAB"), "y": [1.0, float("inf"), 2.0, 3.0, 4.0]}
+    for bounds in (None, {"y": (0, 5)}):
+        with pytest.raises(SourceError, match="infinite"):
+            count_table(engine.load(data), make_plan("variant", ["y"], bounds=bounds), unit="user_id")
+
+
+def test_what_happened_within_the_window_after_the_first_exposure(engine: Loader) -> None:
+    start = datetime(2026, 3, 1, 12)
+    exposures = {
+        "user_id": ["a", "a", "b", "c", "d", "d", "e", None],
+        "variant": ["A", "A", "B", "A", "A", "B", None, "B"],
+        "tier": [1, 1, 2, 2, 1, 1, 1, 1],
+        "time": [start + timedelta(days=day) for day in (0, 3, 0, 1, 0, 1, 0, 0)],
+    }
+    events = {
+        "user_id": ["a", "a", "a", "a", "b", "b", "d", "x", "c"],
+        "time": [
+            start - timedelta(seconds=1),  # before
+            start,  # at the first moment: counts
+            start + timedelta(days=13, hours=23),
+            start + timedelta(days=14),  # after the last moment
+            start + timedelta(days=2),
+            start + timedelta(days=5),
+            start,  # seen in two arms
+            start,  # never exposed
+            start,  # before the exposure
+        ],
+        "spend": [100.0, 1.25, 2.5, 100.0, 7.0, 0.5, 9.0, 9.0, 50.0],
+    }
+    plan = make_plan("variant", ["spend"], adjust=["tier"])
+    loaded = Events(engine.load(events), window="14d")
+    counted = count_table(engine.load(exposures), plan, unit="user_id", events=loaded)
+    people = {"variant": ["A", "B", "A"], "tier": [1, 2, 2], "spend": [3.75, 7.5, None]}
+    assert counted.tallies == count_rows(people, plan).tallies
+    assert (counted.excluded, counted.outside, counted.missing) == (1, 0, {"spend": 1})
+
+
+def test_dates_and_texts_are_points_in_time_too(engine: Loader) -> None:
+    exposures = {
+        "user_id": [1, 2, 3, 4],
+        "variant": list("ABAB"),
+        "day": ["2026-03-01", "2026-03-01", "2026-03-02", "2026-03-04"],
+    }
+    days = pa.array([datetime(2026, 3, day).date() for day in (1, 2, 3, 4)])
+    events = pa.table({"user_id": [1, 2, 3, 4], "date": days, "spend": [1, 2, 4, 8]})
+    loaded = Events(engine.load(events), window="1d", time="date", exposure_time="day")
+    counted = count_table(engine.load(exposures), make_plan("variant", ["spend"]), unit="user_id", events=loaded)
+    assert counted.tallies["variant"].moments_of("spend").sums.tolist() == [1, 8]
+
+
+def test_a_filter_is_applied_to_the_rows_and_recorded(engine: Loader) -> None:
+    plan = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 60)})
+    counted = count_table(engine.load(SHOP), plan, where="device = 'phone' AND spend >= 5")
+    frame = SHOP.to_pandas()
+    assert_same(counted, count_rows(frame[(frame.device == "phone") & (frame.spend >= 5)], plan))
+    assert counted.where == "device = 'phone' AND spend >= 5"
+
+
+@pytest.mark.parametrize(
+    "where", ["device =", "no_such_column > 1", "1 = 1; DROP TABLE x", "device = 'phone' GROUP BY 1"]
+)
+def test_a_filter_that_is_no_condition_is_refused(engine: Loader, where: str) -> None:
+    with pytest.raises(SourceError, match="the filter is not a condition"):
+        count_table(engine.load(SHOP), make_plan("variant", ["spend"]), where=where)
+
+
+def test_the_statement_can_be_shown(engine: Loader) -> None:
+    plan = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)}, resolution={"spend": 0.01})
+    text = show_sql(engine.load(SHOP), plan, where="tier > 1")
+    assert text.count("UNION ALL") == 4
+    assert "* 100.0" in text
+    assert "GROUP BY" in text
+
+
+@pytest.mark.parametrize("window", ["14", "two weeks", "0d", "-1d", "1y"])
+def test_a_window_is_a_length_of_time(duckdb_loader: Loader, window: str) -> None:
+    table = duckdb_loader.load({"user_id": [1], "variant": ["A"], "time": [datetime(2026, 1, 1)], "spend": [1.0]})
+    with pytest.raises(SourceError, match="the window is not a length of time"):
+        count_table(table, make_plan("variant", ["spend"]), unit="user_id", events=Events(table, window))
+
+
+def test_mistakes_in_how_people_are_made(duckdb_loader: Loader) -> None:
+    table = duckdb_loader.load(VISITS)
+    plan = make_plan("variant", ["spend"])
+    with pytest.raises(SourceError, match=r"there is no column 'user'. Did you mean user_id"):
+        count_table(table, plan, unit="user")
+    with pytest.raises(SourceError, match=r"nobody says whose"):
+        count_table(table, plan, aggregate="sum")
+    with pytest.raises(SourceError, match=r"Use sum, max or mean"):
+        count_table(table, plan, unit="user_id", aggregate="median")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=r"aggregate names a metric that is not counted"):
+        count_table(table, plan, unit="user_id", aggregate={"pages": "sum"})
+    with pytest.raises(SourceError, match=r"column 'pages' holds no points in time"):
+        count_table(table, plan, unit="user_id", events=Events(table, time="pages", exposure_time="pages"))
+    two = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"), ExperimentPlan("vip")))
+    with pytest.raises(SourceError, match=r"count one experiment at a time"):
+        count_table(table, two, unit="user_id", events=Events(table))

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kanab.cli.main import cli
+from kanab.cli.options import level
+from kanab.errors import KanabError, PlanError, PrivacyError, SourceError
+
+DEVICE = ("--adjust", "device", "--segment", "device", "--json")
+FLAGS = ("--arm", "variant", "--metric", "bought,spend", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("shop") / "visits.csv"
+    assert run("example", str(file), "--people", "6000").output.endswith(
+        "6,000 made-up people of a shop's experiment.\n"
+    )
+    return file
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, arguments)
+    if isinstance(result.exception, KanabError):
+        raise result.exception
+    return result
+
+
+def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    kanab = Path(sys.executable).with_name("kanab")
+    return subprocess.run([kanab, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
+    shown = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device,country")
+    assert shown.exit_code == 0
+    assert shown.output.startswith("variant: 6,000 people in 2 arms, control A")
+    assert "↳ adjusted for tier" in shown.output
+    assert "bought by device" in shown.output
+    assert "spend by country" in shown.output
+
+
+def test_json_has_the_documented_fields(visits: Path) -> None:
+    data = json.loads(run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device", "--json").output)
+    assert {"people", "k", "arms", "effects", "heterogeneity", "sample_ratio", "privacy"} <= data.keys()
+    assert data["people"] == 6_000
+    assert sum(data["arms"].values()) == 6_000
+    effect = {
+        "metric", "control", "arm", "method", "covariates", "estimate", "se", "se_population", "interval", "df", "t",
+        "p", "p_adjusted", "relative", "relative_interval",
+    }  # fmt: skip
+    assert all(effect <= row.keys() for row in data["effects"])
+    assert all(
+        {"metric", "covariate", "variance", "F", "df", "p", "p_adjusted"} <= row.keys() for row in data["heterogeneity"]
+    )
+    assert data["sample_ratio"].keys() >= {"chi2", "df", "p", "residuals"}
+    assert data["privacy"].keys() >= {"k", "effective_k", "smallest_class", "classes", "merged", "audit"}
+
+
+def test_a_release_gives_the_same_answer_as_its_source(visits: Path, tmp_path: Path) -> None:
+    file = tmp_path / "checkout.json"
+    done = run("release", str(visits), *FLAGS, "--covariate", "device", "-o", str(file))
+    assert "1 table, k-anonymous at k = 10." in done.output
+    direct = json.loads(run("analyze", str(visits), *FLAGS, *DEVICE).output)
+    stored = json.loads(run("analyze", str(file), "--json").output)
+    assert stored["effects"] == direct["effects"]
+    assert stored["heterogeneity"] == direct["heterogeneity"]
+
+
+def test_batches_are_added(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        run("example", str(tmp_path / f"{seed}.csv"), "--people", "3000", "--seed", seed)
+        source, file = (str(tmp_path / f"{seed}.{kind}") for kind in ("csv", "json"))
+        run("release", source, *FLAGS, "--covariate", "device,country", "-o", file)
+    data = json.loads(run("analyze", str(tmp_path / "1.json"), str(tmp_path / "2.json"), "--json").output)
+    assert data["people"] == 6_000
+
+
+def test_a_plan_file_does_the_same(visits: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "kanab.toml"
+    plan.write_text(
+        """
+        [metrics]
+        bought = { kind = "binary" }
+        spend = { bounds = [0, 500], resolution = 0.01 }
+        [covariates]
+        device = ["desktop", "phone", "tablet"]
+        [experiments.variant]
+        arms = { A = 1, B = 1 }
+        adjust = ["device"]
+        segments = ["device"]
+        """
+    )
+    by_plan = json.loads(run("analyze", str(visits), "--plan", str(plan), "--json").output)
+    flags = json.loads(run("analyze", str(visits), *FLAGS, *DEVICE).output)
+    assert by_plan["effects"] == flags["effects"]
+    with pytest.raises(PlanError, match="--plan and --arm contradict"):
+        run("analyze", str(visits), "--plan", str(plan), "--arm", "variant")
+
+
+def test_a_report_is_one_page_without_outside_requests(visits: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    done = run("analyze", str(visits), *FLAGS, "--segment", "device", "--html", str(file))
+    assert f"Report: {file}" in done.output
+    page = file.read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert "src=" not in page
+    assert "<svg" in page
+
+
+def test_bins_and_top_make_levels(visits: Path) -> None:
+    data = json.loads(
+        run("analyze", str(visits), *FLAGS, "--adjust", "prior_spend", "--bin", "prior_spend=5",
+            "--segment", "country", "--top", "country=2", "--json").output
+    )  # fmt: skip
+    assert [row["covariates"] for row in data["effects"] if row["method"] == "adjusted"] == [["prior_spend"]] * 2
+    assert data["heterogeneity"][0]["covariate"] == "country"
+
+
+def test_where_is_recorded(visits: Path) -> None:
+    data = json.loads(run("analyze", str(visits), *FLAGS, "--where", "device = 'phone'", "--json").output)
+    assert data["people"] < 6_000
+    assert "Only people where device = 'phone'." in data["notes"]
+
+
+def test_an_arm_below_k_is_refused_with_exit_1_and_no_file(tmp_path: Path) -> None:
+    rows = "variant,bought\n" + "A,1\n" * 60 + "B,0\n" * 4
+    (tmp_path / "small.csv").write_text(rows)
+    done = program("release", "small.csv", "--arm", "variant", "--metric", "bought", "-o", "x.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        "kanab: an arm of variant holds fewer than k = 10 people. "
+        "Wait for more people, or give the arm a larger share.\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.csv"]
+
+
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "missing file": (("analyze", "nothing.csv", *FLAGS), "nothing.csv"),
+    "wrong column": (("analyze", "visits.csv", "--arm", "varian", "--metric", "spend"), "Did you mean variant"),
+    "text in a metric": (("analyze", "visits.csv", "--arm", "variant", "--metric", "device"), "device"),
+    "nothing said": (("analyze", "visits.csv"), "Give --arm and --metric"),
+    "bad bounds": (("analyze", "visits.csv", *FLAGS, "--bounds", "spend=5"), "--bounds"),
+    "bad pair": (("analyze", "visits.csv", *FLAGS, "--shares", "A"), "--shares"),
+    "bad number": (("analyze", "visits.csv", *FLAGS, "--resolution", "spend=x"), "--resolution"),
+    "bad bins": (("analyze", "visits.csv", *FLAGS, "--adjust", "tier", "--bin", "tier=2.5"), "--bin"),
+    "unknown control": (("analyze", "visits.csv", *FLAGS, "--control", "Z"), "unknown arm"),
+    "bad confidence": (("analyze", "visits.csv", *FLAGS, "--confidence", "95"), "confidence"),
+    "no release": (("analyze", "kanab.json"), "there is no file"),
+    "two sources": (("analyze", "visits.csv", "visits.csv", *FLAGS), "several sources"),
+    "refused connection": (("analyze", "postgresql://localhost:1/shop", "--table", "t", *FLAGS), "postgresql"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_2(case: str, visits: Path) -> None:
+    arguments, words = BAD[case]
+    done = program(*arguments, cwd=visits.parent)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("kanab: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_release_and_counting_flags_contradict(visits: Path, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    run("release", str(visits), *FLAGS, "-o", str(file))
+    with pytest.raises(PlanError, match="already says what was counted"):
+        run("analyze", str(file), "--arm", "variant")
+
+
+def test_bounds_are_needed_for_a_file(visits: Path, tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="Declare them"):
+        run("release", str(visits), "--arm", "variant", "--metric", "spend", "-o", str(tmp_path / "x.json"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_k_below_5_needs_a_reason(visits: Path) -> None:
+    with pytest.raises(PrivacyError, match="below 5"):
+        run("analyze", str(visits), *FLAGS, "--k", "3")
+    assert "k = 3: a rehearsal" in run("analyze", str(visits), *FLAGS, "--k", "3", "--override", "a rehearsal").output
+
+
+def test_several_experiments_are_answered_together_or_by_name(tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text("a,b,y\n" + "".join(f"{i % 2},{i // 2 % 2},{i % 3 % 2}\n" for i in range(600)))
+    (tmp_path / "p.toml").write_text(
+        '[metrics]\ny = { kind = "binary" }\n[experiments.a]\narms = { "0" = 1, "1" = 1 }\n'
+        '[experiments.b]\narms = { "0" = 1, "1" = 1 }\n'
+    )
+    arguments = ("analyze", str(tmp_path / "v.csv"), "--plan", str(tmp_path / "p.toml"))
+    data = json.loads(run(*arguments, "--json").output)
+    assert set(data["experiments"]) == {"a", "b"}
+    assert json.loads(run(*arguments, "--experiment", "b", "--json").output)["experiment"] == "b"
+    with pytest.raises(PlanError, match="one experiment"):
+        run(*arguments, "--html", str(tmp_path / "r.html"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("A", "A"), ("1", 1), ("0.5", 0.5), ("true", True), ("False", False), (None, None)]
+)
+def test_arms_on_the_command_line_are_numbers_where_they_look_like_it(text: str | None, found: Any) -> None:
+    assert level(text) == found
+    assert type(level(text)) is type(found)
+
+
+def test_an_example_is_not_written_where_it_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot be written"):
+        run("example", str(tmp_path / "no folder" / "x.csv"))
