@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-SIMULATIONS = 700
+SIMULATIONS = 500
 ROOM = 3.5 * np.sqrt(0.05 * 0.95 / SIMULATIONS)
 
 

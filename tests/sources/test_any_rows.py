@@ -50,6 +50,8 @@ def worlds(draw: st.DrawFn) -> tuple[pa.Table, Plan]:
             "y": pa.array(column(number)),
         }
     )
+    if pa.types.is_null(table["y"].type):
+        table = table.set_column(3, "y", table["y"].cast(pa.float64()))
     plan = Plan(
         (metric,),
         (

@@ -34,7 +34,10 @@ from kanab.sources.connect import open_table
 from kanab.sources.sql import count_table
 
 master, folder = sys.argv[1:]
-options = "spark.ui.enabled=false&spark.sql.shuffle.partitions=4&spark.driver.host=127.0.0.1&spark.executor.memory=512m"
+options = "&".join([
+    "spark.ui.enabled=false", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1",
+    "spark.executor.memory=512m", "spark.sql.codegen.wholeStage=false",
+])
 people = open_table(f"{master}?{options}", sql=f"SELECT * FROM parquet.`{folder}`")
 counted = count_table(people, make_plan("variant", ["spend"], adjust=["tier"], segments=["device"]))
 session = people.get_backend()._session
@@ -70,7 +73,7 @@ def free_port() -> int:
 @contextmanager
 def service(name: str, *arguments: str, log: Path) -> Iterator[Path]:
     """One of Spark's own services, until the end of the block."""
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    environment = os.environ | {"SPARK_DAEMON_MEMORY": "256m"}
     command = [Path(pyspark.__file__).parent / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments]
     with log.open("w") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
@@ -109,7 +112,6 @@ def test_a_standalone_cluster_gives_the_same_digits(folder: Path, tmp_path: Path
             text=True,
             check=False,
             timeout=300,
-            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
         )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line for line in done.stdout.splitlines() if line.startswith(("workers", "tally"))]

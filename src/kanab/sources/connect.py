@@ -134,6 +134,9 @@ def _open_frame(source: Any) -> Any:
             f"a {type(source).__name__} cannot be read as a table",
             "Give columns that hold one kind of value each: a dict, or a pandas, polars or Arrow table.",
         ) from None
+    empty = [field.name for field in arrow.schema if pa.types.is_null(field.type)]
+    for name in empty:  # a column of nothing is a column of missing numbers
+        arrow = arrow.set_column(arrow.schema.get_field_index(name), name, arrow[name].cast(pa.float64()))
     return _memory().create_table("people", arrow)
 
 
