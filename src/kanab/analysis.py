@@ -79,7 +79,7 @@ def readout(source: Any, **choices: Any) -> Readout:
     >>> rng = np.random.default_rng(1)
     >>> people = {"variant": rng.choice(["A", "B"], 900), "bought": rng.random(900) < 0.2}
     >>> readout(people, arm="variant", metrics=["bought"]).arms
-    {'A': 454, 'B': 446}
+    {'A': 462, 'B': 438}
     """
     reading = {name: choices.pop(name) for name in ("confidence", "alternative", "correction") if name in choices}
     override = choices.pop("override", "")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 
 from kanab.cli.options import pairs
 from kanab.counted import Counted
+from kanab.errors import PlanError
 from kanab.plan import Plan
-from kanab.sources.dispatch import count
+from kanab.sources.dispatch import Reading, count, explain
 
 
 def is_release(source: str) -> bool:
@@ -23,16 +26,29 @@ def is_release(source: str) -> bool:
 
 def counted_source(source: str, plan: Plan, given: Mapping[str, Any]) -> Counted:
     """Count the source of a command."""
+    reading = reading_of(given)
+    if given["show_sql"]:
+        click.echo(explain(source, plan, reading))
+        sys.exit(0)
     with progress(f"counting {len(plan.linkages)} table{'s' if len(plan.linkages) > 1 else ''}"):
-        return count(
-            source,
-            plan,
-            unit=given["unit"],
-            aggregate=pairs(given["aggregate"], "--aggregate") or None,
-            where=given["where"],
-            table=given["table"],
-            sql=given["sql"],
-        )
+        return count(source, plan, **{one.name: getattr(reading, one.name) for one in fields(reading)})
+
+
+def reading_of(given: Mapping[str, Any]) -> Reading:
+    """How the flags say that rows become people."""
+    if given["exposures"] and given["table"]:
+        raise PlanError("--table and --exposures name the same thing", "Leave one out.")
+    return Reading(
+        given["unit"],
+        pairs(given["aggregate"], "--aggregate") or None,
+        given["where"],
+        given["table"] or given["exposures"],
+        given["sql"],
+        given["events"],
+        given["window"],
+        given["time"],
+        given["exposure_time"],
+    )
 
 
 @contextmanager

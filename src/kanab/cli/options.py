@@ -86,6 +86,12 @@ _SOURCE = (
     click.option("--where", help="Count only rows where this SQL holds; recorded."),
     click.option("--unit", help="Column that names a person, where people have several rows."),
     click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="sum (default), max or mean of a person."),
+    click.option("--exposures", help="Table of who saw which arm when (the source itself, if it is a file)."),
+    click.option("--events", help="Table or file of what happened when; metrics are taken from it."),
+    click.option("--window", help="Time after a person's first exposure that counts, such as 14d."),
+    click.option("--time", default="time", help="Column of an event's moment."),
+    click.option("--exposure-time", default="time", help="Column of an exposure's moment."),
+    click.option("--show-sql", is_flag=True, help="Print the statement that would run, and stop."),
 )  # fmt: skip
 
 

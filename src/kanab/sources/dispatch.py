@@ -52,12 +52,18 @@ def count(
     where: str | None = None,
     table: str | None = None,
     sql: str | None = None,
+    events: Any = None,
+    window: str | None = None,
+    time: str = "time",
+    exposure_time: str = "time",
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
     ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
     both adjusted for and segmented by. ``unit`` names the person where one has several rows, and
+    With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
+    exposures, and metrics are what happened within the ``window`` after the first.
     ``aggregate`` says how these become one: "sum", "max" or "mean", for all metrics or by metric.
 
     >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
@@ -82,7 +88,8 @@ def count(
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
     else:
         plan = check_plan(make_plan(arm, measured, adjust=adjusted, segments=segmented, k=k, **flags))
-    counted = _counted(source, plan, Reading(unit, aggregate, where, table, sql))
+    reading = Reading(unit, aggregate, where, table, sql, events, window, time, exposure_time)
+    counted = _counted(source, plan, reading)
     return replace(counted, plan=_with_controls(counted))
 
 
@@ -95,11 +102,33 @@ class Reading:
     where: str | None = None
     table: str | None = None
     sql: str | None = None
+    events: Any = None
+    window: str | None = None
+    time: str = "time"
+    exposure_time: str = "time"
 
     @property
     def needs_engine(self) -> bool:
         """Is there more to do than to count rows?"""
-        return any(choice is not None for choice in (self.unit, self.aggregate, self.where))
+        return any(choice is not None for choice in (self.unit, self.aggregate, self.where, self.events, self.window))
+
+    def check(self) -> None:
+        """Refuse half of what exposures and events need."""
+        if (self.events is None) != (self.window is None) or (self.events is not None and self.unit is None):
+            raise SourceError(
+                "exposures and events need the events, a window and the person's column together",
+                "Give events=…, window='14d' and unit=… (--events, --window, --unit).",
+            )
+
+
+def explain(source: Any, plan: Plan, reading: Reading) -> str:
+    """The statement that counting would run, in the engine's own dialect."""
+    if not _installed("ibis"):
+        raise MissingExtraError("showing the statement", "sql")
+    from kanab.sources.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
+
+    people, choices = _opened(source, reading)
+    return show_sql(people, check_plan(plan), **choices)
 
 
 def _with_controls(counted: Counted) -> Plan:
@@ -148,12 +177,25 @@ def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
 def _by_engine(source: Any, plan: Plan, reading: Reading) -> Counted:
     if not _installed("ibis"):
         raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
-    from kanab.sources.connect import open_table  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.sources.sql import count_table  # noqa: PLC0415
+    from kanab.sources.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
 
+    people, choices = _opened(source, reading)
+    return count_table(people, plan, **choices)
+
+
+def _opened(source: Any, reading: Reading) -> tuple[Any, dict[str, Any]]:
+    """The source as an Ibis table, and how its rows become people."""
+    from kanab.sources.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.sources.units import Events  # noqa: PLC0415
+
+    reading.check()
     people = open_table(source, table=reading.table, sql=reading.sql)
-    how: Any = reading.aggregate  # its words are checked there
-    return count_table(people, plan, unit=reading.unit, aggregate=how, where=reading.where)
+    events = reading.events
+    if events is not None:
+        beside = open_beside(people, fspath(events)) if isinstance(events, (str, PathLike)) else open_table(events)
+        events = Events(beside, reading.window or "", reading.time, reading.exposure_time)
+    choices = {"unit": reading.unit, "aggregate": reading.aggregate, "where": reading.where, "events": events}
+    return people, choices
 
 
 def _installed(package: str) -> bool:

@@ -130,6 +130,33 @@ def test_where_is_recorded(visits: Path) -> None:
     assert "Only people where device = 'phone'." in data["notes"]
 
 
+def test_exposures_and_events_count_what_happened_in_the_window(tmp_path: Path) -> None:
+    exposures, events = ["user,variant,time"], ["user,time,spend"]
+    for user in range(120):
+        exposures.append(f"{user},{'AB'[user % 2]},2026-01-01 00:00:00")
+        events += [f"{user},2026-01-0{day} 00:00:00,{value}" for day, value in ((2, 1 + user % 3), (9, 50))]
+    (tmp_path / "exposures.csv").write_text("\n".join(exposures))
+    (tmp_path / "events.csv").write_text("\n".join(events))
+    flags = ("--arm", "variant", "--metric", "spend", "--unit", "user", "--events", str(tmp_path / "events.csv"))
+    data = json.loads(run("analyze", str(tmp_path / "exposures.csv"), *flags, "--window", "7d", "--json").output)
+    assert data["effects"][0]["mean_control"] == pytest.approx(2.0)
+    with pytest.raises(SourceError, match="need the events, a window"):
+        run("analyze", str(tmp_path / "exposures.csv"), *flags)
+
+
+def test_the_statement_can_be_seen_before_it_runs(visits: Path, tmp_path: Path) -> None:
+    shown = run("release", str(visits), *FLAGS, "--covariate", "device", "--show-sql", "-o", str(tmp_path / "x.json"))
+    assert shown.exit_code == 0
+    assert "GROUP BY" in shown.output
+    assert shown.output.count("read_csv") <= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_table_and_exposures_are_one_thing(visits: Path) -> None:
+    with pytest.raises(PlanError, match="name the same thing"):
+        run("analyze", str(visits), *FLAGS, "--table", "a", "--exposures", "b")
+
+
 def test_an_arm_below_k_is_refused_with_exit_1_and_no_file(tmp_path: Path) -> None:
     rows = "variant,bought\n" + "A,1\n" * 60 + "B,0\n" * 4
     (tmp_path / "small.csv").write_text(rows)
