@@ -40,7 +40,9 @@ def adjusted_means(
         raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
     axis = tally.axes.index(tally.experiment.name)
     classes = classes_of(tally, metric)
-    names, matrix, mean, spread = _centred(tally, covariates, classes)
+    terms = _terms(tally, covariates)
+    used = tuple(dict.fromkeys(variable.name for term in terms for variable in term))
+    names, matrix, mean, spread = _centred(tally, terms, classes)
     parts = arm_parts(tally, metric, classes, parameters=1 + len(names))
     at_mean = np.array([1.0, *map(float, mean)])
     exact, sample, df, slopes = [], [], [], []
@@ -60,19 +62,19 @@ def adjusted_means(
         sample.append(rss / freedom * share / classes.scale**2)
         df.append(float(freedom))
     return ArmMeans(
-        tally.moments_of(metric).metric.name, "adjusted", names, tally.experiment.levels, tally.experiment.control,
+        tally.moments_of(metric).metric.name, "adjusted", used, tally.experiment.levels, tally.experiment.control,
         tuple(n for _, _, n, _ in parts), tuple(exact), np.array(sample), np.array(df), tuple(slopes), spread,
     )  # fmt: skip
 
 
 def _centred(
-    tally: Tally, covariates: str | Sequence[str] | None, classes: Classes
+    tally: Tally, terms: Sequence[Term], classes: Classes
 ) -> tuple[tuple[str, ...], Floats, list[Fraction], Floats]:
     """Covariate columns about a whole number near their mean, the exact mean there, and Sxx / (N (N − 1)).
 
     Whole-number scores stay whole numbers, so that the fits stay exact.
     """
-    model = design(tally, _terms(tally, covariates), classes)
+    model = design(tally, terms, classes)
     names, matrix = model.names[1:], model.matrix[:, 1:]
     if not names:
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")

@@ -169,9 +169,9 @@ def _small_sample(main: Floats, weights: Floats, spread: Spread) -> tuple[float,
     """H1 and H2: what estimating each group's variance costs (Welch's correction, generalised)."""
     basis, _ = np.linalg.qr(np.sqrt(weights)[:, None] * main)
     m = np.eye(len(main)) - basis @ basis.T
-    groups = spread.group[:, None] == np.arange(len(spread.variances))[None, :]
-    t = groups.T.astype(np.float64) @ np.diag(m)
-    u = np.einsum("cv,cd,dv->v", groups.astype(np.float64), m**2, groups.astype(np.float64))
+    together = spread.group[:, None] == spread.group[None, :]
+    t = np.bincount(spread.group, weights=np.diag(m))
+    u = np.bincount(spread.group, weights=np.sum(m**2 * together, axis=1))
     return float(np.sum(t**2 / spread.df)), float(np.sum(u / spread.df))
 
 

@@ -109,19 +109,23 @@ def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
     """Which columns are not combinations of the ones before them."""
     rows = np.sqrt(weights)[:, None] * design
     lengths = np.linalg.norm(rows, axis=0)
+    if rows.shape[0] >= rows.shape[1] and lengths.all():
+        diagonal = np.abs(np.diag(np.linalg.qr(rows, mode="r")))
+        if np.all(diagonal > 1e-9 * lengths):
+            return np.ones(rows.shape[1], dtype=bool)
     lengths[lengths == 0] = 1.0
-    kept: list[int] = []
-    basis = np.empty((rows.shape[0], 0))
+    found = np.zeros(rows.shape[1], dtype=bool)
+    basis = np.empty((rows.shape[0], min(rows.shape)))
+    size = 0
     for position in range(rows.shape[1]):
         column = rows[:, position] / lengths[position]
         for _ in range(2):  # twice is enough
-            column = column - basis @ (basis.T @ column)
-        size = float(np.linalg.norm(column))
-        if size > 1e-9:
-            kept.append(position)
-            basis = np.column_stack([basis, column / size])
-    found = np.zeros(rows.shape[1], dtype=bool)
-    found[kept] = True
+            column = column - basis[:, :size] @ (basis[:, :size].T @ column)
+        length = float(np.linalg.norm(column))
+        if length > 1e-9 and size < basis.shape[1]:
+            basis[:, size] = column / length
+            found[position] = True
+            size += 1
     return found
 
 
@@ -173,8 +177,8 @@ def _refined(design: Floats, weights: Floats, classes: Classes, half: Floats) ->
             gradient = design.T @ (weights * _ratio(rest, classes.counts * unit))
         step = inverse @ gradient
         b = [old + int(math.ldexp(new, _BITS)) for old, new in zip(b, step.tolist(), strict=True)]
-        if np.all(np.abs(step) <= 2.0**-60 * np.abs([value / (1 << _BITS) for value in b])):
-            break
+        if np.all(np.abs(step) <= 2.0**-40 * np.abs([value / (1 << _BITS) for value in b])):
+            break  # the error left is smaller again by as much
     residuals = _ratio(_remainder(columns, b, classes, unit), classes.counts * unit)
     residuals[np.abs(residuals) < 2.0**-70 * (1 + np.abs(classes.means))] = 0.0
     return Solution(tuple(Fraction(value, 1 << _BITS) for value in b), residuals, inverse, refined=True)
