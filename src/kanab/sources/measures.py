@@ -8,10 +8,8 @@ NaN, clamping) and checks afterwards that it was not needed; the careful form le
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Literal
 
 import ibis
@@ -78,21 +76,22 @@ class Measure:
         return ibis.cases((steps > high, high), (steps < low, low), else_=steps).cast("int64")
 
     def checks(self, value: Any, raw: Any) -> dict[str, Any]:
-        """What shows afterwards whether this form was enough: values too many, or the range."""
-        bounds = self.metric.bounds
-        if self.careful:
-            if bounds is None:
-                return {}
-            low, high = self.metric.grid_bounds or (0, 0)
+        """The range of the values, and how many were clamped, where this has to be seen."""
+        if self.careful and self.metric.grid_bounds is not None:
+            low, high = self.metric.grid_bounds
             beyond = (raw < low) | (raw > high)
             return {"cl": beyond.cast("int32").sum(), "lo": value.min(), "hi": value.max()}
-        right = []
-        if self.check == "bounds" and bounds is not None:
-            right.append(value.between(*bounds))
+        return {"lo": value.min(), "hi": value.max()} if self.check == "range" else {}
+
+    def proofs(self, value: Any, raw: Any) -> Iterator[Any]:
+        """Conditions that everybody must meet for the quick form to be enough."""
+        bounds = self.metric.bounds
+        if self.check == "bounds" and bounds is not None and not (self.kind == "truth" and self.metric.binary):
+            whole = self.kind in ("whole", "truth")
+            low, high = (math.ceil(bounds[0]), math.floor(bounds[1])) if whole else bounds
+            yield value.between(low, high)
         if self.fits:
-            right.append(raw.cast("float64") / float(self.metric.scale) == value)
-        seen = {"ok": reduce(operator.and_, right).all()} if right else {}
-        return seen | ({"lo": value.min(), "hi": value.max()} if self.check == "range" else {})
+            yield raw.cast("float64") / float(self.metric.scale) == value
 
 
 def measured(plan: Plan) -> list[MetricPlan]:
@@ -171,15 +170,12 @@ def _halves(steps: Any) -> tuple[Any, Any]:
     return high, steps - high * HALF
 
 
-def was_enough(measure: Measure, plan: MetricPlan, totals: Mapping[str, Any]) -> bool:
-    """Was the quick form enough for everybody? Else the careful one has to run."""
-    if str(totals.get("ok", "t")).lower() not in ("true", "t", "none"):
-        return False
-    if totals.get("lo") is None or totals.get("hi") is None:
+def was_enough(measure: Measure, plan: MetricPlan, low: str | None, high: str | None) -> bool:
+    """Does the range that was seen fit what was assumed? Infinite values are refused."""
+    if low is None or high is None:
         return True
-    low, high = float(totals["lo"]), float(totals["hi"])
+    ends = float(low), float(high)
     if measure.careful:
-        check_finite(measure.name, low, high)
+        check_finite(measure.name, *ends)
         return True
-    finite = math.isfinite(low) and math.isfinite(high)
-    return finite and chosen_metric(plan, Profile(low, high, whole=False)) == measure.metric
+    return all(map(math.isfinite, ends)) and chosen_metric(plan, Profile(*ends, whole=False)) == measure.metric

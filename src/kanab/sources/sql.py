@@ -235,10 +235,11 @@ def _ask(people: Any, question: Question) -> Answer:
 
 
 def _enough(answer: Answer) -> bool:
+    """Did everybody's values keep what the question took for granted?"""
     totals = answer.only("inside")
     plans = {one.name: one for one in answer.question.plan.metrics}
-    return all(
-        was_enough(one, plans[one.name], {word: totals.get(f"{word}{one.place}") for word in ("ok", "lo", "hi")})
+    return totals.get("ok") in (None, "true") and all(
+        was_enough(one, plans[one.name], totals.get(f"lo{one.place}"), totals.get(f"hi{one.place}"))
         for one in answer.question.measures
     )
 

@@ -109,8 +109,12 @@ def first_stage(people: Any, question: Question) -> Any:
     clamped = {f"g{one.place}": one.clamped(table[f"d{one.place}"]) for one in question.measures if one.careful}
     table = table.mutate(**clamped) if clamped else table
     sums = {"n": table.count()}
+    proofs: list[Any] = []
     for one in question.measures:
         sums |= _metric_sums(table, one, question.engine)
+        proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], table[f"d{one.place}"])
+    if proofs:
+        sums["ok"] = reduce(operator.and_, proofs).all()
     for place, cross in enumerate(question.crosses):
         sums |= _cross_sums(table, place, cross, question)
     for place in range(len(question.binned)):
@@ -213,9 +217,11 @@ def _together(plan: Plan) -> dict[tuple[str, ...], list[Linkage]]:
 
 def _check_values(stage: Any, question: Question) -> Iterator[tuple[str, str]]:
     for one in question.measures:
-        for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("ok", "BOOL_AND"), ("cl", "SUM")):
+        for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
             if f"{word}{one.place}" in stage.columns:
                 yield f"{word}{one.place}", how
+    if "ok" in stage.columns:
+        yield "ok", "BOOL_AND"
 
 
 def _class_values(question: Question) -> tuple[tuple[str, str], ...]:

@@ -34,10 +34,10 @@ def _spread(group: NDArray[np.intp], within: Floats, df: Floats) -> Spread:
 
 def by_class(classes: Classes, squares: Cells) -> Spread:
     """Every cell for itself."""
-    own = squares[tuple(classes.places.T)]
-    cells = range(len(own))
-    within = [classes.within(int(own[cell]), np.arange(len(own)) == cell) for cell in cells]
-    return _spread(np.arange(len(own)), np.array(within), classes.n - 1)
+    n, s, k = classes.counts, classes.sums, classes.centre
+    about = squares[tuple(classes.places.T)] - 2 * k * (s + n * k) + n * k**2
+    within = (about - s**2 // n) - (s**2 % n) / n  # the large parts as integers
+    return _spread(np.arange(len(n)), np.maximum(0.0, within.astype(np.float64)), classes.n - 1)
 
 
 def by_arm(classes: Classes, squares: Cells) -> Spread:
