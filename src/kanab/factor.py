@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -164,6 +164,40 @@ def as_level(value: Any, name: str) -> Level:
         f"a level of {name!r} is neither text, a finite number, true/false nor missing",
         "Turn dates and other types into text first.",
     )
+
+
+def merged_scores(
+    factor: Factor, moves: Sequence[tuple[Level, int]], levels: Sequence[Level], given: Mapping[Any, float] | None
+) -> tuple[float | None, ...] | None:
+    """Scores after merging: as given, else the mean over people of what was merged.
+
+    ``moves`` are, for every level of the factor, where it goes and how many people it has.
+    """
+    if factor.scores is None:
+        return None
+    known = {as_level(level, factor.name): as_score(score) for level, score in (given or {}).items()}
+    if not all(score is not None and math.isfinite(score) for score in known.values()):
+        raise LevelError(f"a score of {factor.name!r} is not a finite number", "Give one number per level.")
+    scores: list[float | None] = []
+    for level in levels:
+        parts = [(score, people) for score, (new, people) in zip(factor.scores, moves, strict=True) if new == level]
+        if level in known:
+            scores.append(known[level])
+        else:
+            scores.append(parts[0][0] if len(parts) == 1 else _pooled(parts, factor.name))
+    return tuple(scores)
+
+
+def _pooled(parts: Sequence[tuple[float | None, int]], name: str) -> float:
+    scored = [(score, people) for score, people in parts if score is not None]
+    if len(scored) < len(parts):
+        raise LevelError(
+            f"the missing level of {name!r} has no score and cannot join scored ones", "Give the merged level a score."
+        )
+    total = sum(people for _, people in scored)
+    if not total:
+        return sum(score for score, _ in scored) / len(scored)
+    return sum(score * people for score, people in scored) / total
 
 
 def sorted_levels(levels: Iterable[Level]) -> tuple[Level, ...]:

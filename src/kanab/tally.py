@@ -5,7 +5,6 @@ A tally is counts and sums; adding two tallies is the same as counting everyone 
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ import numpy as np
 from kanab.cells import DROPPED, Cells, as_cells, check_shape, fold, marginal
 from kanab.document import Parts, read, write
 from kanab.errors import LevelError, TallyError, listed
-from kanab.factor import Factor, Level, as_level, as_score
+from kanab.factor import Factor, Level, as_level, merged_scores
 from kanab.looks import class_table, in_words, shape_table, square_tables
 from kanab.metric import Metric
 from kanab.moments import By, Cross, Moments
@@ -267,33 +266,8 @@ class Tally:
             targets[factor.index(old)] = as_level(new, name)
         levels = tuple(dict.fromkeys(targets))
         into = [levels.index(target) for target in targets]
-        return self._fold(Factor(factor.name, levels, factor.role, self._scores(factor, into, levels, scores)), into)
-
-    def _scores(
-        self,
-        factor: Factor,
-        into: Sequence[int],
-        levels: Sequence[Level],
-        given: Mapping[Any, float] | None,
-    ) -> tuple[float | None, ...] | None:
-        if factor.scores is None:
-            return None
-        known = {as_level(level, factor.name): as_score(score) for level, score in (given or {}).items()}
-        if not all(score is not None and math.isfinite(score) for score in known.values()):
-            raise LevelError(f"a score of {factor.name!r} is not a finite number", "Give one number per level.")
-        people = self.people_by(factor.name)
-        scores: list[float | None] = []
-        for position, level in enumerate(levels):
-            parts = [old for old, new in zip(range(len(into)), into, strict=True) if new == position]
-            values = [factor.scores[old] for old in parts]
-            weights = [people[factor.levels[old]] for old in parts]
-            if level in known:
-                scores.append(known[level])
-            elif len(parts) == 1:
-                scores.append(values[0])
-            else:
-                scores.append(_pooled(values, weights, factor.name))
-        return tuple(scores)
+        scored = merged_scores(factor, list(zip(targets, self.people_by(name).values(), strict=True)), levels, scores)
+        return self._fold(Factor(factor.name, levels, factor.role, scored), into)
 
     def collapse(self, name: str) -> Tally:
         """Forget one covariate, or one experiment of a pair."""
@@ -405,16 +379,3 @@ class Tally:
     def tables(self) -> tuple[Table, ...]:
         """The classes, and the squares at each margin, in units of the metrics."""
         return (class_table(self._parts), *square_tables(self._parts))
-
-
-def _pooled(values: Sequence[float | None], weights: Sequence[int], name: str) -> float:
-    scored = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
-    if len(scored) < len(values):
-        raise LevelError(
-            f"the missing level of {name!r} has no score and cannot join scored ones",
-            "Give the merged level a score.",
-        )
-    total = sum(weight for _, weight in scored)
-    if not total:
-        return sum(value for value, _ in scored) / len(scored)
-    return sum(value * weight for value, weight in scored) / total

@@ -63,7 +63,7 @@ class Measure:
     def steps(self, value: Any) -> Any:
         """Unclamped grid steps of a number: an integer, or a double with a whole value."""
         if self.whole:
-            return value.cast("int64")
+            return value.cast("int64") if self.careful else value
         scaled = value.cast("float64") * float(self.metric.scale) + 0.5
         return floor(scaled) if self.careful else scaled.floor().cast("int64")
 
@@ -157,6 +157,7 @@ def check_finite(name: str, low: float, high: float) -> None:
 
 def product_terms(first: Any, second: Any, products: Products) -> tuple[Any, ...]:
     """The terms whose sums give Σ of a product: 64-bit integers, never wider."""
+    first, second = first.cast("int64"), second.cast("int64")
     if products.centre:
         first, second = first - products.centre, second - products.centre
     if not products.halves:

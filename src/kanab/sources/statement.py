@@ -147,7 +147,7 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, question: Question) -> 
     first, second = (_present(table, question.measures[number]) for number in cross.pair)
     total = question.engine.total
     both = first.notnull() & second.notnull()
-    y, z = (ibis.ifelse(both, one, ibis.null("int64")) for one in (first, second))
+    y, z = (ibis.ifelse(both, one.cast("int64"), ibis.null("int64")) for one in (first, second))
     sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
     for word, (a, b), products in zip(("yy", "zz", "yz"), ((y, y), (z, z), (y, z)), cross.products, strict=True):
         for number, term in enumerate(product_terms(a, b, products)):
