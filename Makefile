@@ -15,15 +15,15 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples .ci
+	$(BIN)/ruff format --check src tests benchmarks examples .ci
 
 types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
 	$(BIN)/pytest --cov --cov-report=term
-	$(BIN)/python tests/coverage_floor.py
+	$(BIN)/python .ci/coverage_floor.py
 
 demo: $(READY)
 	$(BIN)/python examples/shop.py build/demo

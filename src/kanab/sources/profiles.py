@@ -5,7 +5,7 @@ Always over the people who are in an experiment, all arms together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,13 @@ class Look:
     levels: Mapping[str, int]
 
 
-def look(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = ()) -> Look:
-    """Ranges and grids of number columns, and the number of levels of keys."""
+def look(
+    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
+) -> Look:
+    """Ranges and grids of number columns, and the number of levels of keys.
+
+    ``grids`` are the columns whose grid is asked for; by default that of all.
+    """
     wanted = {
         f"y{place}": number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
     }
@@ -44,8 +49,8 @@ def look(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = ()) -> 
         return Look({}, {})
     table = people.select(**wanted)
     aggregates = {key.column: table[key.column].nunique() for key in keys}
-    for place, kind in enumerate(columns.values()):
-        aggregates |= _about(table[f"y{place}"], kind, place)
+    for place, (name, kind) in enumerate(columns.items()):
+        aggregates |= _about(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
     row = first_row(table.aggregate(**aggregates))
     found = {name: _profile(row, place) for place, name in enumerate(columns)}
     return Look(found, {key.name: int(row[key.column]) for key in keys})

@@ -156,7 +156,9 @@ def _sample(people: Any, question: Question) -> Look:
     """What a few people are like. Columns of names are refused here, before everybody is grouped by them."""
     inside = people.filter(question.anywhere(people))
     open_keys = [key for key in question.keys if key.bins is None and key.kept is None]
-    sample = look(inside.limit(SAMPLE), question.kinds if question.engine.casts_fail else {}, open_keys)
+    kinds = question.kinds if question.engine.casts_fail else {}
+    undeclared = [one.name for one in measured(question.plan) if not one.declared and one.resolution is None]
+    sample = look(inside.limit(SAMPLE), kinds, open_keys, grids=undeclared)
     for key in open_keys:
         if sample.levels[key.name] > LEVEL_BUDGET:
             found = look(inside, {}, [key]).levels[key.name]
