@@ -29,7 +29,6 @@ demo: $(READY)
 	$(BIN)/python examples/shop.py build/demo
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:
