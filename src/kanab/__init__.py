@@ -19,6 +19,7 @@ from kanab.errors import (
     MissingExtraError,
     PlanError,
     PrivacyError,
+    QueryError,
     SourceError,
     TallyError,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "PrivacyError",
+    "QueryError",
     "Readout",
     "Receipt",
     "Relative",

@@ -5,7 +5,8 @@
     ├── GridError        a value, bound or resolution that does not fit a metric's grid
     ├── LevelError       an arm, covariate, level or metric that the tally does not have
     ├── SourceError      a column, file or table that cannot be counted
-    │   └── MissingExtraError   an optional package that is not installed
+    │   ├── MissingExtraError   an optional package that is not installed
+    │   └── QueryError          a query that its engine refused or could not finish
     ├── PlanError        a plan that contradicts itself or cannot be read
     ├── PrivacyError     a release that would break a rule
     ├── FormulaError     a formula that cannot be read
@@ -61,6 +62,16 @@ class MissingExtraError(SourceError):
 
     def __init__(self, doing: str, extra: str) -> None:
         super().__init__(f"{doing} needs an extra", f"Run: pip install 'kanab[{extra}]'")
+
+
+class QueryError(SourceError):
+    """A query that its engine refused or could not finish."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__(
+            f"the engine could not finish the query ({type(problem).__name__})",
+            "Check the filter, your rights on the table, and the connection; --show-sql prints the query.",
+        )
 
 
 class PlanError(KanabError):

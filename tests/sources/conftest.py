@@ -22,10 +22,6 @@ ENGINES = ("duckdb", "postgres", "spark")
 _NUMBER = itertools.count()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "cluster: starts a Spark master and two workers on loopback")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):  # Spark's Python side leaves sockets to the collector

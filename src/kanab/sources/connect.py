@@ -15,6 +15,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
+from uuid import uuid4
 
 from kanab.errors import MissingExtraError, SourceError, listed
 from kanab.sources.engine import without_notices
@@ -144,8 +145,9 @@ def _open_spark_frame(frame: Any) -> Any:
     import ibis  # noqa: PLC0415 - an extra
 
     backend = ibis.pyspark.connect(frame.sparkSession)
-    frame.createOrReplaceTempView("kanab_people")
-    return backend.table("kanab_people")
+    name = f"kanab_people_{uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    return backend.table(name)
 
 
 # ── connections ────────────────────────────────────────────────────────────────────────────────

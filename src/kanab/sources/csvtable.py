@@ -10,8 +10,8 @@ from typing import Any
 
 import ibis
 
-from kanab.errors import SourceError
-from kanab.sources.engine import QueryError, first_row
+from kanab.errors import QueryError, SourceError
+from kanab.sources.engine import first_row
 
 _EMPTY = ("", "NA", "NULL", "null", "NaN", "nan")
 _NUMBER = r"^[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?$"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.errors import SourceError
+from kanab.errors import QueryError
 
 _ANSI = "spark.sql.ansi.enabled"
 _ROWS_AT_ONCE = 50_000
@@ -38,16 +38,6 @@ class Engine:
 
 
 _KNOWN = (Engine("duckdb", True, True), Engine("postgres", True, True), Engine("pyspark", repeats=True))
-
-
-class QueryError(SourceError):
-    """A query that its engine refused or could not finish."""
-
-    def __init__(self, problem: Exception) -> None:
-        super().__init__(
-            f"the engine could not finish the query ({type(problem).__name__})",
-            "Check the filter, your rights on the table, and the connection; --show-sql prints the query.",
-        )
 
 
 def engine_of(table: Any) -> Engine:

@@ -14,13 +14,13 @@ from typing import Any
 import sqlglot
 
 from kanab.counted import Counted
-from kanab.errors import SourceError
+from kanab.errors import QueryError, SourceError
 from kanab.metric import Metric
 from kanab.plan import CovariatePlan, Plan
 from kanab.sources.answers import Answer, build_signatures, build_tally, place_all, read_answer, too_many_arms, whole
 from kanab.sources.binning import LEVEL_BUDGET, Bins, check_levels, kept_levels
 from kanab.sources.declared import OTHER
-from kanab.sources.engine import QueryError, engine_of, kept, query_text, run, strict_arithmetic
+from kanab.sources.engine import engine_of, kept, query_text, run, strict_arithmetic
 from kanab.sources.grids import Profile, check_range, check_zero, product_plan
 from kanab.sources.keys import Key, as_values, covariates_of, kind_of
 from kanab.sources.measures import Measure, careful_measure, measured, quick_measure, step_range, was_enough

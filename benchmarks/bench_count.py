@@ -1,0 +1,287 @@
+"""Effect, adjusted effect and standard errors from Parquet: kanab, a bare GROUP BY, and its peers.
+
+    python benchmarks/bench_count.py [--people 10_000_000] [--without-peers]
+
+Every line runs in processes of its own: one warm-up, then the best of several runs, and the peak
+memory of the process. Ratios are within one run of this script. Peers go into a throwaway
+environment under the system's temporary folder (with DuckDB 1, which they still need).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PEERS = ("tea-tasting", "duckreg", "pyfixest", "statsmodels", "pyarrow", "ibis-framework[duckdb]", "sqlglot<30.18")
+PEERS += ("duckdb<2",)
+ROUNDS = 3  # the quick cases take turns, so that a busy moment of the machine does not hit one of them only
+ALLOWED = 0.050  # seconds of fixed overhead that the targets leave aside
+
+AMOUNTS = [f"amount{number}" for number in range(10)]
+MIXED = ["spend", "basket", "orders", "pages", "searches", "bought", "returned", "signed_up", "shared", "rated"]
+SHARES = dict(zip(MIXED[5:], (0.1, 0.02, 0.3, 0.05, 0.5), strict=True))
+COVARIATES = ("tier", "device", "returning_", "region", "age")
+
+
+def generate(file: Path, people: int) -> None:
+    """A shop: two arms, covariates of 3, 2, 2, 4, 3 and 50 levels; amounts, counts, conversions."""
+    import duckdb  # noqa: PLC0415
+
+    amounts = ", ".join(f"round(random() * 300, 2) AS {name}" for name in AMOUNTS)
+    flags = ", ".join(f"random() < {share} AS {name}" for name, share in SHARES.items())
+    with duckdb.connect() as connection:
+        connection.execute("SELECT setseed(0.42)")
+        connection.execute(
+            f"""COPY (
+                SELECT *, if(treated = 1, 'B', 'A') AS variant FROM (
+                    SELECT (random() < 0.5)::INTEGER AS treated, 1 + floor(random() * 3)::INTEGER AS tier,
+                        floor(random() * 50)::INTEGER AS band, if(random() < 0.6, 'phone', 'desktop') AS device,
+                        random() < 0.3 AS returning_, floor(random() * 4)::INTEGER AS region,
+                        floor(random() * 3)::INTEGER AS age, round(random() * 100, 2) AS spend,
+                        round(random() * 300, 2) AS basket, floor(random() * 5)::INTEGER AS orders,
+                        floor(random() * 100)::INTEGER AS pages, floor(random() * 20)::INTEGER AS searches,
+                        {flags}, {amounts}
+                    FROM range({people})
+                )
+            ) TO '{file}' (FORMAT parquet)"""
+        )
+
+
+# ── what is measured, each in a process of its own ─────────────────────────────────────────────
+
+
+def bare(file: str, covariate: str) -> Any:
+    """What any SQL would do: counts, sums and squares per class, then per-arm least squares in NumPy."""
+    import duckdb  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415
+
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            f"SELECT variant, {covariate}, count(*), sum(spend), sum(spend * spend) FROM '{file}' GROUP BY 1, 2"
+        ).fetchall()
+    x = np.array([row[1] for row in rows], dtype=float)
+    n, total, squares = (np.array([row[place] for row in rows], dtype=float) for place in (2, 3, 4))
+    centre = (n * x).sum() / n.sum()
+    fits = []
+    for arm in ("A", "B"):
+        own = np.array([row[0] == arm for row in rows])
+        design = np.stack([np.ones(own.sum()), x[own] - centre], axis=1)
+        b = np.linalg.solve(design.T @ (n[own, None] * design), design.T @ total[own])
+        rss = squares[own].sum() - b @ (design.T @ total[own])
+        fits.append((b[0], rss / n[own].sum() / (n[own].sum() - 2)))
+    return fits[1][0] - fits[0][0], (fits[1][1] + fits[0][1]) ** 0.5
+
+
+def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
+    import kanab as kb  # noqa: PLC0415
+    from kanab.plan import make_plan  # noqa: PLC0415
+    from kanab.sources.connect import open_table  # noqa: PLC0415
+    from kanab.sources.sql import count_table  # noqa: PLC0415
+
+    known = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}} if declared else {}
+    counted = count_table(open_table(file), make_plan("variant", ["spend"], adjust=[covariate], **known))
+    tally = counted.tallies[f"variant/{covariate}"]
+    kb.difference_in_means(tally)
+    effect = kb.adjusted_effect(tally)
+    return effect.estimate, effect.se
+
+
+def kanab_many(file: str, metrics: list[str]) -> Any:
+    from kanab.plan import ExperimentPlan, MetricPlan, Plan  # noqa: PLC0415
+    from kanab.sources.connect import open_table  # noqa: PLC0415
+    from kanab.sources.sql import count_table  # noqa: PLC0415
+
+    binary = set(MIXED[5:])
+    amounts = {"spend", "basket", *AMOUNTS}
+    plans = [
+        MetricPlan(name, binary=True) if name in binary else MetricPlan(name, (0, 500), 0.01 if name in amounts else 1)
+        for name in metrics
+    ]
+    experiment = ExperimentPlan("variant", adjust=COVARIATES[:2], segments=COVARIATES[2:])
+    counted = count_table(open_table(file), Plan(tuple(plans), (experiment,)))
+    return len(counted.tallies), len(counted.signatures.people)
+
+
+def tea_tasting(file: str, covariate: str) -> Any:
+    import ibis  # noqa: PLC0415
+    import tea_tasting as tt  # noqa: PLC0415
+
+    table = ibis.duckdb.connect().read_parquet(file)
+    metrics = {"plain": tt.Mean("spend"), "adjusted": tt.Mean("spend", covariate)}
+    result = tt.Experiment(metrics).analyze(table)["adjusted"]
+    return result.effect_size, None
+
+
+def duckreg(file: str, covariate: str) -> Any:
+    from duckreg.estimators import DuckRegression  # noqa: PLC0415
+
+    model = DuckRegression(
+        db_name=":memory:", table_name=f"'{file}'", formula=f"spend ~ treated + {covariate}", cluster_col="", seed=1,
+        n_bootstraps=0,
+    )  # fmt: skip
+    model.fit()
+    model.fit_vcov()
+    return float(model.point_estimate[1]), float(model.vcov[1, 1] ** 0.5)
+
+
+def pyfixest(file: str, covariate: str) -> Any:
+    import pandas as pd  # noqa: PLC0415
+    import pyfixest as pf  # noqa: PLC0415
+
+    rows = pd.read_parquet(file, columns=["spend", "treated", covariate])
+    rows[covariate] -= rows[covariate].mean()
+    fit = pf.feols(f"spend ~ treated * {covariate}", data=rows, vcov="hetero")
+    return float(fit.coef()["treated"]), float(fit.se()["treated"])
+
+
+def statsmodels(file: str, covariate: str) -> Any:
+    import numpy as np  # noqa: PLC0415
+    import pandas as pd  # noqa: PLC0415
+    import statsmodels.api as sm  # noqa: PLC0415
+
+    rows = pd.read_parquet(file, columns=["spend", "treated", covariate])
+    x = (rows[covariate] - rows[covariate].mean()).to_numpy()
+    arm = rows["treated"].to_numpy()
+    fit = sm.OLS(rows["spend"].to_numpy(), np.stack([np.ones(len(x)), arm, x, arm * x], axis=1)).fit()
+    return float(fit.params[1]), float(fit.bse[1])
+
+
+CASES: dict[str, tuple[Callable[..., Any], int]] = {
+    "bare": (bare, 7),
+    "kanab": (kanab_one, 7),
+    "kanab-open": (lambda file, covariate: kanab_one(file, covariate, declared=False), 7),
+    "kanab-mixed": (lambda file, _: kanab_many(file, MIXED), 5),
+    "kanab-amounts": (lambda file, _: kanab_many(file, AMOUNTS), 5),
+    "tea-tasting": (tea_tasting, 3),
+    "duckreg": (duckreg, 3),
+    "pyfixest": (pyfixest, 1),
+    "statsmodels": (statsmodels, 1),
+}
+
+
+def child(case: str, file: str, covariate: str) -> None:
+    """Measure one case and print what was found."""
+    function, runs = CASES[case]
+    seconds = []
+    for _ in range(runs + (runs > 1)):
+        start = time.perf_counter()
+        answer = function(file, covariate)
+        seconds.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": min(seconds), "peak": peak, "answer": answer}))
+
+
+# ── the table ──────────────────────────────────────────────────────────────────────────────────
+
+
+def peers_python() -> str | None:
+    """The interpreter of a throwaway environment with the peers, made on first use."""
+    folder = Path(tempfile.gettempdir()) / "kanab-bench-peers"
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    ready = folder / "ready"
+    if not ready.exists():
+        print("installing the peers into a throwaway environment …", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        done = subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS], capture_output=True, check=False)
+        if done.returncode:
+            return None
+        ready.touch()
+    return str(python)
+
+
+def measure(case: str, file: Path, covariate: str = "tier", python: str | None = None) -> dict[str, Any] | None:
+    """One case in a process of its own."""
+    command = [python or sys.executable, "-W", "ignore", __file__, "--child", case, str(file), covariate]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        print(f"  {case}: did not run ({lines[-1][:100] if lines else done.returncode})", file=sys.stderr)
+        return None
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def line(name: str, found: dict[str, Any] | None, base: dict[str, Any]) -> None:
+    if found is None:
+        print(f"{name:44} {'–':>8}")
+        return
+    ratio = found["seconds"] / base["seconds"]
+    more = found["peak"] - base["peak"]
+    print(f"{name:44} {found['seconds']:8.3f} s {ratio:7.2f} × {found['peak']:8.0f} MB {more:+7.0f} MB")
+
+
+def in_turns(cases: dict[str, str | None], file: Path, covariate: str = "tier") -> dict[str, dict[str, Any] | None]:
+    """Several cases by turns; of each the best round."""
+    found: dict[str, list[dict[str, Any]]] = {case: [] for case in cases}
+    for _ in range(ROUNDS):
+        for case, python in cases.items():
+            one = measure(case, file, covariate, python)
+            found[case] += [] if one is None else [one]
+    return {case: min(ones, key=lambda one: one["seconds"], default=None) for case, ones in found.items()}
+
+
+def one_of_each(file: Path, covariate: str, classes: int, python: str | None) -> None:
+    own: dict[str, str | None] = dict.fromkeys(("bare", "kanab", "kanab-open"))
+    peers = {"tea-tasting": python, "duckreg": python} if python else {}
+    found = in_turns(own | peers, file, covariate)
+    for case in ("pyfixest", "statsmodels") if python else ():
+        found[case] = measure(case, file, covariate, python)
+    base, mine = found["bare"], found["kanab"]
+    assert base is not None
+    assert mine is not None
+    names = {
+        "bare": "bare DuckDB GROUP BY and a small solve",
+        "kanab": "kanab, bounds declared",
+        "kanab-open": "kanab, grid taken from the data",
+    }
+    print(f"\n2 × {classes} classes: effect, adjusted effect, standard errors\n")
+    for case, one in found.items():
+        line(names.get(case, case), one, base)
+    beyond = max(0.0, mine["seconds"] - ALLOWED) / base["seconds"]
+    print(f"\nkanab, {ALLOWED * 1000:.0f} ms aside: {beyond:.2f} × the bare query (target: 1.3)")
+
+
+def many(file: Path) -> None:
+    found = in_turns(dict.fromkeys(("kanab", "kanab-mixed", "kanab-amounts")), file)
+    one = found["kanab"]
+    assert one is not None
+    print("\nten metrics and five linkages against one of each\n")
+    line("one amount, one linkage", one, one)
+    line("2 amounts, 3 counts, 5 conversions; 5 linkages", found["kanab-mixed"], one)
+    line("10 amounts, 5 linkages", found["kanab-amounts"], one)
+    print("\ntarget: 3 × one of each")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--people", type=lambda text: int(text.replace("_", "")), default=10_000_000)
+    parser.add_argument("--without-peers", action="store_true")
+    parser.add_argument("--child", nargs=3, metavar=("CASE", "FILE", "COVARIATE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(*options.child)
+        return
+    python = None if options.without_peers else peers_python()
+    if python is None:
+        print("the peers are left out: they are not installed and could not be")
+    with tempfile.TemporaryDirectory(prefix="kanab-bench-") as folder:
+        file = Path(folder) / "people.parquet"
+        generate(file, options.people)
+        print(f"{options.people:,} people, {file.stat().st_size / 1e6:.0f} MB of Parquet, {os.cpu_count()} cores")
+        one_of_each(file, "tier", 3, python)
+        one_of_each(file, "band", 50, python)
+        many(file)
+
+
+if __name__ == "__main__":
+    main()
