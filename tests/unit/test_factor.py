@@ -217,3 +217,8 @@ def test_numbers_and_true_or_false_do_not_join() -> None:
 def test_one_level_with_two_scores_does_not_join() -> None:
     with pytest.raises(TallyError, match=r"a level of 'tier' has different scores in the two tallies. Coarsen both"):
         TIER.join(Factor("tier", (3, 4), "covariate", (3.5, 4.0)))
+
+
+def test_equal_factors_have_equal_hashes_and_true_is_not_one() -> None:
+    assert hash(Factor("on", (0, 1), "arm")) == hash(Factor("on", (0, 1), "arm"))
+    assert len({Factor("on", (0, 1), "arm"), Factor("on", (False, True), "arm")}) == 2
