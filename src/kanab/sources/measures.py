@@ -55,6 +55,11 @@ class Measure:
         """May the column's integers be the steps as they are?"""
         return self.kind in ("whole", "truth") and self.metric.scale == 1
 
+    @property
+    def as_is(self) -> bool:
+        """Are the column's integers the steps, without a further look?"""
+        return self.whole and not self.careful
+
     def value(self, table: Any, inside: Any) -> Any:
         """The column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
         found = number(table[self.name], self.kind, careful=self.careful)
@@ -63,7 +68,7 @@ class Measure:
     def steps(self, value: Any) -> Any:
         """Unclamped grid steps of a number: an integer, or a double with a whole value."""
         if self.whole:
-            return value.cast("int64") if self.careful else value
+            return value.cast("int64")
         scaled = value.cast("float64") * float(self.metric.scale) + 0.5
         return floor(scaled) if self.careful else scaled.floor().cast("int64")
 

@@ -22,12 +22,13 @@ from kanab.plan import CovariatePlan, Linkage, Plan
 from kanab.sources.engine import Engine
 from kanab.sources.grids import Products
 from kanab.sources.keys import Key, Kind, as_values
-from kanab.sources.measures import Measure, product_terms
+from kanab.sources.measures import Measure, number, product_terms
 
 TWICE = "kanab_seen_in_two_arms"
 """A column that marks people who are excluded; only where people were made of several rows each."""
 
 _STAGE = "kanab_signatures"
+_AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.LogicalAnd}
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ def first_stage(people: Any, question: Question) -> Any:
     columns = {key.column: key.expression(people) for key in question.keys}
     for one in question.measures:
         value = one.value(people, inside)
-        columns |= {f"y{one.place}": value, f"d{one.place}": one.steps(value)}
+        columns[f"y{one.place}"] = value
+        if not one.as_is:
+            columns[f"d{one.place}"] = one.steps(value)
     for place, binned in enumerate(question.binned):
         columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
     if question.twice:
@@ -112,7 +115,7 @@ def first_stage(people: Any, question: Question) -> Any:
     proofs: list[Any] = []
     for one in question.measures:
         sums |= _metric_sums(table, one, question.engine)
-        proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], table[f"d{one.place}"])
+        proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], _steps(table, one))
     if proofs:
         sums["ok"] = reduce(operator.and_, proofs).all()
     for place, cross in enumerate(question.crosses):
@@ -125,38 +128,41 @@ def first_stage(people: Any, question: Question) -> Any:
 
 
 def _covariate_steps(column: Any, binned: Binned, inside: Any) -> Any:
-    value = column.cast("float64")
-    if binned.key.kind == "number":
-        inside = inside & ~value.isnan()
+    value = number(column, binned.key.kind, careful=True).cast("float64")
     return ibis.ifelse(inside, value * float(binned.scale) + 0.5, ibis.null("float64")).floor().cast("int64")
+
+
+def _steps(table: Any, one: Measure) -> Any:
+    """Unclamped steps: a column of their own, or the metric's own integers."""
+    return table[f"y{one.place}" if one.as_is else f"d{one.place}"]
 
 
 def _metric_sums(table: Any, one: Measure, engine: Engine) -> dict[str, Any]:
     place = one.place
-    value, raw = table[f"y{place}"], table[f"d{place}"]
+    value, raw = table[f"y{place}"], _steps(table, one)
     steps = table[f"g{place}"] if one.careful else raw
     sums = {f"c{place}": value.count(), f"s{place}": engine.total(steps)}
     if one.products is not None:
-        for number, term in enumerate(product_terms(steps, steps, one.products)):
-            sums[f"q{place}_{number}"] = engine.total(term)
+        for part, term in enumerate(product_terms(steps, steps, one.products)):
+            sums[f"q{place}_{part}"] = engine.total(term)
     return sums | {f"{word}{place}": check for word, check in one.checks(value, raw).items()}
 
 
 def _cross_sums(table: Any, place: int, cross: CrossSum, question: Question) -> dict[str, Any]:
     """Sums over the people who have both values; a missing one that means 0 is a value."""
-    first, second = (_present(table, question.measures[number]) for number in cross.pair)
+    first, second = (_present(table, question.measures[place]) for place in cross.pair)
     total = question.engine.total
     both = first.notnull() & second.notnull()
     y, z = (ibis.ifelse(both, one.cast("int64"), ibis.null("int64")) for one in (first, second))
     sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
     for word, (a, b), products in zip(("yy", "zz", "yz"), ((y, y), (z, z), (y, z)), cross.products, strict=True):
-        for number, term in enumerate(product_terms(a, b, products)):
-            sums[f"z{place}_{word}{number}"] = total(term)
+        for part, term in enumerate(product_terms(a, b, products)):
+            sums[f"z{place}_{word}{part}"] = total(term)
     return sums
 
 
 def _present(table: Any, one: Measure) -> Any:
-    steps = table[f"g{one.place}" if one.careful else f"d{one.place}"]
+    steps = table[f"g{one.place}"] if one.careful else _steps(table, one)
     return steps if one.metric.missing == "exclude" else steps.fill_null(0)
 
 
@@ -234,8 +240,8 @@ def _square_names(question: Question) -> tuple[tuple[tuple[str, str], ...], tupl
     fine = {metric.name for metric in question.plan.metrics if metric.squares == "class"}
     chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for one in question.measures:
-        for number in range(len(one.products.weights) if one.products else 0):
-            chosen[one.name not in fine].append((f"q{one.place}_{number}", "SUM"))
+        for part in range(len(one.products.weights) if one.products else 0):
+            chosen[one.name not in fine].append((f"q{one.place}_{part}", "SUM"))
     return tuple(chosen[0]), tuple(chosen[1])
 
 
@@ -260,15 +266,17 @@ def _select(place: int, part: Part, slots: int, question: Question) -> exp.Selec
     columns = [_text(_column(key.column)) if key in keys else _text(exp.null()) for key in question.keys]
     numbers = [_text(_aggregate(*value)) for value in part.values]
     nothing = [_text(exp.null()) for _ in range(slots - len(numbers))]
-    select = exp.select(exp.Literal.number(place), mask, *columns, *numbers, *nothing)
-    select = select.from_(exp.table_(_STAGE, quoted=True)).where(_people(part, question))
+    select = exp.Select(
+        expressions=[exp.Literal.number(place), mask, *columns, *numbers, *nothing],
+        from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
+        where=exp.Where(this=_people(part, question)),
+    )
     if part.name == "signatures" or not keys:
         return select
-    if several:
-        sets = [exp.Tuple(expressions=[_column(key.column) for key in one]) for one in part.sets]
-        select.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
-        return select
-    return select.group_by(*(_column(key.column) for key in keys))
+    sets = [[_column(key.column) for key in one] for one in part.sets]
+    grouping = exp.GroupingSets(expressions=[exp.Tuple(expressions=one) for one in sets])
+    select.set("group", exp.Group(grouping_sets=[grouping]) if several else exp.Group(expressions=sets[0]))
+    return select
 
 
 def _people(part: Part, question: Question) -> Any:
@@ -292,8 +300,8 @@ def _column(name: str) -> exp.Column:
 
 
 def _aggregate(name: str, how: str) -> Any:
-    return exp.func(how, _column(name)) if how else _column(name)
+    return _AGGREGATES[how](this=_column(name)) if how else _column(name)
 
 
 def _text(expression: Any) -> Any:
-    return exp.Cast(this=expression, to=exp.DataType.build("text"))
+    return exp.Cast(this=expression, to=exp.DataType(this=exp.DType.TEXT))
