@@ -80,6 +80,18 @@ def bare(file: str, covariate: str) -> Any:
     return fits[1][0] - fits[0][0], (fits[1][1] + fits[0][1]) ** 0.5
 
 
+def bare_many(file: str, metrics: list[str]) -> Any:
+    """One GROUP BY over the arm and five covariates, with floating-point sums and squares."""
+    import duckdb  # noqa: PLC0415
+
+    numbers = [f"{name}::INTEGER" if name in SHARES else name for name in metrics]
+    sums = ", ".join(f"sum({name}), sum({name} * {name})" for name in numbers)
+    keys = ", ".join(("treated", *COVARIATES))
+    with duckdb.connect() as connection:
+        rows = connection.execute(f"SELECT {keys}, count(*), {sums} FROM '{file}' GROUP BY ALL").fetchall()
+    return len(COVARIATES), len(rows)
+
+
 def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
     import kanab as kb  # noqa: PLC0415
     from kanab.plan import make_plan  # noqa: PLC0415
@@ -159,6 +171,8 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
     "bare-peers": (bare, 7),
     "kanab": (kanab_one, 7),
     "kanab-open": (lambda file, covariate: kanab_one(file, covariate, declared=False), 7),
+    "bare-mixed": (lambda file, _: bare_many(file, MIXED), 5),
+    "bare-amounts": (lambda file, _: bare_many(file, AMOUNTS), 5),
     "kanab-mixed": (lambda file, _: kanab_many(file, MIXED), 5),
     "kanab-amounts": (lambda file, _: kanab_many(file, AMOUNTS), 5),
     "tea-tasting": (tea_tasting, 3),
@@ -252,14 +266,17 @@ def one_of_each(file: Path, covariate: str, classes: int, python: str | None) ->
 
 
 def many(file: Path) -> None:
-    found = in_turns(dict.fromkeys(("kanab", "kanab-mixed", "kanab-amounts")), file)
-    one = found["kanab"]
-    assert one is not None
-    print("\nten metrics and five linkages against one of each\n")
-    line("one amount, one linkage", one, one)
-    line("2 amounts, 3 counts, 5 conversions; 5 linkages", found["kanab-mixed"], one)
-    line("10 amounts, 5 linkages", found["kanab-amounts"], one)
-    print("\ntarget: 3 × one of each")
+    cases = ("bare", "bare-mixed", "bare-amounts", "kanab", "kanab-mixed", "kanab-amounts")
+    found = in_turns(dict.fromkeys(cases), file)
+    kinds = {"": "one amount, one linkage", "-mixed": "2 amounts, 3 counts, 5 conversions; 5 linkages"}
+    kinds["-amounts"] = "10 amounts, 5 linkages"
+    print("\nten metrics and five linkages against one of each (target: 3 ×)\n")
+    for tool in ("kanab", "bare"):
+        one = found[tool]
+        assert one is not None
+        print(tool if tool == "kanab" else "bare GROUP BY of the same columns")
+        for ending, kind in kinds.items():
+            line(f"  {kind}", found[f"{tool}{ending}"], one)
 
 
 def main() -> None:

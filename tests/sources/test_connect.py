@@ -206,7 +206,7 @@ def test_a_second_table_of_the_same_connection(
 
 def test_spark_by_url(spark_session: Any, parquet: Callable[[dict[str, Any]], Path]) -> None:
     file = parquet({"variant": ["A", "B"] * 3, "y": [1, 2, 3, 4, 5, 6]})
-    table = open_table("spark://local", sql=f"SELECT * FROM parquet.`{file}`")
+    table = open_table("spark://local[2]?spark.ui.enabled=false", sql=f"SELECT * FROM parquet.`{file}`")
     assert count_table(table, make_plan("variant", ["y"])).tallies["variant"].moments_of("y").sums.tolist() == [9, 12]
     with pytest.raises(SourceError, match="there is no table 'nothing'"):
         open_table("spark://local", table="nothing")
@@ -226,6 +226,12 @@ def test_a_refused_connection_says_where_and_keeps_the_secret(scheme: str, close
         open_table(url, table="people")
     assert "s3cret" not in str(problem.value)
     assert "ann" not in str(problem.value)
+
+
+def test_a_url_that_cannot_be_read_keeps_its_secret() -> None:
+    with pytest.raises(SourceError, match="the connection URL cannot be read") as problem:
+        open_table("postgresql://ann:s3[cret@host/shop", table="people")
+    assert "cret" not in str(problem.value)
 
 
 def test_an_unknown_engine_is_refused() -> None:

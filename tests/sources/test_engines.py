@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,14 @@ def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
     assert list(counted.tallies) == ["variant/tier", "variant/device", "variant/vip", "variant/banner", "banner/device"]
     assert counted.clamped["spend"] > 0
     assert counted.bounds_declared
+
+
+def test_an_engine_that_nobody_knows_is_counted_with_care(
+    duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.sources.engine._KNOWN", ())
+    for plan in (DECLARED, make_plan("variant", ["spend", "huge"], adjust=["tier"])):
+        assert_same(count_table(duckdb_loader.load(SHOP), plan), count_rows(SHOP, plan))
 
 
 def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
@@ -217,6 +226,18 @@ def test_an_undeclared_level_is_refused_without_naming_it(engine: Loader) -> Non
     assert "tv" not in str(problem.value)
 
 
+def test_true_and_false_can_be_cut_into_bins_too(engine: Loader) -> None:
+    plan = make_plan("variant", ["spend"], adjust=["vip"], bins={"vip": (0.5,)})
+    counted = count_table(engine.load(SHOP), plan)
+    assert counted.tallies["variant/vip"].factor("vip").levels == ("< 0.5", "≥ 0.5", None)
+    assert_same(counted, count_rows(SHOP, plan))
+
+
+def test_people_are_counted_without_any_metric(engine: Loader) -> None:
+    plan = make_plan("variant", [], adjust=["tier"])
+    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+
+
 # ── numbers ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -233,6 +254,29 @@ def test_nan_is_missing_like_null(engine: Loader) -> None:
     assert counted.missing == {"spend": 3}
     assert counted.tallies["variant/size"].factor("size").levels == (1.5, 2.5, None)
     assert_same(counted, count_rows(data, plan))
+
+
+def test_decimal_columns_are_numbers(engine: Loader) -> None:
+    money, sizes = (
+        [Decimal("0.29"), None, Decimal("-12.50"), Decimal("1.005")],
+        [Decimal("1.50"), Decimal(2), None, Decimal(2)],
+    )
+    data = pa.table(
+        {
+            "variant": ["A", "B"] * 2,
+            "size": pa.array(sizes, pa.decimal128(6, 2)),
+            "spend": pa.array(money, pa.decimal128(12, 3)),
+        }
+    )
+    floats = {
+        "variant": ["A", "B"] * 2,
+        "size": [None if value is None else float(value) for value in sizes],
+        "spend": [None if value is None else float(value) for value in money],
+    }
+    plan = make_plan("variant", ["spend"], adjust=["size"])
+    counted = count_table(engine.load(data), plan)
+    assert counted.tallies["variant/size"].factor("size").levels == (1.5, 2, None)
+    assert_same(counted, count_rows(floats, plan))
 
 
 def test_sums_and_squares_far_beyond_64_bits_are_exact(engine: Loader) -> None:

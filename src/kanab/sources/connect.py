@@ -164,8 +164,20 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
+def _split(url: str) -> SplitResult:
+    if url.startswith("spark://local"):  # local[4] is no host
+        place, _, options = url.removeprefix("spark://").partition("?")
+        return SplitResult("spark", place, "", options, "")
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise SourceError(
+            "the connection URL cannot be read", "Percent-encode special characters of the user and the password."
+        ) from None
+
+
 def _connected(url: str) -> Any:
-    parts = urlsplit(url)
+    parts = _split(url)
     extra = _EXTRAS.get(parts.scheme)
     if extra is not None:
         _needs(_NEEDS[extra], f"reading from {parts.scheme}", extra)

@@ -184,4 +184,8 @@ def was_enough(measure: Measure, plan: MetricPlan, low: str | None, high: str | 
     if measure.careful:
         check_finite(measure.name, *ends)
         return True
-    return all(map(math.isfinite, ends)) and chosen_metric(plan, Profile(*ends, whole=False)) == measure.metric
+    seen = Profile(*ends, whole=False)
+    if not all(map(math.isfinite, ends)) or chosen_metric(plan, seen) != measure.metric:
+        return False
+    check_range(measure.metric, seen)
+    return True

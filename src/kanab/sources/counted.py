@@ -1,5 +1,0 @@
-"""Moved to kanab.counted."""
-
-from kanab.counted import Counted, Signatures
-
-__all__ = ["Counted", "Signatures"]
