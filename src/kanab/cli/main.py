@@ -27,7 +27,13 @@ for command in (analyze, release, example, paper):
 def main() -> None:
     """Run a command; a known problem becomes one clear line: exit 1 for a refusal, 2 for the rest."""
     try:
-        cli()
+        cli(standalone_mode=False)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except click.Abort:
+        click.echo("\nkanab: interrupted. Nothing was written.", err=True)
+        sys.exit(2)
     except KanabError as problem:
         click.echo(f"kanab: {problem}", err=True)
         sys.exit(1 if isinstance(problem, PrivacyError) else 2)

@@ -72,7 +72,7 @@ def test_help_and_version() -> None:
 def test_a_known_problem_is_one_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise SourceError("there is no file 'x.csv'", "Check the path.")
 
     monkeypatch.setattr(program, "cli", fail)
