@@ -132,11 +132,18 @@ def tea_tasting(file: str, covariate: str) -> Any:
     return result.effect_size, None
 
 
-def duckreg(file: str, covariate: str) -> Any:
+def duckreg(file: str, covariate: str, *, dummies: bool = False) -> Any:
+    """Least squares from a GROUP BY: the covariate as a number, or a column of 0 and 1 per level."""
     from duckreg.estimators import DuckRegression  # noqa: PLC0415
 
+    table, names = f"'{file}'", [covariate]
+    if dummies:
+        levels = range(2, 4) if covariate == "tier" else range(1, 50)
+        names = [f"level{level}" for level in levels]
+        columns = ", ".join(f"({covariate} = {level})::INTEGER AS level{level}" for level in levels)
+        table = f"(SELECT spend, treated, {columns} FROM '{file}')"
     model = DuckRegression(
-        db_name=":memory:", table_name=f"'{file}'", formula=f"spend ~ treated + {covariate}", cluster_col="", seed=1,
+        db_name=":memory:", table_name=table, formula=f"spend ~ treated + {' + '.join(names)}", cluster_col="", seed=1,
         n_bootstraps=0,
     )  # fmt: skip
     model.fit()
@@ -177,6 +184,7 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
     "kanab-amounts": (lambda file, _: kanab_many(file, AMOUNTS), 5),
     "tea-tasting": (tea_tasting, 3),
     "duckreg": (duckreg, 3),
+    "duckreg-dummies": (lambda file, covariate: duckreg(file, covariate, dummies=True), 2),
     "pyfixest": (pyfixest, 1),
     "statsmodels": (statsmodels, 1),
 }
@@ -245,7 +253,7 @@ def in_turns(cases: dict[str, str | None], file: Path, covariate: str = "tier") 
 
 def one_of_each(file: Path, covariate: str, classes: int, python: str | None) -> None:
     own: dict[str, str | None] = dict.fromkeys(("bare", "kanab", "kanab-open"))
-    peers = dict.fromkeys(("bare-peers", "tea-tasting", "duckreg"), python) if python else {}
+    peers = dict.fromkeys(("bare-peers", "tea-tasting", "duckreg", "duckreg-dummies"), python) if python else {}
     found = in_turns(own | peers, file, covariate)
     for case in ("pyfixest", "statsmodels") if python else ():
         found[case] = measure(case, file, covariate, python)
@@ -255,6 +263,8 @@ def one_of_each(file: Path, covariate: str, classes: int, python: str | None) ->
     names = {
         "bare": "bare DuckDB GROUP BY and a small solve",
         "bare-peers": "the same with the peers' DuckDB 1",
+        "duckreg": "duckreg, covariate as a number",
+        "duckreg-dummies": "duckreg, levels as dummies",
         "kanab": "kanab, bounds declared",
         "kanab-open": "kanab, grid taken from the data",
     }
