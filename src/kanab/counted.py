@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.cells import Cells
 from kanab.plan import Plan
 from kanab.tally import Tally
 
@@ -17,13 +18,25 @@ class Signatures:
     """Which class of every table people are in together: what the leverage rule needs.
 
     ``cells[i, j]`` is the class of signature i in table j, as a flat index into that tally's
-    people, or −1 for people who are not in the table. Kept in memory by the curator, never
-    written out.
+    people, or −1 for people who are not in the table. ``present[i, m]`` says whether its people
+    have a value of metric m, for the ``metrics`` whose missing values are excluded. Kept in memory
+    by the curator, never written out.
     """
 
     tables: tuple[str, ...]
     cells: NDArray[np.int64]
     people: NDArray[np.int64]
+    metrics: tuple[str, ...] = ()
+    present: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Heights:
+    """In every class the two largest absolute values of a metric and the sum of all, in grid steps."""
+
+    largest: Cells
+    second: Cells
+    total: Cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +45,25 @@ class Counted:
 
     ``bounds_declared`` is False where a metric's grid was taken from the data. ``clamped`` and
     ``missing`` are people per metric, ``excluded`` people seen in two arms, ``outside`` people
-    whose arm is missing or not in the plan.
+    whose arm is missing or not in the plan. ``ranges`` are the grid bounds of metrics that nobody
+    declared, widened to the next 1-2-5 step. ``heights`` are kept per table and metric where sums
+    are small enough for one or two people to dominate a class. ``earlier`` are older plans counted
+    again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
+    overlap of the tables is not known to anybody.
     """
 
     plan: Plan
     tallies: Mapping[str, Tally]
-    signatures: Signatures
+    signatures: Signatures | None
     bounds_declared: bool = True
     clamped: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     excluded: int = 0
     outside: int = 0
     where: str = ""
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    heights: Mapping[str, Mapping[str, Heights]] = field(default_factory=dict)
+    earlier: tuple[Counted, ...] = ()
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {tally!r}" for name, tally in self.tallies.items()]
