@@ -57,6 +57,10 @@ def assert_same(found: Counted, expected: Counted) -> None:
     assert found.signatures.tables == expected.signatures.tables
     assert found.signatures.cells.tolist() == expected.signatures.cells.tolist()
     assert found.signatures.people.tolist() == expected.signatures.people.tolist()
+    assert found.signatures.metrics == expected.signatures.metrics
+    assert (found.signatures.present is None) == (expected.signatures.present is None)
+    if expected.signatures.present is not None:
+        assert found.signatures.present.tolist() == expected.signatures.present.tolist()
     assert (found.clamped, found.missing) == (expected.clamped, expected.missing)
     assert (found.outside, found.excluded) == (expected.outside, expected.excluded)
     assert found.bounds_declared == expected.bounds_declared

@@ -21,6 +21,7 @@ from kanab.sources.columns import CLASS_BUDGET
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.keys import Key
 from kanab.sources.measures import Measure
+from kanab.sources.signatures import Seen, sign
 from kanab.sources.statement import CrossSum, Part, Question
 from kanab.tally import Tally
 
@@ -43,6 +44,10 @@ class Block:
         """One number of every row, under the texts of its keys."""
         place = self.names.index(name) if self.rows else 0
         return [(texts, whole(numbers[place])) for texts, numbers in self.rows]
+
+    def array(self, name: str) -> NDArray[np.int64]:
+        """One number of every row, without its keys; for numbers of people, which are never long."""
+        return np.array([number for _, number in self.column(name)], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -255,19 +260,19 @@ def _cross(answer: Answer, linkage: Linkage, own: Places, place: int, cross: Cro
 
 
 def build_signatures(answer: Answer, tallies: Mapping[str, Tally], places: Mapping[str, Places]) -> Signatures:
-    """How many people share each combination of classes over all tables, sorted by class."""
+    """How many people share each combination of classes over all tables, and of who has a value."""
     question = answer.question
-    rows = answer.of("signatures", question.keys).column("n")
+    block = answer.of("signatures", question.keys)
     spots = {
-        key.name: np.array([places[key.name].into[texts[place]] for texts, _ in rows], dtype=np.int64)
+        key.name: np.array([places[key.name].into[texts[place]] for texts, _ in block.rows], dtype=np.int64)
         for place, key in enumerate(question.keys)
     }
-    people = np.array([count for _, count in rows], dtype=np.int64)
-    cells = [_cells([spots[axis] for axis in tally.axes], tally.shape) for tally in tallies.values()]
-    together, inverse = np.unique(np.stack(cells, axis=1), axis=0, return_inverse=True)
-    counts = np.zeros(len(together), dtype=np.int64)
-    np.add.at(counts, inverse.ravel(), people)
-    return Signatures(tuple(tallies), together, counts)
+    seen = Seen(
+        {name: _cells([spots[axis] for axis in tally.axes], tally.shape) for name, tally in tallies.items()},
+        {name: tally.people.size for name, tally in tallies.items()},
+        {one.name: block.array(f"p{one.place}") > 0 for one in question.measures if one.leaves_out},
+    )
+    return sign([seen], block.array("n"))[0]
 
 
 def _cells(spots: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> NDArray[np.int64]:

@@ -51,6 +51,11 @@ class Measure:
         return self.metric.name
 
     @property
+    def leaves_out(self) -> bool:
+        """Are people without a value left out of this metric, which then has its own counts?"""
+        return self.metric.missing == "exclude"
+
+    @property
     def whole(self) -> bool:
         """May the column's integers be the steps as they are?"""
         return self.kind in ("whole", "truth") and self.metric.scale == 1

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.cells import DROPPED
-from kanab.counted import Counted, Signatures
+from kanab.counted import Counted
 from kanab.errors import SourceError
 from kanab.factor import Factor
 from kanab.metric import Metric
@@ -28,9 +28,8 @@ from kanab.sources.columns import CLASS_BUDGET, Measured, Squares, fill, group_s
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.frames import Array, columns, encode, numbers
 from kanab.sources.grids import check_range, chosen_metric, profile_values
+from kanab.sources.signatures import Seen, sign
 from kanab.tally import Tally
-
-_DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
 
 
 class Coded(NamedTuple):
@@ -78,10 +77,11 @@ def count_rows(data: Any, plan: Plan) -> Counted:
         tallies[linkage.name] = _tally(
             own, cells[linkage.name], [one.measured for one in values.values()], linkage, plan
         )
+    present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
     return Counted(
         plan,
         tallies,
-        signatures(cells, {name: tally.people.size for name, tally in tallies.items()}),
+        sign([Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present)])[0],
         all(metric.declared or values[metric.name].measured.metric.binary for metric in _measured(plan)),
         {name: one.clamped for name, one in values.items()},
         {name: one.missing for name, one in values.items()},
@@ -202,30 +202,3 @@ def _tally(
         squares,
         products,
     )
-
-
-def signatures(cells: Mapping[str, NDArray[np.intp]], sizes: Mapping[str, int]) -> Signatures:
-    """How many people share each combination of classes over all tables, sorted by class."""
-    code = np.zeros(len(next(iter(cells.values()))), dtype=np.int64)
-    room = 1
-    for name, cell in cells.items():
-        radix = sizes[name] + 1  # one more for people who are not in the table
-        if room * radix >= 1 << 62:
-            found, code = np.unique(code, return_inverse=True)
-            room = len(found)
-        code = code * radix + (cell + 1)
-        room *= radix
-    anyone, people = _one_of_each(code, room)
-    together = np.stack([cell[anyone] for cell in cells.values()], axis=1).astype(np.int64)
-    return Signatures(tuple(cells), together, people.astype(np.int64))
-
-
-def _one_of_each(code: NDArray[np.int64], room: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For every code that occurs, in order: somebody who has it, and how many do."""
-    if room > _DIRECT:
-        _, anyone, people = np.unique(code, return_index=True, return_counts=True)
-        return anyone, people
-    people = np.bincount(code, minlength=room)
-    anyone = np.zeros(room, dtype=np.intp)
-    anyone[code] = np.arange(len(code))
-    return anyone[people > 0], people[people > 0]

@@ -104,6 +104,8 @@ def first_stage(people: Any, question: Question) -> Any:
         columns[f"y{one.place}"] = value
         if not one.as_is:
             columns[f"d{one.place}"] = one.steps(value)
+        if one.leaves_out:
+            columns[f"p{one.place}"] = (inside & value.notnull()).cast("int32")
     for place, binned in enumerate(question.binned):
         columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
     if question.twice:
@@ -124,7 +126,13 @@ def first_stage(people: Any, question: Question) -> Any:
         sums[f"x{place}s"] = question.engine.total(table[f"x{place}"])
     if question.twice:
         sums["twice"] = table[TWICE].sum()
-    return table.group_by([key.column for key in question.keys]).aggregate(**sums)
+    present = [name for name, _ in _presence(question)]
+    return table.group_by([*(key.column for key in question.keys), *present]).aggregate(**sums)
+
+
+def _presence(question: Question) -> tuple[tuple[str, str], ...]:
+    """Columns that say who has a value, for metrics that leave out who has none: they split signatures."""
+    return tuple((f"p{one.place}", "") for one in question.measures if one.leaves_out)
 
 
 def _covariate_steps(column: Any, binned: Binned, inside: Any) -> Any:
@@ -192,7 +200,7 @@ def parts(stage: Any, question: Question) -> tuple[Part, ...]:
     """Everything that leaves the engine."""
     twice = (("twice", "SUM"),) if question.twice else ()
     found = [
-        Part("signatures", (question.keys,), (("n", ""),)),
+        Part("signatures", (question.keys,), (("n", ""), *_presence(question))),
         Part("inside", ((),), (("n", "SUM"), *twice, *_check_values(stage, question))),
         Part("outside", ((),), (("n", "SUM"), *twice), outside=True),
     ]

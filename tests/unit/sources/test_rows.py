@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -415,7 +416,7 @@ def test_signatures_say_which_classes_people_share() -> None:
 
 def test_signatures_are_the_same_whether_sorted_or_counted_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     direct = count_rows(ROWS, PLAN).signatures
-    monkeypatch.setattr("kanab.sources.rows._DIRECT", 0)
+    monkeypatch.setattr("kanab.sources.signatures._DIRECT", 0)
     sorted_ones = count_rows(ROWS, PLAN).signatures
     assert direct.cells.tolist() == sorted_ones.cells.tolist() == sorted(direct.cells.tolist())
     assert direct.people.tolist() == sorted_ones.people.tolist()
@@ -427,6 +428,19 @@ def test_signatures_of_many_tables_outgrow_no_integer() -> None:
     counted = count_rows(rows, make_plan("arm", [], adjust=names))
     assert counted.signatures.people.tolist() == [1, 1, 1, 1]
     assert reassembled(counted) == {name: tally.people.ravel().tolist() for name, tally in counted.tallies.items()}
+
+
+def test_who_has_a_value_splits_signatures_only_where_others_are_left_out() -> None:
+    rows = {"arm": list("AABB"), "rating": [1, None, 2, 3], "spend": [None, 1, None, 2]}
+    plain = count_rows(rows, make_plan("arm", ["rating", "spend"])).signatures
+    assert (plain.people.tolist(), plain.metrics, plain.present) == ([2, 2], (), None)
+    split = count_rows(rows, make_plan("arm", ["rating", "spend"], missing={"rating": "exclude"})).signatures
+    assert split.metrics == ("rating",)
+    assert list(zip(split.cells[:, 0].tolist(), split.present[:, 0].tolist(), split.people.tolist(), strict=True)) == [
+        (0, False, 1),
+        (0, True, 1),
+        (1, True, 2),
+    ]
 
 
 PEOPLE = st.lists(
@@ -471,6 +485,26 @@ def test_counting_is_what_a_loop_over_the_people_gives(people: list[tuple[Any, .
             if key is not None:
                 wanted[key[0]] += y * y
         assert squares.tolist() == [wanted[arm] for arm in tally.factors[0].levels]
+
+
+@settings(max_examples=100, deadline=None)
+@given(PEOPLE)
+def test_people_who_have_a_value_add_up_to_the_counts_of_its_metric(people: list[tuple[Any, ...]]) -> None:
+    rows = {name: [one[i] for one in people] for i, name in enumerate(ROWS)}
+    metrics = (MetricPlan("spend", (0, 500), 0.01, missing="exclude"), MetricPlan("bought", missing="exclude"))
+    plan = replace(PLAN, metrics=metrics)
+    if all(one[0] not in ("A", "B") and one[1] is None for one in people):
+        return
+    counted = count_rows(rows, plan)
+    signatures = counted.signatures
+    assert signatures.metrics == ("spend", "bought")
+    for j, name in enumerate(signatures.tables):
+        for m, metric in enumerate(signatures.metrics):
+            counts = [0] * counted.tallies[name].people.size
+            for i, n in enumerate(signatures.people.tolist()):
+                if signatures.present[i, m] and signatures.cells[i, j] >= 0:
+                    counts[signatures.cells[i, j]] += n
+            assert counts == counted.tallies[name].moments_of(metric).counts.ravel().tolist()
 
 
 def _class(one: tuple[Any, ...], table: str) -> tuple[Any, ...] | None:

@@ -1,0 +1,75 @@
+"""Who shares all their classes: people, or groups of them, added up to signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.counted import Signatures
+
+_DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
+
+
+class Seen(NamedTuple):
+    """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
+
+    ``sizes`` are the classes of each table.
+    """
+
+    cells: Mapping[str, NDArray[Any]]
+    sizes: Mapping[str, int]
+    present: Mapping[str, NDArray[np.bool_]]
+
+
+def sign(seen: Sequence[Seen], people: NDArray[np.int64] | None = None) -> list[Signatures]:
+    """The signatures of several plans over the same people, row by row about the same ones.
+
+    Sorted by the classes of the first plan, then of the next, then by presence. ``people`` are how
+    many each place stands for; one, if nobody says.
+
+    >>> tier = Seen({"v/tier": np.array([0, 1, 1, 0])}, {"v/tier": 2}, {})
+    >>> device = Seen({"v/device": np.array([0, 2, 2, 1])}, {"v/device": 3}, {})
+    >>> [one.cells.ravel().tolist() for one in sign([tier, device])], sign([tier, device])[0].people.tolist()
+    ([[0, 0, 1], [0, 1, 2]], [1, 1, 2])
+    """
+    cells = ((cell + 1, one.sizes[name] + 1) for one in seen for name, cell in one.cells.items())
+    present = ((has.astype(np.int64), 2) for one in seen for has in one.present.values())
+    code: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+    room = 1
+    for part, radix in chain(cells, present):
+        if room * radix >= 1 << 62:
+            found, code = np.unique(code, return_inverse=True)
+            room = len(found)
+        code = code * radix + part
+        room *= radix
+    anyone, counts = _one_of_each(code, room, people)
+    return [_picked(one, anyone, counts) for one in seen]
+
+
+def _picked(seen: Seen, anyone: NDArray[np.intp], people: NDArray[np.int64]) -> Signatures:
+    cells = np.stack([cell[anyone] for cell in seen.cells.values()], axis=1).astype(np.int64)
+    if not seen.present:
+        return Signatures(tuple(seen.cells), cells, people)
+    present = np.stack([has[anyone] for has in seen.present.values()], axis=1)
+    return Signatures(tuple(seen.cells), cells, people, tuple(seen.present), present)
+
+
+def _one_of_each(
+    code: NDArray[np.int64], room: int, people: NDArray[np.int64] | None
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """For every code that occurs, in order: a place that has it, and how many people do."""
+    if room > _DIRECT:
+        found, anyone, code = np.unique(code, return_index=True, return_inverse=True)
+        room = len(found)
+    else:
+        anyone = np.zeros(room, dtype=np.intp)
+        anyone[code] = np.arange(len(code))
+    seen = np.bincount(code, minlength=room)
+    counts = seen if people is None else np.zeros(room, dtype=np.int64)
+    if people is not None:
+        np.add.at(counts, code, people)
+    return anyone[seen > 0], counts[seen > 0].astype(np.int64)
