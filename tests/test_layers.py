@@ -23,7 +23,7 @@ LAYERS = (
     ("plan",),
     ("plancheck",),
     ("planvalues",),
-    ("planfile",),
+    ("planfile", "periods"),
     ("counted",),
     ("stats", "sources", "privacy"),
     ("datasets", "files"),
