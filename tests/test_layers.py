@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Things on one row are siblings and never meet.
 LAYERS = (
     ("errors",),
-    ("tabular", "metric", "factor", "cells"),
+    ("tabular", "metric", "factor", "cells", "writing"),
     ("moments",),
     ("possible", "document"),
     ("looks",),
@@ -24,6 +24,7 @@ LAYERS = (
     ("plancheck",),
     ("planvalues",),
     ("planfile", "periods"),
+    ("planjoin",),
     ("counted",),
     ("stats", "sources", "privacy"),
     ("datasets", "files"),

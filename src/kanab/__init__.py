@@ -29,7 +29,8 @@ from kanab.metric import Metric
 from kanab.plan import Plan, make_plan
 from kanab.planfile import read_plan
 from kanab.privacy.batches import add_releases
-from kanab.privacy.gate import Receipt, Release, release
+from kanab.privacy.gate import release
+from kanab.privacy.released import Receipt, Release
 from kanab.readouts import Readout
 from kanab.sources.classes import read_classes
 from kanab.sources.columns import count_columns

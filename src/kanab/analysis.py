@@ -9,7 +9,8 @@ from typing import Any
 from kanab.errors import AnalysisError, DesignError, PrivacyError
 from kanab.factor import Level, label
 from kanab.plan import ExperimentPlan
-from kanab.privacy.gate import Receipt, Release, release
+from kanab.privacy.gate import release
+from kanab.privacy.released import Receipt, Release
 from kanab.readouts import EffectRow, Readout, SegmentRow
 from kanab.sources.dispatch import count
 from kanab.stats.adjust import adjusted_means
@@ -65,7 +66,7 @@ def analyze(
     return Readout(
         plan.name, people, choices.control, confidence, alternative, correction,
         sample_ratio(next(iter(tables.values())), dict(plan.shares) if plan.shares else None, plan.name),
-        tuple(effects), tuple(segments), tuple(found), released.receipt, tuple(notes),
+        tuple(effects), tuple(segments), tuple(found), released.receipt, tuple(notes), released.chained,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.cells import Cells
+from kanab.periods import Span
 from kanab.plan import Plan
 from kanab.tally import Tally
 
@@ -49,7 +50,8 @@ class Counted:
     declared, widened to the next 1-2-5 step. ``heights`` are kept per table and metric where sums
     are small enough for one or two people to dominate a class. ``earlier`` are older plans counted
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
-    overlap of the tables is not known to anybody.
+    overlap of the tables is not known to anybody. ``span`` are the cohorts, where only some were
+    counted.
     """
 
     plan: Plan
@@ -64,6 +66,7 @@ class Counted:
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     heights: Mapping[str, Mapping[str, Heights]] = field(default_factory=dict)
     earlier: tuple[Counted, ...] = ()
+    span: Span | None = None
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {tally!r}" for name, tally in self.tallies.items()]

@@ -9,6 +9,7 @@
     │   └── QueryError          a query that its engine refused or could not finish
     ├── PlanError        a plan that contradicts itself or cannot be read
     ├── PrivacyError     a release that would break a rule
+    │   └── LedgerError         a ledger that was changed, is something else, or is in use
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
     └── AnalysisError    a question that this tally cannot answer
@@ -80,6 +81,10 @@ class PlanError(KanabError):
 
 class PrivacyError(KanabError):
     """A release that would break a rule. It never says by how much."""
+
+
+class LedgerError(PrivacyError):
+    """A ledger that was changed, is something else, or is in use."""
 
 
 class FormulaError(KanabError):

@@ -13,7 +13,8 @@ from kanab.display.html import readout_html, report_html
 from kanab.display.text import readout_markdown, readout_text
 from kanab.errors import MissingExtraError, SourceError
 from kanab.factor import Level, label
-from kanab.privacy.gate import Receipt
+from kanab.privacy.levels import OTHER, LevelMap
+from kanab.privacy.released import Receipt
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import Effect
 from kanab.stats.ftest import FTest
@@ -59,6 +60,7 @@ class Readout:
     follow_ups: tuple[FollowUp, ...]
     receipt: Receipt
     notes: tuple[str, ...]
+    chained: bool = False
 
     def __str__(self) -> str:
         return readout_text(self.to_dict())
@@ -115,7 +117,7 @@ class Readout:
             "effects": [_effect(row) for row in self.effects],
             "heterogeneity": [_segment(row) for row in self.segments],
             "follow_ups": [_follow_up(one) for one in self.follow_ups],
-            "privacy": _privacy(self.receipt),
+            "privacy": _privacy(self.receipt, chained=self.chained),
             "notes": list(self.notes),
         }
 
@@ -175,20 +177,33 @@ def _follow_up(one: FollowUp) -> dict[str, Any]:
     }
 
 
-def _privacy(receipt: Receipt) -> dict[str, Any]:
+def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
+    batch = receipt.batch
     return {
         "k": receipt.k,
-        "effective_k": None,
+        "effective_k": receipt.effective_k,
         "smallest_class": receipt.smallest_class,
         "classes": receipt.classes,
         "merged": {
-            name: {label(new): [label(old) for old in olds] for new, olds in levels.merged.items()}
+            name: {label(new): _merged(levels, new, olds) for new, olds in levels.merged.items()}
             for name, levels in receipt.maps.items()
         },
         "left_out": dict(receipt.left_out),
         "deviations": list(receipt.deviations),
-        "audit": "not run",
+        "audit": "passed",
+        "homogeneous": receipt.homogeneous,
+        "not_enumerated": receipt.not_enumerated,
+        "narrowest": receipt.narrowest,
+        "cohorts": None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through},
+        "chained": chained,
     }
+
+
+def _merged(levels: LevelMap, new: Level, olds: tuple[Level, ...]) -> list[str]:
+    """The levels behind a merged one; some may be too rare to be named."""
+    named = [label(old) for old in olds]
+    rare = (levels.rest and new == OTHER) or (levels.cuts is not None and new not in olds)
+    return [*named, "rarer ones"] if rare else named
 
 
 def frame(package: str, rows: list[dict[str, Any]]) -> Any:

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from kanab.analysis import analyze
 from kanab.errors import KanabError, PrivacyError, SourceError
-from kanab.files import read_release, release_from_dict, release_to_dict, write_release, write_whole
-from kanab.privacy.gate import Release, release
+from kanab.files import read_release, write_release
+from kanab.privacy.form import hash_of, release_from_dict, release_to_dict
+from kanab.privacy.gate import release
+from kanab.privacy.released import Release
 from kanab.sources.dispatch import count
+from kanab.writing import write_whole
 
 
 def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:
@@ -89,6 +92,7 @@ def test_a_class_below_k_is_named_by_its_table() -> None:
     data = release_to_dict(release(count(shop(), arm="variant", metrics=["bought"])))
     entry = data["tables"]["variant"]["classes"][0]
     entry["people"], entry["sums"]["bought"] = 4, 1
+    data["hash"] = hash_of(data)
     with pytest.raises(PrivacyError, match="variant holds a class with fewer than k = 10 people"):
         release_from_dict(data)
 
@@ -96,6 +100,9 @@ def test_a_class_below_k_is_named_by_its_table() -> None:
 def test_a_changed_plan_is_noticed() -> None:
     data = release_to_dict(released())
     data["plan"]["metrics"]["spend"]["bounds"] = [0, 400]
+    with pytest.raises(KanabError, match="has been changed since it was made"):
+        release_from_dict(data)
+    data["hash"] = hash_of(data)
     with pytest.raises(KanabError, match="plan"):
         release_from_dict(data)
 

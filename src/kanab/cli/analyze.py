@@ -12,11 +12,12 @@ from kanab.analysis import analyze as analyze_release
 from kanab.cli.counting import counted_source, is_release
 from kanab.cli.options import level, plan_of, source_options
 from kanab.errors import PlanError
-from kanab.files import read_release, write_whole
+from kanab.files import read_release
 from kanab.privacy.batches import add_releases
-from kanab.privacy.gate import Release
 from kanab.privacy.gate import release as release_counted
+from kanab.privacy.released import Release
 from kanab.readouts import Readout
+from kanab.writing import write_whole
 
 _CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 

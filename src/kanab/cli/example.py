@@ -8,7 +8,7 @@ import io
 import click
 
 from kanab.datasets import shop_rows
-from kanab.files import write_whole
+from kanab.writing import write_whole
 
 
 @click.command()

@@ -20,6 +20,7 @@ from kanab.display.tables import (
     segments_table,
 )
 from kanab.display.words import (
+    UNCHAINED,
     alarmed,
     merged_levels,
     method_sentences,
@@ -32,7 +33,7 @@ from kanab.display.words import (
     verdicts,
 )
 from kanab.errors import MissingExtraError
-from kanab.tabular import Table, number
+from kanab.tabular import Table
 
 Data = Mapping[str, Any]
 
@@ -166,8 +167,9 @@ def _privacy(data: Data) -> str:
         ("Rule", f"k-anonymous at k = {privacy['k']}"),
         ("Smallest class", f"{privacy['smallest_class']:,} people"),
         ("Classes", f"{privacy['classes']:,}"),
-        ("Effective k", "not evaluated" if privacy["effective_k"] is None else number(privacy["effective_k"], 3)),
+        ("Effective k", _effective(privacy["effective_k"])),
         ("Audit", privacy["audit"]),
+        ("Ledger", "chained" if privacy["chained"] else UNCHAINED),
         *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
         *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
         *(("Differs from defaults", text) for text in privacy["deviations"]),
@@ -177,6 +179,10 @@ def _privacy(data: Data) -> str:
     if not privacy["left_out"]:
         rows.append(("Left out", "nothing"))
     return f"<dl>{''.join(f'<dt>{escape(term)}</dt><dd>{escape(str(said))}</dd>' for term, said in rows)}</dl>"
+
+
+def _effective(k: int | None) -> str:
+    return "not evaluated" if k is None else f"at least {k:,}, over all tables"
 
 
 def _listed(sentences: Iterable[str]) -> str:

@@ -279,16 +279,21 @@ def _follow_up_sentence(data: Data, one: Row) -> str:
     )
 
 
+UNCHAINED = "Curator only, unchained: what else was released about these people was not looked at."
+
+
 def privacy_sentences(data: Data) -> list[str]:
     """The receipt: the rule, the smallest class, what was merged and what was left out."""
     privacy = data["privacy"]
     k = privacy["k"]
     effective = privacy["effective_k"]
-    over_all = f"; effective k over all tables {number(effective, 3)}" if effective is not None else ""
+    over_all = f"; effective k over all tables at least {effective:,}" if effective is not None else ""
     sentences = [
         f"k-anonymous at k = {k}: {privacy['classes']:,} classes, the smallest holds "
         f"{privacy['smallest_class']:,} people{over_all}; audit {privacy['audit']}."
     ]
+    if not privacy["chained"]:
+        sentences.append(UNCHAINED)
     sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
     sentences += [_ended(text) for text in privacy["left_out"].values()]
     sentences += [f"Differs from the defaults: {_ended(text)}" for text in privacy["deviations"]]

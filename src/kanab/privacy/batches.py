@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from kanab.errors import PrivacyError
 from kanab.factor import Level
-from kanab.privacy.gate import Receipt, Release
+from kanab.privacy.form import release_to_dict
 from kanab.privacy.levels import OTHER, LevelMap
+from kanab.privacy.released import Batch, Receipt, Release
 from kanab.tally import Tally
 
 
@@ -28,6 +30,7 @@ def add_releases(releases: Sequence[Release]) -> Release:
         )
     if len(releases) == 1:
         return first
+    _check_disjoint(releases)
     shared = [name for name in first.tables if all(name in one.tables for one in releases)]
     tables, maps = {}, {}
     for name in shared:
@@ -39,7 +42,23 @@ def add_releases(releases: Sequence[Release]) -> Release:
         totals = _sum(_alike([one.totals(experiment.name) for one in releases]))
         if not published >= {metric.name for metric in totals.metrics}:
             tables[experiment.name] = totals
-    return Release(first.plan, tables, _receipt(releases, tables, maps), all(one.bounds_declared for one in releases))
+    declared = all(one.bounds_declared for one in releases)
+    previous = releases[-1].previous if all(one.chained for one in releases) else None
+    return Release(first.plan, tables, _receipt(releases, tables, maps), declared, previous)
+
+
+def _check_disjoint(releases: Sequence[Release]) -> None:
+    """Releases that say themselves that they are about the same people are not added."""
+    hashes = [release_to_dict(one)["hash"] for one in releases]
+    same = len(set(hashes)) < len(hashes)
+    batches = [one.receipt.batch for one in releases]
+    if not same and None not in batches:
+        ordered = sorted((one for one in batches if one is not None), key=lambda one: one.through)
+        same = any(after.after is None or after.after < before.through for before, after in pairwise(ordered))
+    elif not same:
+        same = any(one.previous in hashes for one in releases)
+    if same:
+        raise PrivacyError("these releases are about the same people", "Analyze them one by one.")
 
 
 def _terms(one: Release) -> object:
@@ -52,7 +71,10 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
     if not tallies[0].covariates:
         return _sum(tallies), None
     covariate = tallies[0].covariates[0].name
-    groups = [_groups(one, name, tally) for one, tally in zip(releases, tallies, strict=True)]
+    own_maps = [one.receipt.maps.get(name) for one in releases]
+    _check_cuts(own_maps, covariate)
+    groups = [_groups(levels, tally) for levels, tally in zip(own_maps, tallies, strict=True)]
+    groups = [_with_rare(levels, own, groups) for levels, own in zip(own_maps, groups, strict=True)]
     common = _joined([olds for own in groups for olds in own.values()])
     names = _names(common, groups)
     scores = _scores(covariate, tallies, [{new: names[olds[0]] for new, olds in own.items()} for own in groups])
@@ -60,8 +82,12 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
         tally.coarsen(covariate, {new: names[olds[0]] for new, olds in own.items()}, scores)
         for tally, own in zip(tallies, groups, strict=True)
     ]
-    merged = tuple((names[olds[0]], tuple(olds)) for olds in common)
-    return _sum(coarse), LevelMap(covariate, merged, scores)
+    real = {old for levels, own in zip(own_maps, groups, strict=True) for old in _originals(levels, own)}
+    merged = tuple((names[olds[0]], tuple(old for old in olds if old in real)) for olds in common)
+    cuts = own_maps[0].cuts if own_maps[0] is not None else None
+    return _sum(coarse), LevelMap(
+        covariate, merged, scores, cuts, any(one is not None and one.rest for one in own_maps)
+    )
 
 
 def _alike(tallies: Sequence[Tally]) -> list[Tally]:
@@ -77,11 +103,38 @@ def _sum(tallies: Sequence[Tally]) -> Tally:
     return total
 
 
-def _groups(one: Release, name: str, tally: Tally) -> dict[Level, tuple[Level, ...]]:
-    """Which original levels stand behind each level of a batch's table."""
-    if name in one.receipt.maps:
-        return dict(one.receipt.maps[name].groups)
-    return {level: (level,) for level in tally.covariates[0].levels}
+Groups = dict[Level, tuple[Level, ...]]
+
+
+def _groups(levels: LevelMap | None, tally: Tally) -> Groups:
+    """Which original levels stand behind each level of a batch's table; "other" stands behind itself."""
+    if levels is None:
+        return {level: (level,) for level in tally.covariates[0].levels}
+    return {new: olds if olds and new != OTHER else tuple(dict.fromkeys((*olds, new))) for new, olds in levels.groups}
+
+
+def _originals(levels: LevelMap | None, own: Groups) -> set[Level]:
+    """The levels that the data had, as far as they are named."""
+    return set(own) if levels is None else {old for _, olds in levels.groups for old in olds}
+
+
+def _with_rare(levels: LevelMap | None, own: Groups, all_of_them: Sequence[Groups]) -> Groups:
+    """Levels that other batches name, and that this one may have been too small to name, are in its "other"."""
+    if levels is None or not levels.rest:
+        return own
+    known = {old for olds in own.values() for old in olds}
+    named = dict.fromkeys(old for groups in all_of_them for olds in groups.values() for old in olds)
+    return own | {OTHER: (*own.get(OTHER, (OTHER,)), *(old for old in named if old not in known))}
+
+
+def _check_cuts(maps: Sequence[LevelMap | None], covariate: str) -> None:
+    """Numbers that are too rare to be named lie between cuts, which then must be the same in all batches."""
+    cuts = {None if levels is None else (levels.cuts, levels.groups) for levels in maps}
+    if len(cuts) > 1 and any(levels is not None and levels.cuts is not None for levels in maps):
+        raise PrivacyError(
+            f"the batches cut {covariate} differently",
+            "Declare its levels or the edges of its bins, and release again.",
+        )
 
 
 def _joined(groups: Sequence[Sequence[Level]]) -> list[list[Level]]:
@@ -130,10 +183,26 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
     gone = {name for one in releases for name in one.tables if name not in tables}
     lost |= {name: f"{name} is left out: not every batch has it" for name in gone}
     metrics = [metric.name for metric in releases[0].plan.metrics]
+    effective = [one.effective_k for one in receipts]
+    narrowest = [one.narrowest for one in receipts if one.narrowest is not None]
     return Receipt(
         min(one.k for one in receipts), min(classes), len(classes), maps, lost,
         tuple(dict.fromkeys(text for one in receipts for text in one.deviations)),
         {name: sum(one.clamped.get(name, 0) for one in receipts) for name in metrics},
         {name: sum(one.missing.get(name, 0) for one in receipts) for name in metrics},
         sum(one.excluded for one in receipts), sum(one.outside for one in receipts), receipts[0].where,
+        None if None in effective else min(one for one in effective if one is not None),
+        sum(one.homogeneous for one in receipts), sum(one.not_enumerated for one in receipts),
+        min(narrowest) if narrowest else None, _batch(releases),
     )  # fmt: skip
+
+
+def _batch(releases: Sequence[Release]) -> Batch | None:
+    """The cohorts of all batches together; none if they do not follow each other."""
+    batches = [one.receipt.batch for one in releases]
+    found = batches[0]
+    for one in batches[1:]:
+        if found is None or one is None or one.after != found.through:
+            return None
+        found = Batch(found.every, found.after, one.through)
+    return found

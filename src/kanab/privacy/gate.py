@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,50 +13,8 @@ from kanab.errors import PrivacyError
 from kanab.moments import Moments
 from kanab.plan import LEAST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.levels import MARGIN, LevelMap, merge_levels, merge_sparsest
+from kanab.privacy.released import Receipt, Release
 from kanab.tally import Tally
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
-
-    Counts of people who are not in a class (clamped, missing, excluded, outside) are floored to
-    multiples of k.
-    """
-
-    k: int
-    smallest_class: int
-    classes: int
-    maps: Mapping[str, LevelMap] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    deviations: tuple[str, ...] = ()
-    clamped: Mapping[str, int] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    excluded: int = 0
-    outside: int = 0
-    where: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file."""
-
-    plan: Plan
-    tables: Mapping[str, Tally]
-    receipt: Receipt
-    bounds_declared: bool = True
-
-    def totals(self, experiment: str) -> Tally:
-        """Every metric of one experiment per arm, collapsed from whichever table holds it."""
-        own = [tally.keep() for tally in self.tables.values() if [one.name for one in tally.arms] == [experiment]]
-        if not own:
-            raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
-        parts = {part.metric.name: part for tally in own for part in tally.moments}
-        return Tally(own[0].factors, own[0].people, tuple(parts.values()))
-
-    def __repr__(self) -> str:
-        names = ", ".join(self.tables)
-        return f"Release of {names}: k-anonymous at k = {self.receipt.k}"
 
 
 def release(counted: Counted, k: int | None = None, *, override: str = "") -> Release:

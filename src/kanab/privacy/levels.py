@@ -3,14 +3,19 @@
 A map per arm, or one chosen on the arms' realised counts, would bias the effect. Dropping a class
 would leave its squares in its arm's total: a wrong error and a leak by subtraction. So levels are
 merged, never dropped.
+
+The map is published with the table. Names of levels that nobody declared and that few people have
+do not leave with it: a rare value can be a name.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from kanab.factor import Factor, Level, label
+from kanab.factor import Factor, Level, as_level, label
 from kanab.tally import Tally
 
 OTHER = "other"
@@ -20,11 +25,17 @@ MARGIN = 1.5
 
 @dataclass(frozen=True)
 class LevelMap:
-    """Where each level of a covariate goes; ``scores`` of merged numeric levels are pooled means."""
+    """Where each level of a covariate goes; ``scores`` of merged numeric levels are pooled means.
+
+    Levels too rare to be named: texts go to "other" (``rest``), numbers go by the ``cuts`` between
+    the groups.
+    """
 
     covariate: str
     groups: tuple[tuple[Level, tuple[Level, ...]], ...]
     scores: Mapping[Level, float]
+    cuts: tuple[float, ...] | None = None
+    rest: bool = False
 
     @property
     def merged(self) -> dict[Level, tuple[Level, ...]]:
@@ -33,8 +44,23 @@ class LevelMap:
 
     def apply(self, tally: Tally) -> Tally:
         """The tally with its levels merged."""
-        mapping = {old: new for new, olds in self.groups for old in olds}
+        mapping = {old: self.target(old) for old in tally.factor(self.covariate).levels}
         return tally.coarsen(self.covariate, mapping, self.scores)
+
+    def target(self, level: Level) -> Level:
+        """Where one level goes; one that the map does not know stays.
+
+        >>> LevelMap("country", (("NO", ("NO",)), ("other", ("DK",))), {}, rest=True).target("Atlantis")
+        'other'
+        >>> LevelMap("age", (("< 30", (20,)), ("≥ 30", (40,))), {}, cuts=(30.0,)).target(103)
+        '≥ 30'
+        """
+        for new, olds in self.groups:
+            if any(old == level and isinstance(old, bool) == isinstance(level, bool) for old in olds):
+                return new
+        if self.cuts is not None and isinstance(level, (int, float)):
+            return self.groups[bisect_right(self.cuts, level)][0]
+        return OTHER if self.rest else level
 
 
 def merge_levels(tally: Tally, covariate: str, needed: float) -> LevelMap:
@@ -43,6 +69,15 @@ def merge_levels(tally: Tally, covariate: str, needed: float) -> LevelMap:
     people = tally.people_by(covariate)
     groups = _ordered(factor, people, needed) if factor.scores else _unordered(factor, people, needed)
     return _map(factor, people, groups)
+
+
+def regroup(tally: Tally, earlier: LevelMap) -> LevelMap:
+    """The groups of an earlier batch, with the scores of these people."""
+    factor = tally.factor(earlier.covariate)
+    groups: dict[Level, list[Level]] = {new: [] for new, _ in earlier.groups}
+    for level in factor.levels:
+        groups.setdefault(earlier.target(level), []).append(level)
+    return _map(factor, tally.people_by(earlier.covariate), [olds for olds in groups.values() if olds])
 
 
 def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
@@ -62,6 +97,45 @@ def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
     rest = [olds for i, olds in enumerate(groups) if i not in (first, second)]
     rest.insert(first, joined)
     return _map(factor, people, rest)
+
+
+def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
+    """The map without the names of levels that fewer than k people have.
+
+    >>> from kanab.sources.columns import count_columns
+    >>> rows = {"arm": ["A", "B"] * 45, "age": [20] * 40 + [30] * 30 + [41, 103] + [50] * 18}
+    >>> table = count_columns(rows, arm="arm", covariates=["age"])
+    >>> without_rare_names(merge_levels(table, "age", 20), table, 5).groups
+    ((20, (20,)), (30, (30,)), ('≥ 35.5', (50,)))
+    """
+    factor = tally.factor(levels.covariate)
+    people = tally.people_by(levels.covariate)
+    rare = {level for level, n in people.items() if n < k and level is not None}
+    if not rare:
+        return levels
+    if not factor.scores:
+        named = tuple((new, tuple(old for old in olds if old not in rare)) for new, olds in levels.groups)
+        return LevelMap(levels.covariate, named, levels.scores, rest=True)
+    cuts, spans = _cuts([olds for _, olds in levels.groups])
+    names = {
+        new: f"{span} or missing" if None in olds and len(olds) > 1 else span
+        for (new, olds), span in zip(levels.groups, spans, strict=False)
+        if rare & set(olds)
+    }
+    named = tuple((names.get(new, new), tuple(old for old in olds if old not in rare)) for new, olds in levels.groups)
+    scores = {names.get(new, new): score for new, score in levels.scores.items()}
+    return LevelMap(levels.covariate, named, scores, cuts=cuts)
+
+
+def _cuts(groups: Sequence[Sequence[Level]]) -> tuple[tuple[float, ...], list[str]]:
+    """Numbers halfway between neighbouring groups, and what lies between them in words."""
+    numbers = [sorted(old for old in olds if isinstance(old, (int, float))) for olds in groups]
+    ends = [(own[0], own[-1]) for own in numbers if own]
+    cuts = tuple((low + high) / 2 if low < (low + high) / 2 else float(high) for (_, low), (high, _) in pairwise(ends))
+    texts = [label(as_level(cut, "cut")) for cut in cuts]
+    if not texts:
+        return cuts, ["any number"]
+    return cuts, [f"< {texts[0]}", *(f"{low} – {high}" for low, high in pairwise(texts)), f"≥ {texts[-1]}"]
 
 
 def _ordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list[list[Level]]:

@@ -60,7 +60,7 @@ def small() -> Callable[..., Readout]:
         }  # fmt: skip
         privacy = {
             "k": 10, "effective_k": None, "smallest_class": 500, "classes": 2, "merged": {}, "left_out": {},
-            "deviations": [], "audit": "not run",
+            "deviations": [], "audit": "passed", "chained": True,
         }  # fmt: skip
         made = {
             "experiment": "checkout", "people": 1000, "k": 10, "control": "A", "arms": {"A": 500, "B": 500},

@@ -1,0 +1,149 @@
+"""A release as plain data and back, and the hash that chains it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from kanab.errors import PrivacyError, SourceError
+from kanab.planfile import plan_digest, plan_from_dict, plan_to_dict
+from kanab.privacy.levels import LevelMap
+from kanab.privacy.released import Batch, Receipt, Release
+from kanab.tally import Tally
+
+_Level = str | int | float | bool | None
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class MapEntry(_Strict):
+    """Where the levels of a covariate went: [new, [old, …]], and the scores of merged numbers.
+
+    Levels too rare to be named: numbers go by ``cuts``, texts to "other" (``rest``).
+    """
+
+    covariate: str
+    groups: list[tuple[_Level, list[_Level]]]
+    scores: list[tuple[_Level, float]] = []
+    cuts: list[float] | None = None
+    rest: bool = False
+
+
+class BatchEntry(_Strict):
+    """The cohorts of a batch."""
+
+    every: str
+    after: str | None
+    through: str
+
+
+class ReceiptEntry(_Strict):
+    """The receipt of the gate."""
+
+    k: int
+    smallest_class: int
+    classes: int
+    effective_k: int | None = None
+    homogeneous: int = 0
+    not_enumerated: int = 0
+    narrowest: float | None = None
+    left_out: dict[str, str] = {}
+    deviations: list[str] = []
+    clamped: dict[str, int] = {}
+    missing: dict[str, int] = {}
+    excluded: int = 0
+    outside: int = 0
+    where: str = ""
+    cohorts: BatchEntry | None = None
+
+
+class ReleaseEntry(_Strict):
+    """The whole file."""
+
+    format: Literal["kanab-release/1"]
+    plan_digest: str
+    plan: dict[str, Any]
+    receipt: ReceiptEntry
+    levels: dict[str, MapEntry]
+    tables: dict[str, Any]
+    previous: str | None
+    hash: str
+
+
+def release_to_dict(release: Release) -> dict[str, Any]:
+    """A release as plain data. The same release gives the same bytes."""
+    one, batch = release.receipt, release.receipt.batch
+    entry = ReleaseEntry(
+        "kanab-release/1",
+        plan_digest(release.plan),
+        plan_to_dict(release.plan),
+        ReceiptEntry(
+            one.k, one.smallest_class, one.classes, one.effective_k, one.homogeneous, one.not_enumerated,
+            one.narrowest, dict(one.left_out), list(one.deviations), dict(one.clamped), dict(one.missing),
+            one.excluded, one.outside, one.where,
+            None if batch is None else BatchEntry(batch.every, batch.after, batch.through),
+        ),
+        {name: _map_entry(levels) for name, levels in one.maps.items()},
+        {name: tally.to_dict() for name, tally in release.tables.items()},
+        release.previous,
+        "",
+    )  # fmt: skip
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return plain | {"hash": hash_of(plain)}
+
+
+def hash_of(plain: dict[str, Any]) -> str:
+    """The SHA-256 of a release's plain data, all but its own hash, in canonical JSON."""
+    rest = {key: value for key, value in plain.items() if key != "hash"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _map_entry(levels: LevelMap) -> MapEntry:
+    groups = [(new, list(olds)) for new, olds in levels.groups]
+    cuts = None if levels.cuts is None else list(levels.cuts)
+    return MapEntry(levels.covariate, groups, list(levels.scores.items()), cuts, levels.rest)
+
+
+def release_from_dict(data: Any) -> Release:
+    """A release from plain data, checked again: what was changed or is below k does not come in."""
+    try:
+        entry = msgspec.convert(data, ReleaseEntry)
+    except msgspec.ValidationError as problem:
+        fact, _, path = str(problem).partition(" - at ")
+        known = isinstance(data, dict) and "format" in data
+        fact = fact if known else "this is not a release"
+        raise SourceError(fact, "Give a file that kanab release wrote.", at=path.strip("`")) from None
+    if hash_of(data) != entry.hash:
+        raise SourceError("the release has been changed since it was made", "Take the original file.", at="$.hash")
+    plan = plan_from_dict(entry.plan)
+    tables = {name: Tally.from_dict(table) for name, table in entry.tables.items()}
+    one = entry.receipt
+    if plan_digest(plan) != entry.plan_digest or plan.k != one.k or not tables:
+        raise SourceError("the plan of this release has been changed", "Release it again.")
+    for name, tally in tables.items():
+        if np.any((tally.people > 0) & (tally.people < one.k)):
+            raise PrivacyError(f"{name} holds a class with fewer than k = {one.k} people", "Do not use this file.")
+    return Release(plan, tables, _receipt(one, entry.levels), previous=entry.previous)
+
+
+def _receipt(one: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
+    maps = {
+        name: LevelMap(
+            entry.covariate, tuple((new, tuple(olds)) for new, olds in entry.groups), dict(entry.scores),
+            None if entry.cuts is None else tuple(entry.cuts), entry.rest,
+        )
+        for name, entry in levels.items()
+    }  # fmt: skip
+    batch = None if one.cohorts is None else Batch(one.cohorts.every, one.cohorts.after, one.cohorts.through)
+    return Receipt(
+        one.k, one.smallest_class, one.classes, maps, one.left_out, tuple(one.deviations), one.clamped, one.missing,
+        one.excluded, one.outside, one.where, one.effective_k, one.homogeneous, one.not_enumerated, one.narrowest,
+        batch,
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What came through the gate: tables, and a receipt that says what was done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kanab.errors import PrivacyError
+from kanab.plan import Plan
+from kanab.privacy.levels import LevelMap
+from kanab.tally import Tally
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The cohorts that a release is about: periods after one and through another."""
+
+    every: str
+    after: str | None
+    through: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
+
+    ``effective_k`` is that of everything published about these people, this release and earlier
+    ones, as a multiple of k; None where nobody knows how the tables overlap. ``homogeneous`` are
+    classes in which all values are alike, ``not_enumerated`` those too large to try out all whole
+    numbers, ``narrowest`` the narrowest interval that the inference audit let pass, as a share of the
+    largest value's distance from the mean. Counts of people who are not in a class (clamped, missing,
+    excluded, outside) are floored to multiples of k.
+    """
+
+    k: int
+    smallest_class: int
+    classes: int
+    maps: Mapping[str, LevelMap] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    deviations: tuple[str, ...] = ()
+    clamped: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
+    excluded: int = 0
+    outside: int = 0
+    where: str = ""
+    effective_k: int | None = None
+    homogeneous: int = 0
+    not_enumerated: int = 0
+    narrowest: float | None = None
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file.
+
+    ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
+    says that it stands in no ledger.
+    """
+
+    plan: Plan
+    tables: Mapping[str, Tally]
+    receipt: Receipt
+    bounds_declared: bool = True
+    previous: str | None = None
+
+    @property
+    def chained(self) -> bool:
+        """Does it stand in a ledger?"""
+        return self.previous is not None
+
+    def totals(self, experiment: str) -> Tally:
+        """Every metric of one experiment per arm, collapsed from whichever table holds it."""
+        own = [tally.keep() for tally in self.tables.values() if [one.name for one in tally.arms] == [experiment]]
+        if not own:
+            raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
+        parts = {part.metric.name: part for tally in own for part in tally.moments}
+        return Tally(own[0].factors, own[0].people, tuple(parts.values()))
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.tables)
+        return f"Release of {names}: k-anonymous at k = {self.receipt.k}"

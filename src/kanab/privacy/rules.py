@@ -1,0 +1,123 @@
+"""The rules for one table: enough people in every class, levels merged with one map for all arms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kanab.errors import PrivacyError
+from kanab.moments import Moments
+from kanab.plan import LEAST_K, ExperimentPlan, Linkage, Plan
+from kanab.privacy.levels import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
+from kanab.tally import Tally
+
+LEAST_DF = 10
+"""Residual degrees of freedom that a fit of a published table has at least."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A table on its way through the gate: its map so far, or the sentence why it is left out."""
+
+    linkage: Linkage
+    tally: Tally
+    levels: LevelMap | None
+    why: str = ""
+
+    @property
+    def table(self) -> Tally:
+        """The table as its map leaves it."""
+        return self.tally if self.levels is None else self.levels.apply(self.tally)
+
+
+def checked_k(k: Any, override: str) -> int:
+    """A rule that may be used, or a refusal."""
+    if type(k) is not int or k < 2:
+        raise PrivacyError("k must be a whole number, at least 2", "The default is 10.")
+    if k < LEAST_K and not override:
+        raise PrivacyError(
+            f"k = {k} is below {LEAST_K}", "Give a reason with override=… (--override); it is recorded in the receipt."
+        )
+    return k
+
+
+def check_arms(tally: Tally, experiment: str, k: int) -> None:
+    """Refuse if an arm has too few people: without its arms an experiment has no answer."""
+    arms = tally.people_by(experiment)
+    if any(n < k for n in arms.values()):
+        raise PrivacyError(
+            f"an arm of {experiment} holds fewer than k = {k} people",
+            "Wait for more people, or give the arm a larger share.",
+        )
+    if tally.total - len(arms) < LEAST_DF:
+        raise PrivacyError(
+            f"{experiment} has fewer than {LEAST_DF} residual degrees of freedom", "Wait for more people."
+        )
+
+
+def drafted(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:
+    """A table with enough people in every class; levels are never finer than in an earlier batch."""
+    if linkage.covariate is None:
+        draft = Draft(linkage, tally, None)
+        return draft if _holds(tally, plan.k) else left_out(draft)
+    needed = MARGIN * plan.k / smallest_share(plan.experiment(linkage.experiments[0]), tally)
+    if earlier is None:
+        levels = merge_levels(tally, linkage.covariate, needed)
+    else:
+        levels = regroup(tally, earlier)
+        while len(levels.groups) > 1 and min(levels.apply(tally).people_by(linkage.covariate).values()) < needed:
+            levels = merge_sparsest(tally, levels)
+    draft = Draft(linkage, tally, levels)
+    while not draft.why and (len(levels.groups) == 1 or not _holds(draft.table, plan.k)):
+        draft = coarser(draft)
+        levels = draft.levels or levels
+    return draft
+
+
+def coarser(draft: Draft) -> Draft:
+    """One merge more: the next sparsest level; left out where nothing would be left to compare."""
+    levels = draft.levels
+    if levels is None or len(levels.groups) <= 2:
+        return left_out(draft)
+    return replace(draft, levels=merge_sparsest(draft.tally, levels))
+
+
+def left_out(draft: Draft) -> Draft:
+    """The table stays with the curator."""
+    linkage = draft.linkage
+    if linkage.covariate is None:
+        return replace(draft, why=f"{linkage.name} is left out: too few people share its classes")
+    return replace(draft, why=f"{linkage.covariate} is left out: its levels are too sparse, merged they would be one")
+
+
+def published_map(draft: Draft, plan: Plan) -> LevelMap | None:
+    """The map as it may be read: levels that nobody declared are named only if k people have them."""
+    if draft.levels is None:
+        return None
+    covariate = plan.covariate(draft.levels.covariate)
+    if covariate.levels is not None or covariate.bins is not None:
+        return draft.levels
+    return without_rare_names(draft.levels, draft.tally, plan.k)
+
+
+def smallest_share(experiment: ExperimentPlan, tally: Tally) -> float:
+    """The smallest planned share of an arm; equal shares if none were planned."""
+    if experiment.shares is None:
+        return 1 / len(tally.factor(experiment.name).levels)
+    shares = [share for _, share in experiment.shares]
+    return min(shares) / math.fsum(shares)
+
+
+def _holds(tally: Tally, k: int) -> bool:
+    """Does every class hold nobody or at least k people, and can a fit be judged?"""
+    classes = int(np.count_nonzero(tally.people))
+    return bool(np.all((tally.people == 0) | (tally.people >= k))) and tally.total - classes >= LEAST_DF
+
+
+def gapless(part: Moments, tally: Tally, k: int) -> bool:
+    """Do nobody, or at least k people, of every class have a value, and lack one?"""
+    absent = tally.people - part.counts
+    return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
