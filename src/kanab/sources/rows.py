@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from kanab.errors import SourceError
 from kanab.factor import Factor
 from kanab.metric import Metric
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.planjoin import counting_terms
 from kanab.sources.binning import (
     LEVEL_BUDGET,
     asked_shares,
@@ -47,11 +50,20 @@ class Values(NamedTuple):
     missing: int
 
 
-def count_rows(data: Any, plan: Plan) -> Counted:
+class Part(NamedTuple):
+    """What one plan makes of the rows: everything but signatures, whom it is about, and their classes."""
+
+    counted: Counted
+    inside: NDArray[np.bool_]
+    seen: Seen
+
+
+def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = ()) -> Counted:
     """Count people, one row each, into every table that the plan needs.
 
     ``data`` is a dict of columns or a pandas, polars or Arrow table. People whose arm is missing
-    or not declared are not in that experiment; who is in none is counted as outside.
+    or not declared are not in that experiment; who is in none is counted as outside. ``earlier``
+    plans are counted again over the same people, whose signatures then go row by row with these.
 
     >>> from kanab.plan import make_plan
     >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
@@ -59,13 +71,28 @@ def count_rows(data: Any, plan: Plan) -> Counted:
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
-    table = columns(data, needed_columns(plan))
+    table = columns(data, needed_columns(plan, *earlier))
+    done: dict[str, Part] = {}
+    for one in (plan, *earlier):
+        if counting_terms(one) not in done:
+            done[counting_terms(one)] = _count_plan(table, one)
+    parts = [(one, done[counting_terms(one)]) for one in (plan, *earlier)]
+    anywhere = np.any([part.inside for part in done.values()], axis=0)
+    signed = sign([part.seen.among(part.inside[anywhere]) for _, part in parts])
+    own, *others = (
+        replace(part.counted, plan=one, signatures=signatures)
+        for (one, part), signatures in zip(parts, signed, strict=True)
+    )
+    return replace(own, earlier=tuple(others))
+
+
+def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
     arms = {one.name: _arms(table[one.name], one) for one in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
     if not inside.all():
-        table = {name: values[inside] for name, values in table.items()}
+        table = {name: table[name][inside] for name in needed_columns(plan)}
         arms = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in _covariates(plan)}
     values = {metric.name: _values(table[metric.name], metric) for metric in _measured(plan)}
@@ -77,21 +104,25 @@ def count_rows(data: Any, plan: Plan) -> Counted:
         tallies[linkage.name] = _tally(
             own, cells[linkage.name], [one.measured for one in values.values()], linkage, plan
         )
-    present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
-    return Counted(
+    counted = Counted(
         plan,
         tallies,
-        sign([Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present)])[0],
+        None,
         all(metric.declared or values[metric.name].measured.metric.binary for metric in _measured(plan)),
         {name: one.clamped for name, one in values.items()},
         {name: one.missing for name, one in values.items()},
         outside=int(np.count_nonzero(~inside)),
     )
+    present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
+    return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
 
 
-def needed_columns(plan: Plan) -> list[str]:
-    """The columns that a plan counts: arms, covariates in use, and metrics but for ratios."""
-    return [*(one.name for one in plan.experiments), *(one.name for one in _measured(plan)), *_covariates(plan)]
+def needed_columns(*plans: Plan) -> list[str]:
+    """The columns that plans count: arms, covariates in use, and metrics but for ratios."""
+    arms = (one.name for plan in plans for one in plan.experiments)
+    metrics = (one.name for plan in plans for one in _measured(plan))
+    levels = (name for plan in plans for name in _covariates(plan))
+    return list(dict.fromkeys(chain(arms, metrics, levels)))
 
 
 def _measured(plan: Plan) -> list[MetricPlan]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.cells import DROPPED
 from kanab.counted import Signatures
 
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
@@ -23,6 +24,19 @@ class Seen(NamedTuple):
     cells: Mapping[str, NDArray[Any]]
     sizes: Mapping[str, int]
     present: Mapping[str, NDArray[np.bool_]]
+
+    def among(self, there: NDArray[np.bool_]) -> Seen:
+        """The same among more people; ``there`` says which of them the plan is about."""
+        if there.all():
+            return self
+        cells, present = {}, {}
+        for name, own in self.cells.items():
+            cells[name] = np.full(len(there), DROPPED, dtype=np.int64)
+            cells[name][there] = own
+        for name, has in self.present.items():
+            present[name] = np.zeros(len(there), dtype=bool)
+            present[name][there] = has
+        return Seen(cells, self.sizes, present)
 
 
 def sign(seen: Sequence[Seen], people: NDArray[np.int64] | None = None) -> list[Signatures]:
