@@ -1,0 +1,28 @@
+"""The map of levels is chosen so that it does not bias the effect; the way it must not be chosen fails."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    file = Path(__file__).parents[2] / "benchmarks" / "bench_merging.py"
+    spec = importlib.util.spec_from_file_location("bench_merging", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_one_map_from_pooled_counts_leaves_a_true_effect_of_zero_unbiased(bench: ModuleType) -> None:
+    found = bench.simulate([bench.pooled, bench.per_arm], runs=150, seed=7)
+    bias, se = found["pooled"]
+    assert abs(bias) < 3 * se
+    wrong, its_se = found["per_arm"]
+    assert abs(wrong) > 10 * its_se, "the negative control must fail"
