@@ -218,10 +218,11 @@ def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
 
 
 def _ratios(views: Sequence[View], names: _Names) -> Iterable[MetricPlan]:
-    pairs = dict.fromkeys(
-        (view.metrics[one.ratio[0]], view.metrics[one.ratio[1]])
-        for view in views
-        for one in view.plan.metrics
-        if one.ratio is not None
-    )
-    return [MetricPlan(names.fresh("/".join(pair)), ratio=pair) for pair in pairs]
+    """Every product once: of y and z is of z and y."""
+    pairs: dict[frozenset[str], tuple[str, str]] = {}
+    for view in views:
+        for one in view.plan.metrics:
+            if one.ratio is not None:
+                first, second = (view.metrics[name] for name in one.ratio)
+                pairs.setdefault(frozenset((first, second)), (first, second))
+    return [MetricPlan(names.fresh("/".join(pair)), ratio=pair) for pair in pairs.values()]

@@ -16,6 +16,7 @@ from kanab.errors import SourceError
 from kanab.factor import Factor
 from kanab.moments import By, Cross, Moments
 from kanab.plan import Linkage
+from kanab.planjoin import people_of
 from kanab.sources.binning import LEVEL_BUDGET, check_levels
 from kanab.sources.columns import CLASS_BUDGET
 from kanab.sources.declared import place_arms, place_levels
@@ -66,6 +67,11 @@ class Answer:
         block = self.of(name, ())
         return dict(zip(block.names, block.rows[0][1], strict=True))
 
+    def everybody(self) -> dict[str, int]:
+        """How many people there are, in an experiment or not, and to how many of them each flag applies."""
+        inside, outside = self.only("inside"), self.only("outside")
+        return {name: whole(inside[name]) + whole(number) for name, number in outside.items()}
+
 
 def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[Part], question: Question) -> Answer:
     """Rows as they come, sorted into parts; too many signatures are refused on the way."""
@@ -108,9 +114,10 @@ def place_all(answer: Answer) -> dict[str, Places]:
         raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
     found: dict[str, Places] = {}
     for place, key in enumerate(question.keys):
-        texts = list(dict.fromkeys(texts[place] for texts, _ in rows))
+        there = rows if key.name in question.arms else _people_of(answer, found, key.name)
+        texts = list(dict.fromkeys(texts[place] for texts, _ in there))
         if key.bins is not None:
-            found[key.name] = _binned(answer, key)
+            found[key.name] = _binned(answer, key, missing=None in texts)
             continue
         levels = [key.level(text) for text in texts]
         if key.name in question.arms:
@@ -126,6 +133,26 @@ def place_all(answer: Answer) -> dict[str, Places]:
     return found
 
 
+def _people_of(answer: Answer, arms: Mapping[str, Places], name: str) -> list[tuple[Texts, Texts]]:
+    """The signatures of the people whom a covariate or metric is about."""
+    question = answer.question
+    rows = answer.of("signatures", question.keys).rows
+    if question.about_all(name):
+        return rows
+    about = people_of(question.plan, name)
+    own = [(place, arms[key.name].into) for place, key in enumerate(question.keys) if key.name in about]
+    return [row for row in rows if any(into[row[0][place]] != DROPPED for place, into in own)]
+
+
+def missing_people(answer: Answer, one: Measure, places: Mapping[str, Places]) -> int:
+    """How many of the people whom a metric is about have no value of it."""
+    inside = answer.only("inside")
+    people = whole(inside["n"])
+    if not answer.question.about_all(one.name):
+        people = sum(whole(numbers[0]) for _, numbers in _people_of(answer, places, one.name))
+    return people - whole(inside[f"c{one.place}"])
+
+
 def too_many_arms(name: str, found: int) -> SourceError:
     """An arm column that holds something else."""
     return SourceError(
@@ -134,19 +161,17 @@ def too_many_arms(name: str, found: int) -> SourceError:
     )
 
 
-def _binned(answer: Answer, key: Key) -> Places:
+def _binned(answer: Answer, key: Key, *, missing: bool) -> Places:
     """A binned covariate: its bins scored by their exact means over everybody."""
     place, binned = next((i, one) for i, one in enumerate(answer.question.binned) if one.key == key)
     bins = key.bins
     assert bins is not None
-    people, sums, missing = [0] * len(bins.labels), [0] * len(bins.labels), False
+    people, sums = [0] * len(bins.labels), [0] * len(bins.labels)
     block = answer.of("bins", (key,))
     for ((text,), there), (_, total) in zip(block.column("n"), block.column(f"x{place}s"), strict=True):
-        if text is None:
-            missing = True
-            continue
-        people[int(text)] += there
-        sums[int(text)] += total
+        if text is not None:
+            people[int(text)] += there
+            sums[int(text)] += total
     factor = bins.factor(people, sums, binned.scale, missing=missing)
     kept = [str(number) for number, count in enumerate(people) if count]
     into: dict[Text, int] = {text: position for position, text in enumerate(kept)}
@@ -264,8 +289,9 @@ def build_signatures(answer: Answer, tallies: Mapping[str, Tally], places: Mappi
     question = answer.question
     block = answer.of("signatures", question.keys)
     spots = {
-        key.name: np.array([places[key.name].into[texts[place]] for texts, _ in block.rows], dtype=np.int64)
+        key.name: np.array([into.get(texts[place], DROPPED) for texts, _ in block.rows], dtype=np.int64)
         for place, key in enumerate(question.keys)
+        for into in (places[key.name].into,)
     }
     seen = Seen(
         {name: _cells([spots[axis] for axis in tally.axes], tally.shape) for name, tally in tallies.items()},

@@ -90,6 +90,14 @@ def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
     )
 
 
+def in_experiment(arm: Any, kind: Kind, arms: Sequence[Level] | None) -> Any:
+    """Who is in an experiment: their arm is there, and declared if arms are."""
+    if arms is None:
+        return arm.notnull()
+    values = as_values(arms, kind)
+    return arm.isin(list(values)).fill_null(False) if values else ibis.literal(False)
+
+
 def plain(value: Any, kind: Kind) -> Any:
     """A column in a type that every engine groups and compares alike; NaN is missing."""
     if kind == "number":

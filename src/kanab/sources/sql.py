@@ -7,7 +7,7 @@ open, at everybody) decides grids, bins and the commonest levels, by the rules t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +16,31 @@ import sqlglot
 from kanab.counted import Counted
 from kanab.errors import QueryError, SourceError
 from kanab.metric import Metric
+from kanab.periods import Span
 from kanab.plan import CovariatePlan, Plan
-from kanab.sources.answers import Answer, build_signatures, build_tally, place_all, read_answer, too_many_arms, whole
+from kanab.planjoin import JointPlan
+from kanab.sources.answers import (
+    Answer,
+    build_signatures,
+    build_tally,
+    missing_people,
+    place_all,
+    read_answer,
+    too_many_arms,
+    whole,
+)
 from kanab.sources.binning import LEVEL_BUDGET, Bins, check_levels, kept_levels
 from kanab.sources.declared import OTHER
 from kanab.sources.engine import engine_of, kept, query_text, run, strict_arithmetic
+from kanab.sources.enrolled import day_number, utc_session, within
 from kanab.sources.grids import Profile, check_range, check_zero, product_plan
+from kanab.sources.joint import flags_of, outside_flag, restricted, split, twice_flag, with_copies
 from kanab.sources.keys import Key, as_values, covariates_of, kind_of
 from kanab.sources.measures import Measure, careful_measure, measured, quick_measure, step_range, was_enough
 from kanab.sources.profiles import SAMPLE, Look, bins_of, look, top_levels
+from kanab.sources.rowsums import How
 from kanab.sources.statement import Binned, CrossSum, Question, first_stage, parts, statement
-from kanab.sources.units import Events, How, Units, to_people
+from kanab.sources.units import Events, Units, to_people
 
 
 def count_table(
@@ -37,11 +51,13 @@ def count_table(
     aggregate: Mapping[str, How] | How | None = None,
     events: Events | None = None,
     where: str | None = None,
+    span: Span | None = None,
 ) -> Counted:
     """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
 
     ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows;
     with ``events`` the table holds exposures, and metrics come from what happened after the first.
+    With a ``span`` only the people of those cohorts are counted.
 
     >>> from kanab.plan import make_plan
     >>> from kanab.sources.connect import open_table
@@ -51,11 +67,12 @@ def count_table(
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
     units = _units(unit, aggregate, events)
-    with strict_arithmetic(table), _people(table, plan, where, units) as people:
-        question = _question(people, plan, twice=units is not None)
+    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
+        question = _question(people, plan, flags=flags_of(plan) if units else ())
         sample = _sample(people, question)
         answer = _quick_answer(people, question, sample) or _careful_answer(people, question)
-        return replace(_counted(answer), where=where or "")
+        counted = replace(_counted(answer), where=where or "")
+        return split(counted, plan, answer.everybody()) if isinstance(plan, JointPlan) else counted
 
 
 def show_sql(
@@ -66,14 +83,15 @@ def show_sql(
     aggregate: Mapping[str, How] | How | None = None,
     events: Events | None = None,
     where: str | None = None,
+    span: Span | None = None,
 ) -> str:
     """The statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
     """
     units = _units(unit, aggregate, events)
-    with strict_arithmetic(table), _people(table, plan, where, units) as people:
-        question = _question(people, plan, twice=units is not None)
+    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
+        question = _question(people, plan, flags=flags_of(plan) if units else ())
         sample = _sample(people, question)
         chosen = _quick_question(question, sample) or _careful_question(people, question)
         stage = first_stage(people, chosen)
@@ -95,13 +113,15 @@ def _units(unit: str | None, aggregate: Mapping[str, How] | How | None, events: 
 
 
 @contextmanager
-def _people(table: Any, plan: Plan, where: str | None, units: Units | None) -> Iterator[Any]:
+def _people(table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None) -> Iterator[Any]:
     rows = filtered(table, where) if where else table
-    if units is None:
-        yield rows
-        return
-    with kept(to_people(rows, plan, units), engine_of(table)) as people:
-        yield people
+    with utc_session(table) if span else nullcontext():
+        if units is None:
+            own = rows.filter(within(day_number(rows, span.column), span)) if span else rows
+            yield restricted(with_copies(own, plan), plan)
+            return
+        with kept(to_people(rows, plan, units, span), engine_of(table)) as people:
+            yield restricted(people, plan)
 
 
 def filtered(table: Any, where: str) -> Any:
@@ -122,13 +142,13 @@ def filtered(table: Any, where: str) -> Any:
 # ── what to ask ────────────────────────────────────────────────────────────────────────────────
 
 
-def _question(people: Any, plan: Plan, *, twice: bool) -> Question:
+def _question(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> Question:
     """Everything but the metrics' grids."""
     kinds = {one.name: kind_of(people, one.name, metric=True) for one in measured(plan)}
     arms = {
         one.name: Key(one.name, f"arm{place}", kind_of(people, one.name)) for place, one in enumerate(plan.experiments)
     }
-    bare = Question(plan, engine_of(people), arms, {}, (), twice=twice, kinds=kinds)
+    bare = Question(plan, engine_of(people), arms, {}, (), flags=flags, kinds=kinds)
     inside = people.filter(bare.anywhere(people))
     levels, declared, binned = {}, {}, []
     for place, name in enumerate(covariates_of(plan)):
@@ -250,14 +270,13 @@ def _counted(answer: Answer) -> Counted:
     question = answer.question
     places = place_all(answer)
     inside, outside = answer.only("inside"), answer.only("outside")
-    people = whole(inside["n"])
-    missing = {one.name: people - whole(inside[f"c{one.place}"]) for one in question.measures}
+    missing = {one.name: missing_people(answer, one, places) for one in question.measures}
     for one in question.measures:
         if missing[one.name]:
             check_zero(one.metric)
     tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in question.plan.linkages}
     declared = {one.name for one in measured(question.plan) if one.declared}
-    excluded = whole(inside.get("twice")) + whole(outside.get("twice"))
+    everybody = answer.everybody()
     return Counted(
         question.plan,
         tallies,
@@ -265,6 +284,6 @@ def _counted(answer: Answer) -> Counted:
         all(one.name in declared or one.metric.binary for one in question.measures),
         {one.name: whole(inside.get(f"cl{one.place}")) for one in question.measures},
         missing,
-        excluded,
-        whole(outside["n"]) - whole(outside.get("twice")),
+        everybody.get(twice_flag(0), 0),
+        everybody.get(outside_flag(0), whole(outside["n"])),
     )

@@ -19,13 +19,11 @@ from sqlglot import exp
 
 from kanab.factor import Level
 from kanab.plan import CovariatePlan, Linkage, Plan
+from kanab.planjoin import people_of
 from kanab.sources.engine import Engine
 from kanab.sources.grids import Products
-from kanab.sources.keys import Key, Kind, as_values
+from kanab.sources.keys import Key, Kind, as_values, in_experiment
 from kanab.sources.measures import Measure, number, product_terms
-
-TWICE = "kanab_seen_in_two_arms"
-"""A column that marks people who are excluded; only where people were made of several rows each."""
 
 _STAGE = "kanab_signatures"
 _AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.LogicalAnd}
@@ -51,8 +49,8 @@ class Binned:
 class Question:
     """Everything that the statement asks.
 
-    ``declared_levels`` are the covariates' levels as far as they are known beforehand, ``kinds``
-    what the metrics' columns hold.
+    ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
+    covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold.
     """
 
     plan: Plan
@@ -62,7 +60,7 @@ class Question:
     measures: tuple[Measure, ...]
     crosses: tuple[CrossSum, ...] = ()
     binned: tuple[Binned, ...] = ()
-    twice: bool = False
+    flags: tuple[str, ...] = ()
     declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
@@ -81,15 +79,17 @@ class Question:
         arms = self.plan.experiment(name).arms
         return None if arms is None else as_values(arms, self.arms[name].kind)
 
+    def about_all(self, name: str) -> bool:
+        """Is a covariate or metric about everybody who is in any experiment?"""
+        return len(people_of(self.plan, name)) == len(self.arms)
+
     def anywhere(self, people: Any) -> Any:
         """Who of the source is in any experiment: their arm is there, and declared if arms are."""
         return reduce(operator.or_, (self._inside(people, name) for name in self.arms))
 
     def _inside(self, people: Any, name: str) -> Any:
-        arm, declared = self.arms[name].expression(people), self.declared(name)
-        if declared is None:
-            return arm.notnull()
-        return arm.isin(list(declared)).fill_null(False) if declared else ibis.literal(False)
+        key = self.arms[name]
+        return in_experiment(key.expression(people), key.kind, self.plan.experiment(name).arms)
 
 
 # ── the first stage ────────────────────────────────────────────────────────────────────────────
@@ -108,8 +108,8 @@ def first_stage(people: Any, question: Question) -> Any:
             columns[f"p{one.place}"] = (inside & value.notnull()).cast("int32")
     for place, binned in enumerate(question.binned):
         columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
-    if question.twice:
-        columns[TWICE] = people[TWICE].cast("int32").cast("int64")
+    for flag in question.flags:
+        columns[flag] = people[flag].cast("int32").cast("int64")
     table = people.select(**columns)
     clamped = {f"g{one.place}": one.clamped(table[f"d{one.place}"]) for one in question.measures if one.careful}
     table = table.mutate(**clamped) if clamped else table
@@ -124,8 +124,8 @@ def first_stage(people: Any, question: Question) -> Any:
         sums |= _cross_sums(table, place, cross, question)
     for place in range(len(question.binned)):
         sums[f"x{place}s"] = question.engine.total(table[f"x{place}"])
-    if question.twice:
-        sums["twice"] = table[TWICE].sum()
+    for flag in question.flags:
+        sums[flag] = table[flag].sum()
     present = [name for name, _ in _presence(question)]
     return table.group_by([*(key.column for key in question.keys), *present]).aggregate(**sums)
 
@@ -198,11 +198,11 @@ class Part:
 
 def parts(stage: Any, question: Question) -> tuple[Part, ...]:
     """Everything that leaves the engine."""
-    twice = (("twice", "SUM"),) if question.twice else ()
+    flags = tuple((flag, "SUM") for flag in question.flags)
     found = [
         Part("signatures", (question.keys,), (("n", ""), *_presence(question))),
-        Part("inside", ((),), (("n", "SUM"), *twice, *_check_values(stage, question))),
-        Part("outside", ((),), (("n", "SUM"), *twice), outside=True),
+        Part("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, question))),
+        Part("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]
     if question.binned:
         sums = tuple((f"x{place}s", "SUM") for place in range(len(question.binned)))

@@ -5,23 +5,24 @@ Sums are taken of whole grid steps, so that no engine's order of addition change
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from functools import reduce
+from typing import Any, get_args
 
 import ibis
 
 from kanab.errors import SourceError
-from kanab.metric import GRID_LIMIT
-from kanab.plan import MetricPlan, Plan
-from kanab.sources.grids import Profile
-from kanab.sources.keys import Kind, as_values, covariates_of, kind_of, plain
-from kanab.sources.measures import check_finite, floor, measured, number
-from kanab.sources.profiles import look
-from kanab.sources.statement import TWICE
-
-How = Literal["sum", "max", "mean"]
+from kanab.periods import Span
+from kanab.plan import Plan
+from kanab.planjoin import column_of, people_of, populations
+from kanab.sources.enrolled import day_number, within
+from kanab.sources.joint import outside_flag, twice_flag, with_copies
+from kanab.sources.keys import Kind, covariates_of, in_experiment, kind_of, plain
+from kanab.sources.measures import measured
+from kanab.sources.rowsums import How, RowSum, person_values, row_sums, row_totals, row_values
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -66,7 +67,7 @@ class Units:
     events: Events | None = None
 
     def how(self, metric: str, kind: Kind) -> How:
-        """How the rows of a person become one value of a metric."""
+        """How the rows of a person become one value of a metric, which is named as its column is."""
         given = self.aggregate if isinstance(self.aggregate, str) else (self.aggregate or {}).get(metric)
         return given or ("max" if kind == "truth" else "sum")
 
@@ -75,51 +76,116 @@ class Units:
         given = [self.aggregate] if isinstance(self.aggregate, str) else (self.aggregate or {}).values()
         if not set(given) <= set(get_args(How)):
             raise SourceError("unknown way to make one value of several rows", "Use sum, max or mean.")
-        if isinstance(self.aggregate, Mapping) and not set(self.aggregate) <= {one.name for one in plan.metrics}:
+        if isinstance(self.aggregate, Mapping) and not set(self.aggregate) <= {
+            column_of(plan, one.name) for one in plan.metrics
+        }:
             raise SourceError("aggregate names a metric that is not counted", "Check its name.")
-        if self.events is not None and len(plan.experiments) > 1:
+        if self.events is not None and any(len(group) > 1 for group in populations(plan)):
             raise SourceError(
                 "exposures of several experiments cannot be counted together",
                 "Each has its own first exposure: count one experiment at a time.",
             )
 
 
-def to_people(rows: Any, plan: Plan, units: Units) -> Any:
-    """One row per person: arms, covariates and metrics, and who was seen in two arms."""
+def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> Any:
+    """One row per person: arms, covariates and metrics, and who was seen in two arms.
+
+    With a ``span`` only the people of those cohorts, each by the earliest of their rows.
+    """
     units.check(plan)
     kind_of(rows, units.unit)
     if units.events is not None:
-        return _exposed(rows, plan, units, units.events)
+        return _exposed(rows, plan, units, units.events, span)
+    rows = with_copies(rows, plan)
     rows = rows.filter(rows[units.unit].notnull())
-    values, finish = _metrics(rows, plan, units)
-    columns = {"unit": rows[units.unit], **_attributes(rows, plan), **values}
-    table = rows.select(**columns)
-    grouped = table.group_by("unit").aggregate(
-        **_attribute_sums(table, plan), **{name: total for one in finish for name, total in one.sums(table).items()}
-    )
+    sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
+    enrolled = {} if span is None else {"day": day_number(rows, span.column)}
+    table = rows.select(unit=rows[units.unit], **enrolled, **_attributes(rows, plan), **row_values(rows, sums))
+    firsts = {name: table[name].min() for name in enrolled}
+    grouped = table.group_by("unit").aggregate(**firsts, **_attribute_sums(table, plan), **row_totals(table, sums))
+    if span is not None:
+        grouped = grouped.filter(within(grouped["day"], span))
     person = _person(grouped, plan, _truths(rows, plan))
-    return grouped.select(**person, **{one.name: one.result(grouped) for one in finish})
+    return grouped.select(**person, **_flags(grouped, plan), **person_values(grouped, sums))
 
 
-def _exposed(exposures: Any, plan: Plan, units: Units, events: Events) -> Any:
+# ── exposures and events ───────────────────────────────────────────────────────────────────────
+
+
+def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
     """People by their first exposure, with what happened to them in the window after it."""
-    seen = exposures.filter(exposures[units.unit].notnull())
-    attributes = _attributes(seen, plan)
-    seen = seen.select(unit=seen[units.unit], at=_moment(seen, events.exposure_time), **attributes)
-    seen = seen.filter(seen[_arm(0)].notnull())
-    first = seen.group_by("unit").aggregate(first=seen["at"].min(), **_attribute_sums(seen, plan))
+    exposures = with_copies(exposures, plan, [*(one.name for one in plan.experiments), *covariates_of(plan)])
+    first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
-    values, finish = _metrics(events.table, plan, units)
-    happened = events.table.select(who=events.table[units.unit], at=_moment(events.table, events.time), **values)
-    window = ibis.interval(seconds=events.seconds)
-    joined = happened.join(first, happened.who == first.unit)
-    inside = joined.filter((joined["at"] >= joined["first"]) & (joined["at"] < joined["first"] + window))
-    sums = inside.group_by("who").aggregate(
-        **{name: total for one in finish for name, total in one.sums(inside).items()}
-    )
-    people = first.left_join(sums, first.unit == sums.who)
+    rows = with_copies(events.table, plan, [one.name for one in measured(plan)])
+    sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
+    happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
+    inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)
+    totals = inside.group_by("who").aggregate(**row_totals(inside, sums))
+    people = first.left_join(totals, first.unit == totals.who)
     person = _person(people, plan, _truths(exposures, plan))
-    return people.select(**person, **{one.name: one.result(people) for one in finish})
+    return people.select(**person, **_flags(people, plan, exposed=True), **person_values(people, sums))
+
+
+def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
+    """When each person was first exposed to each experiment, and their arms and levels."""
+    seen = exposures.filter(exposures[units.unit].notnull())
+    moments = {"at": _moment(seen, events.exposure_time)}
+    if span is not None:
+        moments["day"] = _exposure_day(seen, events, span)
+    seen = _in_any_arm(seen.select(unit=seen[units.unit], **moments, **_attributes(seen, plan)), plan)
+    firsts = {
+        f"{name}{place}": _exposed_to(place, seen[name], seen, plan).min()
+        for place in range(len(plan.experiments))
+        for name in moments
+    }
+    first = seen.group_by("unit").aggregate(**firsts, **_attribute_sums(seen, plan, exposed=True))
+    if span is None:
+        return first
+    arms = {}
+    for place in range(len(plan.experiments)):
+        there = within(first[f"day{place}"], span)
+        for name in (_arm(place), _last(place)):
+            arms[name] = ibis.ifelse(there, first[name], ibis.null(first[name].type()))
+    return _in_any_arm(first.mutate(**arms), plan)
+
+
+def _exposure_day(seen: Any, events: Events, span: Span) -> Any:
+    if span.column != events.exposure_time:
+        raise SourceError(
+            "with events, people enroll at their first exposure",
+            f"Make cohorts by its time, {events.exposure_time!r} (--cohort).",
+        )
+    return day_number(seen, span.column)
+
+
+def _in_any_arm(table: Any, plan: Plan) -> Any:
+    return table.filter(reduce(operator.or_, (table[_arm(place)].notnull() for place in range(len(plan.experiments)))))
+
+
+def _exposed_to(place: int, value: Any, seen: Any, plan: Plan) -> Any:
+    """A value of the exposures to one experiment; if there is just one, that is all of them."""
+    if len(plan.experiments) == 1:
+        return value
+    return ibis.ifelse(seen[_arm(place)].notnull(), value, ibis.null(value.type()))
+
+
+def _in_window(joined: Any, plan: Plan, sums: Sequence[RowSum], events: Events) -> Any:
+    """What happened in the window after the first exposure to the experiment that a metric is about."""
+    length = ibis.interval(seconds=events.seconds)
+    during = {
+        one.name: (joined["at"] >= joined[f"at{place}"]) & (joined["at"] < joined[f"at{place}"] + length)
+        for place, one in enumerate(plan.experiments)
+    }
+    if len(during) == 1:
+        return joined.filter(next(iter(during.values())))
+    columns = {"who": joined["who"], "any": reduce(operator.or_, during.values())}
+    for one in sums:
+        (about,) = people_of(plan, one.name)
+        for name in one.columns(joined):
+            columns[name] = ibis.ifelse(during[about], joined[name], ibis.null(joined[name].type()))
+    inside = joined.select(**columns)
+    return inside.filter(inside["any"])
 
 
 def _moment(table: Any, name: str) -> Any:
@@ -141,6 +207,10 @@ def _arm(place: int) -> str:
     return f"arm{place}"
 
 
+def _last(place: int) -> str:
+    return f"arm{place}_last"
+
+
 def _level(place: int) -> str:
     return f"level{place}"
 
@@ -152,8 +222,7 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
         kind = kind_of(rows, one.name)
         arm = plain(rows[one.name], kind)
         if one.arms is not None:
-            known = arm.isin(list(as_values(one.arms, kind)))
-            arm = ibis.ifelse(known, arm, ibis.null(arm.type()))
+            arm = ibis.ifelse(in_experiment(arm, kind, one.arms), arm, ibis.null(arm.type()))
         found[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
     for place, name in enumerate(covariates_of(plan)):
         kind = kind_of(rows, name)
@@ -162,13 +231,18 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
     return found
 
 
-def _attribute_sums(table: Any, plan: Plan) -> dict[str, Any]:
+def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[str, Any]:
+    """The first and the last arm, and the smallest level; of exposures, those to the covariate's own experiment."""
     found: dict[str, Any] = {}
-    for place in range(len(plan.experiments)):
+    places = {one.name: place for place, one in enumerate(plan.experiments)}
+    for place in places.values():
         arm = table[_arm(place)]
-        found |= {_arm(place): arm.min(), f"{_arm(place)}_last": arm.max()}
-    for place in range(len(covariates_of(plan))):
-        found[_level(place)] = table[_level(place)].min()
+        found |= {_arm(place): arm.min(), _last(place): arm.max()}
+    for place, name in enumerate(covariates_of(plan)):
+        level = table[_level(place)]
+        if exposed:
+            level = _exposed_to(places[people_of(plan, name)[0]], level, table, plan)
+        found[_level(place)] = level.min()
     return found
 
 
@@ -180,87 +254,25 @@ def _truths(rows: Any, plan: Plan) -> set[str]:
 def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
     """The columns that the plan names; an arm only for people seen in just one."""
     found: dict[str, Any] = {}
-    twice = ibis.literal(False)
     for place, one in enumerate(plan.experiments):
-        arm, last = grouped[_arm(place)], grouped[f"{_arm(place)}_last"]
+        arm, last = grouped[_arm(place)], grouped[_last(place)]
         found[one.name] = ibis.ifelse(arm == last, arm, ibis.null(arm.type()))
-        twice = twice | (arm != last).fill_null(False)
     for place, name in enumerate(covariates_of(plan)):
         found[name] = grouped[_level(place)]
-    return {name: value != 0 if name in truths else value for name, value in found.items()} | {TWICE: twice}
+    return {name: value != 0 if name in truths else value for name, value in found.items()}
 
 
-# ── metrics ────────────────────────────────────────────────────────────────────────────────────
+def _flags(grouped: Any, plan: Plan, *, exposed: bool = False) -> dict[str, Any]:
+    """For each group of experiments: who was seen in two arms of one of them, and who is in none.
 
-
-@dataclass(frozen=True)
-class _Sum:
-    """One metric of a person, out of sums over rows."""
-
-    name: str
-    place: int
-    how: How
-    kind: Kind
-    scale: int
-
-    def value(self, rows: Any) -> dict[str, Any]:
-        """What is added up: steps within the grid's reach, and how far the farthest is."""
-        value = number(rows[self.name], self.kind, careful=True)
-        if self.how == "max":
-            return {f"y{self.place}": value}
-        if self.kind != "number" and self.scale == 1:
-            return {f"y{self.place}": value.cast("int64")}
-        steps = floor(value.cast("float64") * float(self.scale) + 0.5)
-        near = ibis.ifelse(steps.abs() < GRID_LIMIT, steps, ibis.null("float64")).cast("int64")
-        return {f"y{self.place}": near, f"far{self.place}": steps.abs()}
-
-    def sums(self, table: Any) -> dict[str, Any]:
-        """Aggregates over a person's rows."""
-        value = table[f"y{self.place}"]
-        if self.how == "max":
-            return {f"s{self.place}": value.max()}
-        found = {f"s{self.place}": value.sum(), f"c{self.place}": value.count()}
-        if f"far{self.place}" in table.columns:
-            found[f"far{self.place}"] = table[f"far{self.place}"].max()
-        return found
-
-    def result(self, people: Any) -> Any:
-        """The person's value in units; infinite if a row was, so that the count will refuse it."""
-        total = people[f"s{self.place}"]
-        if self.how == "max":
-            return total
-        total = total.cast("float64")
-        if self.how == "mean":
-            total = total / people[f"c{self.place}"].cast("float64")
-        if self.scale != 1:
-            total = total / float(self.scale)
-        if f"far{self.place}" not in people.columns:
-            return total
-        far = people[f"far{self.place}"].fill_null(0) >= GRID_LIMIT
-        return ibis.ifelse(far, ibis.literal(float("inf"), type="float64"), total)
-
-
-def _metrics(rows: Any, plan: Plan, units: Units) -> tuple[dict[str, Any], list[_Sum]]:
-    """What to add up per row, and how the sums become a person's values."""
-    kinds = {one.name: kind_of(rows, one.name, metric=True) for one in measured(plan)}
-    how = {name: units.how(name, kind) for name, kind in kinds.items()}
-    undeclared = {
-        one.name: kinds[one.name]
-        for one in measured(plan)
-        if how[one.name] != "max" and kinds[one.name] == "number" and _scale(one) is None
-    }
-    scales = {name: _row_scale(name, profile) for name, profile in look(rows, undeclared).profiles.items()}
-    sums = [
-        _Sum(one.name, place, how[one.name], kinds[one.name], scales.get(one.name) or _scale(one) or 1)
-        for place, one in enumerate(measured(plan))
-    ]
-    return {name: value for one in sums for name, value in one.value(rows).items()}, sums
-
-
-def _row_scale(name: str, profile: Profile) -> int:
-    check_finite(name, profile.low, profile.high)
-    return profile.scale
-
-
-def _scale(plan: MetricPlan) -> int | None:
-    return plan.metric().scale if plan.declared or plan.resolution is not None else None
+    Who was exposed to an experiment is either in it or was seen in two arms.
+    """
+    found: dict[str, Any] = {}
+    places = {one.name: place for place, one in enumerate(plan.experiments)}
+    for number, group in enumerate(populations(plan)):
+        arms = [(grouped[_arm(places[name])], grouped[_last(places[name])]) for name in group]
+        twice = reduce(operator.or_, ((arm != last).fill_null(False) for arm, last in arms))
+        anywhere = reduce(operator.or_, ((arm == last).fill_null(False) for arm, last in arms))
+        found[twice_flag(number)] = twice
+        found[outside_flag(number)] = ibis.literal(False) if exposed else ~(twice | anywhere)
+    return found
