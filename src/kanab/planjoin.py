@@ -7,11 +7,12 @@ alias, such as "tier#2", which reads the same column.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kanab.errors import PlanError
+from kanab.errors import KanabError, PlanError
 from kanab.factor import Level
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 
@@ -124,6 +125,20 @@ def _joint(views: Sequence[View], experiments: Sequence[str], names: _Names) -> 
         about=about,
         views=tuple(views),
     )
+
+
+@contextmanager
+def own_names(plan: Plan) -> Iterator[None]:
+    """Problems within this block come out in words that their reader knows: columns, not aliases."""
+    try:
+        yield
+    except KanabError as problem:
+        copies = plan.copies if isinstance(plan, JointPlan) else {}
+        for alias in sorted(copies, key=len, reverse=True):
+            problem.fact = problem.fact.replace(alias, copies[alias])
+            problem.remedy = problem.remedy.replace(alias, copies[alias])
+            problem.args = (str(problem).replace(alias, copies[alias]),)
+        raise
 
 
 class _Names:

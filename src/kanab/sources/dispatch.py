@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
@@ -19,8 +19,10 @@ from kanab.counted import Counted
 from kanab.errors import MissingExtraError, PlanError, SourceError
 from kanab.factor import Level
 from kanab.metric import Missing
+from kanab.periods import Span
 from kanab.plan import DEFAULT_K, Plan, make_plan
-from kanab.plancheck import check_plan
+from kanab.plancheck import check_plan, path_to, refuse
+from kanab.planjoin import join_plans, own_names
 from kanab.sources.columns import name_list
 from kanab.sources.csvfile import read_texts, typed
 from kanab.sources.declared import named_level
@@ -28,6 +30,9 @@ from kanab.sources.frames import Array
 from kanab.sources.rows import count_rows, needed_columns
 
 _CSV = (".csv", ".csv.gz")
+
+Plans = tuple[Plan, ...]
+"""The plan that is asked for, and the earlier ones that are counted again beside it."""
 
 
 def count(
@@ -56,15 +61,19 @@ def count(
     window: str | None = None,
     time: str = "time",
     exposure_time: str = "time",
+    earlier: Sequence[Plan] = (),
+    span: Span | None = None,
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
     ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
     both adjusted for and segmented by. ``unit`` names the person where one has several rows, and
-    With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
-    exposures, and metrics are what happened within the ``window`` after the first.
     ``aggregate`` says how these become one: "sum", "max" or "mean", for all metrics or by metric.
+    With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
+    exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
+    plans are counted again in the same pass, and the signatures of all go row by row. With a
+    ``span`` only the people of those cohorts are counted.
 
     >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
     >>> count(people, arm="variant", metrics=["spend"], covariates=["tier"])
@@ -83,14 +92,15 @@ def count(
         given = [value for value in (arm, *flags.values()) if value is not None]
         if given or measured or adjusted or segmented or k != DEFAULT_K:
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
-        plan = check_plan(plan)
     elif not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
     else:
-        plan = check_plan(make_plan(arm, measured, adjust=adjusted, segments=segmented, k=k, **flags))
-    reading = Reading(unit, aggregate, where, table, sql, events, window, time, exposure_time)
-    counted = _counted(source, plan, reading)
-    return replace(counted, plan=_with_controls(counted))
+        plan = make_plan(arm, measured, adjust=adjusted, segments=segmented, k=k, **flags)
+    reading = Reading(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
+    plans = _checked(plan, earlier, span)
+    counted = _counted(source, plans, reading)
+    again = tuple(replace(one, plan=_with_controls(one), span=span) for one in counted.earlier)
+    return replace(counted, plan=_with_controls(counted), earlier=again, span=span)
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,7 @@ class Reading:
     window: str | None = None
     time: str = "time"
     exposure_time: str = "time"
+    span: Span | None = None
 
     @property
     def needs_engine(self) -> bool:
@@ -121,14 +132,41 @@ class Reading:
             )
 
 
-def explain(source: Any, plan: Plan, reading: Reading) -> str:
+def explain(source: Any, plan: Plan, reading: Reading, earlier: Sequence[Plan] = ()) -> str:
     """The statement that counting would run, in the engine's own dialect."""
     if not _installed("ibis"):
         raise MissingExtraError("showing the statement", "sql")
     from kanab.sources.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
     people, choices = _opened(source, reading)
-    return show_sql(people, check_plan(plan), **choices)
+    joint = _one_plan(_checked(plan, earlier, reading.span), people, choices)
+    with own_names(joint):
+        return show_sql(people, joint, **choices)
+
+
+def _checked(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> tuple[Plan, ...]:
+    """All plans, without mistakes; those for cohorts leave nothing for each of them to choose."""
+    if span is not None and not isinstance(span, Span):
+        raise PlanError("cohorts are given by something other than a Span", "Give Span(column, every, after, through).")
+    if not isinstance(earlier, (tuple, list)):
+        raise PlanError("earlier plans must be a list of plans", "For example earlier=[plan].")
+    plans = tuple(check_plan(one) for one in (plan, *earlier))
+    if span is not None:
+        for one in plans:
+            refuse(list(_open_choices(one)), "the plan of the cohorts")
+    return plans
+
+
+def _open_choices(plan: Plan) -> Iterator[str]:
+    """What would be chosen from the people of each batch, so that batches could not be added."""
+    for one in plan.experiments:
+        if one.arms is None:
+            yield f"{path_to('experiments', one.name)} takes its arms from the data; declare them (--shares)"
+    for name in dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)):
+        covariate = plan.covariate(name)
+        if covariate.levels is None and not isinstance(covariate.bins, tuple):
+            path = path_to("covariates", name)
+            yield f"{path} takes its levels from the data; declare levels, or the edges of bins, in a plan file"
 
 
 def _with_controls(counted: Counted) -> Plan:
@@ -141,28 +179,29 @@ def _with_controls(counted: Counted) -> Plan:
     return replace(counted.plan, experiments=tuple(experiments))
 
 
-def _counted(source: Any, plan: Plan, reading: Reading) -> Counted:
+def _counted(source: Any, plans: Plans, reading: Reading) -> Counted:
     if isinstance(source, (str, PathLike)):
-        return _count_place(fspath(source), plan, reading)
+        return _count_place(fspath(source), plans, reading)
     if reading.table is not None or reading.sql is not None:
         raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
     package = type(source).__module__.partition(".")[0]
     if package == "polars" and hasattr(source, "collect"):
         source = source.collect()
     if package in ("ibis", "pyspark") or reading.needs_engine:
-        return _by_engine(source, plan, reading)
-    return count_rows(source, plan)
+        return _by_engine(source, plans, reading)
+    return count_rows(source, plans[0], plans[1:], reading.span)
 
 
-def _count_place(place: str, plan: Plan, reading: Reading) -> Counted:
+def _count_place(place: str, plans: Plans, reading: Reading) -> Counted:
     """Files and connections: by an engine, or CSV files by the core where there is none."""
     if _installed("ibis"):
-        return _by_engine(place, plan, reading)
+        return _by_engine(place, plans, reading)
     if not place.lower().endswith(_CSV) or "://" in place:
         raise MissingExtraError("reading anything but CSV files", "sql")
-    if reading != Reading():
+    if reading != Reading(span=reading.span):
         raise MissingExtraError("choosing rows (where, sql) or adding up several rows per person (unit)", "sql")
-    return count_rows(_read_csv(place, needed_columns(plan)), plan)
+    table = _read_csv(place, needed_columns(*plans, span=reading.span))
+    return count_rows(table, plans[0], plans[1:], reading.span)
 
 
 def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
@@ -174,13 +213,23 @@ def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
     return {name: typed(chain.from_iterable(table[name] for table in tables)) for name in names}
 
 
-def _by_engine(source: Any, plan: Plan, reading: Reading) -> Counted:
+def _by_engine(source: Any, plans: Plans, reading: Reading) -> Counted:
     if not _installed("ibis"):
         raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
     from kanab.sources.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
 
     people, choices = _opened(source, reading)
-    return count_table(people, plan, **choices)
+    plan = _one_plan(plans, people, choices)
+    with own_names(plan):
+        return count_table(people, plan, **choices)
+
+
+def _one_plan(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
+    """The plan, or the joint one of several, whose aliases are no columns of the tables."""
+    if len(plans) == 1:
+        return plans[0]
+    events = choices["events"]
+    return join_plans(plans, [*people.columns, *(events.table.columns if events else [])])
 
 
 def _opened(source: Any, reading: Reading) -> tuple[Any, dict[str, Any]]:
@@ -194,7 +243,13 @@ def _opened(source: Any, reading: Reading) -> tuple[Any, dict[str, Any]]:
     if events is not None:
         beside = open_beside(people, fspath(events)) if isinstance(events, (str, PathLike)) else open_table(events)
         events = Events(beside, reading.window or "", reading.time, reading.exposure_time)
-    choices = {"unit": reading.unit, "aggregate": reading.aggregate, "where": reading.where, "events": events}
+    choices = {
+        "unit": reading.unit,
+        "aggregate": reading.aggregate,
+        "where": reading.where,
+        "events": events,
+        "span": reading.span,
+    }
     return people, choices
 
 

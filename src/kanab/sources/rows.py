@@ -16,6 +16,7 @@ from kanab.counted import Counted
 from kanab.errors import SourceError
 from kanab.factor import Factor
 from kanab.metric import Metric
+from kanab.periods import Span
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.planjoin import counting_terms
 from kanab.sources.binning import (
@@ -28,6 +29,7 @@ from kanab.sources.binning import (
     quantile_bins,
 )
 from kanab.sources.columns import CLASS_BUDGET, Measured, Squares, fill, group_sums, measure
+from kanab.sources.days import in_span
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.frames import Array, columns, encode, numbers
 from kanab.sources.grids import check_range, chosen_metric, profile_values
@@ -58,12 +60,13 @@ class Part(NamedTuple):
     seen: Seen
 
 
-def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = ()) -> Counted:
+def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None) -> Counted:
     """Count people, one row each, into every table that the plan needs.
 
     ``data`` is a dict of columns or a pandas, polars or Arrow table. People whose arm is missing
     or not declared are not in that experiment; who is in none is counted as outside. ``earlier``
     plans are counted again over the same people, whose signatures then go row by row with these.
+    With a ``span`` only the people of those cohorts are counted.
 
     >>> from kanab.plan import make_plan
     >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
@@ -71,7 +74,10 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = ()) -> Counted:
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
-    table = columns(data, needed_columns(plan, *earlier))
+    table = columns(data, needed_columns(plan, *earlier, span=span))
+    if span is not None:
+        there = in_span(table[span.column], span)
+        table = {name: values[there] for name, values in table.items()}
     done: dict[str, Part] = {}
     for one in (plan, *earlier):
         if counting_terms(one) not in done:
@@ -117,12 +123,12 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
     return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
 
 
-def needed_columns(*plans: Plan) -> list[str]:
-    """The columns that plans count: arms, covariates in use, and metrics but for ratios."""
+def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
+    """The columns that plans count: arms, covariates in use, and metrics but for ratios; and the cohorts' column."""
     arms = (one.name for plan in plans for one in plan.experiments)
     metrics = (one.name for plan in plans for one in _measured(plan))
     levels = (name for plan in plans for name in _covariates(plan))
-    return list(dict.fromkeys(chain(arms, metrics, levels)))
+    return list(dict.fromkeys(chain(arms, metrics, levels, [] if span is None else [span.column])))
 
 
 def _measured(plan: Plan) -> list[MetricPlan]:
