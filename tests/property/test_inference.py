@@ -1,0 +1,307 @@
+"""Nothing that the closed forms, the enumeration or the audit say is ever wrong, and little of it is loose."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kanab as kb
+from kanab.moments import Moments
+from kanab.possible import least_squares
+from kanab.privacy.audit import audit_table
+from kanab.privacy.enumeration import enumerate_classes, extremes, extremes_by_margin
+from kanab.privacy.inference import (
+    anyone,
+    class_squares,
+    in_machine_words,
+    largest,
+    largest_on_grid,
+    most_squares,
+    outlier,
+    smallest,
+    smallest_on_grid,
+)
+
+Group = tuple[int, ...]
+AXES = ("arm", "level")
+SMALL = [(0, 6), (-3, 2), (1, 5)]
+
+
+def groups(count: int, seed: int) -> Iterator[tuple[list[int], int, int]]:
+    """People of many kinds: even, skewed, mostly at a bound, one outlier; with their bounds."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        n, low = int(rng.integers(2, 30)), int(rng.integers(-500, 500))
+        width = int(rng.choice([3, 50, 100_000]))
+        kind = number % 4
+        share = rng.random(n) if kind == 0 else rng.beta(0.2, 2, n) if kind == 1 else (rng.random(n) < 0.3) * 1.0
+        if kind == 3:
+            share = np.append(rng.random(n - 1) * 0.05, 1.0)
+        yield [low + int(x) for x in np.rint(share * width)], low, low + width
+
+
+def two_sums(y: Sequence[int]) -> tuple[int, int, int]:
+    return len(y), sum(y), sum(value**2 for value in y)
+
+
+def test_closed_forms_hold_and_are_reached_by_some_group() -> None:
+    """20,000 random groups: the extremes are inside, and both ends belong to a group with the same n, S and Q."""
+    for y, low, high in groups(20_000, seed=4):
+        n, s, q = two_sums(y)
+        bottom, top = largest(n, s, q, low, high)
+        assert bottom <= max(y) <= top
+        assert_reached(n, s, q, (low, high), (bottom, top))
+        if n % 5 == 0:
+            below, above = smallest(n, s, q, low, high)
+            assert below <= min(y) <= above
+            assert_reached(n, -s, q, (-high, -low), (-above, -below))
+
+
+def assert_reached(n: int, s: int, q: int, bounds: tuple[int, int], interval: tuple[float, float]) -> None:
+    """Build the group whose largest value is the lower end, and the one whose is the upper end."""
+    (low, high), (bottom, top) = bounds, interval
+    above, squares = s - n * low, q - 2 * low * s + n * low**2
+    slack = 1e-9 * (1 + abs(low) + abs(high))
+    j = min(n - 1, above**2 // squares) if squares else n - 1
+    x = bottom - low
+    rest = above - j * x
+    assert -n * slack <= rest <= x + n * slack
+    assert j * x**2 + rest**2 == pytest.approx(squares, rel=1e-9, abs=1e-6)
+    if top < high:
+        others = (s - top) / (n - 1)
+        assert low - slack <= others <= top + slack
+        assert top**2 + (n - 1) * others**2 == pytest.approx(q, rel=1e-9, abs=1e-6)
+    else:  # one at the bound; the others can be moved from all alike to as far apart as can be
+        left = s - high
+        assert Fraction(left**2, n - 1) + high**2 <= q <= most_squares(n - 1, left, low, high) + high**2
+
+
+def test_nobody_is_outside_and_an_outlier_is_alone() -> None:
+    alone = 0
+    for y, low, high in groups(4_000, seed=5):
+        n, s, q = two_sums(y)
+        bottom, top = anyone(n, s, q, low, high)
+        assert all(bottom <= value <= top for value in y)
+        found = outlier(n, s, q, low, high)
+        if found is not None:
+            alone += 1
+            at_least, at_most = found
+            assert sum(value >= at_least for value in y) == 1
+            assert sum(value <= at_most for value in y) == n - 1
+    assert alone > 500
+
+
+def test_on_the_grid_the_closed_form_is_the_same_cut_to_whole_numbers() -> None:
+    for y, low, high in groups(2_000, seed=6):
+        n, s, q = two_sums(y)
+        cells = [np.array([value], dtype=object) for value in (n, s, q)]
+        ends = cells[2], cells[2]
+        bottom, top = (int(end[0]) for end in largest_on_grid(cells[0], cells[1], ends, low, high))
+        real = largest(n, s, q, low, high)
+        assert bottom == math.ceil(real[0] - 1e-9) or bottom == math.floor(real[1] + 1e-9)
+        assert max(y) <= top <= math.floor(real[1] + 1e-9)
+        below, above = (int(end[0]) for end in smallest_on_grid(cells[0], cells[1], ends, low, high))
+        assert below <= min(y) <= above
+
+
+# ── whole numbers against all groups ───────────────────────────────────────────────────────────
+
+
+def spans(found: Sequence[Group]) -> tuple[tuple[int, int], tuple[int, int]]:
+    lows, highs = [y[0] for y in found], [y[-1] for y in found]
+    return (min(lows), max(lows)), (min(highs), max(highs))
+
+
+@pytest.mark.parametrize(("low", "high"), SMALL)
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_enumeration_is_exact(n, low, high) -> None:
+    found: dict[tuple[int, int], list[Group]] = {}
+    for y in itertools.combinations_with_replacement(range(low, high + 1), n):
+        found.setdefault(two_sums(y)[1:], []).append(y)
+    for (s, q), alike in found.items():
+        truth = spans(alike)
+        assert extremes(n, s, q, low, high) == truth
+        for closed, exact in zip((smallest, largest), truth, strict=True):
+            bottom, top = closed(n, s, q, low, high)
+            assert bottom <= exact[0] <= exact[1] <= top
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_enumeration_over_a_margin_is_exact(data) -> None:
+    low, high = data.draw(st.sampled_from([(0, 4), (0, 3), (-1, 3)]))
+    value = st.one_of(st.just(low), st.integers(low, high))
+    classes = data.draw(st.lists(st.lists(value, min_size=1, max_size=4), min_size=2, max_size=3))
+    n, s = [len(y) for y in classes], [sum(y) for y in classes]
+    q = sum(two_sums(y)[2] for y in classes)
+    possible = [
+        combination
+        for combination in itertools.product(*(groups_of(*one, low, high) for one in zip(n, s, strict=True)))
+        if sum(two_sums(y)[2] for y in combination) == q
+    ]
+    for place, found in enumerate(extremes_by_margin(n, s, q, low, high)):
+        assert found == (spans([combination[place] for combination in possible]) if n[place] > 1 else None)
+
+
+def groups_of(n: int, s: int, low: int, high: int) -> list[Group]:
+    return [y for y in itertools.combinations_with_replacement(range(low, high + 1), n) if sum(y) == s]
+
+
+# ── squares on margins ─────────────────────────────────────────────────────────────────────────
+
+KINDS = {"arm": [("arm",)], "margins": [("arm",), ("level",)], "class": [AXES]}
+
+
+def table(rng: np.random.Generator, kind: str) -> tuple[list[list[Group]], Moments, tuple[int, int]]:
+    """People in two or three arms and a few levels, sparse or not, and what is published of them."""
+    arms, levels = int(rng.integers(2, 4)), int(rng.integers(2, 5))
+    high = int(rng.choice([2, 9, 1_000]))
+    people = [[tuple(draw(rng, int(rng.integers(0, 6)), high)) for _ in range(levels)] for _ in range(arms)]
+    n, s, q = (np.array([[two_sums(y)[i] for y in row] for row in people], dtype=object) for i in range(3))
+    gone = {("arm",): 1, ("level",): 0}
+    squares = {by: q if by == AXES else q.sum(axis=gone[by]) for by in KINDS[kind]}
+    return people, Moments(kb.Metric("y"), n, s, squares), (0, high)
+
+
+def draw(rng: np.random.Generator, n: int, high: int) -> list[int]:
+    return sorted(np.where(rng.random(n) < 0.5, rng.integers(0, high + 1, n), 0).tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_squares_on_margins_the_truth_is_always_inside(kind) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(250):
+        people, part, bounds = table(rng, kind)
+        for low, high in (bounds, (bounds[0], None), (None, bounds[1]), (None, None)):
+            q = class_squares(part, AXES, low, high)
+            n = np.maximum(part.counts, 2)
+            bottoms, tops = smallest_on_grid(n, part.sums, q, low, high), largest_on_grid(n, part.sums, q, low, high)
+            exact = enumerate_classes(part, AXES, bottoms[0], tops[1])
+            for place, y in enumerate(itertools.chain(*people)):
+                ends = tuple(int(end.flat[place]) for end in q)
+                assert ends[0] <= two_sums(y)[2] <= ends[1]
+                if len(y) > 1:
+                    check_inside(y, ends, (low, high))
+                    assert bottoms[0].flat[place] <= y[0] <= bottoms[1].flat[place]
+                    assert tops[0].flat[place] <= y[-1] <= tops[1].flat[place]
+                    (a, b), (c, d) = exact[place] or ((y[0], y[0]), (y[-1], y[-1]))
+                    assert bottoms[0].flat[place] <= a <= y[0] <= b <= bottoms[1].flat[place]
+                    assert tops[0].flat[place] <= c <= y[-1] <= d <= tops[1].flat[place]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_machine_words_and_integers_of_any_size_agree(kind) -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(100):
+        _, part, bounds = table(rng, kind)
+        words = in_machine_words(part, *bounds)
+        assert words.sums.dtype == np.int64
+        found = []
+        for one in (part, words):
+            q, n = class_squares(one, AXES, *bounds), np.maximum(one.counts, 2)
+            pairs = q, largest_on_grid(n, one.sums, q, *bounds), smallest_on_grid(n, one.sums, q, *bounds)
+            found.append([cells.tolist() for pair in pairs for cells in pair])
+        assert found[0] == found[1]
+
+
+def test_machine_words_hold_what_they_may_just_hold() -> None:
+    """The largest people and values for which 64 bits are used: one at a bound, the rest at the other."""
+    for n, size in ((2, 4 * 10**7), (100, 250_000), (1_000, 8_000), (100_000, 8)):
+        s, q = size * (2 - n), n * size**2
+        part = Moments(kb.Metric("y", 7), *(np.array([[value, value]], dtype=object) for value in (n, s)),
+                       {("arm",): np.array([2 * q], dtype=object)})  # fmt: skip
+        words = in_machine_words(part, -size, size)
+        assert words.sums.dtype == np.int64
+        for one in (part, words):
+            ends = class_squares(one, AXES, -size, size)
+            assert [end.tolist() for end in ends] == [[[q, q]]] * 2
+            assert [end.tolist() for end in largest_on_grid(one.counts, one.sums, ends, -size, size)] == [
+                [[size] * 2]
+            ] * 2
+            bottom = smallest_on_grid(one.counts, one.sums, ends, -size, size)
+            assert [end.tolist() for end in bottom] == [[[-size] * 2]] * 2
+        assert in_machine_words(part, -40 * size, 40 * size) is part
+
+
+def check_inside(y: Group, ends: tuple[int, int], bounds: tuple[int | None, int | None]) -> None:
+    n, s, _ = two_sums(y)
+    bottom, top = largest(n, s, ends, *bounds)
+    assert bottom <= y[-1] <= top
+    bottom, top = smallest(n, s, ends, *bounds)
+    assert bottom <= y[0] <= top
+    bottom, top = anyone(n, s, ends, *bounds)
+    assert bottom <= y[0] <= y[-1] <= top
+    found = outlier(n, s, ends, *bounds)
+    if found is not None:
+        assert sum(value >= found[0] for value in y) == 1
+        assert sum(value <= found[1] for value in y) == n - 1
+
+
+# ── the audit ──────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.data())
+@settings(max_examples=120)
+def test_no_extreme_that_only_one_value_explains_passes_the_audit(data) -> None:
+    """All possible values of one arm's classes are the oracle; the other arm is out of the way."""
+    high = 6
+    value = st.one_of(st.just(0), st.integers(0, high))
+    classes = data.draw(st.lists(st.lists(value, min_size=2, max_size=4), min_size=1, max_size=3))
+    n, s = [len(y) for y in classes], [sum(y) for y in classes]
+    q = sum(two_sums(y)[2] for y in classes)
+    possible = [
+        combination
+        for combination in itertools.product(*(groups_of(*one, 0, high) for one in zip(n, s, strict=True)))
+        if sum(two_sums(y)[2] for y in combination) == q
+    ]
+    known = False
+    for place in range(len(classes)):
+        (a, b), (c, d) = spans([combination[place] for combination in possible])
+        top = c == d and not (c == high or d <= 1)
+        bottom = a == b and not (b == 0 or a >= high - 1)
+        known |= top or bottom
+    nobody = [0] * len(classes)
+    found = audit_table("t", tally([n, nobody], [s, nobody], {("arm",): [q, 0]}, (0, high)), {})
+    assert found.not_enumerated == 0
+    if known:
+        assert not found.passed
+
+
+def tally(n: object, s: object, squares: dict, bounds: tuple[int, int] | None, scale: int = 1) -> kb.Tally:
+    counts, sums = (np.array(values, dtype=object) for values in (n, s))
+    part = Moments(
+        kb.Metric("y", scale, bounds), counts, sums, {by: np.array(q, dtype=object) for by, q in squares.items()}
+    )
+    levels = kb.Factor("level", tuple(range(counts.shape[1])))
+    return kb.Tally((kb.Factor("arm", ("A", "B"), "arm"), levels), counts, (part,))
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 1)), min_size=2, max_size=2), min_size=1, max_size=5),
+    st.floats(0, 1),
+    st.sampled_from([None, (0, 1), (0, 7), (-5, 5), (3, 4), (-(10**9), 10**9), (0, 2**51)]),
+    st.sampled_from([1, 100]),
+)
+@settings(max_examples=200)
+def test_no_numbers_that_a_tally_accepts_stop_the_audit(classes, spread, bounds, scale) -> None:
+    """Also those that no people have: a tally checks less than everything."""
+    low, high = bounds or (-1_000, 1_000)
+    n = [[people for people, _ in level] for level in zip(*classes, strict=True)]
+    s = [
+        [people * low + int(people * (high - low) * share) for people, share in level]
+        for level in zip(*classes, strict=True)
+    ]
+    counts, sums = (np.array(values, dtype=object) for values in (n, s))
+    least = least_squares(counts, sums).sum(axis=1)
+    most = ((low + high) * sums - low * high * counts).sum(axis=1)
+    q = [a + int((b - a) * Fraction(spread)) if b > a else a for a, b in zip(least, most, strict=True)]
+    declared = None if bounds is None else (low / scale, high / scale)
+    found = audit_table("t", tally(n, s, {("arm",): q}, declared, scale), {})
+    assert found.worst is None or 0 <= found.worst.ratio <= 1

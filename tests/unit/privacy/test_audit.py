@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.counted import Heights
+from kanab.plan import MetricPlan
+from kanab.privacy.audit import MEANING, Audit, Broken, Worst, audit_table
+
+SPEND = kb.Metric.declare("y", bounds=(0, 500), resolution=0.01)
+COUNT = kb.Metric("y")
+TEN = [0.0, 0.0, 0.0, 0.0, 1.5, 2.25, 3.5, 7.75, 12.0, 16.5]
+
+
+def table(classes: dict[tuple[str, Any], list[float]], metric: kb.Metric = SPEND, squares: str = "arm") -> kb.Tally:
+    """A tally of arm × level from the values of every class."""
+    rows: dict[str, list[Any]] = {"arm": [], "level": [], "y": []}
+    for (arm, level), values in classes.items():
+        rows["arm"] += [arm] * len(values)
+        rows["level"] += [level] * len(values)
+        rows["y"] += values
+    return kb.count_columns(rows, arm="arm", covariates=["level"], metrics={"y": metric}, squares=squares)
+
+
+def everywhere(values: list[float], **other: list[float]) -> dict[tuple[str, Any], list[float]]:
+    """The same values in four classes, other ones in those that are named (A1=…)."""
+    return {(arm, level): other.get(f"{arm}{level}", values) for arm in "AB" for level in (1, 2)}
+
+
+def rules(found: Audit) -> dict[str, int]:
+    return {one.rule: one.classes for one in found.broken}
+
+
+def audit(tally: kb.Tally, *, heights: dict[str, Heights] | None = None, **plan: Any) -> Audit:
+    return audit_table("arm/level", tally, {"y": MetricPlan("y", **plan)}, heights=heights)
+
+
+# ── intervals ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("squares", ["arm", "margins", "class"])
+def test_ordinary_amounts_pass(squares) -> None:
+    found = audit(table(everywhere(TEN), squares=squares))
+    assert found.passed
+    assert (found.homogeneous, found.not_enumerated) == (0, 0)
+    assert found.worst is not None
+    assert found.worst.ratio > 0.25
+
+
+def test_the_papers_attack_is_blocked_with_squares_by_class() -> None:
+    classes = everywhere([0.5, 1.0, 2.0], A1=[2.17, 0.0, 0.0])
+    found = audit(table(classes, squares="class"))
+    assert rules(found) == {"interval": 1}
+    assert found.worst == Worst("arm/level", "y", 0.0)
+
+
+def test_the_papers_attack_is_blocked_with_squares_by_arm_where_the_others_have_nothing() -> None:
+    classes = everywhere([0.5, 1.0, 2.0], A1=[2.17, 0.0, 0.0], A2=[0.0, 0.0, 0.0])
+    found = audit(table(classes, squares="arm"))
+    assert rules(found) == {"interval": 1}
+    assert found.homogeneous == 1
+
+
+def test_one_heavy_user_is_blocked_unless_clamped() -> None:
+    near = [0.0] * 19 + [1.0] * 19 + [2.0] * 8 + [3.0] * 3 + [4.0]
+    heavy = {("A", level): near for level in (2, 3, 4)} | {("A", 1): [200.0, *near[:19], *near[20:]], ("B", 1): near}
+    found = audit(table(heavy))
+    assert rules(found) == {"interval": 1}
+    assert found.worst is not None
+    assert found.worst.ratio == pytest.approx((200.5 - 162) / (200.5 - 4.94), abs=0.003)
+    clamped = kb.Metric.declare("y", bounds=(0, 20), resolution=0.01)
+    assert audit(table(heavy, clamped)).passed
+
+
+def test_a_low_extreme_is_blocked_like_a_high_one() -> None:
+    mirrored = kb.Metric.declare("y", bounds=(-500, 0), resolution=0.01)
+    classes = everywhere([-0.5, -1.0, -2.0], A1=[-2.17, 0.0, 0.0])
+    assert rules(audit(table(classes, mirrored, "class"))) == {"interval": 1}
+
+
+def test_an_extreme_at_its_bound_says_no_more_than_that_somebody_reached_it() -> None:
+    reached = [0.0] * 8 + [500.0, 500.0]
+    assert audit(table(everywhere(TEN, A1=reached), squares="class")).passed
+    close = [0.0] * 9 + [499.0]
+    assert rules(audit(table(everywhere(TEN, A1=close), squares="class"))) == {"interval": 1}
+
+
+def test_without_bounds_values_of_one_sign_are_taken_to_have_one() -> None:
+    unbounded = kb.Metric("y", 100)
+    alone = everywhere([0.5, 1.0, 2.0], A1=[2.17, 0.0, 0.0])
+    negative = {key: [-value for value in values] for key, values in alone.items()}
+    mixed = everywhere([-0.5, 1.0, -2.0], A1=[2.17, 0.0, 0.0])
+    assert rules(audit(table(alone, unbounded, "class"))) == {"interval": 1}
+    assert rules(audit(table(negative, unbounded, "class"))) == {"interval": 1}
+    assert audit(table(mixed, unbounded, "class")).passed
+
+
+def test_sums_of_one_sign_with_squares_that_need_both_are_taken_to_have_none() -> None:
+    found = audit(table(everywhere([-4.03, 5.01, 3.02]), kb.Metric("y", 100), "class"))
+    assert found.passed
+
+
+def test_ranges_stand_in_for_bounds() -> None:
+    tally = table(everywhere([10.53, 11.01, 12.02], A1=[12.0, 10.0, 10.0]), kb.Metric("y", 100), "class")
+    assert audit(tally).passed
+    found = audit_table("t", tally, {}, ranges={"y": (1_000, 2_000)})
+    assert rules(found) == {"interval": 1}
+
+
+def test_people_without_a_value_are_not_in_the_class() -> None:
+    metric = kb.Metric.declare("y", bounds=(0, 500), resolution=0.01, missing="exclude")
+    classes = everywhere([0.5, 1.0, 2.0, float("nan")], A1=[2.17, 0.0, float("nan"), float("nan")])
+    assert rules(audit(table(classes, metric, "class"))) == {"interval": 1}
+
+
+# ── whole numbers ──────────────────────────────────────────────────────────────────────────────
+
+COUNTS = [0, 0, 0, 0, 0, 1, 1, 2, 3, 5]
+
+
+def test_whole_numbers_that_are_fixed_are_blocked() -> None:
+    fixed = [0, 0, 0, 0, 0, 0, 0, 1, 1, 2]
+    found = audit(table(everywhere(COUNTS, A1=fixed), COUNT, "class"))
+    assert rules(found) == {"interval": 1}
+    assert audit(table(everywhere(COUNTS, A1=fixed), COUNT, "arm")).passed
+
+
+def test_a_coarse_grid_is_one_of_whole_numbers() -> None:
+    stars = kb.Metric.declare("y", bounds=(0, 5), resolution=0.5)
+    fixed = [0.0] * 7 + [0.5, 0.5, 1.0]
+    assert rules(audit(table(everywhere([x / 2 for x in COUNTS], A1=fixed), stars, "class"))) == {"interval": 1}
+
+
+def test_whole_numbers_do_not_hide_in_fine_steps() -> None:
+    fine = kb.Metric.declare("y", bounds=(0, 50))
+    assert fine.scale > 1_000_000
+    fixed = [0, 0, 0, 0, 0, 0, 0, 1, 1, 2]
+    assert rules(audit(table(everywhere(COUNTS, A1=fixed), fine, "class"))) == {"interval": 1}
+    broken_up = [0, 0, 0, 0, 0, 0, 0, 0.71, 1, 2.29]
+    assert audit(table(everywhere(COUNTS, A1=broken_up), fine, "class")).passed
+
+
+def test_counts_of_nothing_and_one_are_judged_like_a_0_1_metric() -> None:
+    ones = [0] * 7 + [1] * 3
+    found = audit(table(everywhere(COUNTS, A1=ones, B1=[5 - y for y in ones]), kb.Metric("y", 1, (0, 5)), "class"))
+    assert found.passed
+
+
+def test_what_is_too_much_to_enumerate_is_counted() -> None:
+    rng = np.random.default_rng(1)
+    found = audit(table({key: rng.poisson(40, 60).tolist() for key in everywhere([])}, COUNT, "class"))
+    assert found.passed
+    assert found.not_enumerated == 4
+
+
+def test_values_a_step_apart_are_known() -> None:
+    assert rules(audit(table(everywhere(TEN, A1=[7.0] * 6 + [7.01] * 4), squares="class"))) == {"interval": 1}
+
+
+# ── everyone alike ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_value_that_everyone_has_is_blocked() -> None:
+    found = audit(table(everywhere(TEN, A1=[7.0] * 10), squares="class"))
+    assert rules(found) == {"homogeneous": 1}
+    assert found.homogeneous == 1
+
+
+def test_a_bound_that_everyone_has_is_counted() -> None:
+    found = audit(table(everywhere(TEN, A1=[0.0] * 10, B1=[500.0] * 10)))
+    assert found.passed
+    assert found.homogeneous == 2
+
+
+@pytest.mark.parametrize(("sensitive", "classes"), [("no", 0), ("yes", 1), ("both", 2)])
+@pytest.mark.parametrize("metric", [kb.Metric("y", 1, (0, 1)), kb.Metric("y", 1, (0, 7))])
+def test_a_sensitive_value_that_everyone_has_is_blocked(metric, sensitive, classes) -> None:
+    top = int(metric.bounds[1])
+    mixed = [0, 0, 0, 0, 0, 0, top, top, top, top]
+    found = audit(table(everywhere(mixed, A1=[0] * 10, B1=[top] * 10), metric), sensitive=sensitive)
+    assert rules(found) == ({"sensitive": classes} if classes else {})
+    assert found.homogeneous == 2
+
+
+def test_0_1_metrics_have_no_interval() -> None:
+    found = audit(table(everywhere([0] * 9 + [1]), kb.Metric("y", 1, (0, 1))))
+    assert found == Audit()
+
+
+def test_a_class_with_nobody_in_it_is_no_class() -> None:
+    classes = everywhere(TEN)
+    del classes["A", 1]
+    found = audit(table(classes, kb.Metric("y", 1, (0, 500))), sensitive="both")
+    assert found.homogeneous == 0
+    assert found.passed
+
+
+# ── contributors and dominance ─────────────────────────────────────────────────────────────────
+
+
+def bought(classes: dict[tuple[str, Any], list[float]], metric: kb.Metric = SPEND, squares: str = "arm") -> kb.Tally:
+    """The same, with a 0/1 metric that says whose value is not zero."""
+    rows: dict[str, list[Any]] = {"arm": [], "level": [], "y": [], "bought": []}
+    for (arm, level), values in classes.items():
+        rows["arm"] += [arm] * len(values)
+        rows["level"] += [level] * len(values)
+        rows["y"] += values
+        rows["bought"] += [int(value != 0) for value in values]
+    metrics = {"y": metric, "bought": kb.Metric("bought", 1, (0, 1))}
+    return kb.count_columns(rows, arm="arm", covariates=["level"], metrics=metrics, squares=squares)
+
+
+def test_a_class_needs_three_contributors_or_none() -> None:
+    classes = everywhere(TEN, A1=[0.0] * 9 + [4.0], B1=[0.0] * 8 + [4.0, 9.0])
+    classes |= {("A", 3): TEN, ("B", 3): TEN, ("A", 4): [0.0] * 10, ("B", 4): [0.0] * 10}
+    assert rules(audit(bought(classes), of="bought")) == {"contributors": 2}
+    assert audit(bought(classes)).passed
+
+
+def test_contributors_who_paid_the_same_are_known() -> None:
+    classes = everywhere(TEN, A1=[0.0] * 7 + [4.0] * 3)
+    assert audit(bought(classes, squares="class")).passed
+    assert rules(audit(bought(classes, squares="class"), of="bought")) == {"homogeneous": 1}
+    assert audit(bought(classes), of="bought").passed
+
+
+def test_an_interval_among_contributors_counts_as_one_of_the_class() -> None:
+    many = [0] * 10 + [1, 2, 2, 3, 3, 3, 4, 5, 6, 8]
+    classes = everywhere(
+        many, A1=[0, 0, 0, 0, 0, 0, 1, 1, 6, 7]
+    )  # or 9 and six ones, if it were not known that four are
+    assert audit(bought(classes, COUNT, "class")).passed
+    assert rules(audit(bought(classes, COUNT, "class"), of="bought")) == {"interval": 1}
+
+
+def test_that_contributors_have_at_least_one_is_no_news() -> None:
+    classes = everywhere([0, 0, 0, 0, 0, 1, 1, 1, 1, 2])
+    assert audit(bought(classes, COUNT), of="bought").passed
+
+
+def test_a_plan_whose_contributors_are_others_is_no_crash() -> None:
+    rows = {"arm": ["A", "B"] * 10, "y": [3.0, 4.0] * 10, "bought": [0, 1] * 10}
+    metrics = {"y": SPEND, "bought": kb.Metric("bought", 1, (0, 1))}
+    found = audit(kb.count_columns(rows, arm="arm", metrics=metrics), of="bought")
+    assert rules(found) == {"homogeneous": 2}
+
+
+def test_where_zero_is_no_value_nobody_contributes() -> None:
+    metric = kb.Metric.declare("y", bounds=(1, 500), resolution=0.01)
+    classes = everywhere([1.0, 2.0, 3.5, 7.0, 11.0, 12.5])
+    assert audit(bought(classes, metric), of="bought").passed
+
+
+@pytest.mark.parametrize(
+    ("values", "passes"),
+    [
+        ([100, 50, 20], True),
+        ([100, 50, 10], False),  # two have 94 %
+        ([100, 1, 9], False),  # p %: 1 is below a tenth of 100, and two have 99 %
+        ([30, 30, 30], True),
+        ([50, 40, 10], True),  # exactly 90 %
+        ([50, 41, 9], False),
+        ([0, 0, 0], True),
+    ],
+)
+def test_one_or_two_people_must_not_dominate_a_sum(values, passes) -> None:
+    tally = table(everywhere(TEN))
+    largest, second = sorted(values, reverse=True)[:2]
+    tops = [np.full(tally.shape, 0, dtype=object) for _ in range(3)]
+    for cells, value in zip(tops, (largest, second, sum(values)), strict=True):
+        cells[0, 0] = value
+    found = audit(tally, heights={"y": Heights(*tops)})
+    assert rules(found) == ({} if passes else {"dominance": 1})
+
+
+def test_a_grid_with_one_value_is_no_crash() -> None:
+    found = audit(table(everywhere([0.0, 0.1]), kb.Metric("y", 1, (0, 0.3))))
+    assert found.passed
+    assert found.homogeneous == 4
+
+
+# ── the result ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_pair_of_experiments_is_judged_with_both_margins() -> None:
+    rows: dict[str, list[Any]] = {"checkout": [], "banner": [], "y": []}
+    for one in "AB":
+        for two in "XY":
+            values = [2.17] + [0.0] * 9 if (one, two) == ("A", "X") else [0.0] * 10 if one == "A" else TEN
+            rows["checkout"] += [one] * 10
+            rows["banner"] += [two] * 10
+            rows["y"] += values
+    tally = kb.count_columns(rows, arm=["checkout", "banner"], metrics={"y": SPEND}, squares="margins")
+    assert rules(audit(tally)) == {"interval": 1}
+
+
+def test_audits_add() -> None:
+    one = Audit((Broken("t", "y", "interval", 2),), 1, 2, Worst("t", "y", 0.2))
+    two = Audit((Broken("u", "y", "dominance", 1),), 3, 4, Worst("u", "y", 0.1))
+    both = one + two + Audit()
+    assert both == Audit(one.broken + two.broken, 4, 6, Worst("u", "y", 0.1))
+    assert not both.passed
+
+
+def test_texts_hold_no_number_of_people_and_name_the_rule() -> None:
+    for rule, meaning in MEANING.items():
+        broken = Broken("checkout/tier", "spend", rule, 7)
+        assert broken.sentence == f"spend in checkout/tier: {meaning}"
+        assert "7" not in broken.sentence + broken.remedy
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        broken.classes = 3

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import kanab as kb
+from kanab.moments import Moments
+from kanab.possible import least_squares
+from kanab.privacy.inference import (
+    anyone,
+    class_squares,
+    largest,
+    largest_on_grid,
+    most_squares,
+    outlier,
+    smallest,
+    smallest_on_grid,
+)
+
+AXES = ("arm", "level")
+
+
+def cells(values: object) -> np.ndarray:
+    return np.array(values, dtype=object)
+
+
+def moments(n: object, s: object, squares: dict[tuple[str, ...], object]) -> Moments:
+    return Moments(kb.Metric("y", 100), cells(n), cells(s), {by: cells(q) for by, q in squares.items()})
+
+
+def test_the_papers_attack_finds_the_value_of_one_of_three() -> None:
+    assert largest(3, 217, 47089, 0, None) == (217.0, 217.0)
+    assert smallest(3, 217, 47089, 0, None) == (0.0, 0.0)
+    assert outlier(3, 217, 47089, 0, None) == (217.0, 0.0)
+
+
+def test_of_two_people_both_are_known() -> None:
+    assert largest(2, 10, 58, None, None) == (7.0, 7.0)
+    assert smallest(2, 10, 58, None, None) == (3.0, 3.0)
+
+
+def test_without_bounds_an_extreme_lies_between_one_and_all_others_apart_from_the_mean() -> None:
+    n, s, q = 5, 20, 100
+    v = q - s**2 / n
+    assert largest(n, s, q, None, None) == pytest.approx((4 + math.sqrt(v / 20), 4 + math.sqrt(4 * v / 5)), rel=1e-15)
+    assert smallest(n, s, q, None, None) == pytest.approx((4 - math.sqrt(4 * v / 5), 4 - math.sqrt(v / 20)), rel=1e-15)
+
+
+def test_everyone_is_as_near_to_the_mean_as_the_extremes() -> None:
+    assert anyone(5, 20, 100, None, None) == (smallest(5, 20, 100, None, None)[0], largest(5, 20, 100, None, None)[1])
+    assert anyone(5, 20, 100, 3, 5) == (3.0, 5.0)
+
+
+def test_people_who_are_alike_are_known() -> None:
+    assert largest(4, 20, 100, 0, 50) == smallest(4, 20, 100, 0, 50) == anyone(4, 20, 100, 0, 50) == (5.0, 5.0)
+    assert largest(4, 0, 0, 0, 50) == smallest(4, 0, 0, 0, 50) == (0.0, 0.0)
+
+
+def test_without_an_outlier_there_is_none() -> None:
+    assert outlier(4, 20, 200, 0, None) is None  # two people at ten
+    assert outlier(4, 20, 202, 0, None) == pytest.approx((11, 9))
+
+
+def test_a_heavy_user_among_values_near_one_is_bracketed_although_squares_are_on_margins() -> None:
+    """200 among values near 1, classes of 50: [162, 200.5]."""
+    near = [0] * 19 + [1] * 19 + [2] * 8 + [3] * 3 + [4]
+    heavy = [200, *near[:19], *near[20:]]
+    classes = [heavy, near, near, near]
+    n, s = [len(y) for y in classes], [sum(y) for y in classes]
+    squares = sum(value**2 for y in classes for value in y)
+    part = moments([n], [[100 * total for total in s]], {("arm",): [10_000 * squares]})
+    least, most = class_squares(part, AXES, 0, None)
+    low, high = (end / 100 for end in largest(50, 100 * s[0], (least[0, 0], most[0, 0]), 0, None))
+    assert (n[0], s[0]) == (50, 247)
+    assert round(low) == 162
+    assert round(high, 1) == 200.5
+
+
+def test_far_from_zero_nothing_is_lost_to_rounding() -> None:
+    base = 2**51
+    y = [base, base, base + 2]
+    n, s, q = 3, sum(y), sum(value**2 for value in y)
+    assert largest(n, s, q, 0, 2**52) == (base + 1.5, base + 2)  # 1⅓, in doubles of this size
+    low, high = largest_on_grid(cells([n]), cells([s]), (cells([q]), cells([q])), 0, None)
+    assert (low[0], high[0]) == (base + 2, base + 2)
+    low, high = smallest_on_grid(cells([n]), cells([s]), (cells([q]), cells([q])), 0, None)
+    assert (low[0], high[0]) == (base, base)
+
+
+@pytest.mark.parametrize("bounds", [(0, 4), (-2, 3)])
+def test_greatest_squares_are_those_of_brute_force(bounds) -> None:
+    low, high = bounds
+    for n in range(1, 5):
+        found: dict[int, int] = {}
+        for y in itertools.combinations_with_replacement(range(low, high + 1), n):
+            found[sum(y)] = max(found.get(sum(y), 0), sum(value**2 for value in y))
+        assert found == {s: most_squares(n, s, low, high) for s in found}
+
+
+def test_where_all_other_classes_are_empty_handed_a_margin_says_as_much_as_the_class() -> None:
+    part = moments([[3, 3, 3]], [[217, 0, 0]], {("arm",): [47089]})
+    least, most = class_squares(part, AXES, 0, 10_000)
+    assert least.tolist() == most.tolist() == [[47089, 0, 0]]
+
+
+def test_squares_by_class_are_taken_as_they_are() -> None:
+    part = moments([[3, 2]], [[6, 2]], {AXES: [[14, 4]]})
+    least, most = class_squares(part, AXES, 0, 100)
+    assert least.tolist() == most.tolist() == [[14, 4]]
+
+
+def test_squares_of_a_0_1_metric_are_its_sums() -> None:
+    part = Moments(kb.Metric("y", 1, (0, 1)), cells([[3, 2]]), cells([[2, 0]]), {})
+    least, most = class_squares(part, AXES, 0, 1)
+    assert least.tolist() == most.tolist() == [[2, 0]]
+
+
+def test_without_any_squares_only_the_bounds_limit_them() -> None:
+    least, most = class_squares(moments([[3, 1, 0]], [[6, 5, 0]], {}), AXES, 0, 4)
+    assert least.tolist() == [[12, 25, 0]]
+    assert most.tolist() == [[20, 25, 0]]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_two_margins_of_a_two_arm_table_leave_what_linear_programming_leaves(seed) -> None:
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random((2, 4, 5)) < 0.4, rng.integers(0, 30, (2, 4, 5)), 0)
+    n, s, q = np.full((2, 4), 5), y.sum(axis=2), (y**2).sum(axis=2)
+    part = moments(n.tolist(), s.tolist(), {("arm",): q.sum(axis=1).tolist(), ("level",): q.sum(axis=0).tolist()})
+    least, most = class_squares(part, AXES, 0, 30)
+    box = [*zip(least_squares(part.counts, part.sums).ravel(), most_squares(5, part.sums, 0, 30).ravel(), strict=True)]
+    rows = [np.kron(np.eye(2), np.ones(4)), np.kron(np.ones(2), np.eye(4))]
+    totals = np.concatenate([q.sum(axis=1), q.sum(axis=0)])
+    for place in range(8):
+        goal = np.eye(8)[place]
+        ends = [
+            sign * linprog(sign * goal, A_eq=np.vstack(rows), b_eq=totals, bounds=box, method="highs").fun
+            for sign in (1, -1)
+        ]
+        assert ends == pytest.approx([least.flat[place], most.flat[place]], abs=1e-6)
