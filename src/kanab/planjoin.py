@@ -54,6 +54,15 @@ class JointPlan(Plan):
         """The tables of all plans, each once."""
         return self.tables
 
+    def metrics_of(self, table: str) -> set[str]:
+        """The metrics of the plans that need a table; others may not even be about its people."""
+        return {
+            name
+            for view in self.views
+            if any(view.table(own).name == table for own in view.plan.linkages)
+            for name in view.metrics.values()
+        }
+
 
 def populations(plan: Plan) -> tuple[Population, ...]:
     """The people whom each of the plans behind a joint one is about; a plan by itself has one such group."""
@@ -83,6 +92,13 @@ def counting_terms(plan: Plan) -> str:
     experiments = [(one.name, one.arms, one.adjust, one.segments, one.interactions) for one in plan.experiments]
     covariates = [plan.covariate(name) for name in _covariates(plan)]
     return repr((experiments, covariates, [_bare(one) for one in plan.metrics]))
+
+
+def metrics_of(plan: Plan, tables: Iterable[Linkage]) -> set[str]:
+    """The metrics that any of some tables holds."""
+    if isinstance(plan, JointPlan):
+        return {name for table in tables for name in plan.metrics_of(table.name)}
+    return {one.name for one in plan.metrics}
 
 
 def join_plans(plans: Sequence[Plan], taken: Iterable[str] = ()) -> JointPlan:

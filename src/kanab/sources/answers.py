@@ -197,14 +197,14 @@ def build_tally(answer: Answer, linkage: Linkage, places: Mapping[str, Places]) 
     block = answer.of("classes", keys, linkage.experiments)
     people = _filled(shape, own, block, "n")
     moments = []
-    for one in question.measures:
+    for one in question.measures_of(linkage):
         counts = _filled(shape, own, block, f"c{one.place}")
         sums = _filled(shape, own, block, f"s{one.place}")
         squares = {} if one.products is None else _squares(answer, linkage, one, places, (counts, sums))
         moments.append(Moments(one.metric, counts if one.metric.missing == "exclude" else people, sums, squares))
     crosses = [
         _cross(answer, linkage, places[name], place, cross)
-        for place, cross in enumerate(question.crosses)
+        for place, cross in question.crosses_of(linkage)
         for name in linkage.experiments
     ]
     return Tally(factors, people, tuple(moments), tuple(crosses))

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from kanab.factor import Level
 from kanab.plan import CovariatePlan, Linkage, Plan
-from kanab.planjoin import people_of
+from kanab.planjoin import metrics_of, people_of
 from kanab.sources.engine import Engine
 from kanab.sources.grids import Products
 from kanab.sources.keys import Key, Kind, as_values, in_experiment
@@ -78,6 +78,16 @@ class Question:
         """The declared arms of an experiment as values of its column."""
         arms = self.plan.experiment(name).arms
         return None if arms is None else as_values(arms, self.arms[name].kind)
+
+    def measures_of(self, *linkages: Linkage) -> tuple[Measure, ...]:
+        """The metrics that any of some tables holds."""
+        wanted = metrics_of(self.plan, linkages)
+        return tuple(one for one in self.measures if one.name in wanted)
+
+    def crosses_of(self, *linkages: Linkage) -> tuple[tuple[int, CrossSum], ...]:
+        """The products that any of some tables holds, and their places."""
+        wanted = {one.place for one in self.measures_of(*linkages)}
+        return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
 
     def about_all(self, name: str) -> bool:
         """Is a covariate or metric about everybody who is in any experiment?"""
@@ -207,13 +217,14 @@ def parts(stage: Any, question: Question) -> tuple[Part, ...]:
     if question.binned:
         sums = tuple((f"x{place}s", "SUM") for place in range(len(question.binned)))
         found.append(Part("bins", tuple((one.key,) for one in question.binned), (("n", "SUM"), *sums)))
-    by_class, by_margin = _square_names(question)
-    crosses = tuple((name, "SUM") for name in stage.columns if name.startswith("z"))
     for experiments, linkages in _together(question.plan).items():
+        measures = question.measures_of(*linkages)
+        by_class, by_margin = _square_names(question, measures)
+        crosses = tuple(_cross_names(stage, question, linkages))
         arms = tuple((question.arms[name],) for name in experiments)
         levels = tuple((question.axes(one)[-1],) for one in linkages if one.squares == "margins" and one.covariate)
         classes = tuple(question.axes(one) for one in linkages)
-        found.append(Part("classes", classes, (*_class_values(question), *by_class), experiments))
+        found.append(Part("classes", classes, (*_class_values(measures), *by_class), experiments))
         if by_margin or crosses:
             found.append(Part("arms", arms, (*by_margin, *crosses), experiments))
         if by_margin and levels:
@@ -238,16 +249,23 @@ def _check_values(stage: Any, question: Question) -> Iterator[tuple[str, str]]:
         yield "ok", "BOOL_AND"
 
 
-def _class_values(question: Question) -> tuple[tuple[str, str], ...]:
-    sums = ((f"{word}{one.place}", "SUM") for one in question.measures for word in "cs")
+def _class_values(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:
+    sums = ((f"{word}{one.place}", "SUM") for one in measures for word in "cs")
     return (("n", "SUM"), *sums)
 
 
-def _square_names(question: Question) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+def _cross_names(stage: Any, question: Question, linkages: Sequence[Linkage]) -> Iterator[tuple[str, str]]:
+    for place, _ in question.crosses_of(*linkages):
+        yield from ((name, "SUM") for name in stage.columns if name.startswith(f"z{place}_"))
+
+
+def _square_names(
+    question: Question, measures: Sequence[Measure]
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """The squares that a plan wants per class, and those that are kept on margins."""
     fine = {metric.name for metric in question.plan.metrics if metric.squares == "class"}
     chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-    for one in question.measures:
+    for one in measures:
         for part in range(len(one.products.weights) if one.products else 0):
             chosen[one.name not in fine].append((f"q{one.place}_{part}", "SUM"))
     return tuple(chosen[0]), tuple(chosen[1])
