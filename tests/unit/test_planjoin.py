@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kanab.errors import PlanError, SourceError
+from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
+from kanab.plancheck import check_plan
+from kanab.planjoin import (
+    JointPlan,
+    column_of,
+    counting_terms,
+    join_plans,
+    metrics_of,
+    own_names,
+    people_of,
+    populations,
+)
+
+AB = (("A", 1), ("B", 1))
+SPEND = MetricPlan("spend", (0, 500), 0.01)
+PLAN = Plan(
+    (SPEND, MetricPlan("bought", binary=True)),
+    (ExperimentPlan("checkout", AB, adjust=("tier",)), ExperimentPlan("banner", AB, interactions=("checkout",))),
+    (CovariatePlan("tier", (1, 2, 3)),),
+)
+
+
+def tables(plan: Plan) -> list[str]:
+    return [one.name for one in plan.linkages]
+
+
+def test_a_plan_joined_with_itself_is_itself() -> None:
+    joint = join_plans([PLAN, replace(PLAN, k=99)])
+    assert joint.linkages == PLAN.linkages
+    assert joint.metrics == PLAN.metrics
+    assert (joint.copies, joint.about) == ({}, {})
+    assert [view.plan.k for view in joint.views] == [10, 99]
+
+
+def test_tables_of_one_experiment_are_united_each_once() -> None:
+    other = make_plan("checkout", ["spend"], adjust=["device"], segments=["tier"], shares={"A": 3, "B": 1})
+    first = make_plan("checkout", ["spend"], adjust=["tier"], shares={"A": 1, "B": 1})
+    joint = join_plans([first, other, make_plan("checkout", ["spend"], shares={"A": 1, "B": 1})])
+    assert joint.linkages == (
+        Linkage(("checkout",), "tier", "margins"),
+        Linkage(("checkout",), "device"),
+        Linkage(("checkout",)),
+    )
+    assert [one.name for one in joint.experiments] == ["checkout"]
+    assert (joint.experiments[0].adjust, joint.experiments[0].segments) == (("device",), ("tier",))
+    assert [one.name for one in joint.metrics] == ["spend"]
+
+
+def test_the_same_name_with_another_meaning_gets_an_alias_of_the_same_column() -> None:
+    other = replace(
+        PLAN,
+        metrics=(replace(SPEND, bounds=(0, 90)), MetricPlan("bought", binary=True)),
+        covariates=(CovariatePlan("tier", bins=2),),
+    )
+    joint = join_plans([PLAN, other, replace(other, covariates=(CovariatePlan("tier", bins=3),))])
+    assert tables(joint) == ["checkout/tier", "banner", "banner/checkout", "checkout/tier#2", "checkout/tier#3"]
+    assert [one.name for one in joint.metrics] == ["spend", "bought", "spend#2"]
+    assert joint.copies == {"tier#2": "tier", "spend#2": "spend", "tier#3": "tier"}
+    assert [column_of(joint, name) for name in ("tier#3", "tier", "spend#2")] == ["tier", "tier", "spend"]
+    assert joint.covariate("tier#3") == CovariatePlan("tier#3", bins=3)
+    assert joint.about == {}
+
+
+def test_what_another_plan_says_about_privacy_makes_no_alias() -> None:
+    other = replace(PLAN, metrics=(replace(SPEND, of="bought", sensitive="both"), PLAN.metrics[1]))
+    assert join_plans([PLAN, other]).copies == {}
+    assert counting_terms(PLAN) == counting_terms(other)
+    assert counting_terms(PLAN) != counting_terms(replace(PLAN, metrics=(SPEND,)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SPEND, resolution=0.5),
+        replace(SPEND, bounds=(0, 499)),
+        replace(SPEND, missing="exclude"),
+        replace(SPEND, squares="class"),
+        MetricPlan("spend"),
+    ],
+)
+def test_every_part_of_a_metrics_definition_counts(other: MetricPlan) -> None:
+    joint = join_plans([replace(PLAN, metrics=(SPEND,)), replace(PLAN, metrics=(other,))])
+    assert joint.copies == {"spend#2": "spend"}
+
+
+def test_true_is_not_the_number_one() -> None:
+    numbers = replace(PLAN, experiments=(ExperimentPlan("checkout", ((0, 1), (1, 1))),))
+    truths = replace(PLAN, experiments=(ExperimentPlan("checkout", ((False, 1), (True, 1))),))
+    assert [one.name for one in join_plans([numbers, truths]).experiments] == ["checkout", "checkout#2"]
+    assert counting_terms(numbers) != counting_terms(truths)
+
+
+def test_covariates_and_metrics_belong_to_the_people_of_their_plan() -> None:
+    one = replace(PLAN, experiments=(PLAN.experiments[0],))
+    joint = join_plans([one, PLAN])
+    assert joint.about == {"tier": ("checkout",), "spend": ("checkout",), "bought": ("checkout",)}
+    assert joint.copies == {"tier#2": "tier", "spend#2": "spend", "bought#2": "bought"}
+    assert populations(joint) == (("checkout",), ("checkout", "banner"))
+    assert people_of(joint, "spend") == ("checkout",)
+    assert people_of(joint, "spend#2") == ("checkout", "banner")
+    assert joint.metrics_of("checkout/tier") == {"spend", "bought"}
+    assert joint.metrics_of("checkout/tier#2") == {"spend#2", "bought#2"}
+    assert metrics_of(joint, joint.linkages) == {"spend", "bought", "spend#2", "bought#2"}
+
+
+def test_the_order_of_experiments_makes_no_other_people() -> None:
+    turned = replace(PLAN, experiments=(ExperimentPlan("banner", AB), ExperimentPlan("checkout", AB, adjust=("tier",))))
+    joint = join_plans([PLAN, turned])
+    assert populations(joint) == (("checkout", "banner"),)
+    assert joint.copies == {}
+    assert tables(joint) == ["checkout/tier", "banner", "banner/checkout"]
+
+
+def test_a_plan_by_itself_is_about_everybody_in_it() -> None:
+    assert populations(PLAN) == (("checkout", "banner"),)
+    assert people_of(PLAN, "spend") == ("checkout", "banner")
+    assert column_of(PLAN, "spend") == "spend"
+    assert metrics_of(PLAN, PLAN.linkages) == {"spend", "bought"}
+
+
+def test_a_name_in_two_roles_is_two_names() -> None:
+    first = make_plan("checkout", ["tier"])
+    second = make_plan("checkout", [], adjust=["tier"])
+    third = make_plan("tier", [])
+    joint = join_plans([first, second, third])
+    assert [one.name for one in joint.experiments] == ["checkout", "tier"]
+    assert {name: joint.copies.get(name) for name in ("tier#2", "tier#3")} == {"tier#2": "tier", "tier#3": "tier"}
+    check_plan(Plan(joint.metrics, joint.experiments, joint.covariates))
+
+
+def test_an_alias_is_no_name_that_anything_has() -> None:
+    one = make_plan("v", ["y"], adjust=["x"])
+    other = make_plan("v", ["y"], adjust=["x", "x#2"], bins={"x": 2})
+    assert join_plans([one, other], taken=["x#3"]).copies == {"x#4": "x"}
+
+
+def test_a_product_is_kept_once_for_both_directions() -> None:
+    visits = MetricPlan("visits", (0, 9), 1)
+    there = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("spend", "visits"))))
+    back = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("visits", "spend"))))
+    ratios = [one.ratio for one in join_plans([there, back]).metrics if one.ratio]
+    assert ratios == [("spend", "visits")]
+
+
+def test_both_directions_of_a_pair_are_tables_of_their_own() -> None:
+    turned = replace(
+        PLAN, experiments=(replace(PLAN.experiments[0], interactions=("banner",)), ExperimentPlan("banner", AB))
+    )
+    assert tables(join_plans([PLAN, turned])) == ["checkout/tier", "banner", "banner/checkout", "checkout/banner"]
+
+
+def test_two_tables_of_one_name_are_refused() -> None:
+    with pytest.raises(PlanError, match="two plans need different tables called 'a/b'"):
+        join_plans([make_plan("a", [], adjust=["b"]), make_plan("a/b", [])])
+
+
+def test_problems_name_columns_and_not_aliases() -> None:
+    joint = join_plans([PLAN, replace(PLAN, covariates=(CovariatePlan("tier", bins=2),))])
+    with pytest.raises(SourceError) as found, own_names(joint):
+        raise SourceError("covariate 'tier#2' has too many levels", "Keep fewer (--top tier#2=20).")
+    assert str(found.value) == "covariate 'tier' has too many levels. Keep fewer (--top tier=20)."
+    assert (found.value.fact, found.value.remedy) == (
+        "covariate 'tier' has too many levels",
+        "Keep fewer (--top tier=20).",
+    )
+    with pytest.raises(SourceError, match="'tier#2'"), own_names(PLAN):
+        raise SourceError("covariate 'tier#2' is unknown")
+
+
+def test_a_joint_plan_is_a_plan() -> None:
+    joint = join_plans([PLAN])
+    assert isinstance(joint, JointPlan)
+    assert joint.linkages == PLAN.linkages
+    assert joint.experiment("checkout").arms == ("A", "B")
