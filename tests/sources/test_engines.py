@@ -64,6 +64,7 @@ def assert_same(found: Counted, expected: Counted) -> None:
     assert (found.clamped, found.missing) == (expected.clamped, expected.missing)
     assert (found.outside, found.excluded) == (expected.outside, expected.excluded)
     assert found.bounds_declared == expected.bounds_declared
+    assert found.ranges == expected.ranges
 
 
 DECLARED = Plan(

@@ -90,7 +90,9 @@ def _memory() -> Any:
     import ibis  # noqa: PLC0415 - an extra
 
     _needs("duckdb", "reading files", "sql")
-    return ibis.duckdb.connect()
+    backend = ibis.duckdb.connect()
+    backend.raw_sql("SET parquet_metadata_cache = true")  # several queries read the same files
+    return backend
 
 
 def _open_files(backend: Any, place: str) -> Any:

@@ -6,7 +6,9 @@ of them. Only then do files, frames and engines give the same digits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +111,29 @@ def check_range(metric: Metric, profile: Profile) -> None:
 def too_fine(name: str) -> GridError:
     """The error of values that the finest grid would count as 0."""
     return GridError(f"values of {name!r} are finer than every grid", "Count them in a smaller unit.")
+
+
+def widened(low: int, high: int, scale: int) -> tuple[int, int]:
+    """A range of grid steps, each end moved outwards to the next 1, 2 or 5 times a power of ten units.
+
+    0 stays 0. Ends between two steps of the grid move on to the next step.
+
+    >>> widened(37, 48_037, 100), widened(-1, 0, 1), widened(-700, -30, 1), widened(10, 10, 1)
+    ((20, 50000), (-1, 0), (-1000, -20), (10, 10))
+    """
+    return -_rounded(-low, scale), _rounded(high, scale)
+
+
+def _rounded(end: int, scale: int) -> int:
+    """The next round number of units that is not smaller, in steps; at most the largest step of all."""
+    if end == 0:
+        return 0
+    size = Fraction(abs(end), scale)
+    power = Fraction(10) ** (len(str(size.numerator)) - len(str(size.denominator)) - 1)
+    round_ones = [power * ten * leading for ten in (1, 10, 100) for leading in (1, 2, 5)]
+    if end > 0:
+        return min(math.ceil(min(one for one in round_ones if one >= size) * scale), GRID_LIMIT - 1)
+    return -math.floor(max(one for one in round_ones if one <= size) * scale)
 
 
 def check_zero(metric: Metric) -> None:

@@ -15,15 +15,19 @@ from kanab.errors import SourceError
 from kanab.factor import Level
 from kanab.plan import CovariatePlan
 from kanab.sources.binning import Bins, asked_shares, check_levels, common_levels, given_bins, quantile_bins
-from kanab.sources.engine import first_row, query_text, run
+from kanab.sources.engine import engine_of, first_row, query_text, run
 from kanab.sources.grids import DECIMAL_SCALES, Profile
 from kanab.sources.keys import Key, Kind, plain, read_level
-from kanab.sources.measures import floor, number
+from kanab.sources.measures import Sampled, floor, number
 
 SAMPLE = 10_000
 """So many people show quickly what most columns are like."""
 
 _MOST_TIES = 100_000
+
+
+_EDGE = 0.01  # a crowded end: so many of the values …
+_NEAR = 0.05  # … lie within this part of the range
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,14 @@ class Look:
     levels: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class Sample:
+    """What a few people are like: their metrics, and how many levels keys have among them."""
+
+    metrics: Mapping[str, Sampled]
+    levels: Mapping[str, int]
+
+
 def look(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
 ) -> Look:
@@ -41,19 +53,55 @@ def look(
 
     ``grids`` are the columns whose grid is asked for; by default that of all.
     """
+    if not columns and not keys:
+        return Look({}, {})
+    table = _numbers(people, columns, keys)
+    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids)))
+    found = {name: _profile(row, place) for place, name in enumerate(columns)}
+    return Look(found, {key.name: int(row[key.column]) for key in keys})
+
+
+def sample(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]) -> Sample:
+    """A look at some of the people: also at both ends of ``grids``, and, where doubles are added, at squares."""
+    if not columns and not keys:
+        return Sample({}, {})
+    table = _numbers(people.limit(SAMPLE), columns, keys)
+    more = {"people": table.count()}
+    for place, name in enumerate(columns):
+        value = table[f"y{place}"].cast("float64")
+        if engine_of(people).adds_doubles:  # elsewhere nobody needs them, and they may overflow
+            more[f"square{place}"] = (value * value).mean()
+        if name in grids:
+            more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
+    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
+    found = {name: _sampled(row, place) for place, name in enumerate(columns)}
+    return Sample(found, {key.name: int(row[key.column]) for key in keys})
+
+
+def _sampled(row: Mapping[str, Any], place: int) -> Sampled:
+    profile = _profile(row, place)
+    first, last = row.get(f"first{place}"), row.get(f"last{place}")
+    everybody = int(row["people"]) < SAMPLE
+    near = _NEAR * (profile.high - profile.low)
+    low = first is not None and first <= profile.low + near and not 0 < profile.low < near
+    high = last is not None and last >= profile.high - near and not -near < profile.high < 0
+    return Sampled(profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high))
+
+
+def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:
     wanted = {
         f"y{place}": number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
     }
-    wanted |= {key.column: plain(people[key.name], key.kind) for key in keys}
-    if not wanted:
-        return Look({}, {})
-    table = people.select(**wanted)
-    aggregates = {key.column: table[key.column].nunique() for key in keys}
+    return people.select(**wanted, **{key.column: plain(people[key.name], key.kind) for key in keys})
+
+
+def _aggregates(
+    table: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str] | None
+) -> dict[str, Any]:
+    found = {key.column: table[key.column].nunique() for key in keys}
     for place, (name, kind) in enumerate(columns.items()):
-        aggregates |= _about(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
-    row = first_row(table.aggregate(**aggregates))
-    found = {name: _profile(row, place) for place, name in enumerate(columns)}
-    return Look(found, {key.name: int(row[key.column]) for key in keys})
+        found |= _about(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
+    return found
 
 
 def _about(value: Any, kind: Kind, place: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from kanab.sources.columns import CLASS_BUDGET, Measured, Squares, fill, group_s
 from kanab.sources.days import in_span
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.frames import Array, columns, encode, numbers
-from kanab.sources.grids import check_range, chosen_metric, profile_values
+from kanab.sources.grids import check_range, chosen_metric, profile_values, widened
 from kanab.sources.signatures import Seen, sign
 from kanab.tally import Tally
 
@@ -45,11 +45,12 @@ class Coded(NamedTuple):
 
 
 class Values(NamedTuple):
-    """A metric of everybody, and how many people were clamped or had no value."""
+    """A metric of everybody, how many people were clamped or had no value, and its range if it has no bounds."""
 
     measured: Measured
     clamped: int
     missing: int
+    range: tuple[int, int] | None
 
 
 class Part(NamedTuple):
@@ -118,6 +119,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
         {name: one.clamped for name, one in values.items()},
         {name: one.missing for name, one in values.items()},
         outside=int(np.count_nonzero(~inside)),
+        ranges={name: one.range for name, one in values.items() if one.range is not None},
     )
     present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
     return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
@@ -205,7 +207,15 @@ def _values(column: Array, declared: MetricPlan) -> Values:
         low, high = metric.grid_bounds
         steps = np.floor(values * metric.scale + 0.5)
         clamped = int(np.count_nonzero(((steps < low) | (steps > high)) & ~gone))
-    return Values(measure(metric, values, gone), clamped, int(np.count_nonzero(gone)))
+    measured = measure(metric, values, gone)
+    return Values(measured, clamped, int(np.count_nonzero(gone)), _range(measured))
+
+
+def _range(one: Measured) -> tuple[int, int] | None:
+    if one.metric.bounds is not None:
+        return None
+    steps = one.steps[one.has]
+    return widened(int(steps.min()), int(steps.max()), one.metric.scale) if len(steps) else (0, 0)
 
 
 def _cells(own: Sequence[Coded], name: str) -> NDArray[np.intp]:

@@ -36,8 +36,16 @@ from kanab.sources.enrolled import day_number, utc_session, within
 from kanab.sources.grids import Profile, check_range, check_zero, product_plan
 from kanab.sources.joint import flags_of, outside_flag, restricted, split, twice_flag, with_copies
 from kanab.sources.keys import Key, as_values, covariates_of, kind_of
-from kanab.sources.measures import Measure, careful_measure, measured, quick_measure, step_range, was_enough
-from kanab.sources.profiles import SAMPLE, Look, bins_of, look, top_levels
+from kanab.sources.measures import (
+    Measure,
+    careful_measure,
+    measured,
+    open_range,
+    quick_measure,
+    step_range,
+    was_enough,
+)
+from kanab.sources.profiles import Sample, bins_of, look, sample, top_levels
 from kanab.sources.rowsums import How
 from kanab.sources.statement import Binned, CrossSum, Question, first_stage, parts, statement
 from kanab.sources.units import Events, Units, to_people
@@ -69,8 +77,8 @@ def count_table(
     units = _units(unit, aggregate, events)
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
         question = _question(people, plan, flags=flags_of(plan) if units else ())
-        sample = _sample(people, question)
-        answer = _quick_answer(people, question, sample) or _careful_answer(people, question)
+        few = _sample(people, question)
+        answer = _quick_answer(people, question, few) or _careful_answer(people, question)
         counted = replace(_counted(answer), where=where or "")
         return split(counted, plan, answer.everybody()) if isinstance(plan, JointPlan) else counted
 
@@ -92,8 +100,8 @@ def show_sql(
     units = _units(unit, aggregate, events)
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
         question = _question(people, plan, flags=flags_of(plan) if units else ())
-        sample = _sample(people, question)
-        chosen = _quick_question(question, sample) or _careful_question(people, question)
+        few = _sample(people, question)
+        chosen = _quick_question(question, few) or _careful_question(people, question)
         stage = first_stage(people, chosen)
         backend = people.get_backend()
         first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
@@ -172,33 +180,32 @@ def _with_bins(inside: Any, key: Key, plan: CovariatePlan) -> tuple[Key, int]:
     return replace(key, bins=Bins(key.name, bins.edges)), profile.scale
 
 
-def _sample(people: Any, question: Question) -> Look:
+def _sample(people: Any, question: Question) -> Sample:
     """What a few people are like. Columns of names are refused here, before everybody is grouped by them."""
     inside = people.filter(question.anywhere(people))
     open_keys = [key for key in question.keys if key.bins is None and key.kept is None]
     kinds = question.kinds if question.engine.casts_fail else {}
-    undeclared = [one.name for one in measured(question.plan) if not one.declared and one.resolution is None]
-    sample = look(inside.limit(SAMPLE), kinds, open_keys, grids=undeclared)
+    found = sample(inside, kinds, open_keys, [one.name for one in measured(question.plan) if not one.declared])
     for key in open_keys:
-        if sample.levels[key.name] > LEVEL_BUDGET:
-            found = look(inside, {}, [key]).levels[key.name]
+        if found.levels[key.name] > LEVEL_BUDGET:
+            levels = look(inside, {}, [key]).levels[key.name]
             if key.name in question.arms:
-                raise too_many_arms(key.name, found)
+                raise too_many_arms(key.name, levels)
             if question.declared_levels[key.name].levels is None:
-                check_levels(key.name, found)
-    return sample
+                check_levels(key.name, levels)
+    return found
 
 
-def _quick_question(question: Question, sample: Look) -> Question | None:
+def _quick_question(question: Question, few: Sample) -> Question | None:
     """The question in its quick form, if a sample gives hope that it is enough."""
     if not question.engine.casts_fail:
         return None
     guesses = [
-        quick_measure(place, one, question.kinds[one.name], sample.profiles[one.name])
+        quick_measure(place, one, question.kinds[one.name], few.metrics[one.name], question.engine)
         for place, one in enumerate(measured(question.plan))
     ]
     chosen = [one for one in guesses if one is not None]
-    return None if len(chosen) < len(guesses) else _with_measures(question, chosen, sample.profiles)
+    return None if len(chosen) < len(guesses) else _with_measures(question, chosen)
 
 
 def _careful_question(people: Any, question: Question) -> Question:
@@ -210,12 +217,12 @@ def _careful_question(people: Any, question: Question) -> Question:
         careful_measure(place, one, question.kinds[one.name], found.get(one.name, Profile()))
         for place, one in enumerate(wanted)
     ]
-    return _with_measures(question, chosen, found)
+    return _with_measures(question, chosen)
 
 
-def _with_measures(question: Question, measures: Sequence[Measure], found: Mapping[str, Profile]) -> Question:
+def _with_measures(question: Question, measures: Sequence[Measure]) -> Question:
     places = {one.name: one.place for one in measures}
-    ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, found[one.name]) for one in measures}
+    ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, one.profile) for one in measures}
     crosses = []
     for first, second in dict.fromkeys(one.ratio for one in question.plan.metrics if one.ratio is not None):
         if first not in places or second not in places:
@@ -229,13 +236,16 @@ def _with_measures(question: Question, measures: Sequence[Measure], found: Mappi
 # ── asking ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _quick_answer(people: Any, question: Question, sample: Look) -> Answer | None:
+def _quick_answer(people: Any, question: Question, few: Sample) -> Answer | None:
     """The answer to the quick form; none if it was not enough for everybody's values."""
-    quick = _quick_question(question, sample)
+    quick = _quick_question(question, few)
     if quick is None:
         return None
     try:
         answer = _ask(people, quick)
+        if _enough(answer) and answer.only("inside").get("exact") == "false":
+            whole_numbers = tuple(replace(one, doubles=False) for one in quick.measures)
+            answer = _ask(people, replace(quick, measures=whole_numbers))
     except QueryError:
         return None
     return answer if _enough(answer) else None
@@ -277,6 +287,13 @@ def _counted(answer: Answer) -> Counted:
     tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in question.plan.linkages}
     declared = {one.name for one in measured(question.plan) if one.declared}
     everybody = answer.everybody()
+    ranges = {
+        one.name: open_range(
+            one, inside.get(f"lo{one.place}"), inside.get(f"hi{one.place}"), missing=missing[one.name] > 0
+        )
+        for one in question.measures
+        if one.metric.bounds is None
+    }
     return Counted(
         question.plan,
         tallies,
@@ -286,4 +303,5 @@ def _counted(answer: Answer) -> Counted:
         missing,
         everybody.get(twice_flag(0), 0),
         everybody.get(outside_flag(0), whole(outside["n"])),
+        ranges=ranges,
     )

@@ -130,6 +130,9 @@ def first_stage(people: Any, question: Question) -> Any:
         proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], _steps(table, one))
     if proofs:
         sums["ok"] = reduce(operator.and_, proofs).all()
+    exact = [proof for one in question.measures for proof in one.exact(_steps(table, one))]
+    if exact:
+        sums["exact"] = reduce(operator.and_, exact)
     for place, cross in enumerate(question.crosses):
         sums |= _cross_sums(table, place, cross, question)
     for place in range(len(question.binned)):
@@ -159,10 +162,7 @@ def _metric_sums(table: Any, one: Measure, engine: Engine) -> dict[str, Any]:
     place = one.place
     value, raw = table[f"y{place}"], _steps(table, one)
     steps = table[f"g{place}"] if one.careful else raw
-    sums = {f"c{place}": value.count(), f"s{place}": engine.total(steps)}
-    if one.products is not None:
-        for part, term in enumerate(product_terms(steps, steps, one.products)):
-            sums[f"q{place}_{part}"] = engine.total(term)
+    sums = {f"c{place}": value.count(), **one.sums(steps, engine)}
     return sums | {f"{word}{place}": check for word, check in one.checks(value, raw).items()}
 
 
@@ -245,8 +245,9 @@ def _check_values(stage: Any, question: Question) -> Iterator[tuple[str, str]]:
         for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
             if f"{word}{one.place}" in stage.columns:
                 yield f"{word}{one.place}", how
-    if "ok" in stage.columns:
-        yield "ok", "BOOL_AND"
+    for proof in ("ok", "exact"):
+        if proof in stage.columns:
+            yield proof, "BOOL_AND"
 
 
 def _class_values(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:

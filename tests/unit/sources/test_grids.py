@@ -20,6 +20,7 @@ from kanab.sources.grids import (
     product_plan,
     profile_values,
     square_plan,
+    widened,
 )
 
 steps = st.integers(-(2**52) + 1, 2**52 - 1)
@@ -90,3 +91,31 @@ def test_squares_are_exact_and_every_term_fits_64_bits(values: list[int]) -> Non
 def test_products_are_cut_only_where_they_must_be() -> None:
     assert product_plan((0, 2**31), (0, 2**31)) == Products()
     assert product_plan((-(2**32), 0), (0, 2**31)).halves
+
+
+@pytest.mark.parametrize(
+    ("steps", "scale", "found"),
+    [
+        ((0, 0), 100, (0, 0)),
+        ((0, 9_999), 100, (0, 10_000)),
+        ((0, 10_000), 100, (0, 10_000)),
+        ((0, 10_001), 100, (0, 20_000)),
+        ((1, 3), 100, (1, 5)),
+        ((-7, 51), 1, (-10, 100)),
+        ((70, 400), 1, (50, 500)),
+        ((-400, -70), 1, (-500, -50)),
+        ((1, 2**20), 2**22, (0, 2**21)),  # 0.25 units become 0.5; the smallest round number is less than a step
+        ((0, 600_000), 2**22, (0, 838_861)),  # 0.2 units lie between two steps
+        ((-(2**52) + 1, 2**52 - 1), 1, (-(2**52) + 1, 2**52 - 1)),
+    ],
+)
+def test_a_range_moves_outwards_to_round_numbers(steps: tuple[int, int], scale: int, found: tuple[int, int]) -> None:
+    assert widened(*steps, scale) == found
+
+
+@given(st.lists(steps, min_size=1, max_size=5), st.sampled_from([1, 100, 10_000, 3, 2**22]))
+def test_a_widened_range_holds_everything_and_is_that_of_its_widest_part(values: list[int], scale: int) -> None:
+    low, high = widened(min(values), max(values), scale)
+    assert all(low <= value <= high for value in values)
+    parts = [widened(value, value, scale) for value in values]
+    assert (low, high) == (min(part[0] for part in parts), max(part[1] for part in parts))

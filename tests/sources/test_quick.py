@@ -1,0 +1,140 @@
+"""The quick form: a sample decides, everybody is checked, and the digits stay the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from kanab.plan import MetricPlan, Plan, make_plan
+from kanab.sources import sql
+from kanab.sources.grids import Profile
+from kanab.sources.measures import Sampled, quick_measure
+from kanab.sources.rows import count_rows
+from kanab.sources.sql import count_table
+
+from .conftest import Loader
+from .test_any_rows import outcome, worlds
+from .test_engines import DECLARED, SHOP, assert_same
+
+OPEN = make_plan(
+    "variant",
+    ["spend", "balance", "ties", "orders", "bought", "huge", "rating"],
+    adjust=["tier"],
+    resolution={"balance": 0.5},
+    missing={"rating": "exclude"},
+)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The questions that were asked of an engine, in order."""
+    questions: list[Any] = []
+    ask = sql._ask
+
+    def listen(people: Any, question: Any) -> Any:
+        questions.append(question)
+        return ask(people, question)
+
+    monkeypatch.setattr(sql, "_ask", listen)
+    return questions
+
+
+def people(**columns: Any) -> pa.Table:
+    size = len(next(iter(columns.values())))
+    return pa.table({"variant": ["A", "B"] * (size // 2), **columns})
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"], indirect=True)  # Spark has no quick form
+@pytest.mark.parametrize("few", [1, 20, 300])
+@pytest.mark.parametrize("plan", [DECLARED, OPEN])
+def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kanab.sources.profiles.SAMPLE", few)
+    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(world=worlds())
+def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: tuple[pa.Table, Plan]) -> None:
+    table, plan = world
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kanab.sources.profiles.SAMPLE", 3)
+        found, expected = outcome(count_table, duckdb_loader.load(table), plan), outcome(count_rows, table, plan)
+    if isinstance(expected, type):
+        assert found is expected
+    else:
+        assert_same(found, expected)
+
+
+def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
+    duckdb_loader: Loader, asked: list[Any]
+) -> None:
+    steps = np.array([2**26, 2**26 + 1, 3, 5] * 2)  # squares of arm A pass 2^53 and are odd
+    table, plan = people(y=steps / 100), make_plan("variant", ["y"], bounds={"y": (0, 1e6)}, resolution={"y": 0.01})
+    few = Sampled(Profile(0, 1), mean_square=1.0)
+    measure = quick_measure(0, plan.metrics[0], "number", few, duckdb_engine(duckdb_loader))
+    assert measure is not None
+    assert measure.doubles
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kanab.sources.measures._CROWD", 0)
+        counted = count_table(duckdb_loader.load(table), plan)
+    assert [question.measures[0].doubles for question in asked] == [True, False]
+    assert_same(counted, count_rows(table, plan))
+    squares = counted.tallies["variant"].squares("y")
+    assert squares is not None
+    assert squares.tolist() == [2 * (2**52 + 9), 2 * ((2**26 + 1) ** 2 + 25)]
+
+
+def duckdb_engine(loader: Loader) -> Any:
+    return sql.engine_of(loader.load({"x": [1]}))
+
+
+def test_sums_below_the_limit_are_asked_for_once(duckdb_loader: Loader, asked: list[Any]) -> None:
+    steps = np.arange(1_000)
+    plan = Plan(
+        (MetricPlan("y", (0, 500), 0.01), MetricPlan("z", (0, 1_000), 1)), make_plan("variant", ["y"]).experiments
+    )
+    table = people(y=steps / 100, z=steps)
+    assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    assert [[one.doubles for one in question.measures] for question in asked] == [[True, True]]
+
+
+def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(duckdb_loader: Loader, asked: list[Any]) -> None:
+    table, plan = people(y=[1 / 3, 2 / 3, 300.1, 0.2]), make_plan("variant", ["y"], bounds={"y": (0, 500)})
+    assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    assert [question.measures[0].doubles for question in asked] == [False]
+
+
+@pytest.mark.parametrize(
+    ("values", "asked_ends", "found"),
+    [
+        (np.linspace(0, 99.99, 1_000), (), (0, 10_000)),  # crowded at both ends: everybody is seen to keep 0 to 100
+        (np.linspace(0.01, 99.99, 1_000), ("lo",), (1, 10_000)),  # small numbers may go on towards 0
+        (np.r_[np.zeros(990), np.linspace(1, 400, 10)], ("hi",), (0, 50_000)),  # a long tail
+    ],
+)
+def test_ends_that_are_not_crowded_are_looked_up(
+    duckdb_loader: Loader, asked: list[Any], values: Any, asked_ends: tuple[str, ...], found: tuple[int, int]
+) -> None:
+    table, plan = people(y=np.round(values, 2)), make_plan("variant", ["y"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kanab.sources.profiles.SAMPLE", 1_000)
+        counted = count_table(duckdb_loader.load(table), plan)
+    assert [question.measures[0].asked for question in asked] == [asked_ends]
+    assert counted.ranges == count_rows(table, plan).ranges == {"y": found}
+
+
+def test_the_range_holds_missing_values_that_count_as_zero(engine: Loader) -> None:
+    table = people(y=[3.0, None, 7.0, 6.0])
+    zero, excluded = make_plan("variant", ["y"]), make_plan("variant", ["y"], missing={"y": "exclude"})
+    assert count_table(engine.load(table), zero).ranges == count_rows(table, zero).ranges == {"y": (0, 10)}
+    assert count_table(engine.load(table), excluded).ranges == count_rows(table, excluded).ranges == {"y": (2, 10)}
+
+
+def test_declared_bounds_and_conversions_have_no_range(engine: Loader) -> None:
+    table = people(y=[3.0, 8.0, 7.0, 6.0], z=[0, 1, 1, 0])
+    plan = make_plan("variant", ["y", "z"], bounds={"y": (0, 10)})
+    assert count_table(engine.load(table), plan).ranges == count_rows(table, plan).ranges == {}
