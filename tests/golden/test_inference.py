@@ -56,7 +56,7 @@ def test_hillstroms_one_covariate_tables_pass(rows, covariate, squares) -> None:
     assert found.homogeneous == 0
     assert found.worst is not None
     assert found.worst.metric == "spend"
-    assert found.worst.ratio > 0.75
+    assert found.worst.ratio > 0.36
 
 
 @pytest.mark.parametrize("squares", ["arm", "margins"])
@@ -92,4 +92,4 @@ def test_the_papers_people_are_given_away_if_only_one_of_three_has_minutes() -> 
         if arm == "A" and i not in first:
             rows["minutes"][i] = 0.0
     by_arm = audit_table("treatment/tier", count_eighteen(rows), {})
-    assert [(one.rule, one.classes) for one in by_arm.broken] == [("interval", 1)]
+    assert [(one.rule, one.classes) for one in by_arm.broken] == [("interval", 2)]  # the class, and its arm

@@ -177,7 +177,7 @@ def draw(rng: np.random.Generator, n: int, high: int) -> list[int]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_squares_on_margins_the_truth_is_always_inside(kind) -> None:
     rng = np.random.default_rng(7)
-    for _ in range(250):
+    for _ in range(120):
         people, part, bounds = table(rng, kind)
         for low, high in (bounds, (bounds[0], None), (None, bounds[1]), (None, None)):
             q = class_squares(part, AXES, low, high)

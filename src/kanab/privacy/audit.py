@@ -7,7 +7,7 @@ with how far it is from the mean. Texts name rules and remedies, never a count o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -55,7 +55,7 @@ REMEDY = "Its sums by class are withheld in this table; arm totals stay."
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that a metric breaks in a table: in how many classes, and what is done about it."""
+    """A rule that a metric breaks in a table: in how many classes or margins of them, and what is done about it."""
 
     table: str
     metric: str
@@ -137,22 +137,23 @@ def audit_table(
             bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
             judged = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
             if metric in (heights or {}):
-                judged.broken["dominance"] = _dominated((heights or {})[metric])
+                dominated = _dominated((heights or {})[metric])
+                judged = replace(judged, broken={**judged.broken, "dominance": dominated})
         found += judged.audit(name, metric)
     return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Judged:
-    """Which classes of a metric break which rule."""
+    """In how many classes a metric breaks which rule."""
 
-    broken: dict[Rule, Mask]
+    broken: Mapping[Rule, int]
     homogeneous: int
     not_enumerated: int = 0
     ratio: float | None = None
 
     def audit(self, table: str, metric: str) -> Audit:
-        broken = [Broken(table, metric, rule, int(mask.sum())) for rule, mask in self.broken.items() if mask.any()]
+        broken = [Broken(table, metric, rule, classes) for rule, classes in self.broken.items() if classes]
         worst = None if self.ratio is None else Worst(table, metric, self.ratio)
         return Audit(tuple(broken), self.homogeneous, self.not_enumerated, worst)
 
@@ -164,26 +165,41 @@ def _judge_binary(part: Moments, plan: MetricPlan) -> _Judged:
 
 
 def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Judged:
-    """The rules for amounts and counts of things; twice where it is known whose value is not zero."""
-    known = _known(part, tally.axes, bounds)
+    """The rules for amounts and counts of things, and intervals also of margins: their squares are known exactly."""
+    axes, people = tally.axes, _contributors(part, tally, plan, bounds)
+    found = _judge_classes(part, people, axes, bounds)
+    broken = {**found.broken, "sensitive": _all_sensitive(part, plan, bounds)}
+    ratios = [found.ratio]
+    for by, squares in part.squares.items():
+        if by != axes:
+            whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
+            margin = _judge_classes(whole, None if people is None else marginal(people, axes, by), by, bounds)
+            broken["interval"] += margin.broken["interval"]
+            ratios.append(margin.ratio)
+    return replace(found, broken=broken, ratio=_least(ratios))
+
+
+def _judge_classes(part: Moments, people: Cells | None, axes: By, bounds: Bounds) -> _Judged:
+    """The rules for intervals; twice where it is known how many people have a value that is not zero."""
+    known = _known(part, axes, bounds)
     narrow, ratio = _narrow(known, bounds)
     alike = known.alike & ~_at_bound(part, bounds)
-    broken: dict[Rule, Mask] = {
-        "interval": narrow,
-        "homogeneous": alike,
-        "sensitive": _all_sensitive(part, plan, bounds),
-    }
-    people = _contributors(part, tally, plan, bounds)
+    few = np.zeros(part.counts.shape, dtype=bool)
     if people is not None:
-        own = replace(part, counts=people)
-        among = _known(own, tally.axes, bounds)
-        narrow_among, ratio_among = _narrow(among, _off_zero(bounds))
         few = (people > 0) & (people < LEAST_CONTRIBUTORS)
-        broken["contributors"] = few
-        broken["interval"] = narrow | narrow_among & ~few
-        broken["homogeneous"] = alike | among.alike & ~_at_bound(own, _off_zero(bounds)) & ~few
-        ratio = min((one for one in (ratio, ratio_among) if one is not None), default=None)
+        own, off_zero = replace(part, counts=people), _off_zero(bounds)
+        among = _known(own, axes, bounds)
+        narrow_among, ratio_among = _narrow(among, off_zero)
+        narrow, ratio = narrow | narrow_among & ~few, _least([ratio, ratio_among])
+        alike = alike | among.alike & ~_at_bound(own, off_zero) & ~few
+    broken: dict[Rule, int] = {
+        "interval": int(narrow.sum()), "homogeneous": int(alike.sum()), "contributors": int(few.sum()),
+    }  # fmt: skip
     return _Judged(broken, int(known.alike.sum()), known.not_enumerated, ratio)
+
+
+def _least(ratios: Sequence[float | None]) -> float | None:
+    return min((ratio for ratio in ratios if ratio is not None), default=None)
 
 
 def _bounds(part: Moments, axes: By, known: tuple[int, int] | None) -> Bounds:
@@ -302,13 +318,13 @@ def _at_bound(part: Moments, bounds: Bounds) -> Mask:
     return found
 
 
-def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> Mask:
-    """Has everyone the greatest value of a sensitive metric, or, if both are sensitive, the least?"""
+def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
+    """In how many classes everyone has the greatest value of a sensitive metric, or, if both are, the least."""
     low, high = edges(*bounds)
     everyone = part.sums == high * part.counts
     nobody = part.sums == low * part.counts
     marked: Mask = {"no": everyone & False, "yes": everyone, "both": everyone | nobody}[plan.sensitive]
-    return marked & (part.counts > 0)
+    return int((marked & (part.counts > 0)).sum())
 
 
 def _contributors(part: Moments, tally: Tally, plan: MetricPlan, bounds: Bounds) -> Cells | None:
@@ -327,8 +343,8 @@ def _off_zero(bounds: Bounds) -> Bounds:
     return (1 if low == 0 else low), (-1 if high == 0 else high)
 
 
-def _dominated(heights: Heights) -> Mask:
+def _dominated(heights: Heights) -> int:
     """Is a rest of less than 10 % of the largest value left beside two people (p %-rule), or 90 % of the sum theirs?"""
     largest, both, total = heights.largest, heights.largest + heights.second, heights.total
-    broken: Mask = (10 * (total - both) < largest) | (10 * both > 9 * total)
-    return broken & (total > 0)
+    broken = (10 * (total - both) < largest) | (10 * both > 9 * total)
+    return int((broken & (total > 0)).sum())

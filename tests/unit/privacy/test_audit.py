@@ -61,7 +61,7 @@ def test_the_papers_attack_is_blocked_with_squares_by_class() -> None:
 def test_the_papers_attack_is_blocked_with_squares_by_arm_where_the_others_have_nothing() -> None:
     classes = everywhere([0.5, 1.0, 2.0], A1=[2.17, 0.0, 0.0], A2=[0.0, 0.0, 0.0])
     found = audit(table(classes, squares="arm"))
-    assert rules(found) == {"interval": 1}
+    assert rules(found) == {"interval": 2}  # the class, and the arm
     assert found.homogeneous == 1
 
 
@@ -120,6 +120,7 @@ def test_people_without_a_value_are_not_in_the_class() -> None:
 # ── whole numbers ──────────────────────────────────────────────────────────────────────────────
 
 COUNTS = [0, 0, 0, 0, 0, 1, 1, 2, 3, 5]
+MANY = [0] * 10 + [1, 2, 2, 3, 3, 3, 4, 5, 6, 8]
 
 
 def test_whole_numbers_that_are_fixed_are_blocked() -> None:
@@ -171,7 +172,7 @@ def test_a_value_that_everyone_has_is_blocked() -> None:
 
 
 def test_a_bound_that_everyone_has_is_counted() -> None:
-    found = audit(table(everywhere(TEN, A1=[0.0] * 10, B1=[500.0] * 10)))
+    found = audit(table(everywhere(TEN, A1=[0.0] * 10, B1=[500.0] * 10), squares="class"))
     assert found.passed
     assert found.homogeneous == 2
 
@@ -229,16 +230,14 @@ def test_contributors_who_paid_the_same_are_known() -> None:
 
 
 def test_an_interval_among_contributors_counts_as_one_of_the_class() -> None:
-    many = [0] * 10 + [1, 2, 2, 3, 3, 3, 4, 5, 6, 8]
-    classes = everywhere(
-        many, A1=[0, 0, 0, 0, 0, 0, 1, 1, 6, 7]
-    )  # or 9 and six ones, if it were not known that four are
+    four = [0, 0, 0, 0, 0, 0, 1, 1, 6, 7]  # or 9 and six ones, if it were not known that it is four
+    classes = everywhere(MANY, A1=four)
     assert audit(bought(classes, COUNT, "class")).passed
     assert rules(audit(bought(classes, COUNT, "class"), of="bought")) == {"interval": 1}
 
 
 def test_that_contributors_have_at_least_one_is_no_news() -> None:
-    classes = everywhere([0, 0, 0, 0, 0, 1, 1, 1, 1, 2])
+    classes = everywhere([0, 0, 0, 0, 0, 1, 1, 2, 2, 2])
     assert audit(bought(classes, COUNT), of="bought").passed
 
 
@@ -295,7 +294,13 @@ def test_a_pair_of_experiments_is_judged_with_both_margins() -> None:
             rows["banner"] += [two] * 10
             rows["y"] += values
     tally = kb.count_columns(rows, arm=["checkout", "banner"], metrics={"y": SPEND}, squares="margins")
-    assert rules(audit(tally)) == {"interval": 1}
+    assert rules(audit(tally)) == {"interval": 2}  # A × X, and A
+
+
+def test_somebody_of_a_level_is_known_although_it_is_not_known_of_which_arm() -> None:
+    classes = everywhere(MANY, A1=[0] * 7 + [1, 1, 1], B1=[0] * 8 + [1, 2])  # one of level 1 has 2
+    assert audit(table(classes, COUNT, "arm")).passed
+    assert rules(audit(table(classes, COUNT, "margins"))) == {"interval": 1}
 
 
 def test_audits_add() -> None:
