@@ -4,6 +4,7 @@ import gzip
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from kanab import KanabError, LevelError, SourceError
 from kanab.counted import Counted
 from kanab.errors import MissingExtraError, PlanError
+from kanab.periods import Span
 from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.sources import dispatch
 from kanab.sources.dispatch import count
@@ -292,3 +294,111 @@ def test_several_rows_of_a_person_are_added_up_first() -> None:
     for wrong in ("median", {"spend": "median"}):
         with pytest.raises(KanabError):
             count(rows, arm="variant", metrics=["spend"], unit="who", aggregate=wrong)
+
+
+# ── earlier plans and cohorts ──────────────────────────────────────────────────────────────────
+
+OLD = make_plan("variant", ["spend"], adjust=["device"], control="B")
+COHORTS = Plan(
+    (MetricPlan("spend", (0, 10), 0.01),),
+    (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
+    (CovariatePlan("tier", (1, 2, 3)),),
+)
+DAYS = ["2026-11-08", "2026-11-09", "2026-11-15T23:59", "2026-11-16", None, "2026-11-15T23:59-01:00"]
+WEEK = Span("day", "7d", "2026-W45", "2026-W46")
+
+
+def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path) -> None:
+    for source in (ROWS, visits):
+        counted = count(source, arm="variant", metrics=["spend"], adjust=["tier"], earlier=[OLD, OLD])
+        assert [one.plan for one in counted.earlier] == [OLD, OLD]
+        assert same(counted.earlier[1], count(ROWS, OLD))
+        assert same(counted, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"]))
+        assert counted.signatures.people.tolist() == counted.earlier[0].signatures.people.tolist() == [1] * 6
+
+
+def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
+    rows = {name: values * 2 for name, values in ROWS.items()} | {"who": [*range(6), 0, 2, 2, 3, 5, 4]}
+    choices: dict[str, Any] = {"unit": "who", "aggregate": {"spend": "max"}}
+    counted = count(rows, COHORTS, earlier=[OLD], **choices)
+    assert same(counted, count(rows, COHORTS, **choices))
+    assert same(counted.earlier[0], count(rows, OLD, **choices))
+    assert counted.excluded == counted.earlier[0].excluded == 3  # seen in both arms
+
+
+def test_an_earlier_control_that_is_gone_is_an_error() -> None:
+    with pytest.raises(LevelError, match="unknown arm of 'variant'"):
+        count(ROWS, COHORTS, earlier=[make_plan("variant", ["spend"], control="Z")])
+
+
+@pytest.mark.parametrize("earlier", [OLD, "plan.toml", [OLD, "plan.toml"], [None]])
+def test_earlier_plans_are_plans(earlier: Any) -> None:
+    with pytest.raises(PlanError, match="plan"):
+        count(ROWS, COHORTS, earlier=earlier)
+
+
+def test_earlier_plans_are_checked_like_any_other() -> None:
+    with pytest.raises(PlanError, match="at least 2"):
+        count(ROWS, COHORTS, earlier=[replace(OLD, k=1)])
+
+
+def test_only_the_cohorts_of_a_span_are_counted(visits: Path, tmp_path: Path) -> None:
+    file = tmp_path / "dated.csv"
+    lines = [f"{line},{day}" for line, day in zip(CSV.splitlines(), ["day", *(day or "" for day in DAYS)], strict=True)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    rows = ROWS | {"day": DAYS}
+    expected = {"variant": ["B", "A"], "tier": [2, 3], "device": ["tv", "phone"], "spend": [0.0, 3.5]}
+    for source in (rows, pd.DataFrame(rows), pl.DataFrame(rows), file):
+        counted = count(source, COHORTS, span=WEEK, earlier=[COHORTS])
+        assert same(counted, count(expected, COHORTS))
+        assert (counted.span, counted.earlier[0].span, counted.outside) == (WEEK, WEEK, 0)
+
+
+def test_the_core_counts_cohorts_of_csv_files_too(bare: None, tmp_path: Path) -> None:
+    file = tmp_path / "dated.csv"
+    lines = [f"{line},{day}" for line, day in zip(CSV.splitlines(), ["day", *(day or "" for day in DAYS)], strict=True)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    counted = count(file, COHORTS, span=WEEK, earlier=[COHORTS])
+    assert counted.tallies["variant/tier"].people.tolist() == [[0, 0, 1], [0, 1, 0]]
+    with pytest.raises(MissingExtraError):
+        count(file, COHORTS, span=WEEK, unit="tier")
+
+
+@pytest.mark.parametrize(
+    ("covariate", "words"),
+    [
+        (None, r"covariates\.tier takes its levels from the data; declare levels, or the edges of bins"),
+        (CovariatePlan("tier", bins=3), r"covariates\.tier takes its levels"),
+        (CovariatePlan("tier", top=2), r"covariates\.tier takes its levels"),
+    ],
+)
+def test_what_batches_would_choose_differently_is_refused(covariate: CovariatePlan | None, words: str) -> None:
+    open_plan = replace(COHORTS, covariates=(covariate,) if covariate else ())
+    for plan, earlier in ((open_plan, []), (COHORTS, [open_plan])):
+        with pytest.raises(PlanError, match=words):
+            count(ROWS | {"day": DAYS}, plan, span=WEEK, earlier=earlier)
+
+
+def test_cohorts_need_declared_arms_and_may_have_given_bins() -> None:
+    rows = ROWS | {"day": DAYS}
+    with pytest.raises(
+        PlanError, match=r"experiments\.variant takes its arms from the data; declare them \(--shares\)"
+    ):
+        count(rows, replace(COHORTS, experiments=(ExperimentPlan("variant"),)), span=WEEK)
+    binned = replace(COHORTS, covariates=(CovariatePlan("tier", bins=(2.5,)),))
+    assert count(rows, binned, span=WEEK).tallies["variant/tier"].factor("tier").levels == ("< 2.5", "≥ 2.5")
+
+
+def test_a_span_is_a_span() -> None:
+    with pytest.raises(PlanError, match="something other than a Span"):
+        count(ROWS, COHORTS, span=("day", "7d", None, "2026-W46"))  # type: ignore[arg-type]
+
+
+def test_the_statement_of_several_plans_can_be_shown(visits: Path) -> None:
+    text = dispatch.explain(
+        visits, COHORTS, dispatch.Reading(), [replace(COHORTS, covariates=(CovariatePlan("tier", bins=2),))]
+    )
+    assert '"level1"' in text
+    assert '"arm1"' not in text
+    with pytest.raises(SourceError, match="no column 'tiers'"):
+        dispatch.explain(visits, COHORTS, dispatch.Reading(), [make_plan("variant", [], adjust=["tiers"])])
