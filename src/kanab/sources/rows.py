@@ -33,6 +33,7 @@ from kanab.sources.days import in_span
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.frames import Array, columns, encode, numbers
 from kanab.sources.grids import check_range, chosen_metric, profile_values, widened
+from kanab.sources.heights import small_sums, tallest
 from kanab.sources.signatures import Seen, sign
 from kanab.tally import Tally
 
@@ -121,6 +122,11 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
         outside=int(np.count_nonzero(~inside)),
         ranges={name: one.range for name, one in values.items() if one.range is not None},
     )
+    heights = {
+        name: {metric: tallest(values[metric].measured, cells[name], tallies[name].shape) for metric in metrics}
+        for name, metrics in small_sums(tallies, counted.ranges).items()
+    }
+    counted = replace(counted, heights=heights)
     present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
     return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
 

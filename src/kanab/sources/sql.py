@@ -34,6 +34,8 @@ from kanab.sources.declared import OTHER
 from kanab.sources.engine import engine_of, kept, query_text, run, strict_arithmetic
 from kanab.sources.enrolled import day_number, utc_session, within
 from kanab.sources.grids import Profile, check_range, check_zero, product_plan
+from kanab.sources.heightquery import ask_heights
+from kanab.sources.heights import small_sums
 from kanab.sources.joint import flags_of, outside_flag, restricted, split, twice_flag, with_copies
 from kanab.sources.keys import Key, as_values, covariates_of, kind_of
 from kanab.sources.measures import (
@@ -80,6 +82,10 @@ def count_table(
         few = _sample(people, question)
         answer = _quick_answer(people, question, few) or _careful_answer(people, question)
         counted = replace(_counted(answer), where=where or "")
+        wanted = small_sums(counted.tallies, counted.ranges)
+        if wanted:
+            heights = ask_heights(people, answer.question, place_all(answer), wanted)
+            counted = replace(counted, heights=heights)
         return split(counted, plan, answer.everybody()) if isinstance(plan, JointPlan) else counted
 
 
@@ -96,6 +102,7 @@ def show_sql(
     """The statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
+    Where sums turn out to be small, another statement per table looks for who dominates a class.
     """
     units = _units(unit, aggregate, events)
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:

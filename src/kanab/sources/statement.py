@@ -281,6 +281,13 @@ def statement(first: str, wanted: Sequence[Part], question: Question, dialect: A
     return f"WITH {name} AS (\n{first}\n)\n{second}"
 
 
+def as_texts(query: str, columns: Iterable[str], dialect: Any) -> str:
+    """A query whose columns come back as texts, as those of the statement do."""
+    chosen = ", ".join(_text(_column(name)).sql(dialect=dialect) for name in columns)
+    name = exp.to_identifier("kanab_texts", quoted=True).sql(dialect=dialect)
+    return f"SELECT {chosen} FROM (\n{query}\n) AS {name}"
+
+
 def _select(place: int, part: Part, slots: int, question: Question) -> exp.Select:
     """Part, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
     keys = part.keys
