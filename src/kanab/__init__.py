@@ -15,6 +15,7 @@ from kanab.errors import (
     FormulaError,
     GridError,
     KanabError,
+    LedgerError,
     LevelError,
     MissingExtraError,
     PlanError,
@@ -30,6 +31,7 @@ from kanab.plan import Plan, make_plan
 from kanab.planfile import read_plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
+from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.released import Receipt, Release
 from kanab.readouts import Readout
 from kanab.sources.classes import read_classes
@@ -62,6 +64,8 @@ __all__ = [
     "FormulaError",
     "GridError",
     "KanabError",
+    "Ledger",
+    "LedgerError",
     "LevelError",
     "Metric",
     "MissingExtraError",
@@ -95,6 +99,7 @@ __all__ = [
     "plain_means",
     "pooled_f",
     "read_classes",
+    "read_ledger",
     "read_plan",
     "read_release",
     "readout",

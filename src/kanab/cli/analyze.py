@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from kanab.analysis import analyze as analyze_release
-from kanab.cli.counting import counted_source, is_release
+from kanab.cli.counting import counted_source, is_ledger, is_release
 from kanab.cli.options import level, plan_of, source_options
 from kanab.errors import PlanError
 from kanab.files import read_release
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
+from kanab.privacy.ledger import read_ledger
 from kanab.privacy.released import Release
 from kanab.readouts import Readout
 from kanab.writing import write_whole
@@ -36,7 +37,7 @@ _CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 @click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report into this file.")
 def analyze(source: tuple[str, ...], **given: Any) -> None:
-    """Analyze SOURCE: files, a database, Spark, or release files (several are added).
+    """Analyze SOURCE: files, a database, Spark, release files (several are added), or a ledger of cohorts.
 
     \b
     kanab analyze visits.parquet --arm variant --metric spend,bought --adjust tier --segment device
@@ -69,14 +70,24 @@ def analyze(source: tuple[str, ...], **given: Any) -> None:
 
 
 def _released(source: tuple[str, ...], given: Mapping[str, Any]) -> Release:
-    if is_release(source[0]):
+    if is_release(source[0]) or is_ledger(source[0]):
         clash = [flag for flag in ("arm", "metric", "plan_file", "adjust", "segment", "k") if given[flag]]
         if clash:
             raise PlanError("a release already says what was counted", f"Leave out --{clash[0].removesuffix('_file')}.")
-        return add_releases([read_release(path) for path in source])
+        return add_releases([one for path in source for one in _read(path)])
     if len(source) > 1:
         raise PlanError("several sources are given", "Name one; a pattern such as 'visits-*.parquet' takes many files.")
     return release_counted(counted_source(source[0], plan_of(given), given), given["k"], override=given["override"])
+
+
+def _read(path: str) -> tuple[Release, ...]:
+    """A release file, or the batches of a ledger."""
+    if not is_ledger(path):
+        return (read_release(path),)
+    found = read_ledger(path).releases
+    if len(found) > 1 and any(one.receipt.batch is None for one in found):
+        raise PlanError("the ledger holds several releases about the same people", "Name the file of one of them.")
+    return found
 
 
 def _json(readouts: list[Readout]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from kanab.cli.options import pairs
 from kanab.counted import Counted
 from kanab.errors import PlanError
+from kanab.periods import Span
 from kanab.plan import Plan
 from kanab.sources.dispatch import Reading, count, explain
 
@@ -24,14 +25,23 @@ def is_release(source: str) -> bool:
     return Path(source).suffix == ".json"
 
 
-def counted_source(source: str, plan: Plan, given: Mapping[str, Any]) -> Counted:
-    """Count the source of a command."""
-    reading = reading_of(given)
+def is_ledger(source: str) -> bool:
+    """A ledger is called so."""
+    return Path(source).suffix == ".ledger"
+
+
+def counted_source(
+    source: str, plan: Plan, given: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
+) -> Counted:
+    """Count the source of a command; older plans again, and some cohorts only, where a ledger wants it."""
+    reading = replace(reading_of(given), span=span)
     if given["show_sql"]:
-        click.echo(explain(source, plan, reading))
+        click.echo(explain(source, plan, reading, earlier))
         sys.exit(0)
-    with progress(f"counting {len(plan.linkages)} table{'s' if len(plan.linkages) > 1 else ''}"):
-        return count(source, plan, **{one.name: getattr(reading, one.name) for one in fields(reading)})
+    tables = sum(len(one.linkages) for one in (plan, *earlier))
+    with progress(f"counting {tables} table{'s' if tables > 1 else ''}"):
+        choices = {one.name: getattr(reading, one.name) for one in fields(reading)}
+        return count(source, plan, earlier=earlier, **choices)
 
 
 def reading_of(given: Mapping[str, Any]) -> Reading:
@@ -45,7 +55,7 @@ def reading_of(given: Mapping[str, Any]) -> Reading:
         given["table"] or given["exposures"],
         given["sql"],
         given["events"],
-        given["window"],
+        given["window"] if given["events"] or not given.get("cohort") else None,
         given["time"],
         given["exposure_time"],
     )

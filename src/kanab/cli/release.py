@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
+from kanab.cli.cohorts import next_span, with_cohorts
 from kanab.cli.counting import counted_source
 from kanab.cli.options import plan_of, source_options
-from kanab.files import write_release
-from kanab.privacy.gate import release as release_counted
+from kanab.counted import Counted
+from kanab.errors import LedgerError, PlanError
+from kanab.files import release_text
+from kanab.privacy.gate import passed
+from kanab.privacy.ledger import Ledger, append, held, read_ledger
+from kanab.privacy.released import Release
+from kanab.writing import staged, write_whole
+
+NO_LEDGER = "not chained: what else was released about these people was not looked at"
 
 
 @click.command()
@@ -17,6 +29,11 @@ from kanab.privacy.gate import release as release_counted
 @source_options
 @click.option("--covariate", "segment", help="Covariates to adjust for and to segment by, each in a table of its own.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The file to write.")
+@click.option("--ledger", type=click.Path(dir_okay=False), help="The ledger; default kanab.ledger beside the file.")
+@click.option("--no-ledger", is_flag=True, help="Do not look at or add to a ledger; recorded as a deviation.")
+@click.option("--cohort", metavar="COLUMN", help="When a person enrolled: release only the cohorts that are ripe now.")
+@click.option("--every", metavar="PERIOD", help="Length of a cohort, such as 7d; default the plan's, or 7d.")
+@click.option("--as-of", metavar="DATE", help="Which cohorts are ripe on another day; recorded as a deviation.")
 def release(source: str, **given: Any) -> None:
     """Count SOURCE and write what may leave it as one JSON file; refuse with exit 1.
 
@@ -25,12 +42,65 @@ def release(source: str, **given: Any) -> None:
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
     given["adjust"] = given["segment"]
-    found = release_counted(counted_source(source, plan_of(given), given), given["k"], override=given["override"])
-    write_release(found, given["output"])
+    plan = with_cohorts(plan_of(given), given)
+    path = _ledger_path(given)
+    before = Ledger() if path is None else read_ledger(path)
+    span, deviations = next_span(plan, before, given)
+    earlier = () if span is not None else before.plans
+    counted = counted_source(source, plan, given, earlier=earlier, span=span)
+    found = _written(counted, path, before, deviations, given)
     receipt = found.receipt
     tables = f"{len(found.tables)} table{'s' if len(found.tables) > 1 else ''}"
-    click.echo(f"{given['output']}: {tables}, k-anonymous at k = {receipt.k}.")
+    click.echo(f"{given['output']}: {tables}, {_how_anonymous(found)}.")
+    if receipt.batch is not None:
+        click.echo(f"- People who enrolled {_when(found)}.")
     for sentence in receipt.left_out.values():
         click.echo(f"- {sentence}.")
     for sentence in receipt.deviations:
         click.echo(f"- Deviation: {sentence}.")
+
+
+def _ledger_path(given: Mapping[str, Any]) -> Path | None:
+    if given["no_ledger"]:
+        if given["ledger"]:
+            raise PlanError("--ledger and --no-ledger contradict each other", "Leave one out.")
+        if given["cohort"]:
+            raise PlanError("cohorts need a ledger", "Leave out --no-ledger: it says which cohorts are sealed.")
+        return None
+    return Path(given["ledger"]) if given["ledger"] else Path(given["output"]).with_name("kanab.ledger")
+
+
+def _written(
+    counted: Counted, path: Path | None, before: Ledger, deviations: tuple[str, ...], given: Mapping[str, Any]
+) -> Release:
+    """Through the gate; then the file and its entry in the ledger, both or none."""
+    k, override = given["k"], given["override"]
+    if path is None:
+        found = _deviating(passed(counted, k, override=override), (*deviations, NO_LEDGER))
+        write_whole(given["output"], release_text(found))
+        return found
+    with ExitStack() as stack:
+        now = stack.enter_context(held(path))
+        if now.head != before.head:
+            raise LedgerError(f"{path.name} has grown while the source was counted", "Release it again.")
+        found = _deviating(passed(counted, k, override=override, ledger=now), deviations)
+        finish = stack.enter_context(staged(given["output"], release_text(found)))
+        append(path, now, found)
+        finish()
+    return found
+
+
+def _deviating(found: Release, deviations: tuple[str, ...]) -> Release:
+    return replace(found, receipt=replace(found.receipt, deviations=(*found.receipt.deviations, *deviations)))
+
+
+def _how_anonymous(found: Release) -> str:
+    receipt = found.receipt
+    effective = "not evaluated" if receipt.effective_k is None else f"at least {receipt.effective_k:,}"
+    return f"k-anonymous at k = {receipt.k}; effective k over everything released: {effective}; audit passed"
+
+
+def _when(found: Release) -> str:
+    batch = found.receipt.batch
+    assert batch is not None
+    return f"through {batch.through}" if batch.after is None else f"after {batch.after} and through {batch.through}"

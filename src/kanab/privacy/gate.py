@@ -2,136 +2,176 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.moments import Moments
-from kanab.plan import LEAST_K, ExperimentPlan, Linkage, Plan
-from kanab.privacy.levels import MARGIN, LevelMap, merge_levels, merge_sparsest
+from kanab.plan import LEAST_K
+from kanab.privacy.audit import MEANING, Audit, audit_table
+from kanab.privacy.heights import heights_of
+from kanab.privacy.ledger import Ledger, append, held
+from kanab.privacy.levels import LevelMap
+from kanab.privacy.overlap import Shown
+from kanab.privacy.recount import batch_of, check_batches, recounted
 from kanab.privacy.released import Receipt, Release
+from kanab.privacy.rules import Draft, check_arms, checked_k, drafted, gapless, left_out, published_map
+from kanab.privacy.together import Together, first_linkages, settled, shown, totals
 from kanab.tally import Tally
 
 
-def release(counted: Counted, k: int | None = None, *, override: str = "") -> Release:
-    """Merge sparse levels, check every class against k, and say what was done; or refuse.
+def release(
+    counted: Counted, k: int | None = None, *, override: str = "", ledger: str | PathLike[str] | None = None
+) -> Release:
+    """Merge sparse levels, check every rule, and say what was done; or refuse.
 
-    ``override`` is the recorded reason for a k below 5.
+    With ``ledger`` (a path) everything that was released into it before counts as well, and the
+    release is added to it. ``override`` is the recorded reason for a k below 5.
     """
+    if ledger is None:
+        return passed(counted, k, override=override)
+    with held(ledger) as before:
+        found = passed(counted, k, override=override, ledger=before)
+        append(ledger, before, found)
+        return found
+
+
+def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger: Ledger | None = None) -> Release:
+    """What the gate lets through, after everything in a ledger; nothing is written."""
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
-    rule = _checked(counted.plan.k if k is None else k, override)
-    plan = replace(counted.plan, k=rule)
-    tables: dict[str, Tally] = {}
-    maps: dict[str, LevelMap] = {}
-    left_out: dict[str, str] = {}
-    for linkage in plan.linkages:
-        tally = counted.tallies[linkage.name]
-        _check_arms(tally, linkage, rule)
-        merged, levels = _merged(tally, linkage, plan, rule)
-        if levels is not None and levels.merged:
-            maps[linkage.name] = levels
-        if merged is None:
-            left_out[linkage.name] = _why(linkage)
-        else:
-            tables[linkage.name] = _without_gaps(merged, rule, linkage.name, left_out)
-    _keep_effects(plan, counted, tables, rule)
-    classes = [int(n) for tally in tables.values() for n in tally.people.ravel() if n]
+    rule = checked_k(counted.plan.k if k is None else k, override)
+    if ledger is not None and not counted.bounds_declared:
+        raise PrivacyError(
+            "bounds were taken from the data, and a ledger would give them away",
+            "Declare them: --bounds spend=0:500, or in the plan.",
+        )
+    counted = replace(counted, plan=replace(counted.plan, k=rule))
+    before = ledger or Ledger()
+    if any(one.receipt.k > rule for one in before.releases):
+        raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
+    maps = check_batches(counted, before)
+    known = () if counted.span is not None else recounted(counted, before)
+    for linkage in first_linkages(counted.plan):
+        check_arms(counted.tallies[linkage.name], linkage.experiments[0], rule)
+    gate = _Gate(counted, settled(counted, _drafts(counted, maps, before), known))
+    gate.audit_arms()
+    for name in gate.together.drafts:
+        gate.publish(name)
+    gate.keep_effects()
     return Release(
-        plan,
-        tables,
-        Receipt(
-            rule, min(classes), len(classes), maps, left_out, (f"k = {rule}: {override}",) if rule < LEAST_K else (),
-            {name: n // rule * rule for name, n in counted.clamped.items()},
-            {name: n // rule * rule for name, n in counted.missing.items()},
-            counted.excluded // rule * rule, counted.outside // rule * rule, counted.where,
-        ),
+        counted.plan,
+        gate.tables,
+        gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K else ()),
         counted.bounds_declared,
-    )  # fmt: skip
+        None if ledger is None else ledger.head,
+    )
 
 
-def _checked(k: Any, override: str) -> int:
-    if type(k) is not int or k < 2:
-        raise PrivacyError("k must be a whole number, at least 2", "The default is 10.")
-    if k < LEAST_K and not override:
-        raise PrivacyError(
-            f"k = {k} is below {LEAST_K}", "Give a reason with override=… (--override); it is recorded in the receipt."
-        )
-    return k
+def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:
+    """Every table as its own rules want it. What an earlier batch left out stays out."""
+    drafts = {}
+    for linkage in counted.plan.linkages:
+        draft = drafted(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
+        gone = bool(before.releases) and counted.span is not None and linkage.name not in maps
+        drafts[linkage.name] = left_out(draft) if gone and not draft.why else draft
+    return drafts
 
 
-def _check_arms(tally: Tally, linkage: Linkage, k: int) -> None:
-    if len(linkage.experiments) > 1:
-        return
-    people = tally.people_by(linkage.experiments[0]).values()
-    if any(n < k for n in people):
-        raise PrivacyError(
-            f"an arm of {linkage.experiments[0]} holds fewer than k = {k} people",
-            "Wait for more people, or give the arm a larger share.",
-        )
+# ── what is inside a class ─────────────────────────────────────────────────────────────────────
 
 
-def _merged(tally: Tally, linkage: Linkage, plan: Plan, k: int) -> tuple[Tally | None, LevelMap | None]:
-    """The table with enough people in every class, and its map; no table if none can be had."""
-    if linkage.covariate is None:
-        return (tally if _holds(tally, k) else None), None
-    needed = MARGIN * k / smallest_share(plan.experiment(linkage.experiments[0]), tally)
-    levels = merge_levels(tally, linkage.covariate, needed)
-    while len(levels.groups) > 1:
-        merged = levels.apply(tally)
-        if _holds(merged, k):
-            return merged, levels
-        levels = merge_sparsest(tally, levels)
-    return None, levels
+@dataclass
+class _Gate:
+    """Tables as they pass, one by one, and what is said about those that do not."""
 
+    counted: Counted
+    together: Together
+    tables: dict[str, Tally] = field(default_factory=dict)
+    maps: dict[str, LevelMap] = field(default_factory=dict)
+    sentences: dict[str, str] = field(default_factory=dict)
+    audits: list[Audit] = field(default_factory=list)
+    barred: set[tuple[str, str]] = field(default_factory=set)
 
-def smallest_share(experiment: ExperimentPlan, tally: Tally) -> float:
-    """The smallest planned share of an arm; equal shares if none were planned."""
-    if experiment.shares is None:
-        return 1 / len(tally.factor(experiment.name).levels)
-    shares = [share for _, share in experiment.shares]
-    return min(shares) / math.fsum(shares)
+    def audit_arms(self) -> None:
+        """A metric whose arm totals give somebody away is in no table, for every table adds up to them."""
+        for linkage in first_linkages(self.counted.plan):
+            name = linkage.experiments[0]
+            arms = self._without_gaps(name, self.counted.tallies[linkage.name].keep())
+            found = self._audit(name, arms, totals(linkage, self.counted))
+            kept = {metric.name for metric in arms.metrics} - {one.metric for one in found.broken}
+            self.barred |= {(name, metric.name) for metric in self.counted.tallies[linkage.name].metrics} - {
+                (name, metric) for metric in kept
+            }
 
+    def publish(self, name: str) -> None:
+        """A table without the metrics that may not be shown by class."""
+        draft = self.together.drafts[name]
+        if draft.why:
+            self.sentences[name] = draft.why
+            return
+        levels = published_map(draft, self.counted.plan)
+        if levels is not None and levels.merged:
+            self.maps[name] = levels
+        table = draft.tally if levels is None else levels.apply(draft.tally)
+        barred = {metric for one, metric in self.barred if one in draft.linkage.experiments}
+        table = table.select_metrics(metric.name for metric in table.metrics if metric.name not in barred)
+        table = self._without_gaps(name, table)
+        found = self._audit(name, table, replace(shown(draft), levels=levels))
+        withheld = {one.metric for one in found.broken}
+        self.tables[name] = table.select_metrics(metric.name for metric in table.metrics if metric.name not in withheld)
 
-def _holds(tally: Tally, k: int) -> bool:
-    """Does every class hold nobody or at least k people?"""
-    return bool(np.all((tally.people == 0) | (tally.people >= k)))
+    def keep_effects(self) -> None:
+        """Where no table of an experiment carries a metric any more, its arm totals still go out."""
+        plan = self.counted.plan
+        for linkage in first_linkages(plan):
+            name = linkage.experiments[0]
+            own = [link.name for link in plan.linkages if link.experiments == (name,) and link.name in self.tables]
+            published = {metric.name for one in own for metric in self.tables[one].metrics}
+            arms = self.counted.tallies[linkage.name].keep()
+            lost = [m.name for m in arms.metrics if m.name not in published and (name, m.name) not in self.barred]
+            if lost or not own:
+                self.tables[name] = arms.select_metrics(lost)
 
+    def receipt(self, deviations: tuple[str, ...]) -> Receipt:
+        """What was done."""
+        counted, k = self.counted, self.counted.plan.k
+        classes = [int(n) for tally in self.tables.values() for n in tally.people.ravel() if n]
+        narrowest = [one.worst.ratio for one in self.audits if one.worst is not None]
+        return Receipt(
+            k, min(classes), len(classes), self.maps, self.sentences, deviations,
+            {name: n // k * k for name, n in counted.clamped.items()},
+            {name: n // k * k for name, n in counted.missing.items()},
+            counted.excluded // k * k, counted.outside // k * k, counted.where, self.together.effective_k,
+            sum(one.homogeneous for one in self.audits), sum(one.not_enumerated for one in self.audits),
+            min(narrowest) if narrowest else None, batch_of(counted),
+        )  # fmt: skip
 
-def _without_gaps(tally: Tally, k: int, name: str, left_out: dict[str, str]) -> Tally:
-    """Withhold metrics whose missing values would single out fewer than k people of a class."""
-    kept = []
-    for part in tally.moments:
-        if _gapless(part, tally, k):
-            kept.append(part)
-        else:
-            left_out[f"{name}: {part.metric.name}"] = (
-                f"{part.metric.name} is withheld: in a class of {name} fewer than k people have, or lack, a value"
+    def _without_gaps(self, name: str, table: Tally) -> Tally:
+        """Withhold metrics whose missing values would single people out, in one table or over several."""
+        kept = []
+        for part in table.moments:
+            metric = part.metric.name
+            if gapless(part, table, self.counted.plan.k) and (name, metric) not in self.together.withheld:
+                kept.append(metric)
+            else:
+                self.sentences[f"{name}: {metric}"] = (
+                    f"{metric} is withheld {self._where(name)}: fewer than k people could be told by having a value"
+                )
+        return table.select_metrics(kept)
+
+    def _audit(self, name: str, table: Tally, as_shown: Shown) -> Audit:
+        counted = self.counted
+        plans = {metric.name: metric for metric in counted.plan.metrics}
+        found = audit_table(name, table, plans, ranges=counted.ranges, heights=heights_of(counted, as_shown))
+        self.audits.append(found)
+        for one in found.broken:
+            self.sentences[f"{name}: {one.metric}"] = (
+                f"{one.metric} is withheld {self._where(name)}: {MEANING[one.rule]}"
             )
-    return tally.select_metrics(part.metric.name for part in kept)
+        return found
 
-
-def _gapless(part: Moments, tally: Tally, k: int) -> bool:
-    absent = tally.people - part.counts
-    return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
-
-
-def _keep_effects(plan: Plan, counted: Counted, tables: dict[str, Tally], k: int) -> None:
-    """Where no table of an experiment carries a metric any more, its arm totals still go out."""
-    for experiment in plan.experiments:
-        own = [link for link in plan.linkages if link.experiments == (experiment.name,)]
-        published = {m.name for link in own if link.name in tables for m in tables[link.name].metrics}
-        totals = counted.tallies[own[0].name].keep()
-        lost = [part for part in totals.moments if part.metric.name not in published and _gapless(part, totals, k)]
-        if lost or not any(link.name in tables for link in own):
-            tables[experiment.name] = totals.select_metrics(part.metric.name for part in lost)
-
-
-def _why(linkage: Linkage) -> str:
-    if linkage.covariate is None:
-        return f"{linkage.name} is left out: too few people share its classes"
-    return f"{linkage.covariate} is left out: its levels are too sparse, merged they would be one"
+    def _where(self, name: str) -> str:
+        """What fails in the arm totals is in no table."""
+        return "altogether" if name in {one.name for one in self.counted.plan.experiments} else f"in {name}"

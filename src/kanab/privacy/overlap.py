@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted
+from kanab.counted import Counted, Signatures
 from kanab.plan import Plan
 from kanab.privacy.levels import LevelMap
 from kanab.tally import Tally
@@ -30,19 +29,36 @@ class Shown:
     totals: bool = False
 
 
-def columns(counted: Counted, shown: Sequence[Shown]) -> Iterator[Column]:
-    """A column per table, and one per metric that leaves people without a value out of it."""
-    known = counted.signatures
-    if known is None:
-        return
-    for one in shown:
-        own = known.cells[:, known.tables.index(one.linkage)]
-        into = places(counted.tallies[one.linkage], one.levels, totals=one.totals)
-        column = np.where(own < 0, -1, into[own])
-        yield column
-        for metric in one.metrics:
-            if metric in known.metrics and known.present is not None:
-                yield np.where(known.present[:, known.metrics.index(metric)], column, -1)
+def column(counted: Counted, shown: Shown) -> Column:
+    """The classes of one table."""
+    known = _known(counted)
+    own = known.cells[:, known.tables.index(shown.linkage)]
+    into = places(counted.tallies[shown.linkage], shown.levels, totals=shown.totals)
+    found: Column = np.where(own < 0, -1, into[own])
+    return found
+
+
+def value_columns(counted: Counted, shown: Shown) -> dict[str, Column]:
+    """The classes of those who have a value, for each shown metric that leaves others out."""
+    known = _known(counted)
+    if known.present is None:
+        return {}
+    own = column(counted, shown)
+    return {
+        metric: np.where(known.present[:, known.metrics.index(metric)], own, -1)
+        for metric in shown.metrics
+        if metric in known.metrics
+    }
+
+
+def columns(counted: Counted, shown: Shown) -> tuple[Column, ...]:
+    """Everything that one published table says about who is where."""
+    return (column(counted, shown), *value_columns(counted, shown).values())
+
+
+def _known(counted: Counted) -> Signatures:
+    assert counted.signatures is not None, "who calls this has looked"
+    return counted.signatures
 
 
 def places(tally: Tally, levels: LevelMap | None, *, totals: bool = False) -> NDArray[np.int64]:

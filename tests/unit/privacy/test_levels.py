@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.privacy.levels import merge_levels, merge_sparsest
+from kanab.privacy.levels import merge_levels, merge_sparsest, regroup, without_rare_names
 
 
 def tally(levels: list, people: list[int]) -> kb.Tally:
@@ -102,3 +102,52 @@ def test_the_map_depends_on_counts_only() -> None:
         table = kb.count_columns(rows, arm="arm", covariates=["x"], metrics=["y"])
         maps.append(merge_levels(table, "x", needed=60).groups)
     assert maps[0] == maps[1]
+
+
+def test_rare_texts_that_nobody_declared_are_not_named() -> None:
+    table = tally(["NO", "DK", "someone@example.org", "SE"], [60, 40, 2, 28])
+    levels = without_rare_names(merge_levels(table, "x", needed=30), table, 10)
+    assert dict(levels.groups) == {"DK": ("DK",), "NO": ("NO",), "other": ("SE",)}
+    assert "someone@example.org" not in str(levels)
+    assert levels.apply(table).people_by("x")["other"] == 30
+    assert levels.target("never seen") == "other"
+
+
+def test_rare_numbers_that_nobody_declared_lie_between_cuts() -> None:
+    table = tally([20, 30, 41, 55, 103], [60, 40, 3, 30, 1])
+    full = merge_levels(table, "x", needed=30)
+    levels = without_rare_names(full, table, 10)
+    assert [new for new, _ in levels.groups] == [20, 30, "≥ 40"]
+    assert levels.cuts == (25.0, 40.0)
+    assert "103" not in str(levels)
+    assert "41" not in str(levels.groups)
+    assert levels.apply(table).people.tolist() == full.apply(table).people.tolist()
+    assert levels.scores["≥ 40"] == pytest.approx((41 * 3 + 55 * 30 + 103) / 34)
+    assert [levels.target(x) for x in (None, 7, 25, 35.4, 41, 1000)] == [None, 20, 30, 30, "≥ 40", "≥ 40"]
+
+
+def test_a_rare_number_in_the_first_or_a_middle_group_is_not_named_either() -> None:
+    table = tally([1, 2, 3, 4, 5, None], [3, 40, 2, 40, 50, 4])
+    levels = without_rare_names(merge_levels(table, "x", needed=30), table, 10)
+    assert [new for new, _ in levels.groups] == ["< 3", "3 – 4.5", "5 or missing"]
+
+
+def test_one_group_of_numbers_beside_the_missing_ones_is_any_number() -> None:
+    table = tally([1, 2, None], [3, 40, 50])
+    levels = without_rare_names(merge_levels(table, "x", needed=30), table, 10)
+    assert [new for new, _ in levels.groups] == ["any number", None]
+    assert [levels.target(x) for x in (77, None)] == ["any number", None]
+
+
+def test_without_rare_levels_the_map_stays() -> None:
+    table = tally(["a", "b"], [40, 30])
+    levels = merge_levels(table, "x", needed=20)
+    assert without_rare_names(levels, table, 10) is levels
+
+
+def test_the_next_batch_keeps_the_groups_and_scores_its_own_people() -> None:
+    first = tally([1, 2, 3, 4], [10, 25, 31, 40])
+    levels = merge_levels(first, "x", needed=30)
+    again = regroup(tally([1, 2, 3, 4], [30, 10, 50, 60]), levels)
+    assert again.groups == levels.groups
+    assert again.scores["1 … 2"] == pytest.approx(50 / 40)

@@ -1,0 +1,99 @@
+"""What a ledger demands of a further release: the same people counted again, or the next cohorts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kanab.counted import Counted
+from kanab.errors import PrivacyError
+from kanab.plan import Plan
+from kanab.privacy.ledger import Ledger
+from kanab.privacy.levels import LevelMap
+from kanab.privacy.overlap import Column, Shown, columns, linkage_of
+from kanab.privacy.released import Batch, Release
+from kanab.tally import Tally
+
+
+def recounted(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
+    """The classes of everything released before, counted again over the same people.
+
+    A ledger is one population. If a digit of an earlier table has changed, then so have people or
+    values, and the difference between then and now would tell about the few who did.
+    """
+    if not ledger.releases:
+        return ()
+    if counted.signatures is None:
+        raise PrivacyError(
+            "nobody knows how these tables overlap with those released before",
+            "Release everything about these people at once, or by cohorts.",
+        )
+    if [_terms(one.plan) for one in counted.earlier] != [_terms(one.plan) for one in ledger.releases]:
+        raise PrivacyError(
+            "the ledger holds earlier releases about these people, and they were not counted again",
+            "Count with earlier=read_ledger(…).plans, as kanab release does.",
+        )
+    found: list[Column] = []
+    for again, old in zip(counted.earlier, ledger.releases, strict=True):
+        if any(_again(again, old, name) != table for name, table in old.tables.items()):
+            raise PrivacyError(
+                "an earlier release of the ledger comes out differently now: people or values have changed",
+                "Release growing data by cohorts (--cohort), and other people into another ledger (--ledger).",
+            )
+        found += [one for name in old.tables for one in columns(again, _shown(old, name))]
+    return tuple(found)
+
+
+def _terms(plan: Plan) -> Plan:
+    return replace(plan, k=0)
+
+
+def _shown(old: Release, name: str) -> Shown:
+    linkage, totals = linkage_of(name, old.plan)
+    metrics = tuple(metric.name for metric in old.tables[name].metrics)
+    return Shown(linkage, old.receipt.maps.get(name), metrics, totals)
+
+
+def _again(again: Counted, old: Release, name: str) -> Tally:
+    """An earlier table as it would be published now."""
+    shown = _shown(old, name)
+    tally = again.tallies[shown.linkage]
+    if shown.levels is not None:
+        tally = shown.levels.apply(tally)
+    return (tally.keep() if shown.totals else tally).select_metrics(shown.metrics)
+
+
+# ── cohorts ────────────────────────────────────────────────────────────────────────────────────
+
+
+def batch_of(counted: Counted) -> Batch | None:
+    """The cohorts that were counted, if only some were."""
+    span = counted.span
+    return None if span is None else Batch(span.every, span.after, span.through)
+
+
+def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | None]:
+    """The level maps of the last batch, which the next one may only make coarser; or a refusal."""
+    batch = batch_of(counted)
+    if not ledger.releases:
+        return {}
+    last = ledger.releases[-1]
+    if (batch is None) != (last.receipt.batch is None):
+        raise PrivacyError(
+            "cohorts and releases about everybody do not go into one ledger",
+            "Give --cohort as before, or another ledger (--ledger).",
+        )
+    if batch is None or last.receipt.batch is None:
+        return {}
+    if _terms(counted.plan) != _terms(last.plan) or batch.every != last.receipt.batch.every:
+        raise PrivacyError("the batches of a ledger are released by one plan", "Use the plan of the first batch.")
+    if batch.after != last.receipt.batch.through:
+        raise PrivacyError("these cohorts do not follow the last ones of the ledger", "Seal the periods in order.")
+    return {
+        name: last.receipt.maps.get(name, _unmerged(table)) for name, table in last.tables.items() if table.covariates
+    } | {name: None for name, table in last.tables.items() if not table.covariates}
+
+
+def _unmerged(table: Tally) -> LevelMap:
+    factor = table.covariates[0]
+    return LevelMap(factor.name, tuple((level, (level,)) for level in factor.levels), {})

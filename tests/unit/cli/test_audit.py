@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import kanab as kb
+from kanab.cli.audit import audit
+from kanab.privacy.form import hash_of, release_to_dict
+from kanab.privacy.ledger import read_ledger
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(audit, list(words))
+
+
+def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "variant": rng.choice(["A", "B"], n),
+        "tier": rng.choice([1, 2, 3], n),
+        "device": rng.choice(["phone", "desktop"], n),
+        "spend": np.round(rng.gamma(2, 10, n), 2),
+        "bought": rng.random(n) < 0.3,
+    }
+
+
+def counted(rows: dict[str, Any] | None = None, **choices: Any) -> kb.Counted:
+    given: dict[str, Any] = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}, "covariates": ["tier"]}
+    return kb.count(rows or shop(), arm="variant", metrics=["spend", "bought"], **(given | choices))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = kb.release(counted(), ledger=tmp_path / "kanab.ledger")
+    kb.write_release(found, tmp_path / "shop.json")
+    return tmp_path / "shop.json"
+
+
+def changed(file: Path, change: Any) -> Path:
+    """The file with a change and a hash that fits it."""
+    data = json.loads(file.read_text(encoding="utf-8"))
+    change(data)
+    data["hash"] = hash_of(data)
+    other = file.with_name("changed.json")
+    other.write_text(json.dumps(data), encoding="utf-8")
+    return other
+
+
+def test_a_release_of_ours_passes_every_rule(file: Path) -> None:
+    result = run(str(file))
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith("No rule is broken.\n")
+    assert result.output.count("  holds: ") == 9
+    data = json.loads(run(str(file), "--json").output)
+    assert data["passed"] is True
+    assert [one["rule"] for one in data["files"]["shop.json"]] == [
+        "k", "missing values", "totals", "squares", "bounds", "degrees of freedom", "inference", "overlap", "ledger",
+    ]  # fmt: skip
+
+
+def test_a_ledger_is_audited_entry_by_entry(file: Path) -> None:
+    ledger = file.with_name("kanab.ledger")
+    kb.release(counted(covariates=["device"], earlier=read_ledger(ledger).plans), ledger=ledger)
+    result = run(str(ledger))
+    assert result.exit_code == 0, result.output
+    assert "kanab.ledger, entry 2" in result.output
+    assert "differences - no two releases differ" in result.output
+
+
+def test_an_edited_file_is_a_broken_rule(file: Path) -> None:
+    file.write_text(file.read_text(encoding="utf-8").replace('"k": 10', '"k": 11'), encoding="utf-8")
+    result = run(str(file))
+    assert result.exit_code == 1
+    assert "BROKEN: unchanged - the rule: the release has been changed since it was made" in result.output
+
+
+def test_an_edited_ledger_is_a_broken_rule(file: Path) -> None:
+    ledger = file.with_name("kanab.ledger")
+    ledger.write_text(ledger.read_text(encoding="utf-8").replace('"k": 10', '"k": 11'), encoding="utf-8")
+    assert "entry 1 of kanab.ledger has been changed" in run(str(ledger)).output
+    assert run(str(ledger)).exit_code == 1
+
+
+def test_a_release_that_is_not_in_the_ledger_breaks_the_chain(file: Path) -> None:
+    ledger = file.with_name("kanab.ledger")
+    ledger.write_text(ledger.read_text(encoding="utf-8").split("\n")[0] + "\n", encoding="utf-8")
+    result = run(str(file))
+    assert result.exit_code == 1
+    assert "BROKEN: ledger" in result.output
+    assert "its last entries were removed" in result.output
+
+
+def test_a_class_below_k_is_a_broken_rule(file: Path) -> None:
+    def lower(data: dict[str, Any]) -> None:
+        entry = data["tables"]["variant/tier"]["classes"][0]
+        entry["people"] = 4
+        entry["sums"]["bought"], entry["sums"]["spend"] = 1, 10
+
+    result = run(str(changed(file, lower)))
+    assert result.exit_code == 1
+    assert "fewer than k = 10 people" in result.output
+
+
+def test_tables_that_do_not_add_up_are_a_broken_rule(tmp_path: Path) -> None:
+    found = kb.release(counted(covariates=["tier", "device"]))
+    kb.write_release(found, tmp_path / "shop.json")
+
+    def move(data: dict[str, Any]) -> None:
+        first, second = data["tables"]["variant/tier"]["classes"][0], data["tables"]["variant/tier"]["classes"][-1]
+        first["people"], second["people"] = first["people"] + 5, second["people"] - 5
+
+    result = run(str(changed(tmp_path / "shop.json", move)))
+    assert result.exit_code == 1
+    assert "BROKEN in 1 class: totals" in result.output
+    assert "not evaluated: ledger - it was released without a ledger" in result.output
+
+
+def test_two_releases_that_differ_by_a_person_are_a_broken_rule(tmp_path: Path) -> None:
+    rows = shop()
+    for name, upto in (("monday", 899), ("tuesday", 900)):
+        kb.write_release(
+            kb.release(counted({key: values[:upto] for key, values in rows.items()})), tmp_path / f"{name}.json"
+        )
+    result = run(str(tmp_path / "monday.json"), str(tmp_path / "tuesday.json"))
+    assert result.exit_code == 1
+    assert "BROKEN in 1 class: differences" in result.output
+
+
+def test_squares_by_class_without_a_plan_for_them_are_a_broken_rule(tmp_path: Path) -> None:
+    data = release_to_dict(kb.release(counted()))
+    spend = kb.Metric.declare("spend", bounds=(0, 500), resolution=0.01)
+    metrics = {"spend": spend, "bought": kb.Metric("bought", 1, (0, 1))}
+    fine = kb.count_columns(shop(), arm="variant", covariates=["tier"], squares="class", metrics=metrics)
+    data["tables"]["variant/tier"] = fine.to_dict()
+    data["hash"] = hash_of(data)
+    (tmp_path / "fine.json").write_text(json.dumps(data), encoding="utf-8")
+    result = run(str(tmp_path / "fine.json"))
+    assert result.exit_code == 1
+    assert "BROKEN in 1 class: squares" in result.output
+
+
+def test_a_file_that_is_not_there_is_an_error_not_a_finding(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "none.json"))
+    assert isinstance(result.exception, kb.SourceError)

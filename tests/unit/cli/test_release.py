@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import kanab as kb
+from kanab.cli.main import cli
+from kanab.errors import LedgerError, PlanError, PrivacyError, SourceError
+from kanab.files import read_release
+from kanab.privacy.ledger import held, read_ledger
+
+FLAGS = ("--arm", "variant", "--metric", "spend,bought", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
+PLAN = """
+[metrics]
+bought = { kind = "binary" }
+spend = { bounds = [0, 500], resolution = 0.01 }
+[covariates]
+device = ["phone", "desktop", "tablet"]
+[experiments.variant]
+arms = { A = 1, B = 1 }
+adjust = ["device"]
+"""
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words), catch_exceptions=True)
+
+
+def done(*words: str) -> str:
+    result = run(*words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def write(path: Path, rows: dict[str, Any]) -> str:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(rows)
+        writer.writerows(zip(*(column.tolist() for column in rows.values()), strict=True))
+    return str(path)
+
+
+def shop(n: int = 1200, seed: int = 1, first: str = "2026-09-07", days: int = 28) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    start = datetime.fromisoformat(first)
+    moments = [start + timedelta(minutes=int(minute)) for minute in rng.integers(0, days * 1440, n)]
+    return {
+        "variant": rng.choice(["A", "B"], n),
+        "device": rng.choice(["phone", "desktop", "tablet"], n),
+        "tier": rng.choice([1, 2, 3], n),
+        "spend": np.round(rng.gamma(2, 10, n), 2),
+        "bought": (rng.random(n) < 0.3).astype(int),
+        "enrolled": np.array([moment.isoformat(" ") for moment in moments]),
+    }
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    return write(tmp_path / "visits.csv", shop())
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
+    output = done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
+    assert "a.json: 1 table, k-anonymous at k = 10; effective k over everything released: at least" in output
+    assert names(tmp_path) == {"visits.csv", "a.json", "kanab.ledger"}
+    ledger = read_ledger(tmp_path / "kanab.ledger")
+    assert json.loads((tmp_path / "a.json").read_text())["hash"] == ledger.head
+    assert read_release(tmp_path / "a.json").chained
+
+
+def test_a_second_release_counts_the_first_again_and_joins_the_chain(source: str, tmp_path: Path) -> None:
+    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
+    done("release", source, *FLAGS, "--covariate", "tier", "-o", str(tmp_path / "b.json"))
+    ledger = read_ledger(tmp_path / "kanab.ledger")
+    assert [list(one.tables) for one in ledger.releases] == [["variant/device"], ["variant/tier"]]
+    assert read_release(tmp_path / "b.json").previous == ledger.hashes[0]
+
+
+def test_another_grid_or_another_binning_of_the_same_column_is_counted_beside_the_first(tmp_path: Path) -> None:
+    rows = shop()
+    rows["age"] = np.random.default_rng(5).integers(18, 80, 1200)
+    source = write(tmp_path / "visits.csv", rows)
+    other = ("--arm", "variant", "--metric", "spend", "--bounds", "spend=0:50", "--resolution", "spend=0.5")
+    done("release", source, *FLAGS, "--covariate", "age", "--bin", "age=3", "-o", str(tmp_path / "a.json"))
+    done("release", source, *other, "--covariate", "age", "--bin", "age=30:50", "-o", str(tmp_path / "b.json"))
+    assert len(read_ledger(tmp_path / "kanab.ledger").releases) == 2
+
+
+def test_other_rows_are_refused_and_leave_nothing(source: str, tmp_path: Path) -> None:
+    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
+    before = (tmp_path / "kanab.ledger").read_bytes()
+    write(Path(source), shop(1201))
+    result = run("release", source, *FLAGS, "--covariate", "tier", "-o", str(tmp_path / "b.json"))
+    assert isinstance(result.exception, PrivacyError)
+    assert names(tmp_path) == {"visits.csv", "a.json", "kanab.ledger"}
+    assert (tmp_path / "kanab.ledger").read_bytes() == before
+    done("release", source, *FLAGS, "-o", str(tmp_path / "b.json"), "--ledger", str(tmp_path / "other.ledger"))
+
+
+def test_a_filter_chooses_other_people(source: str, tmp_path: Path) -> None:
+    done("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    result = run("release", source, *FLAGS, "--where", "tier > 1", "-o", str(tmp_path / "b.json"))
+    assert isinstance(result.exception, PrivacyError)
+
+
+def test_a_refusal_is_exit_1_one_line_and_no_file(source: str, tmp_path: Path) -> None:
+    rows = shop(40)
+    rows["variant"] = np.array(["A"] * 35 + ["B"] * 5)
+    write(Path(source), rows)
+    command = [sys.executable, "-c", "from kanab.cli.main import main; main()"]
+    words = ["release", source, *FLAGS, "-o", str(tmp_path / "a.json")]
+    process = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert process.stderr == (
+        "kanab: an arm of variant holds fewer than k = 10 people. "
+        "Wait for more people, or give the arm a larger share.\n"
+    )
+    assert names(tmp_path) == {"visits.csv"}
+
+
+def test_without_a_ledger_is_a_deviation_that_is_printed_and_recorded(source: str, tmp_path: Path) -> None:
+    output = done("release", source, *FLAGS, "--no-ledger", "-o", str(tmp_path / "a.json"))
+    assert "- Deviation: not chained: what else was released about these people was not looked at." in output
+    assert names(tmp_path) == {"visits.csv", "a.json"}
+    found = read_release(tmp_path / "a.json")
+    assert not found.chained
+    assert found.receipt.deviations[0].startswith("not chained")
+    shown = done("analyze", str(tmp_path / "a.json"))
+    assert "Curator only, unchained" in shown
+
+
+def test_bounds_are_required(source: str, tmp_path: Path) -> None:
+    for more in ((), ("--no-ledger",)):
+        result = run("release", source, "--arm", "variant", "--metric", "spend", "-o", str(tmp_path / "a.json"), *more)
+        assert isinstance(result.exception, PrivacyError)
+        assert "bounds were taken from the data" in str(result.exception)
+    assert names(tmp_path) == {"visits.csv"}
+
+
+def test_while_another_process_releases_this_one_fails_cleanly(source: str, tmp_path: Path) -> None:
+    with held(tmp_path / "kanab.ledger"):
+        result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+        assert isinstance(result.exception, LedgerError)
+        assert "another release into kanab.ledger is under way" in str(result.exception)
+    assert names(tmp_path) == {"visits.csv"}
+
+
+def test_a_ledger_that_grew_meanwhile_is_noticed(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import kanab.cli.release as command  # noqa: PLC0415
+
+    original = command.counted_source
+
+    def slow(*words: Any, **more: Any) -> Any:
+        counted = original(*words, **more)
+        monkeypatch.setattr(command, "counted_source", original)
+        done("release", source, *FLAGS, "-o", str(tmp_path / "b.json"))
+        return counted
+
+    monkeypatch.setattr(command, "counted_source", slow)
+    result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    assert isinstance(result.exception, LedgerError)
+    assert "has grown while the source was counted" in str(result.exception)
+    assert not (tmp_path / "a.json").exists()
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_full_disk_leaves_neither_file_nor_entry(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    calls = 0
+    fsync = os.fsync
+
+    def full(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    assert isinstance(result.exception, SourceError)
+    assert names(tmp_path) == {"visits.csv"}
+
+
+def test_a_corrupted_or_foreign_ledger_is_refused_before_anything_is_counted(source: str, tmp_path: Path) -> None:
+    (tmp_path / "kanab.ledger").write_text("dear diary\n")
+    result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    assert isinstance(result.exception, LedgerError)
+    assert names(tmp_path) == {"visits.csv", "kanab.ledger"}
+    assert (tmp_path / "kanab.ledger").read_text() == "dear diary\n"
+
+
+def test_contradicting_flags_are_refused(source: str, tmp_path: Path) -> None:
+    out = ("-o", str(tmp_path / "a.json"))
+    for flags, words in (
+        (("--ledger", "x.ledger", "--no-ledger"), "contradict each other"),
+        (("--no-ledger", "--cohort", "enrolled", "--window", "7d"), "cohorts need a ledger"),
+        (("--every", "7d"), "--every is about cohorts"),
+        (("--as-of", "2026-10-01"), "--as-of is about cohorts"),
+        (("--cohort", "enrolled"), "how long people of a cohort are measured is not said"),
+        (("--cohort", "enrolled", "--window", "7d", "--as-of", "soon"), "--as-of is not a day"),
+        (("--cohort", "enrolled", "--window", "7d"), "takes its arms from the data"),
+    ):
+        result = run("release", source, *FLAGS, *out, *flags)
+        assert isinstance(result.exception, PlanError), (flags, result.output)
+        assert words in str(result.exception)
+    assert names(tmp_path) == {"visits.csv"}
+
+
+# ── cohorts ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")
+    return ("--plan", str(tmp_path / "kanab.toml"), "--cohort", "enrolled", "--every", "7d", "--window", "7d")
+
+
+def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
+    """Four weeks from 2026-W37; a week is ripe when the week after it is over."""
+    first = done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
+    assert "- People who enrolled through 2026-W38." in first
+    assert "- Deviation: cohorts as of 2026-09-28, not as of the clock." in first
+    result = run("release", source, *plan, "--as-of", "2026-10-04", "-o", str(tmp_path / "2.json"))
+    assert isinstance(result.exception, PrivacyError)
+    assert str(result.exception).startswith("no further cohort is ripe")
+    second = done("release", source, *plan, "--as-of", "2026-10-12", "-o", str(tmp_path / "2.json"))
+    assert "- People who enrolled after 2026-W38 and through 2026-W40." in second
+    everybody = kb.count(source, kb.read_plan(tmp_path / "kanab.toml")).tallies["variant/device"]
+    tables = [read_release(tmp_path / f"{name}.json").tables["variant/device"] for name in "12"]
+    assert tables[0] + tables[1] == everybody
+    shown = json.loads(done("analyze", str(tmp_path / "kanab.ledger"), "--json"))
+    assert shown["people"] == 1200
+    assert shown["privacy"]["cohorts"] == {"every": "7d", "after": None, "through": "2026-W40"}
+    assert shown == json.loads(done("analyze", str(tmp_path / "1.json"), str(tmp_path / "2.json"), "--json"))
+
+
+def test_sealed_batches_do_not_change_and_late_rows_are_left_out(
+    source: str, plan: tuple[str, ...], tmp_path: Path
+) -> None:
+    done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
+    sealed = (tmp_path / "1.json").read_bytes()
+    rows = shop()
+    late = shop(50, seed=9, days=7)
+    changed = {name: np.concatenate([rows[name], late[name]]) for name in rows}
+    changed["spend"] = changed["spend"] + 1
+    write(Path(source), changed)
+    done("release", source, *plan, "--as-of", "2026-10-12", "-o", str(tmp_path / "2.json"))
+    assert (tmp_path / "1.json").read_bytes() == sealed
+    assert json.loads(done("analyze", str(tmp_path / "kanab.ledger"), "--json"))["people"] == 1200
+
+
+def test_a_batch_whose_arms_are_too_small_waits_for_the_next_tick(plan: tuple[str, ...], tmp_path: Path) -> None:
+    early, later = shop(8, days=7), shop(600, first="2026-09-14", days=7)
+    source = write(tmp_path / "visits.csv", {name: np.concatenate([early[name], later[name]]) for name in early})
+    result = run("release", source, *plan, "--as-of", "2026-09-21", "-o", str(tmp_path / "1.json"))
+    assert isinstance(result.exception, PrivacyError)
+    assert not (tmp_path / "kanab.ledger").exists()
+    output = done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
+    assert "through 2026-W38" in output
+    assert json.loads(done("analyze", str(tmp_path / "1.json"), "--json"))["people"] == 608
+
+
+def test_the_clock_decides_what_is_ripe(plan: tuple[str, ...], tmp_path: Path) -> None:
+    today = datetime.now(UTC).date()
+    old, new = (today - timedelta(days=60)).isoformat(), (today - timedelta(days=3)).isoformat()
+    parts = [shop(600, first=old, days=14), shop(600, first=new, days=2, seed=2)]
+    source = write(tmp_path / "visits.csv", {name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    done("release", source, *plan, "-o", str(tmp_path / "1.json"))
+    assert json.loads(done("analyze", str(tmp_path / "1.json"), "--json"))["people"] == 600
+
+
+def test_a_ledger_of_releases_about_the_same_people_is_not_added_up(source: str, tmp_path: Path) -> None:
+    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
+    ledger = str(tmp_path / "kanab.ledger")
+    assert json.loads(done("analyze", ledger, "--json"))["people"] == 1200
+    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "b.json"))
+    assert isinstance(run("analyze", ledger).exception, PlanError)
+    result = run("analyze", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    assert isinstance(result.exception, PrivacyError)
+    assert "about the same people" in str(result.exception)

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab.errors import PrivacyError
+from kanab.periods import Span
+from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.privacy.gate import passed, release
+from kanab.privacy.ledger import read_ledger
+from kanab.privacy.leverage import leverage
+from kanab.sources.rows import count_rows
+
+BOUNDS: dict[str, Any] = {"bounds": {"y": (-50, 50)}, "resolution": {"y": 0.01}}
+
+
+def people(n: int = 1000, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "arm": rng.choice(["A", "B"], n),
+        "x": rng.choice(["a", "b", "c"], n),
+        "z": rng.choice([1, 2, 3, 4], n),
+        "y": np.round(rng.normal(10, 3, n), 2),
+        "d": rng.random(n) < 0.3,
+    }
+
+
+def nested(n: int = 1000, few: int = 1, seed: int = 1) -> dict[str, Any]:
+    """x and w are the same covariate but for a few people."""
+    rows = people(n, seed)
+    w = rows["x"].copy()
+    moved = np.flatnonzero(w == "a")[:few]
+    w[moved] = "b"
+    return rows | {"w": w}
+
+
+def plan(*covariates: str, metrics: tuple[str, ...] = ("y",), **choices: Any) -> Plan:
+    return make_plan("arm", list(metrics), adjust=list(covariates), **(BOUNDS | choices))
+
+
+# ── several tables of one release ──────────────────────────────────────────────────────────────
+
+
+def test_one_table_has_the_effective_k_of_its_smallest_class_in_steps_of_k() -> None:
+    found = release(count_rows(people(), plan("x")))
+    assert found.receipt.effective_k == found.receipt.smallest_class // 10 * 10
+
+
+def test_tables_that_differ_by_a_few_people_are_merged_until_they_do_not() -> None:
+    found = release(count_rows(nested(few=3), plan("x", "w")))
+    assert (found.receipt.effective_k or 0) >= 10
+    shapes = {name: table.shape for name, table in found.tables.items()}
+    assert shapes != {"arm/x": (2, 3), "arm/w": (2, 3)}
+    assert found.receipt.maps or found.receipt.left_out
+
+
+def test_tables_that_are_the_same_hide_nobody_and_stay() -> None:
+    rows = people()
+    found = release(count_rows(rows | {"w": rows["x"]}, plan("x", "w")))
+    assert {name: table.shape for name, table in found.tables.items()} == {"arm/x": (2, 3), "arm/w": (2, 3)}
+
+
+def test_tables_that_differ_by_many_people_stay() -> None:
+    found = release(count_rows(nested(few=120), plan("x", "w")))
+    assert found.receipt.left_out == {}
+    assert {table.shape for table in found.tables.values()} == {(2, 3)}
+
+
+def test_a_pair_table_that_would_give_people_away_is_left_out() -> None:
+    rows = people()
+    rng = np.random.default_rng(3)
+    rows["other"] = np.where(rows["x"] == "a", "on", "off")
+    rows["other"][rng.choice(1000, 2, replace=False)] = "on"
+    two = Plan(
+        (MetricPlan("y", (-50, 50), 0.01),),
+        (ExperimentPlan("arm", adjust=("x",), interactions=("other",)), ExperimentPlan("other")),
+    )
+    found = release(count_rows(rows, two))
+    assert (found.receipt.effective_k or 0) >= 10
+    assert found.receipt.left_out
+
+
+def test_who_has_a_value_counts_as_a_table() -> None:
+    """The people without a value, more than k in every class, differ from a level by only two."""
+    rows = people()
+    gone = rows["x"] == "a"
+    gone[np.flatnonzero(rows["x"] == "b")[:2]] = True
+    rows["y"] = np.where(gone, np.nan, rows["y"])
+    found = release(count_rows(rows, plan("x", "z", metrics=("y", "d"), missing={"y": "exclude"})))
+    assert any(key.endswith(": y") for key in found.receipt.left_out)
+    assert all("y" not in [m.name for m in t.metrics] for name, t in found.tables.items() if name == "arm/x")
+
+
+def test_without_signatures_effective_k_is_not_evaluated() -> None:
+    counted = count_rows(people(), plan("x"))
+    found = release(type(counted)(counted.plan, counted.tallies, None))
+    assert found.receipt.effective_k is None
+
+
+# ── inside a class ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_metric_that_one_person_dominates_is_withheld_by_class_and_kept_by_arm() -> None:
+    rows = people()
+    whale = int(np.flatnonzero((rows["x"] == "a") & (rows["arm"] == "A"))[0])
+    small = np.where(rows["x"] == "a", 0.0, np.abs(rows["y"]))
+    small[whale] = 45
+    rows["y"] = small
+    found = release(count_rows(rows, plan("x", bounds={"y": (0, 50)})))
+    assert found.tables["arm/x"].metrics == ()
+    assert [metric.name for metric in found.tables["arm"].metrics] == ["y"]
+    assert "y is withheld in arm/x: one or two people" in found.receipt.left_out["arm/x: y"]
+    assert "45" not in str(found.receipt)
+
+
+def test_a_metric_that_one_person_dominates_in_an_arm_is_in_no_table() -> None:
+    rows = people()
+    rows["y"] = np.zeros(1000)
+    rows["y"][0] = 45
+    found = release(count_rows(rows, plan("x", bounds={"y": (0, 50)})))
+    assert all(table.metrics == () for table in found.tables.values())
+    assert found.receipt.left_out["arm: y"].startswith("y is withheld altogether: ")
+
+
+# ── a ledger ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_second_release_counts_the_first_one_again(tmp_path: Path) -> None:
+    ledger, rows = tmp_path / "kanab.ledger", people()
+    first = release(count_rows(rows, plan("x")), ledger=ledger)
+    second = release(count_rows(rows, plan("z"), earlier=read_ledger(ledger).plans), ledger=ledger)
+    assert (first.previous, first.chained, second.chained) == ("", True, True)
+    found = read_ledger(ledger)
+    assert [list(one.tables) for one in found.releases] == [["arm/x"], ["arm/z"]]
+    assert second.previous == found.hashes[0]
+    both = release(count_rows(rows, plan("x", "z")))
+    assert second.receipt.effective_k == both.receipt.effective_k
+
+
+def test_a_second_release_about_other_people_or_values_is_refused(tmp_path: Path) -> None:
+    ledger, rows = tmp_path / "kanab.ledger", people()
+    release(count_rows(rows, plan("x")), ledger=ledger)
+    before = ledger.read_bytes()
+    plans = read_ledger(ledger).plans
+    gone = {name: values[1:] for name, values in rows.items()}
+    changed = rows | {"y": np.concatenate([[rows["y"][0] + 0.01], rows["y"][1:]])}
+    texts = set()
+    for other in (gone, changed, people(seed=2), people(1001)):
+        with pytest.raises(PrivacyError, match="comes out differently now") as refusal:
+            release(count_rows(other, plan("z"), earlier=plans), ledger=ledger)
+        texts.add(str(refusal.value))
+    assert len(texts) == 1
+    assert ledger.read_bytes() == before
+
+
+def test_a_second_release_without_a_recount_is_refused(tmp_path: Path) -> None:
+    ledger, rows = tmp_path / "kanab.ledger", people()
+    release(count_rows(rows, plan("x")), ledger=ledger)
+    for earlier in ((), (plan("z"),)):
+        with pytest.raises(PrivacyError, match="they were not counted again"):
+            release(count_rows(rows, plan("z"), earlier=earlier), ledger=ledger)
+    counted = count_rows(rows, plan("z"))
+    with pytest.raises(PrivacyError, match="nobody knows how these tables overlap"):
+        release(type(counted)(counted.plan, counted.tallies, None), ledger=ledger)
+
+
+def test_a_later_table_gives_way_to_an_earlier_one(tmp_path: Path) -> None:
+    ledger, rows = tmp_path / "kanab.ledger", nested(few=2)
+    release(count_rows(rows, plan("x")), ledger=ledger)
+    counted = count_rows(rows, plan("w"), earlier=read_ledger(ledger).plans)
+    second = release(counted, ledger=ledger)
+    assert (second.receipt.effective_k or 0) >= 10
+    assert second.receipt.maps or second.receipt.left_out
+    alone = release(count_rows(rows, plan("w")))
+    assert alone.receipt.left_out == {}
+    assert not alone.receipt.maps
+
+
+def test_where_even_the_arms_would_give_people_away_nothing_is_released(tmp_path: Path) -> None:
+    ledger, rows = tmp_path / "kanab.ledger", people()
+    release(count_rows(rows, plan("x")), ledger=ledger)
+    rows["other"] = np.where((rows["arm"] == "A") & (rows["x"] == "a"), "on", "off")
+    rows["other"][np.flatnonzero(rows["x"] == "b")[:2]] = "on"
+    other = make_plan("other", ["y"], **BOUNDS)
+    with pytest.raises(PrivacyError, match="together with what was released before"):
+        release(count_rows(rows, other, earlier=read_ledger(ledger).plans), ledger=ledger)
+    assert len(read_ledger(ledger).releases) == 1
+
+
+def test_k_may_not_fall_within_a_ledger(tmp_path: Path) -> None:
+    ledger, rows = tmp_path / "kanab.ledger", people()
+    release(count_rows(rows, plan("x")), 20, ledger=ledger)
+    counted = count_rows(rows, plan("z"), earlier=read_ledger(ledger).plans)
+    with pytest.raises(PrivacyError, match="promise a larger k"):
+        release(counted, 10, ledger=ledger)
+    assert (release(counted, 30, ledger=ledger).receipt.effective_k or 0) >= 30
+
+
+def test_bounds_taken_from_the_data_do_not_go_into_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="a ledger would give them away"):
+        release(count_rows(people(), make_plan("arm", ["y"])), ledger=tmp_path / "kanab.ledger")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_effective_k_is_that_of_everybody_over_all_releases(tmp_path: Path) -> None:
+    """Against the truth: one row per person, all published classes."""
+    ledger, rows = tmp_path / "kanab.ledger", nested(few=60)
+    for covariate in ("x", "w", "z"):
+        earlier = read_ledger(ledger).plans
+        release(count_rows(rows, plan(covariate), earlier=earlier), ledger=ledger)
+    columns = []
+    for one in read_ledger(ledger).releases:
+        for name in one.tables:
+            covariate = name.removeprefix("arm/")
+            levels = one.receipt.maps.get(name)
+            values = [levels.target(v) if levels else v for v in rows[covariate].tolist()]
+            cell = [f"{arm}{value}" for arm, value in zip(rows["arm"], values, strict=True)]
+            columns.append(np.unique(cell, return_inverse=True)[1])
+    truth = leverage(np.stack(columns, axis=1).astype(np.int64), np.ones(1000, dtype=np.int64))
+    last = read_ledger(ledger).releases[-1].receipt.effective_k
+    assert last == int(truth.effective_k) // 10 * 10
+
+
+# ── cohorts ────────────────────────────────────────────────────────────────────────────────────
+
+COHORTS = Plan(
+    (MetricPlan("y", (-50, 50), 0.01),),
+    (ExperimentPlan("arm", (("A", 1.0), ("B", 1.0)), adjust=("x",), segments=("z",)),),
+    (CovariatePlan("x", ("a", "b", "c")), CovariatePlan("z", (1, 2, 3, 4))),
+)
+
+
+def sealed(rows: dict[str, Any], after: str | None, through: str, plan: Plan = COHORTS) -> Any:
+    return replace(count_rows(rows, plan), span=Span("enrolled", "7d", after, through))
+
+
+def test_batches_follow_each_other_and_keep_the_maps_of_the_first(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    few = people(400, 1)
+    few["x"] = np.where(np.arange(400) < 6, "c", np.where(few["x"] == "c", "a", few["x"]))
+    first = release(sealed(few, None, "2026-W40"), ledger=ledger)
+    assert first.receipt.maps["arm/x"].merged == {"other": ("b", "c")} or first.receipt.maps["arm/x"].merged
+    second = release(sealed(people(900, 2), "2026-W40", "2026-W42"), ledger=ledger)
+    assert second.tables["arm/x"].factor("x").levels == first.tables["arm/x"].factor("x").levels
+    assert second.receipt.batch is not None
+    assert (second.receipt.batch.after, second.receipt.batch.through) == ("2026-W40", "2026-W42")
+
+
+def test_a_later_batch_may_only_be_coarser(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    release(sealed(people(900, 1), None, "2026-W40"), ledger=ledger)
+    second = release(sealed(people(100, 2), "2026-W40", "2026-W41"), ledger=ledger)
+    third = release(sealed(people(900, 3), "2026-W41", "2026-W42"), ledger=ledger)
+    sizes = [len(one.tables["arm/z"].factor("z").levels) if "arm/z" in one.tables else 1 for one in (second, third)]
+    assert sizes[0] < 4
+    assert sizes[1] <= sizes[0]
+
+
+def test_a_table_that_a_batch_left_out_stays_out(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    rows = people(60, 1)
+    rows["x"] = np.array(["a"] * 58 + ["b", "c"])
+    first = release(sealed(rows, None, "2026-W40"), ledger=ledger)
+    assert "arm/x" not in first.tables
+    second = release(sealed(people(900, 2), "2026-W40", "2026-W41"), ledger=ledger)
+    assert "arm/x" not in second.tables
+
+
+def test_cohorts_and_everybody_do_not_share_a_ledger_and_periods_do_not_jump(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    release(sealed(people(900, 1), None, "2026-W40"), ledger=ledger)
+    with pytest.raises(PrivacyError, match="do not go into one ledger"):
+        release(count_rows(people(), COHORTS), ledger=ledger)
+    with pytest.raises(PrivacyError, match="do not follow the last ones"):
+        release(sealed(people(900, 2), "2026-W41", "2026-W42"), ledger=ledger)
+    with pytest.raises(PrivacyError, match="by one plan"):
+        release(sealed(people(900, 2), "2026-W40", "2026-W42", plan("x")), ledger=ledger)
+    with pytest.raises(PrivacyError, match="an arm of arm holds fewer"):
+        release(sealed(people(12, 2), "2026-W40", "2026-W42"), ledger=ledger)
+    assert len(read_ledger(ledger).releases) == 1
+
+
+def test_what_passes_is_decided_before_anything_is_written(tmp_path: Path) -> None:
+    counted = count_rows(people(), plan("x"))
+    found = passed(counted, ledger=read_ledger(tmp_path / "kanab.ledger"))
+    assert found.previous == ""
+    assert list(tmp_path.iterdir()) == []
