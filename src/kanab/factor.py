@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -83,11 +84,16 @@ class Factor:
     def index(self, level: Any) -> int:
         """Where a level stands; an unknown one is an error that lists the known ones."""
         wanted = as_level(level, self.name)
-        for position, known in enumerate(self.levels):
-            if known == wanted and isinstance(known, bool) == isinstance(wanted, bool):
-                return position
+        position = self._places.get((wanted, isinstance(wanted, bool)))
+        if position is not None:
+            return position
         word = "arm" if self.role == "arm" else "level"
         raise LevelError(f"unknown {word} of {self.name!r}", f"It has: {listed(self.labels)}.")
+
+    @cached_property
+    def _places(self) -> dict[tuple[Level, bool], int]:
+        """Where each level stands; True is not the number 1."""
+        return {(level, isinstance(level, bool)): position for position, level in enumerate(self.levels)}
 
     @property
     def labels(self) -> tuple[str, ...]:

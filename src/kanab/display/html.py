@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
 from kanab.display.figures import together
+from kanab.display.page import section, whole_page
 from kanab.display.sheet import STYLE
 from kanab.display.tables import (
     arms_table,
@@ -54,9 +53,9 @@ def readout_html(data: Data) -> str:
     """A fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
     alarm = alarmed(data)
     parts = [f"<p><strong>{escape(title(data))}</strong><br>{escape(summary(data))}</p>"]
-    for section in sections(data):
-        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
-        for part in section.parts:
+    for one in sections(data):
+        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(one.heading)}</p>')
+        for part in one.parts:
             if isinstance(part, Table):
                 parts.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
             else:
@@ -70,33 +69,17 @@ def report_html(data: Data, *, charts: Mapping[str, str]) -> str:
 
     Without charts it has the same numbers in tables, and says how to add the pictures.
     """
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     parts = [
         _header(data),
-        _section("arrival", "Did people arrive as planned?", _arrival(data)),
-        _section("effects", "What happened?", _effects(data, charts)),
-        _section("segments", "Does the effect differ by segment?", _segments(data, charts)),
-        _section("privacy", "Privacy receipt", _privacy(data)),
-        _section("notes", "Notes", _listed(note_sentences(data))),
-        _section("method", "How it was computed", _listed(method_sentences(data))),
+        section("arrival", "Did people arrive as planned?", _arrival(data)),
+        section("effects", "What happened?", _effects(data, charts)),
+        section("segments", "Does the effect differ by segment?", _segments(data, charts)),
+        section("privacy", "Privacy receipt", _privacy(data)),
+        section("notes", "Notes", _listed(note_sentences(data))),
+        section("method", "How it was computed", _listed(method_sentences(data))),
         "<footer>Made with Kanab from counts and sums. This file loads nothing from elsewhere.</footer>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title(data))}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{''.join(part for part in parts if part)}\n</main>\n</body>\n</html>\n"
-    )
-
-
-def _section(name: str, heading: str, body: str) -> str:
-    """A part of the report under its heading; nothing where there is nothing to say."""
-    if not body:
-        return ""
-    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{escape(heading)}</h2>\n{body}\n</section>\n'
+    return whole_page(title(data), parts, STYLE)
 
 
 def _header(data: Data) -> str:
