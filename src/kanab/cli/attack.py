@@ -1,0 +1,107 @@
+"""kanab attack: what could somebody learn from these files?"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kanab.cli.counting import progress
+from kanab.cli.options import level
+from kanab.errors import KanabError, PlanError, SourceError
+from kanab.factor import Level, label
+from kanab.privacy.attack import play_attacker
+from kanab.privacy.examples import EXAMPLES, example
+from kanab.privacy.known import known_people
+from kanab.privacy.published import Published, atoms, published_from_dict
+
+
+@click.command()
+@click.argument("file", nargs=-1)
+@click.option("--known", type=click.Path(dir_okay=False), help="CSV of what the attacker knows: one row per person.")
+@click.option(
+    "--k", type=click.IntRange(2), help="Fewer people than this are a break; default: the largest k of the files."
+)
+@click.option("--example", "name", metavar="NAME", help="Attack a bundled bad example; 'list' names them.")
+@click.option("--json", "as_json", is_flag=True, help="Print plain data, with every finding.")
+def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str | None, as_json: bool) -> None:
+    """Play the attacker on release FILEs, all of them together, and say what could be learnt.
+
+    Exits with 1 if something was learnt about fewer than k people. The columns of --known are named
+    like the arms and covariates of the tables.
+
+    \b
+    kanab attack monday.release.json tuesday.release.json
+    kanab attack checkout.release.json --known people.csv
+    kanab attack --example daily-dashboard
+    """
+    if name == "list":
+        click.echo("\n".join(EXAMPLES))
+        return
+    if bool(file) == (name is not None) or (name is not None and known):
+        raise PlanError("what to attack is not said", "Name release files, or one --example.")
+    with progress("attacking"):
+        if name is not None:
+            bad = example(name)
+            story, releases, knows = bad.story, bad.releases, bad.known
+        else:
+            story, releases = "", read_published(file)
+            knows = known_people(_people(known, releases), releases) if known else None
+        found = play_attacker(releases, knows, k)
+    if as_json:
+        told = {"example": name, "story": story} if name is not None else {}
+        click.echo(json.dumps(told | found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo(f"{story}\n\n{found}" if story else str(found))
+    if found.broken:
+        sys.exit(1)
+
+
+def read_published(files: Sequence[str]) -> tuple[Published, ...]:
+    """Releases as an attacker reads them: also those that the gate would refuse."""
+    short = [Path(one).name for one in files]
+    names = short if len(set(short)) == len(short) else list(files)
+    found = []
+    for path, name in zip(files, names, strict=True):
+        try:
+            data = json.loads(_text(path))
+        except (json.JSONDecodeError, RecursionError):
+            raise SourceError(f"{name} is not a JSON file", "Give a file that kanab release wrote.") from None
+        try:
+            found.append(published_from_dict(data, name))
+        except KanabError as problem:
+            raise type(problem)(problem.fact, problem.remedy, at=f"{name} {problem.at}".strip()) from None
+    return tuple(found)
+
+
+def _people(path: str, releases: Sequence[Published]) -> dict[str, list[Any]]:
+    """Columns of a CSV file, its texts turned into the levels that the releases have."""
+    rows = list(csv.reader(_text(path).splitlines()))
+    if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
+        raise SourceError(f"{Path(path).name} is not a table of people", "Give a CSV file: names, then a row each.")
+    columns: dict[str, list[Any]] = {}
+    for name, *values in zip(*rows, strict=True):
+        versions = [
+            axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
+        ]
+        if versions:
+            spelled: dict[str, Level] = {label(one): one for one in atoms(versions)}
+            columns[name] = [spelled[value] if value in spelled else level(value or None) for value in values]
+    return columns
+
+
+def _text(path: str) -> str:
+    file = Path(path)
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise SourceError(f"there is no file {file.name!r}", "Check the path.") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"{file.name} is not UTF-8 text", "Give the file as it was written.") from None
+    except OSError as problem:
+        raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None

@@ -1,0 +1,116 @@
+"""What an attack learnt, and the sum of all attacks, in words and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing learnt: by which attack, where, about how many people at most, in words."""
+
+    attack: str
+    table: str
+    metric: str
+    people: int
+    learnt: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "attack": self.attack,
+            "table": self.table,
+            "metric": self.metric or None,
+            "people": self.people,
+            "learnt": self.learnt,
+        }
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attack: what it found, or why it was not tried."""
+
+    attack: str
+    does: str
+    findings: tuple[Finding, ...] = ()
+    not_tried: str = ""
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Everything that was tried on some releases. It prints itself."""
+
+    releases: tuple[str, ...]
+    k: int
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was learnt about fewer than k people."""
+        return tuple(one for attempt in self.attempts for one in attempt.findings if one.people < self.k)
+
+    @property
+    def broken(self) -> bool:
+        """Was anything learnt about fewer than k people?"""
+        return bool(self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, with every finding."""
+        return {
+            "releases": list(self.releases),
+            "k": self.k,
+            "broken": self.broken,
+            "attacks": [
+                {
+                    "attack": one.attack,
+                    "does": one.does,
+                    "not_tried": one.not_tried or None,
+                    "findings": [finding.to_dict() for finding in one.findings],
+                }
+                for one in self.attempts
+            ],
+        }
+
+    def to_text(self, most: int = 4) -> str:
+        """A paragraph per attack, with the findings about the fewest people first."""
+        lines = [f"Attacked: {_listed(self.releases)}. The rule to break: k = {self.k}.", ""]
+        for one in self.attempts:
+            lines += [*_paragraph(one, most), ""]
+        return "\n".join([*lines, *self._verdict()])
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _verdict(self) -> list[str]:
+        if self.broken:
+            fewest = min(one.people for one in self.findings)
+            about = "one person" if fewest == 1 else f"{fewest} people"
+            times = "once" if len(self.findings) == 1 else f"{len(self.findings):,} times"
+            return [
+                f"BROKEN: something was learnt about fewer than {self.k} people, {times}; the worst is about {about}."
+            ]
+        return [
+            f"Nothing was learnt about fewer than {self.k} people.",
+            "That is what these attacks could do, with what they know; it is no proof that no other can do more.",
+        ]
+
+
+def _paragraph(attempt: Attempt, most: int) -> list[str]:
+    name = attempt.attack
+    if attempt.not_tried:
+        return [f"{name}: not tried", f"  {attempt.does}", f"  {attempt.not_tried}"]
+    if not attempt.findings:
+        return [f"{name}: learnt nothing", f"  {attempt.does}"]
+    times = len(attempt.findings)
+    shown = sorted(attempt.findings, key=lambda one: one.people)[:most]
+    lines = [f"{name}: LEARNT {'one thing' if times == 1 else f'{times:,} things'}", f"  {attempt.does}"]
+    lines += [f"  - {one.table}: {one.learnt}" for one in shown]
+    return [*lines, f"  - … and {times - most:,} more"] if times > most else lines
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]}, … {names[-1]} ({len(names)} in all)"

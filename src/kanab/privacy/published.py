@@ -1,0 +1,286 @@
+"""A release as an attacker sees it: whatever its file says, also what the gate would have refused.
+
+Reading is lenient on purpose. Classes may be small, a class may be blacked out (``"people": null``),
+tables may lack arms, and several releases may be about the same people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.cells import Cells, fold, marginal
+from kanab.document import Document, read
+from kanab.errors import KanabError, SourceError
+from kanab.factor import Level, Role, label
+from kanab.moments import By, Moments
+from kanab.plan import DEFAULT_K
+from kanab.privacy.levels import LevelMap
+
+OUT = -1
+"""The place of people who are not in a table."""
+
+_UNNAMED = "\ufffd"  # stands for every level that a map does not name
+_FIELDS = set(Document.__struct_fields__)
+
+_Place = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One side of a published table; ``merged`` says which levels were put together."""
+
+    name: str
+    levels: tuple[Level, ...]
+    role: Role = "covariate"
+    merged: LevelMap | None = None
+
+    @cached_property
+    def _places(self) -> dict[tuple[bool, Level], int]:
+        return {_key(level): place for place, level in enumerate(self.levels)}
+
+    def place(self, level: Level) -> int:
+        """Where somebody with this level stands; ``OUT`` if nowhere."""
+        target = level if self.merged is None else self.merged.target(level)
+        return self._places.get(_key(target), OUT)
+
+
+def atoms(versions: Sequence[Axis]) -> list[Level]:
+    """The finest levels that some published versions of one axis tell apart.
+
+    >>> merged = LevelMap("tier", ((1, (1,)), ("2 … 3", (2, 3))), {})
+    >>> atoms([Axis("tier", (1, "2 … 3"), "covariate", merged), Axis("tier", (1, 2, 3))])
+    [1, 2, 3]
+    """
+    found: dict[tuple[bool, Level], Level] = {}
+    cuts: set[float] = set()
+    for one in versions:
+        if one.merged is None:
+            named: list[Level] = list(one.levels)
+        else:
+            named = [old for _, olds in one.merged.groups for old in olds]
+            named += [_UNNAMED] if one.merged.rest else []
+            cuts |= set(one.merged.cuts or ())
+        found |= {_key(level): level for level in named}
+    if cuts:
+        edges = [min(cuts) - 1, *sorted(cuts), max(cuts) + 1]
+        found |= {_key(middle): middle for middle in ((low + high) / 2 for low, high in pairwise(edges))}
+    return list(found.values())
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """One table: people per class, which classes are blacked out, and the numbers of every metric."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    people: Cells
+    hidden: NDArray[np.bool_]
+    moments: tuple[Moments, ...] = ()
+
+    @property
+    def names(self) -> By:
+        """The names of its axes."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def experiments(self) -> frozenset[str]:
+        """The experiments that somebody must be in to be in this table."""
+        return frozenset(axis.name for axis in self.axes if axis.role == "arm")
+
+    def axis(self, name: str) -> Axis:
+        """An axis by its name."""
+        return self.axes[self.names.index(name)]
+
+    def part(self, metric: str) -> Moments | None:
+        """The numbers of one metric, if the table has them."""
+        return next((part for part in self.moments if part.metric.name == metric), None)
+
+    def places(self) -> Iterator[_Place]:
+        """Every class that is not blacked out."""
+        return (place for place in np.ndindex(*self.people.shape) if not self.hidden[place])
+
+    def words(self, place: _Place, by: By | None = None) -> str:
+        """A class, or a cell of a margin, in words: ``variant = A, tier = 3``."""
+        axes = self.axes if by is None else [self.axis(name) for name in by]
+        return ", ".join(f"{axis.name} = {label(axis.levels[i])}" for axis, i in zip(axes, place, strict=True))
+
+    def by(self, names: By) -> PublishedTable:
+        """The same people by only these axes; what adds up a blacked-out class is blacked out."""
+        table = self
+        for name in self.names:
+            if name not in names:
+                table = table._without(name)
+        return table._ordered(names)
+
+    def _without(self, name: str) -> PublishedTable:
+        kept = tuple(axis for axis in self.axes if axis.name != name)
+        return PublishedTable(
+            self.name,
+            kept,
+            marginal(self.people, self.names, [axis.name for axis in kept]),
+            np.asarray(self.hidden.any(axis=self.names.index(name))),
+            tuple(part.collapse(self.names, name) for part in self.moments),
+        )
+
+    def _ordered(self, names: By) -> PublishedTable:
+        if names == self.names:
+            return self
+        order = [self.names.index(name) for name in names]
+        return PublishedTable(
+            self.name,
+            tuple(self.axes[position] for position in order),
+            self.people.transpose(order),
+            self.hidden.transpose(order),
+            tuple(
+                Moments(part.metric, part.counts.transpose(order), part.sums.transpose(order), part.squares)
+                for part in self.moments
+            ),
+        )
+
+    def folded(self, axis: Axis, into: Sequence[int]) -> PublishedTable:
+        """The same people with the levels of one axis sent to their places in a coarser one."""
+        position = self.names.index(axis.name)
+        size = len(axis.levels)
+        hidden = fold(self.hidden.astype(object), position, into, size).astype(bool)
+        return PublishedTable(
+            self.name,
+            tuple(axis if one.name == axis.name else one for one in self.axes),
+            fold(self.people, position, into, size),
+            hidden,
+            tuple(part.fold(self.names, axis.name, into, size) for part in self.moments),
+        )
+
+
+def alike(one: PublishedTable, two: PublishedTable, names: By) -> tuple[PublishedTable, PublishedTable]:
+    """Two tables by the same axes and the finest levels that both can be added up to."""
+    one, two = one.by(names), two.by(names)
+    for name in names:
+        first, second = one.axis(name), two.axis(name)
+        if first.merged is None and second.merged is None and first.levels == second.levels:
+            continue
+        common, mine, theirs = _coarsened(first, second)
+        one, two = one.folded(common, mine), two.folded(common, theirs)
+    return one, two
+
+
+def _coarsened(first: Axis, second: Axis) -> tuple[Axis, list[int], list[int]]:
+    """The finest axis that both can be folded to, and where their levels go in it."""
+    groups: list[set[tuple[int, int]]] = [{(0, i)} for i in range(len(first.levels))]
+    groups += [{(1, i)} for i in range(len(second.levels))]
+    for level in atoms([first, second]):
+        met = {(side, axis.place(level)) for side, axis in enumerate((first, second)) if axis.place(level) != OUT}
+        touched = [group for group in groups if group & met]
+        groups = [group for group in groups if not group & met]
+        groups += [set().union(*touched)] if touched else []
+    groups.sort(key=min)
+    into = {member: place for place, group in enumerate(groups) for member in group}
+    levels: list[Level] = []
+    for group in groups:
+        side = min(group)[0]
+        axis = (first, second)[side]
+        names = [axis.levels[i] for own, i in sorted(group) if own == side]
+        levels.append(names[0] if len(names) == 1 else " + ".join(label(name) for name in names))
+    return (
+        Axis(first.name, tuple(levels), first.role),
+        [into[0, i] for i in range(len(first.levels))],
+        [into[1, i] for i in range(len(second.levels))],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """One release: its tables, the k that it claims, and the cohorts that it is about.
+
+    ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0.
+    """
+
+    name: str
+    tables: tuple[PublishedTable, ...]
+    k: int = DEFAULT_K
+    cohorts: str = ""
+    contributors: Mapping[str, str] = field(default_factory=dict)
+
+    def apart(self, other: Published) -> bool:
+        """Are the two about different people? Batches of different cohorts are."""
+        return bool(self.cohorts and other.cohorts and self.cohorts != other.cohorts)
+
+
+class _Map(msgspec.Struct):
+    covariate: str
+    groups: list[tuple[Level, list[Level]]]
+    cuts: list[float] | None = None
+    rest: bool = False
+
+
+def published_from_dict(data: Any, name: str) -> Published:
+    """A release from its plain data; fields that no attack needs are not looked at."""
+    tables = _dict(data, "tables")
+    if not tables:
+        raise SourceError("this is not a release", "Give a file that kanab release wrote.")
+    receipt = _dict(data, "receipt")
+    k = receipt.get("k")
+    cohorts = receipt.get("cohorts") or ""
+    metrics = _dict(_dict(data, "plan"), "metrics")
+    maps = _dict(data, "levels")
+    return Published(
+        name,
+        tuple(_table(table, plain, maps.get(table)) for table, plain in tables.items()),
+        k if type(k) is int and k >= 2 else DEFAULT_K,
+        cohorts if isinstance(cohorts, str) else json.dumps(cohorts, sort_keys=True),
+        {metric: _dict(metrics, metric)["of"] for metric in metrics if _dict(metrics, metric).get("of")},
+    )
+
+
+def _table(name: str, plain: Any, levels: Any) -> PublishedTable:
+    place = f"$.tables.{name}"
+    if not isinstance(plain, dict):
+        raise SourceError("a table cannot be read", "Give a file that kanab release wrote.", at=place)
+    shown, blacked = _without_gaps({key: value for key, value in plain.items() if key in _FIELDS})
+    try:
+        parts = read(shown)
+        merged = None if levels is None else msgspec.convert(levels, _Map)
+        hidden = np.zeros(parts.people.shape, dtype=bool)
+        for entry in blacked:
+            hidden[tuple(one.index(level) for one, level in zip(parts.factors, entry["levels"], strict=True))] = True
+    except KanabError as problem:
+        raise SourceError(problem.fact, problem.remedy, at=f"{place} {problem.at}".strip()) from None
+    except (msgspec.ValidationError, ValueError):
+        raise SourceError("a table cannot be read", "Give a file that kanab release wrote.", at=place) from None
+    axes = tuple(Axis(one.name, one.levels, one.role, _map_of(merged, one.name)) for one in parts.factors)
+    return PublishedTable(name, axes, parts.people, hidden, parts.moments)
+
+
+def _map_of(merged: _Map | None, axis: str) -> LevelMap | None:
+    if merged is None or merged.covariate != axis:
+        return None
+    groups = tuple((new, tuple(olds)) for new, olds in merged.groups)
+    return LevelMap(axis, groups, {}, None if merged.cuts is None else tuple(merged.cuts), merged.rest)
+
+
+def _without_gaps(plain: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The table without its blacked-out classes, and those."""
+    classes = plain.get("classes")
+    if not isinstance(classes, list):
+        return plain, []
+    blacked = [one for one in classes if isinstance(one, dict) and one.get("people", 0) is None and one.get("levels")]
+    return plain | {"classes": [one for one in classes if one not in blacked]}, blacked
+
+
+def _dict(data: Any, key: str) -> dict[str, Any]:
+    """A part that is a dict; an empty one if it is not."""
+    found = data.get(key) if isinstance(data, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _key(level: Level) -> tuple[bool, Level]:
+    """True is not the number 1."""
+    return isinstance(level, bool), level
