@@ -8,8 +8,11 @@ import click
 
 from kanab import __version__
 from kanab.cli.analyze import analyze
+from kanab.cli.attack import attack
+from kanab.cli.audit import audit
 from kanab.cli.example import example
 from kanab.cli.paper import paper
+from kanab.cli.privacy_report import privacy_report
 from kanab.cli.release import release
 from kanab.errors import KanabError, PrivacyError
 
@@ -20,7 +23,7 @@ def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""
 
 
-for command in (analyze, release, example, paper):
+for command in (analyze, release, audit, attack, privacy_report, example, paper):
     cli.add_command(command)
 
 

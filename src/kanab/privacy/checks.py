@@ -18,6 +18,7 @@ from kanab.privacy.ledger import Ledger
 from kanab.privacy.published import published_from_dict
 from kanab.privacy.released import Release
 from kanab.privacy.rules import LEAST_DF, gapless
+from kanab.privacy.sparse import numbers_of, people_off
 from kanab.tally import Tally
 
 
@@ -124,6 +125,18 @@ def _inference(release: Release) -> Check:
     )  # fmt: skip
 
 
+def _unusual(release: Release) -> Check:
+    few = 0
+    for metric in {one.name for table in release.tables.values() for one in table.metrics}:
+        own = [table for table in release.tables.values() if metric in [one.name for one in table.metrics]]
+        crossed = [table for table in own if len(table.axes) > 1]
+        few += len(crossed) > 1 and min(people_off(one, metric, None) for one in crossed) < 2 * numbers_of(own)
+    return Check(
+        "unusual values", not few, "a metric is in several tables only where enough people are off its commonest value",
+        "Release it again, with fewer covariates.", few,
+    )  # fmt: skip
+
+
 def _overlap(release: Release) -> Check:
     effective, k = release.receipt.effective_k, release.receipt.k
     if effective is None:
@@ -137,7 +150,7 @@ def _overlap(release: Release) -> Check:
 
 
 _RULES: tuple[Callable[[Release], Check], ...] = (
-    _people, _missing, _totals, _squares, _bounds, _freedom, _inference, _overlap,
+    _people, _missing, _totals, _squares, _bounds, _freedom, _inference, _unusual, _overlap,
 )  # fmt: skip
 
 

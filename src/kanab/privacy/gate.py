@@ -16,7 +16,17 @@ from kanab.privacy.levels import LevelMap
 from kanab.privacy.overlap import Shown
 from kanab.privacy.recount import batch_of, check_batches, recounted
 from kanab.privacy.released import Receipt, Release
-from kanab.privacy.rules import Draft, check_arms, checked_k, drafted, gapless, left_out, published_map
+from kanab.privacy.rules import (
+    Draft,
+    check_arms,
+    checked_k,
+    drafted,
+    gapless,
+    left_out,
+    products_hide,
+    published_map,
+)
+from kanab.privacy.sparse import WHY, too_sparse
 from kanab.privacy.together import Together, first_linkages, settled, shown, totals
 from kanab.tally import Tally
 
@@ -42,20 +52,23 @@ def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
     rule = checked_k(counted.plan.k if k is None else k, override)
-    if ledger is not None and not counted.bounds_declared:
-        raise PrivacyError(
-            "bounds were taken from the data, and a ledger would give them away",
-            "Declare them: --bounds spend=0:500, or in the plan.",
-        )
     counted = replace(counted, plan=replace(counted.plan, k=rule))
     before = ledger or Ledger()
     if any(one.receipt.k > rule for one in before.releases):
         raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
     maps = check_batches(counted, before)
-    known = () if counted.span is not None else recounted(counted, before)
+    # Arms before anything that values decide: where an arm is too small, no value changes what is said.
     for linkage in first_linkages(counted.plan):
         check_arms(counted.tallies[linkage.name], linkage.experiments[0], rule)
-    gate = _Gate(counted, settled(counted, _drafts(counted, maps, before), known))
+    if ledger is not None and not counted.bounds_declared:
+        raise PrivacyError(
+            "bounds were taken from the data, and a ledger would give them away",
+            "Declare them: --bounds spend=0:500, or in the plan.",
+        )
+    known = () if counted.span is not None else recounted(counted, before)
+    together = settled(counted, _drafts(counted, maps, before), known)
+    others = before.releases if counted.span is None else ()
+    gate = _Gate(counted, together, too_sparse(counted, together.drafts, others))
     gate.audit_arms()
     for name in gate.together.drafts:
         gate.publish(name)
@@ -88,6 +101,7 @@ class _Gate:
 
     counted: Counted
     together: Together
+    sparse: frozenset[tuple[str, str]]
     tables: dict[str, Tally] = field(default_factory=dict)
     maps: dict[str, LevelMap] = field(default_factory=dict)
     sentences: dict[str, str] = field(default_factory=dict)
@@ -116,11 +130,15 @@ class _Gate:
             self.maps[name] = levels
         table = draft.tally if levels is None else levels.apply(draft.tally)
         barred = {metric for one, metric in self.barred if one in draft.linkage.experiments}
+        for metric in (one for table, one in sorted(self.sparse) if table == name and one not in barred):
+            barred.add(metric)
+            self.sentences[f"{name}: {metric}"] = f"{metric} is withheld in {name}: {WHY}"
         table = table.select_metrics(metric.name for metric in table.metrics if metric.name not in barred)
         table = self._without_gaps(name, table)
         found = self._audit(name, table, replace(shown(draft), levels=levels))
         withheld = {one.metric for one in found.broken}
-        self.tables[name] = table.select_metrics(metric.name for metric in table.metrics if metric.name not in withheld)
+        table = table.select_metrics(metric.name for metric in table.metrics if metric.name not in withheld)
+        self.tables[name] = self._without_products(name, table)
 
     def keep_effects(self) -> None:
         """Where no table of an experiment carries a metric any more, its arm totals still go out."""
@@ -132,7 +150,7 @@ class _Gate:
             arms = self.counted.tallies[linkage.name].keep()
             lost = [m.name for m in arms.metrics if m.name not in published and (name, m.name) not in self.barred]
             if lost or not own:
-                self.tables[name] = arms.select_metrics(lost)
+                self.tables[name] = self._without_products(name, arms.select_metrics(lost))
 
     def receipt(self, deviations: tuple[str, ...]) -> Receipt:
         """What was done."""
@@ -161,11 +179,25 @@ class _Gate:
                 )
         return table.select_metrics(kept)
 
+    def _without_products(self, name: str, table: Tally) -> Tally:
+        """Withhold products of two metrics that would tell about a few people."""
+        kept = tuple(cross for cross in table.crosses if products_hide(cross, table, self.counted.plan.k))
+        for cross in table.crosses:
+            if cross not in kept:
+                both = " and ".join(cross.pair)
+                self.sentences[f"{name}: {both}"] = (
+                    f"products of {both} are withheld in {name}: fewer than k people could be told by them"
+                )
+        return replace(table, crosses=kept)
+
     def _audit(self, name: str, table: Tally, as_shown: Shown) -> Audit:
         counted = self.counted
         plans = {metric.name: metric for metric in counted.plan.metrics}
         found = audit_table(name, table, plans, ranges=counted.ranges, heights=heights_of(counted, as_shown))
-        self.audits.append(found)
+        withheld = {one.metric for one in found.broken}
+        rest = table.select_metrics(metric.name for metric in table.metrics if metric.name not in withheld)
+        # The receipt says how narrow intervals are: of what is published, not of what is withheld.
+        self.audits.append(audit_table(name, rest, plans, ranges=counted.ranges) if withheld else found)
         for one in found.broken:
             self.sentences[f"{name}: {one.metric}"] = (
                 f"{one.metric} is withheld {self._where(name)}: {MEANING[one.rule]}"

@@ -262,10 +262,11 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
         _Question(
             "inference",
             "Can a person's value be worked out?",
-            ("squares", "bounds", "inference"),
+            ("squares", "bounds", "inference", "unusual values"),
             (
                 "Values are cut to declared bounds; squares are kept by arm or level, unless the plan says otherwise.",
                 "Where counts, sums and squares would give a value away closely, the metric is withheld.",
+                "A metric that few people have is not in so many tables that they could be found by crossing them.",
             ),
             (
                 _NOT_ALONE,

@@ -95,6 +95,22 @@ def test_who_has_a_value_counts_as_a_table() -> None:
     assert all("y" not in [m.name for m in t.metrics] for name, t in found.tables.items() if name == "arm/x")
 
 
+def test_a_rare_metric_is_not_in_more_tables_than_hide_who_has_it(tmp_path: Path) -> None:
+    """Whoever knows x and z could name the few who have d; one table is no more than its classes."""
+    rows = people()
+    rows["d"] = np.arange(1000) < 12
+    found = release(count_rows(rows, plan("x", "z", metrics=("y", "d"))))
+    assert [metric.name for metric in found.tables["arm/x"].metrics] == ["y", "d"]
+    assert [metric.name for metric in found.tables["arm/z"].metrics] == ["y"]
+    assert found.receipt.left_out["arm/z: d"].startswith("d is withheld in arm/z: too few people differ")
+    ledger = tmp_path / "kanab.ledger"
+    release(count_rows(rows, make_plan("arm", ["d"], adjust=["x"])), ledger=ledger)
+    later_plan = make_plan("arm", ["d"], adjust=["z"])
+    later = release(count_rows(rows, later_plan, earlier=read_ledger(ledger).plans), ledger=ledger)
+    assert later.tables["arm/z"].metrics == ()
+    assert [metric.name for metric in later.tables["arm"].metrics] == ["d"]
+
+
 def test_without_signatures_effective_k_is_not_evaluated() -> None:
     counted = count_rows(people(), plan("x"))
     found = release(type(counted)(counted.plan, counted.tallies, None))
