@@ -1,8 +1,9 @@
 """Several plans as one, so that one pass over the people counts them all: ``join_plans``.
 
 Experiments of the same name and arms are shared, and so are covariates and metrics of the same
-name and definition that are about the same people. The same name with another meaning gets an
-alias, such as "tier#2", which reads the same column.
+name and definition. The same name with another meaning gets an alias, such as "tier#2", which reads
+the same column. So does what is chosen on the people of a plan (a grid, bins, the commonest levels)
+if another plan is about other people.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class JointPlan(Plan):
     """A plan that counts what several plans need.
 
     ``copies`` are the columns behind aliases. ``about`` says whose people a covariate or metric is
-    about, where that is not everybody: its levels, bins and grid are chosen on those alone.
+    about, where that is not everybody.
     """
 
     tables: tuple[Linkage, ...] = ()
@@ -54,21 +55,37 @@ class JointPlan(Plan):
         """The tables of all plans, each once."""
         return self.tables
 
-    def metrics_of(self, table: str) -> set[str]:
-        """The metrics of the plans that need a table; others may not even be about its people."""
-        return {
-            name
-            for view in self.views
-            if any(view.table(own).name == table for own in view.plan.linkages)
-            for name in view.metrics.values()
-        }
+
+def views_of(plan: Plan) -> tuple[View, ...]:
+    """The plans behind a joint one; a plan by itself is its only view."""
+    if isinstance(plan, JointPlan):
+        return plan.views
+    experiments, metrics = ([one.name for one in part] for part in (plan.experiments, _measured(plan)))
+    names = (dict(zip(part, part, strict=True)) for part in (experiments, _covariates(plan), metrics))
+    return (View(plan, tuple(experiments), *names),)
 
 
 def populations(plan: Plan) -> tuple[Population, ...]:
-    """The people whom each of the plans behind a joint one is about; a plan by itself has one such group."""
-    if isinstance(plan, JointPlan):
-        return tuple(dict.fromkeys(view.population for view in plan.views))
-    return (tuple(one.name for one in plan.experiments),)
+    """The groups of people that the views of a plan are about, each once."""
+    return tuple(dict.fromkeys(view.population for view in views_of(plan)))
+
+
+def covariates_about(plan: Plan, group: Population) -> set[str]:
+    """The covariates of the views that are about one group of people."""
+    return {name for view in views_of(plan) if view.population == group for name in view.covariates.values()}
+
+
+def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[str]]:
+    """The tables of all views, or of those about one group of people, and the metrics that each holds.
+
+    Other metrics of a joint plan may not even be about the people of a table.
+    """
+    found: dict[str, set[str]] = {}
+    for view in views_of(plan):
+        if group in (None, view.population):
+            for own in view.plan.linkages:
+                found.setdefault(view.table(own).name, set()).update(view.metrics.values())
+    return found
 
 
 def people_of(plan: Plan, name: str) -> Population:
@@ -94,15 +111,11 @@ def counting_terms(plan: Plan) -> str:
     return repr((experiments, covariates, [_bare(one) for one in plan.metrics]))
 
 
-def metrics_of(plan: Plan, tables: Iterable[Linkage]) -> set[str]:
-    """The metrics that any of some tables holds."""
-    if isinstance(plan, JointPlan):
-        return {name for table in tables for name in plan.metrics_of(table.name)}
-    return {one.name for one in plan.metrics}
-
-
-def join_plans(plans: Sequence[Plan], taken: Iterable[str] = ()) -> JointPlan:
+def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool = False) -> JointPlan:
     """One plan that counts what all of them need; ``taken`` are names that no alias may have.
+
+    ``apart`` shares no covariate or metric among plans about other people: where people are made of
+    exposures, each experiment has a first one of its own, and what happened after it.
 
     >>> first = Plan((MetricPlan("spend", (0, 500)),), (ExperimentPlan("variant", adjust=("tier",)),))
     >>> other = replace(first, metrics=(MetricPlan("spend", (0, 90)),), covariates=(CovariatePlan("tier", bins=3),))
@@ -116,20 +129,28 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = ()) -> JointPlan:
     views = []
     for plan, own in zip(plans, arms, strict=True):
         people = tuple(sorted(own.values(), key=order.index))
-        levels = {name: names.of("level", name, _levels(plan.covariate(name)), people) for name in _covariates(plan)}
-        metrics = {
-            one.name: names.of("metric", one.name, repr(_bare(one)), people) for one in plan.metrics if not one.ratio
-        }
+        levels = {}
+        for name in _covariates(plan):
+            one = plan.covariate(name)
+            chosen = apart or one.bins is not None or one.top is not None
+            levels[name] = names.of("level", name, _levels(one), people if chosen else ())
+        metrics = {}
+        for metric in _measured(plan):
+            chosen = apart or not metric.declared
+            metrics[metric.name] = names.of("metric", metric.name, repr(_bare(metric)), people if chosen else ())
         views.append(View(plan, people, own, levels, metrics))
     return _joint(views, order, names)
 
 
 def _joint(views: Sequence[View], experiments: Sequence[str], names: _Names) -> JointPlan:
+    users: dict[str, set[str]] = {}
+    for view in views:
+        for name in (*view.covariates.values(), *view.metrics.values()):
+            users.setdefault(name, set()).update(view.population)
     about = {
-        joint: view.population
-        for view in views
-        for joint in (*view.covariates.values(), *view.metrics.values())
-        if len(view.population) < len(experiments)
+        name: tuple(one for one in experiments if one in people)
+        for name, people in users.items()
+        if len(people) < len(experiments)
     }
     tables = _tables(views)
     return JointPlan(
@@ -189,6 +210,10 @@ def _all_names(plan: Plan) -> Iterable[str]:
     return (*(one.name for one in plan.experiments), *(one.name for one in plan.metrics), *_covariates(plan))
 
 
+def _measured(plan: Plan) -> list[MetricPlan]:
+    return [one for one in plan.metrics if one.ratio is None]
+
+
 def _covariates(plan: Plan) -> list[str]:
     return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
 
@@ -242,8 +267,7 @@ def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
     found = {
         view.metrics[one.name]: replace(_bare(one), name=view.metrics[one.name])
         for view in views
-        for one in view.plan.metrics
-        if one.ratio is None
+        for one in _measured(view.plan)
     }
     return found.values()
 

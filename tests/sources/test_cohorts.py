@@ -207,7 +207,9 @@ def test_several_first_exposures_have_several_cohorts(engine: Loader) -> None:
     other = Plan(PLAN.metrics, (ExperimentPlan("banner", ((0, 1), (1, 1)), adjust=("tier",)),), PLAN.covariates)
     seen, happened = engine.load(exposures), Events(engine.load(events), window="1d")
     for span in (Span("time", "7d", "2026-W52", "2026-W53"), Span("time", "7d", "2026-W53", "2027-W01")):
-        counted = count_table(seen, join_plans([PLAN, other], seen.columns), unit="who", events=happened, span=span)
+        counted = count_table(
+            seen, join_plans([PLAN, other], seen.columns, apart=True), unit="who", events=happened, span=span
+        )
         for found, plan in zip((counted, *counted.earlier), (PLAN, other), strict=True):
             assert_part(found, count_table(seen, plan, unit="who", events=happened, span=span))
 

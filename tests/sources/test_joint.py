@@ -31,7 +31,7 @@ AB = (("A", 1), ("B", 1))
 
 
 def joined(table: Any, plans: Sequence[Plan], **choices: Any) -> Counted:
-    return count_table(table, join_plans(plans, table.columns), **choices)
+    return count_table(table, join_plans(plans, table.columns, apart="events" in choices), **choices)
 
 
 def heights(counted: Counted) -> dict[str, Any]:

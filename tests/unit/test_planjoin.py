@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ from kanab.planjoin import (
     JointPlan,
     column_of,
     counting_terms,
+    covariates_about,
     join_plans,
-    metrics_of,
     own_names,
     people_of,
     populations,
+    tables_about,
+    views_of,
 )
 
 AB = (("A", 1), ("B", 1))
@@ -97,17 +100,53 @@ def test_true_is_not_the_number_one() -> None:
     assert counting_terms(numbers) != counting_terms(truths)
 
 
-def test_covariates_and_metrics_belong_to_the_people_of_their_plan() -> None:
-    one = replace(PLAN, experiments=(PLAN.experiments[0],))
-    joint = join_plans([one, PLAN])
-    assert joint.about == {"tier": ("checkout",), "spend": ("checkout",), "bought": ("checkout",)}
-    assert joint.copies == {"tier#2": "tier", "spend#2": "spend", "bought#2": "bought"}
+ONE = replace(PLAN, experiments=(PLAN.experiments[0],))
+
+
+def test_what_is_declared_is_shared_also_by_plans_about_other_people() -> None:
+    joint = join_plans([ONE, PLAN])
+    assert (joint.copies, joint.about) == ({}, {})
     assert populations(joint) == (("checkout",), ("checkout", "banner"))
-    assert people_of(joint, "spend") == ("checkout",)
-    assert people_of(joint, "spend#2") == ("checkout", "banner")
-    assert joint.metrics_of("checkout/tier") == {"spend", "bought"}
-    assert joint.metrics_of("checkout/tier#2") == {"spend#2", "bought#2"}
-    assert metrics_of(joint, joint.linkages) == {"spend", "bought", "spend#2", "bought#2"}
+    assert covariates_about(joint, ("checkout",)) == {"tier"}
+    assert tables_about(joint, ("checkout",)) == {"checkout/tier": {"spend", "bought"}}
+    assert list(tables_about(joint)) == ["checkout/tier", "banner", "banner/checkout"]
+
+
+@pytest.mark.parametrize(
+    ("change", "copies"),
+    [
+        ({"metrics": (MetricPlan("spend"),)}, {"spend#2": "spend"}),
+        ({"metrics": (MetricPlan("spend", resolution=0.5),)}, {"spend#2": "spend"}),
+        ({"covariates": (CovariatePlan("tier", bins=2),)}, {"tier#2": "tier"}),
+        ({"covariates": (CovariatePlan("tier", bins=(1.5,)),)}, {"tier#2": "tier"}),
+        ({"covariates": (CovariatePlan("tier", top=2),)}, {"tier#2": "tier"}),
+        ({"covariates": ()}, {}),
+    ],
+)
+def test_what_is_chosen_on_the_people_of_a_plan_is_its_own(change: dict[str, Any], copies: dict[str, str]) -> None:
+    joint = join_plans([replace(ONE, **change), replace(PLAN, **change)])
+    assert joint.copies == copies
+    for alias, name in copies.items():
+        assert joint.about == {name: ("checkout",)}
+        assert people_of(joint, name) == ("checkout",)
+        assert people_of(joint, alias) == ("checkout", "banner")
+        assert joint == join_plans([replace(ONE, **change), replace(PLAN, **change)])
+    same = join_plans([replace(PLAN, **change), replace(PLAN, k=20, **change)])
+    assert (same.copies, same.about) == ({}, {})
+
+
+def test_plans_about_other_people_share_nothing_if_they_are_kept_apart() -> None:
+    joint = join_plans([ONE, PLAN], apart=True)
+    assert joint.copies == {"tier#2": "tier", "spend#2": "spend", "bought#2": "bought"}
+    assert joint.about == {"tier": ("checkout",), "spend": ("checkout",), "bought": ("checkout",)}
+    assert tables_about(joint, ("checkout",)) == {"checkout/tier": {"spend", "bought"}}
+    assert tables_about(joint)["checkout/tier#2"] == {"spend#2", "bought#2"}
+
+
+def test_a_metric_is_about_the_people_of_the_plans_that_have_it() -> None:
+    others = [make_plan(name, ["spend"], bounds={"spend": (0, 9)}) for name in ("a", "b")]
+    joint = join_plans([*others, make_plan("c", [])])
+    assert joint.about == {"spend": ("a", "b")}
 
 
 def test_the_order_of_experiments_makes_no_other_people() -> None:
@@ -118,11 +157,15 @@ def test_the_order_of_experiments_makes_no_other_people() -> None:
     assert tables(joint) == ["checkout/tier", "banner", "banner/checkout"]
 
 
-def test_a_plan_by_itself_is_about_everybody_in_it() -> None:
+def test_a_plan_by_itself_is_its_only_view() -> None:
+    (view,) = views_of(PLAN)
+    assert view.plan is PLAN
+    assert view.experiments == {"checkout": "checkout", "banner": "banner"}
+    assert [view.table(own) for own in PLAN.linkages] == list(PLAN.linkages)
     assert populations(PLAN) == (("checkout", "banner"),)
     assert people_of(PLAN, "spend") == ("checkout", "banner")
     assert column_of(PLAN, "spend") == "spend"
-    assert metrics_of(PLAN, PLAN.linkages) == {"spend", "bought"}
+    assert tables_about(PLAN)["banner"] == {"spend", "bought"}
 
 
 def test_a_name_in_two_roles_is_two_names() -> None:

@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.cells import DROPPED, Cells, zeros
-from kanab.counted import Signatures
 from kanab.errors import SourceError
 from kanab.factor import Factor
 from kanab.moments import By, Cross, Moments
 from kanab.plan import Linkage
-from kanab.planjoin import people_of
+from kanab.planjoin import Population, View, covariates_about, populations
 from kanab.sources.binning import LEVEL_BUDGET, check_levels
 from kanab.sources.columns import CLASS_BUDGET
 from kanab.sources.declared import place_arms, place_levels
 from kanab.sources.keys import Key
 from kanab.sources.measures import Measure
-from kanab.sources.signatures import Seen, sign
+from kanab.sources.signatures import Seen
 from kanab.sources.statement import CrossSum, Part, Question
 from kanab.tally import Tally
 
@@ -67,6 +66,11 @@ class Answer:
         block = self.of(name, ())
         return dict(zip(block.names, block.rows[0][1], strict=True))
 
+    def inside(self, group: Population) -> Mapping[str, Text]:
+        """Totals over one group of people that the plan is about."""
+        groups = populations(self.question.plan)
+        return self.only("inside" if len(groups) == 1 else f"inside{groups.index(group)}")
+
     def everybody(self) -> dict[str, int]:
         """How many people there are, in an experiment or not, and to how many of them each flag applies."""
         inside, outside = self.only("inside"), self.only("outside")
@@ -106,51 +110,50 @@ class Places:
     into: Mapping[Text, int] = field(repr=False)
 
 
-def place_all(answer: Answer) -> dict[str, Places]:
-    """The factor of every key, from the texts that occurred among people in an experiment."""
+def place_all(answer: Answer, group: Population) -> dict[str, Places]:
+    """The factor of every key, from the texts that occurred in a group of people that the plan is about."""
     question = answer.question
     rows = answer.of("signatures", question.keys).rows
+    found: dict[str, Places] = {}
+    if rows:
+        for place, key in enumerate(question.keys[: len(question.arms)]):
+            found[key.name] = _arms(key, [texts[place] for texts, _ in rows], question)
+        rows = [row for row, there in zip(rows, insiders(answer, found, group), strict=True) if there]
     if not rows:
         raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
-    found: dict[str, Places] = {}
+    used = covariates_about(question.plan, group)
     for place, key in enumerate(question.keys):
-        there = rows if key.name in question.arms else _people_of(answer, found, key.name)
-        texts = list(dict.fromkeys(texts[place] for texts, _ in there))
-        if key.bins is not None:
-            found[key.name] = _binned(answer, key, missing=None in texts)
-            continue
-        levels = [key.level(text) for text in texts]
-        if key.name in question.arms:
-            if len(texts) > LEVEL_BUDGET:
-                raise too_many_arms(key.name, len(texts))
-            factor, into = place_arms(levels, question.plan.experiment(key.name))
-        else:
-            declared = question.declared_levels[key.name]
-            if declared.levels is None:
-                check_levels(key.name, len(set(levels)))
-            factor, into = place_levels(levels, declared)
-        found[key.name] = Places(factor, dict(zip(texts, into, strict=True)))
+        if key.name in used:
+            found[key.name] = _levels(key, [texts[place] for texts, _ in rows], answer)
     return found
 
 
-def _people_of(answer: Answer, arms: Mapping[str, Places], name: str) -> list[tuple[Texts, Texts]]:
-    """The signatures of the people whom a covariate or metric is about."""
-    question = answer.question
-    rows = answer.of("signatures", question.keys).rows
-    if question.about_all(name):
-        return rows
-    about = people_of(question.plan, name)
-    own = [(place, arms[key.name].into) for place, key in enumerate(question.keys) if key.name in about]
-    return [row for row in rows if any(into[row[0][place]] != DROPPED for place, into in own)]
+def insiders(answer: Answer, arms: Mapping[str, Places], group: Population) -> NDArray[np.bool_]:
+    """Which signatures are of people in at least one of some experiments."""
+    keys = answer.question.keys
+    rows = answer.of("signatures", keys).rows
+    own = [(place, arms[key.name].into) for place, key in enumerate(keys) if key.name in group]
+    return np.array([any(into[texts[place]] != DROPPED for place, into in own) for texts, _ in rows], dtype=bool)
 
 
-def missing_people(answer: Answer, one: Measure, places: Mapping[str, Places]) -> int:
-    """How many of the people whom a metric is about have no value of it."""
-    inside = answer.only("inside")
-    people = whole(inside["n"])
-    if not answer.question.about_all(one.name):
-        people = sum(whole(numbers[0]) for _, numbers in _people_of(answer, places, one.name))
-    return people - whole(inside[f"c{one.place}"])
+def _arms(key: Key, texts: Iterable[Text], question: Question) -> Places:
+    found = list(dict.fromkeys(texts))
+    if len(found) > LEVEL_BUDGET:
+        raise too_many_arms(key.name, len(found))
+    factor, into = place_arms([key.level(text) for text in found], question.plan.experiment(key.name))
+    return Places(factor, dict(zip(found, into, strict=True)))
+
+
+def _levels(key: Key, texts: Iterable[Text], answer: Answer) -> Places:
+    found = list(dict.fromkeys(texts))
+    if key.bins is not None:
+        return _binned(answer, key, missing=None in found)
+    levels = [key.level(text) for text in found]
+    declared = answer.question.declared_levels[key.name]
+    if declared.levels is None:
+        check_levels(key.name, len(set(levels)))
+    factor, into = place_levels(levels, declared)
+    return Places(factor, dict(zip(found, into, strict=True)))
 
 
 def too_many_arms(name: str, found: int) -> SourceError:
@@ -284,21 +287,31 @@ def _cross(answer: Answer, linkage: Linkage, own: Places, place: int, cross: Cro
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
 
 
-def build_signatures(answer: Answer, tallies: Mapping[str, Tally], places: Mapping[str, Places]) -> Signatures:
-    """How many people share each combination of classes over all tables, and of who has a value."""
+def seen_by(answer: Answer, view: View, places: Mapping[str, Places]) -> Seen:
+    """The classes of every signature in the tables of one plan, and whether its people have a value."""
     question = answer.question
     block = answer.of("signatures", question.keys)
     spots = {
         key.name: np.array([into.get(texts[place], DROPPED) for texts, _ in block.rows], dtype=np.int64)
         for place, key in enumerate(question.keys)
-        for into in (places[key.name].into,)
+        for into in ([places[key.name].into] if key.name in places else [])
     }
-    seen = Seen(
-        {name: _cells([spots[axis] for axis in tally.axes], tally.shape) for name, tally in tallies.items()},
-        {name: tally.people.size for name, tally in tallies.items()},
-        {one.name: block.array(f"p{one.place}") > 0 for one in question.measures if one.leaves_out},
-    )
-    return sign([seen], block.array("n"))[0]
+    there = insiders(answer, places, view.population)
+    cells, sizes, present = {}, {}, {}
+    for own in view.plan.linkages:
+        keys = question.axes(view.table(own))
+        shape = [len(places[key.name].factor.levels) for key in keys]
+        cells[own.name], sizes[own.name] = _cells([spots[key.name] for key in keys], shape), math.prod(shape)
+    for name, joint in view.metrics.items():
+        one = question.measure(joint)
+        if one.leaves_out:
+            present[name] = there & (block.array(f"p{one.place}") > 0)
+    return Seen(cells, sizes, present)
+
+
+def people_in_each(answer: Answer) -> NDArray[np.int64]:
+    """How many people every signature stands for."""
+    return answer.of("signatures", answer.question.keys).array("n")
 
 
 def _cells(spots: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> NDArray[np.int64]:

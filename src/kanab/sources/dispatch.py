@@ -229,7 +229,8 @@ def _one_plan(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     if len(plans) == 1:
         return plans[0]
     events = choices["events"]
-    return join_plans(plans, [*people.columns, *(events.table.columns if events else [])])
+    taken = [*people.columns, *(events.table.columns if events else [])]
+    return join_plans(plans, taken, apart=events is not None)
 
 
 def _opened(source: Any, reading: Reading) -> tuple[Any, dict[str, Any]]:

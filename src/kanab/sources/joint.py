@@ -1,4 +1,4 @@
-"""A joint plan over a table: columns for its aliases, whose people they are about, and its count split into plans."""
+"""A joint plan over a table: columns for its aliases, whose people they are about, and each plan's own count."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from functools import reduce
 from typing import Any, TypeVar
 
 import ibis
-import numpy as np
 
-from kanab.counted import Counted, Signatures
-from kanab.errors import SourceError
+from kanab.counted import Counted
 from kanab.factor import Factor
 from kanab.moments import By, Cross, Moments
 from kanab.plan import ExperimentPlan, Linkage, MetricPlan, Plan
@@ -81,39 +79,24 @@ def outside_flag(place: int) -> str:
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def split(counted: Counted, plan: JointPlan, everybody: Mapping[str, int]) -> Counted:
-    """The first plan's own count out of a joint one, with those of the others as earlier ones.
-
-    Each is what counting that plan by itself would give, but for signatures, which go row by row.
-    ``everybody`` says how many people there are, and to how many of them each flag applies.
-    """
-    own, *others = (_part(counted, view, plan, everybody) for view in plan.views)
-    return replace(own, earlier=tuple(others))
-
-
-def _part(counted: Counted, view: View, plan: JointPlan, everybody: Mapping[str, int]) -> Counted:
-    signatures = _signatures(counted, view)
-    people = int(signatures.people[(signatures.cells >= 0).any(axis=1)].sum())
-    if not people:
-        raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
-    place = populations(plan).index(view.population)
+def own_part(counted: Counted, view: View) -> Counted:
+    """One plan's own count, under its own names, out of everything that is about its people."""
+    if counted.plan is view.plan:
+        return counted
     tallies = {own.name: _tally(counted.tallies[view.table(own).name], own, view) for own in view.plan.linkages}
     grids = {metric.name: metric for metric in next(iter(tallies.values())).metrics}
     return replace(
         counted,
         plan=view.plan,
         tallies=tallies,
-        signatures=signatures,
         bounds_declared=all(one.declared or grids[one.name].binary for one in measured(view.plan)),
         clamped=_renamed(counted.clamped, view.metrics),
         missing=_renamed(counted.missing, view.metrics),
-        excluded=everybody.get(twice_flag(place), 0),
-        outside=everybody.get(outside_flag(place), everybody["n"] - people),
         ranges=_renamed(counted.ranges, view.metrics),
         heights={
-            own.name: _renamed(counted.heights[view.table(own).name], view.metrics)
+            own.name: heights
             for own in view.plan.linkages
-            if view.table(own).name in counted.heights
+            if (heights := _renamed(counted.heights.get(view.table(own).name, {}), view.metrics))
         },
     )
 
@@ -121,17 +104,6 @@ def _part(counted: Counted, view: View, plan: JointPlan, everybody: Mapping[str,
 def _renamed(found: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
     """What is known under joint names, under the plan's own."""
     return {own: found[joint] for own, joint in names.items() if joint in found}
-
-
-def _signatures(counted: Counted, view: View) -> Signatures:
-    joint = counted.signatures
-    assert joint is not None
-    tables = {own.name: joint.tables.index(view.table(own).name) for own in view.plan.linkages}
-    cells = np.ascontiguousarray(joint.cells[:, list(tables.values())])
-    metrics = {own: joint.metrics.index(name) for own, name in view.metrics.items() if name in joint.metrics}
-    if not metrics or joint.present is None:
-        return Signatures(tuple(tables), cells, joint.people)
-    return Signatures(tuple(tables), cells, joint.people, tuple(metrics), joint.present[:, list(metrics.values())])
 
 
 def _tally(joint: Tally, own: Linkage, view: View) -> Tally:

@@ -18,14 +18,15 @@ from kanab.errors import QueryError, SourceError
 from kanab.metric import Metric
 from kanab.periods import Span
 from kanab.plan import CovariatePlan, Plan
-from kanab.planjoin import JointPlan
+from kanab.planjoin import Population, populations, tables_about, views_of
 from kanab.sources.answers import (
     Answer,
-    build_signatures,
+    Places,
     build_tally,
-    missing_people,
+    people_in_each,
     place_all,
     read_answer,
+    seen_by,
     too_many_arms,
     whole,
 )
@@ -36,7 +37,7 @@ from kanab.sources.enrolled import day_number, utc_session, within
 from kanab.sources.grids import Profile, check_range, check_zero, product_plan
 from kanab.sources.heightquery import ask_heights
 from kanab.sources.heights import small_sums
-from kanab.sources.joint import flags_of, outside_flag, restricted, split, twice_flag, with_copies
+from kanab.sources.joint import flags_of, outside_flag, own_part, restricted, twice_flag, with_copies
 from kanab.sources.keys import Key, as_values, covariates_of, kind_of
 from kanab.sources.measures import (
     Measure,
@@ -49,6 +50,7 @@ from kanab.sources.measures import (
 )
 from kanab.sources.profiles import Sample, bins_of, look, sample, top_levels
 from kanab.sources.rowsums import How
+from kanab.sources.signatures import sign
 from kanab.sources.statement import Binned, CrossSum, Question, first_stage, parts, statement
 from kanab.sources.units import Events, Units, to_people
 
@@ -81,12 +83,7 @@ def count_table(
         question = _question(people, plan, flags=flags_of(plan) if units else ())
         few = _sample(people, question)
         answer = _quick_answer(people, question, few) or _careful_answer(people, question)
-        counted = replace(_counted(answer), where=where or "")
-        wanted = small_sums(counted.tallies, counted.ranges)
-        if wanted:
-            heights = ask_heights(people, answer.question, place_all(answer), wanted)
-            counted = replace(counted, heights=heights)
-        return split(counted, plan, answer.everybody()) if isinstance(plan, JointPlan) else counted
+        return replace(_counted(people, answer), where=where or "")
 
 
 def show_sql(
@@ -283,32 +280,53 @@ def _enough(answer: Answer) -> bool:
     )
 
 
-def _counted(answer: Answer) -> Counted:
+# ── counts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _counted(people: Any, answer: Answer) -> Counted:
+    """The count of the plan, and of the earlier ones that were joined to it."""
+    plan = answer.question.plan
+    placed = {group: place_all(answer, group) for group in populations(plan)}
+    groups = {group: _counted_group(people, answer, group, places) for group, places in placed.items()}
+    views = views_of(plan)
+    signed = sign([seen_by(answer, view, placed[view.population]) for view in views], people_in_each(answer))
+    own, *others = (
+        replace(own_part(groups[view.population], view), signatures=one)
+        for view, one in zip(views, signed, strict=True)
+    )
+    return replace(own, earlier=tuple(others))
+
+
+def _counted_group(people: Any, answer: Answer, group: Population, places: Mapping[str, Places]) -> Counted:
+    """Everything that is about one group of people, but for signatures."""
     question = answer.question
-    places = place_all(answer)
-    inside, outside = answer.only("inside"), answer.only("outside")
-    missing = {one.name: missing_people(answer, one, places) for one in question.measures}
-    for one in question.measures:
+    holding = tables_about(question.plan, group)
+    measures = [one for one in question.measures if any(one.name in names for names in holding.values())]
+    inside, everybody = answer.inside(group), answer.everybody()
+    missing = {one.name: whole(inside["n"]) - whole(inside[f"c{one.place}"]) for one in measures}
+    for one in measures:
         if missing[one.name]:
             check_zero(one.metric)
-    tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in question.plan.linkages}
-    declared = {one.name for one in measured(question.plan) if one.declared}
-    everybody = answer.everybody()
+    tallies = {one.name: build_tally(answer, one, places) for one in question.plan.linkages if one.name in holding}
     ranges = {
         one.name: open_range(
             one, inside.get(f"lo{one.place}"), inside.get(f"hi{one.place}"), missing=missing[one.name] > 0
         )
-        for one in question.measures
+        for one in measures
         if one.metric.bounds is None
     }
+    wanted = small_sums(tallies, ranges)
+    declared = {one.name for one in measured(question.plan) if one.declared}
+    place = populations(question.plan).index(group)
     return Counted(
         question.plan,
         tallies,
-        build_signatures(answer, tallies, places),
-        all(one.name in declared or one.metric.binary for one in question.measures),
-        {one.name: whole(inside.get(f"cl{one.place}")) for one in question.measures},
+        None,
+        all(one.name in declared or one.metric.binary for one in measures),
+        {one.name: whole(inside.get(f"cl{one.place}")) for one in measures},
         missing,
-        everybody.get(twice_flag(0), 0),
-        everybody.get(outside_flag(0), whole(outside["n"])),
+        everybody.get(twice_flag(place), 0),
+        everybody.get(outside_flag(place), everybody["n"] - whole(inside["n"])),
         ranges=ranges,
+        heights=ask_heights(people, question, places, wanted) if wanted else {},
     )

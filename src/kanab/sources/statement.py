@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from kanab.factor import Level
 from kanab.plan import CovariatePlan, Linkage, Plan
-from kanab.planjoin import metrics_of, people_of
+from kanab.planjoin import Population, populations, tables_about
 from kanab.sources.engine import Engine
 from kanab.sources.grids import Products
 from kanab.sources.keys import Key, Kind, as_values, in_experiment
@@ -79,19 +79,20 @@ class Question:
         arms = self.plan.experiment(name).arms
         return None if arms is None else as_values(arms, self.arms[name].kind)
 
+    def measure(self, name: str) -> Measure:
+        """A metric by its name."""
+        return next(one for one in self.measures if one.name == name)
+
     def measures_of(self, *linkages: Linkage) -> tuple[Measure, ...]:
         """The metrics that any of some tables holds."""
-        wanted = metrics_of(self.plan, linkages)
+        holding = tables_about(self.plan)
+        wanted = set[str]().union(*(holding[one.name] for one in linkages))
         return tuple(one for one in self.measures if one.name in wanted)
 
     def crosses_of(self, *linkages: Linkage) -> tuple[tuple[int, CrossSum], ...]:
         """The products that any of some tables holds, and their places."""
         wanted = {one.place for one in self.measures_of(*linkages)}
         return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
-
-    def about_all(self, name: str) -> bool:
-        """Is a covariate or metric about everybody who is in any experiment?"""
-        return len(people_of(self.plan, name)) == len(self.arms)
 
     def anywhere(self, people: Any) -> Any:
         """Who of the source is in any experiment: their arm is there, and declared if arms are."""
@@ -191,7 +192,8 @@ def _present(table: Any, one: Measure) -> Any:
 class Part:
     """Some rows of the answer: grouped by which sets of keys, over whom, and which numbers.
 
-    ``experiments`` are those that all of these people are in; none means any one of them.
+    ``experiments`` are those that all of these people are in; where there are none, they are in at
+    least one of ``group``, or of all.
     """
 
     name: str
@@ -199,6 +201,7 @@ class Part:
     values: tuple[tuple[str, str], ...]
     experiments: tuple[str, ...] = ()
     outside: bool = False
+    group: Population = ()
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -214,6 +217,10 @@ def parts(stage: Any, question: Question) -> tuple[Part, ...]:
         Part("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, question))),
         Part("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]
+    groups = populations(question.plan)
+    for place, group in enumerate(groups if len(groups) > 1 else ()):
+        values = (("n", "SUM"), *_check_values(stage, question))
+        found.append(Part(f"inside{place}", ((),), values, group=group))
     if question.binned:
         sums = tuple((f"x{place}s", "SUM") for place in range(len(question.binned)))
         found.append(Part("bins", tuple((one.key,) for one in question.binned), (("n", "SUM"), *sums)))
@@ -314,7 +321,7 @@ def _select(place: int, part: Part, slots: int, question: Question) -> exp.Selec
 
 
 def _people(part: Part, question: Question) -> Any:
-    experiments: Iterable[str] = part.experiments or question.arms
+    experiments: Iterable[str] = part.experiments or part.group or question.arms
     inside = [_in_experiment(name, question) for name in experiments]
     if part.experiments:
         return exp.and_(*inside)
