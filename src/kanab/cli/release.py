@@ -67,7 +67,10 @@ def _ledger_path(given: Mapping[str, Any]) -> Path | None:
         if given["cohort"]:
             raise PlanError("cohorts need a ledger", "Leave out --no-ledger: it says which cohorts are sealed.")
         return None
-    return Path(given["ledger"]) if given["ledger"] else Path(given["output"]).with_name("kanab.ledger")
+    path = Path(given["ledger"]) if given["ledger"] else Path(given["output"]).with_name("kanab.ledger")
+    if path.resolve() == Path(given["output"]).resolve():
+        raise PlanError("the file and the ledger are the same", "Give -o another name.")
+    return path
 
 
 def _written(

@@ -11,8 +11,9 @@ do not leave with it: a rare value can be a name.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 
 from kanab.factor import Factor, Level, as_level, label
@@ -77,7 +78,10 @@ def regroup(tally: Tally, earlier: LevelMap) -> LevelMap:
     groups: dict[Level, list[Level]] = {new: [] for new, _ in earlier.groups}
     for level in factor.levels:
         groups.setdefault(earlier.target(level), []).append(level)
-    return _map(factor, tally.people_by(earlier.covariate), [olds for olds in groups.values() if olds])
+    found = [olds for olds in groups.values() if olds]
+    if factor.scores:  # a bin that nobody was in before has its neighbours all the same
+        found.sort(key=lambda olds: min(factor.levels.index(old) for old in olds))
+    return _map(factor, tally.people_by(earlier.covariate), found)
 
 
 def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
@@ -90,13 +94,14 @@ def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
     if factor.scores:
         near = [i for i in (sparsest - 1, sparsest + 1) if 0 <= i < len(groups)]
         partner = min(near, key=lambda i: sizes[i])
-    else:
-        partner = min((i for i in range(len(groups)) if i != sparsest), key=lambda i: sizes[i])
+    else:  # into "other", if there is one: two levels of that name would be one all the same
+        rest = [i for i in range(len(groups)) if i != sparsest]
+        partner = min([i for i in rest if _name(factor, groups[i]) == OTHER] or rest, key=lambda i: sizes[i])
     first, second = sorted((sparsest, partner))
     joined = groups[first] + groups[second]
-    rest = [olds for i, olds in enumerate(groups) if i not in (first, second)]
-    rest.insert(first, joined)
-    return _map(factor, people, rest)
+    others = [olds for i, olds in enumerate(groups) if i not in (first, second)]
+    others.insert(first, joined)
+    return _map(factor, people, others)
 
 
 def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
@@ -106,7 +111,7 @@ def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
     >>> rows = {"arm": ["A", "B"] * 45, "age": [20] * 40 + [30] * 30 + [41, 103] + [50] * 18}
     >>> table = count_columns(rows, arm="arm", covariates=["age"])
     >>> without_rare_names(merge_levels(table, "age", 20), table, 5).groups
-    ((20, (20,)), (30, (30,)), ('≥ 35.5', (50,)))
+    ((20, (20,)), (30, (30,)), ('≥ 40', (50,)))
     """
     factor = tally.factor(levels.covariate)
     people = tally.people_by(levels.covariate)
@@ -116,7 +121,7 @@ def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
     if not factor.scores:
         named = tuple((new, tuple(old for old in olds if old not in rare)) for new, olds in levels.groups)
         return LevelMap(levels.covariate, named, levels.scores, rest=True)
-    cuts, spans = _cuts([olds for _, olds in levels.groups])
+    cuts, spans = _cuts([olds for _, olds in levels.groups], rare)
     names = {
         new: f"{span} or missing" if None in olds and len(olds) > 1 else span
         for (new, olds), span in zip(levels.groups, spans, strict=False)
@@ -127,15 +132,40 @@ def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
     return LevelMap(levels.covariate, named, scores, cuts=cuts)
 
 
-def _cuts(groups: Sequence[Sequence[Level]]) -> tuple[tuple[float, ...], list[str]]:
-    """Numbers halfway between neighbouring groups, and what lies between them in words."""
+def _cuts(groups: Sequence[Sequence[Level]], rare: Collection[Level]) -> tuple[tuple[float, ...], list[str]]:
+    """Numbers between neighbouring groups, and what lies between them in words."""
     numbers = [sorted(old for old in olds if isinstance(old, (int, float))) for olds in groups]
     ends = [(own[0], own[-1]) for own in numbers if own]
-    cuts = tuple((low + high) / 2 if low < (low + high) / 2 else float(high) for (_, low), (high, _) in pairwise(ends))
+    cuts = tuple(_cut(low, high, rare) for (_, low), (high, _) in pairwise(ends))
     texts = [label(as_level(cut, "cut")) for cut in cuts]
     if not texts:
         return cuts, ["any number"]
     return cuts, [f"< {texts[0]}", *(f"{low} – {high}" for low, high in pairwise(texts)), f"≥ {texts[-1]}"]
+
+
+def _cut(low: float, high: float, rare: Collection[Level]) -> float:
+    """A number above one and not above the other, which does not give a rare one away.
+
+    Halfway between a number that is named and one that is not would.
+
+    >>> _cut(30, 41, ()), _cut(30, 41, {30}), _cut(30, 41, {41}), _cut(-2.5, 8.25, {-2.5, 8.25})
+    (35.5, 41.0, 40.0, 0.0)
+    """
+    halfway = (low + high) / 2
+    if high in rare:
+        return _roundest(low, high)
+    return halfway if low < halfway and low not in rare else float(high)
+
+
+def _roundest(low: float, high: float) -> float:
+    """The first multiple of the largest possible power of ten above one number and not above the other."""
+    start = Fraction(str(low))
+    for power in range(16, -16, -1):
+        step = Fraction(10) ** power
+        found = float((start // step + 1) * step)
+        if low < found <= high:
+            return found
+    return float(high)
 
 
 def _ordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list[list[Level]]:

@@ -33,6 +33,7 @@ def recounted(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
             "the ledger holds earlier releases about these people, and they were not counted again",
             "Count with earlier=read_ledger(…).plans, as kanab release does.",
         )
+    _check_metrics(counted, ledger)
     found: list[Column] = []
     for again, old in zip(counted.earlier, ledger.releases, strict=True):
         if any(_again(again, old, name) != table for name, table in old.tables.items()):
@@ -42,6 +43,19 @@ def recounted(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
             )
         found += [one for name in old.tables for one in columns(again, _shown(old, name))]
     return tuple(found)
+
+
+def _check_metrics(counted: Counted, ledger: Ledger) -> None:
+    """Refuse other bounds or another grid: what changes between two clamped sums is the few beyond the bounds."""
+    own = {metric.name: metric for tally in counted.tallies.values() for metric in tally.metrics}
+    before = [metric for old in ledger.releases for table in old.tables.values() for metric in table.metrics]
+    for metric in before:
+        if own.get(metric.name, metric) != metric:
+            raise PrivacyError(
+                f"{metric.name} was released before with other bounds, another resolution or another rule for missing "
+                "values",
+                "Declare it as before: the difference would tell about the few people beyond the bounds.",
+            )
 
 
 def _terms(plan: Plan) -> Plan:
@@ -60,7 +74,9 @@ def _again(again: Counted, old: Release, name: str) -> Tally:
     tally = again.tallies[shown.linkage]
     if shown.levels is not None:
         tally = shown.levels.apply(tally)
-    return (tally.keep() if shown.totals else tally).select_metrics(shown.metrics)
+    tally = (tally.keep() if shown.totals else tally).select_metrics(shown.metrics)
+    kept = {(cross.pair, cross.by) for cross in old.tables[name].crosses}
+    return replace(tally, crosses=tuple(cross for cross in tally.crosses if (cross.pair, cross.by) in kept))
 
 
 # ── cohorts ────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kanab.cells import Cells, marginal
 from kanab.errors import PrivacyError
-from kanab.moments import Moments
+from kanab.moments import Cross, Moments
 from kanab.plan import LEAST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.levels import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
 from kanab.tally import Tally
@@ -121,3 +122,31 @@ def gapless(part: Moments, tally: Tally, k: int) -> bool:
     """Do nobody, or at least k people, of every class have a value, and lack one?"""
     absent = tally.people - part.counts
     return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
+
+
+def products_hide(cross: Cross, tally: Tally, k: int) -> bool:
+    """Do products of two metrics say nothing about fewer than k people?
+
+    The people who have both values must be all of an arm, or all who have one of them: otherwise
+    who has both would be a table that nobody looked at. And products with a metric that few people
+    have are the other one's sum over those few, so that k people must carry each of the two.
+    """
+    first, second = (tally.moments_of(name) for name in cross.pair)
+    alike = [marginal(cells, tally.axes, cross.by) for cells in (tally.people, first.counts, second.counts)]
+    if not np.all(np.any([cross.counts == cells for cells in alike], axis=0)):
+        return False
+    carried = [_carried(part, cross, place, k) for place, part in enumerate((first, second))]
+    nothing_new = [
+        part.metric.binary & (cross.products == other)
+        for part, other in zip((first, second), reversed(cross.sums), strict=True)
+    ]
+    return bool(np.all(carried[0] & carried[1] | nothing_new[0] | nothing_new[1]))
+
+
+def _carried(part: Moments, cross: Cross, place: int, k: int) -> Cells:
+    """Do k people, weighed by how far their values are from a bound, carry the sum from there? Or nobody at all."""
+    n, s, q = cross.counts, cross.sums[place], cross.squares[place]
+    low, high = part.metric.grid_bounds or (0, 0)
+    shifted = [(s - n * end, q - 2 * end * s + n * end**2) for end in (low, high)]
+    found: Cells = np.all([total**2 >= k * squares for total, squares in shifted], axis=0)
+    return found
