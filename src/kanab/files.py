@@ -6,6 +6,8 @@ import json
 from os import PathLike
 from pathlib import Path
 
+import msgspec
+
 from kanab.errors import KanabError, PrivacyError, SourceError
 from kanab.privacy.form import release_from_dict, release_to_dict
 from kanab.privacy.released import Release
@@ -26,7 +28,7 @@ def release_text(release: Release) -> str:
             "bounds were taken from the data, and a file would give them away",
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
-    return json.dumps(release_to_dict(release), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return msgspec.json.format(msgspec.json.encode(release_to_dict(release)), indent=1).decode("utf-8") + "\n"
 
 
 def read_release(path: str | PathLike[str]) -> Release:

@@ -265,7 +265,8 @@ class Tally:
         for old, new in mapping.items():
             targets[factor.index(old)] = as_level(new, name)
         levels = tuple(dict.fromkeys(targets))
-        into = [levels.index(target) for target in targets]
+        places = {level: place for place, level in enumerate(levels)}
+        into = [places[target] for target in targets]
         scored = merged_scores(factor, list(zip(targets, self.people_by(name).values(), strict=True)), levels, scores)
         return self._fold(Factor(factor.name, levels, factor.role, scored), into)
 
