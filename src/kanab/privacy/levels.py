@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
 from kanab.factor import Factor, Level, as_level, label
@@ -48,6 +49,11 @@ class LevelMap:
         mapping = {old: self.target(old) for old in tally.factor(self.covariate).levels}
         return tally.coarsen(self.covariate, mapping, self.scores)
 
+    @cached_property
+    def _targets(self) -> dict[tuple[Level, bool], Level]:
+        """Where each named level goes; True is not the number 1."""
+        return {(old, isinstance(old, bool)): new for new, olds in self.groups for old in olds}
+
     def target(self, level: Level) -> Level:
         """Where one level goes; one that the map does not know stays.
 
@@ -56,9 +62,9 @@ class LevelMap:
         >>> LevelMap("age", (("< 30", (20,)), ("≥ 30", (40,))), {}, cuts=(30.0,)).target(103)
         '≥ 30'
         """
-        for new, olds in self.groups:
-            if any(old == level and isinstance(old, bool) == isinstance(level, bool) for old in olds):
-                return new
+        known = (level, isinstance(level, bool))
+        if known in self._targets:
+            return self._targets[known]
         if self.cuts is not None and isinstance(level, (int, float)):
             return self.groups[bisect_right(self.cuts, level)][0]
         return OTHER if self.rest else level

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class Draft:
     levels: LevelMap | None
     why: str = ""
 
-    @property
+    @cached_property
     def table(self) -> Tally:
         """The table as its map leaves it."""
         return self.tally if self.levels is None else self.levels.apply(self.tally)
