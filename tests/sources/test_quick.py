@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from kanab.plan import MetricPlan, Plan, make_plan
 from kanab.sources import sql
+from kanab.sources.connect import opened_table
 from kanab.sources.grids import Profile
 from kanab.sources.measures import Sampled, quick_measure
 from kanab.sources.rows import count_rows
@@ -125,6 +128,22 @@ def test_ends_that_are_not_crowded_are_looked_up(
         counted = count_table(duckdb_loader.load(table), plan)
     assert [question.measures[0].asked for question in asked] == [asked_ends]
     assert counted.ranges == count_rows(table, plan).ranges == {"y": found}
+
+
+def test_a_parquet_file_states_its_own_range(
+    parquet: Callable[[dict[str, Any]], Path], asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.sources.profiles.SAMPLE", 500)
+    columns = {"variant": ["A", "B"] * 500, "y": np.tile([0.0] * 96 + [1.5, 2.25, 40.0, 90.0], 10)}
+    columns["y"][-1] = 400.0  # nobody in the sample has so much
+    plan = make_plan("variant", ["y"])
+    with opened_table(parquet(columns)) as table:
+        assert_same(count_table(table, plan), count_rows(columns, plan))
+        assert asked[-1].measures[0].limits == (0.0, 500.0)
+        assert asked[-1].measures[0].asked == ()
+        filtered = count_table(table, plan, where="y < 100")  # no longer what the file says
+    assert asked[-1].measures[0].asked == ("hi",)
+    assert filtered.ranges == {"y": (0, 10_000)}
 
 
 def test_the_range_holds_missing_values_that_count_as_zero(engine: Loader) -> None:

@@ -5,8 +5,9 @@ Always over the people who are in an experiment, all arms together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ibis
@@ -75,7 +76,32 @@ def sample(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids:
             more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
     row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
     found = {name: _sampled(row, place) for place, name in enumerate(columns)}
+    unsure = [name for name, one in found.items() if name in grids and not all(one.steady)]
+    for name, (low, high) in _stated_ends(people, unsure).items():
+        found[name] = replace(
+            found[name], profile=replace(found[name].profile, low=low, high=high), steady=(True, True)
+        )
     return Sample(found, {key.name: int(row[key.column]) for key in keys})
+
+
+def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Everybody's smallest and largest values, where DuckDB takes them from a file's own statistics."""
+    if not names or engine_of(people).name != "duckdb":
+        return {}
+    ends = people.aggregate(
+        **{f"lo{place}": people[name].min() for place, name in enumerate(names)},
+        **{f"hi{place}": people[name].max() for place, name in enumerate(names)},
+    )
+    plan = "".join(str(line) for line in run(people.get_backend(), f"EXPLAIN {query_text(ends)}"))
+    if "COLUMN_DATA_SCAN" not in plan or "AGGREGATE" in plan:  # it would read everybody
+        return {}
+    row = first_row(ends)
+    found = {name: (row[f"lo{place}"], row[f"hi{place}"]) for place, name in enumerate(names)}
+    return {
+        name: (float(low), float(high))
+        for name, (low, high) in found.items()
+        if low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
+    }
 
 
 def _sampled(row: Mapping[str, Any], place: int) -> Sampled:
