@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -172,6 +173,27 @@ def test_a_bound_above_zero_does_not_refuse_people_whom_the_metric_is_not_about(
     assert counted.missing == {"y": 0}
     with pytest.raises(KanabError, match="outside its bounds"):
         joined(engine.load(people), [second, make_plan("banner", ["y"], bounds={"y": (1, 5)})])
+
+
+def test_a_product_the_other_way_round_is_turned(engine: Loader) -> None:
+    there = Plan(
+        (MetricPlan("spend"), MetricPlan("orders", missing="exclude"), MetricPlan("r", ratio=("spend", "orders"))),
+        (ExperimentPlan("variant", adjust=("tier",)),),
+    )
+    back = replace(there, metrics=(*there.metrics[:2], MetricPlan("r", ratio=("orders", "spend"))))
+    counted = joined(engine.load(SHOP), [there, back])
+    assert_all(counted, [count_rows(SHOP, one) for one in (there, back)], count_rows(SHOP, there, [back]))
+    one, two = (part.tallies["variant/tier"].crosses[0] for part in (counted, counted.earlier[0]))
+    assert (one.pair, two.pair) == (("spend", "orders"), ("orders", "spend"))
+    assert one.products.tolist() == two.products.tolist()
+    assert one.sums[0].tolist() == two.sums[1].tolist()
+
+
+def test_a_column_of_nothing_is_missing_for_everybody(duckdb_loader: Loader) -> None:
+    table = duckdb_loader.load({"variant": ["A", "B", None], "banner": [0, 1, 1]}).mutate(y=ibis.null())
+    plans = [make_plan("variant", ["y"]), make_plan("banner", ["y"])]
+    counted = joined(table, plans)
+    assert (counted.missing, counted.earlier[0].missing) == ({"y": 2}, {"y": 3})
 
 
 # ── several rows per person ────────────────────────────────────────────────────────────────────

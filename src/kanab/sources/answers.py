@@ -132,6 +132,8 @@ def insiders(answer: Answer, arms: Mapping[str, Places], group: Population) -> N
     """Which signatures are of people in at least one of some experiments."""
     keys = answer.question.keys
     rows = answer.of("signatures", keys).rows
+    if len(group) == len(answer.question.arms):
+        return np.ones(len(rows), dtype=bool)
     own = [(place, arms[key.name].into) for place, key in enumerate(keys) if key.name in group]
     return np.array([any(into[texts[place]] != DROPPED for place, into in own) for texts, _ in rows], dtype=bool)
 
