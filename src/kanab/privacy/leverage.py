@@ -15,7 +15,7 @@ among those who share their whole signature.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ Columns = NDArray[np.int32]  # by table and signature: the number of a class, âˆ
 Floats = NDArray[np.float64]
 
 BUDGET = 8_000
-"""How many distinct classes may hang together. Work grows with their cube: these take half a minute and a gigabyte."""
+"""How many distinct classes may hang together. Work grows with their cube: these take a minute and a gigabyte."""
 
 SLACK = 1e-6
 """How far effective k may lie below k, relatively, for rounding's sake.
@@ -41,7 +41,7 @@ is more than this for every k up to a million.
 
 DOUBTFUL = 0.1  # a relative error from which on a computed leverage is worth nothing
 EXACT = 64, 2_000_000  # classes and look-ups for which exact fractions take about a second
-PACK = 128  # classes: small blocks are computed together, which is quicker than one by one
+PACK = 48  # classes: small blocks are computed together, which is quicker than one by one
 SPARSE = 12  # with so many classes per table, single entries are quicker than whole matrices
 ENTRIES = 4_000_000  # numbers in a temporary matrix
 
@@ -111,10 +111,12 @@ def _sizes(cells: Ints, people: Ints) -> Floats:
 def _present(columns: Columns, people: Ints) -> Floats:
     """The same for people who are in some table, with classes numbered through all tables."""
     count = int(columns.max()) + 1
-    classes = np.sum([np.bincount(one + 1, people, count + 1)[1:] for one in columns], axis=0)
+    classes = np.full(count + 1, np.inf)  # the last one stands for no class
     sizes = np.full(len(people), np.inf)
     for one in columns:
-        np.minimum(sizes, np.append(classes, np.inf)[one], out=sizes)
+        found = np.bincount(one[one >= 0], people[one >= 0])
+        classes[: len(found)][found > 0] = found[found > 0]
+        np.minimum(sizes, classes[one], out=sizes)
     first = columns[(columns >= 0).argmax(axis=0), np.arange(len(people))].astype(np.int64)
     group = _connected(columns, first, count)
     members = np.bincount(group)
@@ -209,7 +211,8 @@ def _exact_sizes(gram: Floats, columns: Columns) -> Floats:
     from kanab.privacy.spanning import exact_inverse  # noqa: PLC0415 - `import kanab` stays light
 
     numerators, denominator = exact_inverse(gram)
-    padded = np.pad(numerators, (0, 1), constant_values=0)
+    padded = np.zeros((len(gram) + 1, len(gram) + 1), dtype=object)
+    padded[:-1, :-1] = numerators
     h = sum(padded[one, other] for one in columns for other in columns)
     return np.array([float(Fraction(denominator, int(x))) for x in h])
 

@@ -1,0 +1,254 @@
+"""The leverage rule: numbers that can be worked out by hand, and what happens at its limits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab.errors import PrivacyError
+from kanab.privacy import leverage as module
+from kanab.privacy import spanning
+from kanab.privacy.leverage import Leverage, holds, leverage, leverages
+
+MILLIONS = 10_000_000
+
+
+def by_pinv(cells: Any, people: Any) -> Any:
+    """The formula, word for word."""
+    columns = [cells[:, table] == label for table in range(cells.shape[1]) for label in set(cells[:, table]) - {-1}]
+    x = np.array(columns, dtype=float).T
+    return np.einsum("ij,jk,ik->i", x, np.linalg.pinv(x.T @ (x * people[:, None]), hermitian=True), x)
+
+
+def spread(signatures: int, tables: int, levels: int, seed: int = 1) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, levels, (signatures, tables)), rng.integers(1, 30, signatures)
+
+
+def one_moved(moved: int, among: int, tables: int = 0) -> tuple[Any, Any]:
+    """A covariate of 20 levels, beside others, and once more after some people have moved."""
+    rng = np.random.default_rng(2)
+    cells = rng.integers(0, 20, (1_000, 1 + tables))
+    cells = np.column_stack([cells, cells[:, 0]])
+    other = cells[0].copy()
+    other[-1] = (other[0] + 1) % 20
+    return np.vstack([cells, other]), np.append(np.full(1_000, among // 1_000), moved)
+
+
+# ── one table, and tables that hang together ───────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("smallest", [1, 3, 10, 49, 98, 103, 107, 10**15 - 1])
+def test_one_table_gives_its_smallest_class_to_the_last_digit(smallest: int) -> None:
+    found = leverage(np.array([[7], [3], [5]]), np.array([10**15, smallest, 10**15]))
+    assert found == Leverage(float(smallest), 1)
+
+
+def test_signatures_of_one_class_are_added_up() -> None:
+    cells = np.array([[0], [1], [0], [1], [0]])
+    assert leverage(cells, np.array([3, 20, 4, 1, 5])).effective_k == 12
+    assert leverages(cells, np.array([3, 20, 4, 1, 5])).tolist() == [1 / 12, 1 / 21, 1 / 12, 1 / 21, 1 / 12]
+
+
+def test_a_table_given_twice_changes_nothing() -> None:
+    cells, people = spread(40, 3, 4)
+    assert leverage(np.column_stack([cells, cells[:, [1, 0]] + 5]), people) == leverage(cells, people)
+
+
+def test_coarse_levels_beside_fine_ones_leave_the_fine_ones_k() -> None:
+    fine = np.arange(12)
+    people = np.array([10, 35, 12, 44, 17, 16, 15, 14, 13, 12, 11, 60])
+    assert leverage(np.column_stack([fine, fine // 3, fine // 6]), people) == Leverage(10.0, 0)
+
+
+@pytest.mark.parametrize("people", [1, 9, 10])
+def test_nested_covariates_give_away_the_people_of_their_difference(people: int) -> None:
+    cells = np.array([[0, 0], [0, 1], [1, 1]])
+    assert leverage(cells, np.array([400, people, 600])) == Leverage(float(people), 1)
+
+
+@pytest.mark.parametrize("among", [MILLIONS, 100 * MILLIONS])
+@pytest.mark.parametrize("tables", [0, 1, 6, 20])
+@pytest.mark.parametrize("moved", [1, 9, 25])
+def test_a_few_who_moved_among_millions_are_seen(moved: int, tables: int, among: int) -> None:
+    cells, people = one_moved(moved, among, tables)
+    found = leverage(cells, people)
+    assert found.effective_k == pytest.approx(moved, rel=1e-4)
+    assert found.worst == 1_000
+    assert holds(found, 10) == (moved == 25)
+
+
+def test_people_who_are_in_one_of_two_tables_only() -> None:
+    # Of 30 in the one class and 24 in the other 20 are in both: their difference rests on the 10 and the 4.
+    cells = np.array([[0, 0], [0, -1], [-1, 0]])
+    people = np.array([20, 10, 4])
+    determinant = 30 * 24 - 20 * 20
+    expected = [(24 + 30 - 2 * 20) / determinant, 24 / determinant, 30 / determinant]
+    assert leverages(cells, people) == pytest.approx(expected, rel=1e-14)
+    assert leverage(cells, people).effective_k == pytest.approx(determinant / 30, rel=1e-14)
+
+
+def test_two_crossed_tables_add_up_to_the_additive_model() -> None:
+    # In a balanced r × c layout of n people per cell h = (1/c + 1/r − 1/(rc)) / n.
+    cells = np.array([[row, column] for row in range(3) for column in range(4)])
+    h = leverages(cells, np.full(12, 5))
+    assert h == pytest.approx(np.full(12, (1 / 4 + 1 / 3 - 1 / 12) / 5), rel=1e-13)
+
+
+def test_arms_do_not_lend_each_other_people() -> None:
+    cells, people = spread(60, 3, 4)
+    both = leverages(np.vstack([cells, cells + 10]), np.append(people, 3 * people))
+    assert both[:60] == pytest.approx(leverages(cells, people), rel=1e-12)
+    assert both[60:] == pytest.approx(leverages(cells, people) / 3, rel=1e-12)
+
+
+def test_leverages_weighted_by_people_add_up_to_the_number_of_independent_classes() -> None:
+    cells, people = spread(300, 4, 6)
+    assert float(people @ leverages(cells, people)) == pytest.approx(4 * 6 - 3, rel=1e-12)
+
+
+# ── who is in no table ─────────────────────────────────────────────────────────────────────────
+
+
+def test_people_in_no_table_have_no_leverage() -> None:
+    cells = np.array([[-1, -1], [0, -1], [0, 0]])
+    assert leverages(cells, np.array([1, 20, 30])).tolist()[0] == 0
+    assert leverage(cells, np.array([1, 20, 30])).effective_k == 20
+
+
+@pytest.mark.parametrize(
+    ("cells", "people"),
+    [
+        (np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int64)),
+        (np.empty((3, 0), dtype=np.int64), np.array([1, 2, 3])),
+        (np.array([[-1, -1], [-1, -1]]), np.array([5, 6])),
+        (np.array([[0, 1], [2, 1]]), np.array([0, 0])),
+    ],
+)
+def test_where_nobody_is_published_effective_k_is_infinite(cells: Any, people: Any) -> None:
+    assert leverage(cells, people) == Leverage(math.inf, -1)
+    assert not leverages(cells, people).any()
+    assert holds(leverage(cells, people), 10)
+
+
+def test_signatures_of_nobody_are_ignored() -> None:
+    cells, people = spread(40, 3, 4)
+    with_nobody = np.vstack([[[0, 9, 8]], cells])
+    assert leverage(with_nobody, np.append(0, people)).effective_k == leverage(cells, people).effective_k
+    assert leverages(with_nobody, np.append(0, people))[0] == 0
+
+
+# ── k, up to rounding ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("k", [2, 5, 10, 999_999])
+def test_rounding_is_forgiven_and_a_missing_person_is_not(k: int) -> None:
+    assert holds(Leverage(k * (1 - 1e-9), 0), k)
+    assert holds(Leverage(float(k), 0), k)
+    assert not holds(Leverage(float(k - 1), 0), k)
+
+
+def test_whole_numbers_come_out_whole() -> None:
+    for people in range(1, 60):
+        cells = np.array([[0, 0], [1, 0], [2, 1], [3, 1]])
+        assert leverage(cells, np.array([people, 70, 80, 90])).effective_k == people
+
+
+# ── how it is computed ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("levels", [module.SPARSE // 3, module.SPARSE * 4])
+def test_few_and_many_classes_per_table_agree_with_the_formula(levels: int) -> None:
+    cells, people = spread(2_000, 4, levels)
+    cells[:300, 2] = -1
+    assert leverages(cells, people) == pytest.approx(by_pinv(cells, people), rel=1e-9)
+
+
+def test_matrices_made_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, people = spread(500, 4, 5)
+    expected = leverages(cells, people)
+    monkeypatch.setattr(module, "ENTRIES", 100)
+    monkeypatch.setattr(spanning, "ENTRIES", 100)
+    assert leverages(cells, people) == pytest.approx(expected, rel=1e-13)
+
+
+def test_many_small_groups_of_classes_are_computed_apart() -> None:
+    fine = np.arange(1_200)
+    people = np.tile([10, 20, 30], 400)
+    h = leverages(np.column_stack([fine, fine // 3]), people)
+    assert h == pytest.approx(1 / people, rel=1e-12)
+
+
+def test_too_many_classes_together_are_refused_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUDGET", 12)
+    cells, people = spread(40, 3, 4)
+    assert leverage(cells, people).effective_k > 1
+    with pytest.raises(PrivacyError) as refused:
+        leverage(np.column_stack([cells, np.arange(40) // 2]), people)
+    assert str(refused.value) == (
+        "the tables have too many classes together to check that nobody can be singled out. "
+        "Use fewer covariates, fewer bins or a smaller top."
+    )
+
+
+def test_one_large_table_and_its_copies_need_no_budget() -> None:
+    classes = np.arange(20_000)
+    assert leverage(np.column_stack([classes, classes[::-1]]), np.full(20_000, 11)) == Leverage(11.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("cells", "people"),
+    [
+        (np.array([0, 1]), np.array([1, 1])),
+        (np.array([[0], [1]]), np.array([1, 1, 1])),
+        (np.array([[0], [1]]), np.array([1, -1])),
+        (np.array([[0], [1]]), np.array([2**52, 2**52])),
+    ],
+)
+def test_damaged_signatures_are_refused(cells: Any, people: Any) -> None:
+    with pytest.raises(PrivacyError, match="the signatures are damaged"):
+        leverage(cells, people)
+
+
+# ── in doubt, less ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_a_proof_small_tables_are_computed_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, people = spread(30, 3, 4)
+    expected = by_pinv(cells, people)
+    monkeypatch.setattr(spanning, "inverse_of", lambda *_: None)
+    assert leverages(cells, people) == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_a_proof_large_tables_get_the_people_of_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, people = spread(30, 3, 4)
+    monkeypatch.setattr(spanning, "inverse_of", lambda *_: None)
+    monkeypatch.setattr(module, "EXACT", (0, 0))
+    assert leverages(cells, people).tolist() == (1 / people).tolist()
+    assert leverage(cells, people).effective_k == people.min()
+
+
+@pytest.mark.parametrize(("doubtful", "deducted"), [(1.0, True), (1e-7, False)])
+def test_a_large_bound_on_the_error_is_deducted_and_a_huge_one_ends_the_trust(
+    monkeypatch: pytest.MonkeyPatch, doubtful: float, deducted: bool
+) -> None:
+    cells, people = one_moved(25, 10**12)
+    monkeypatch.setattr(module, "EXACT", (0, 0))
+    monkeypatch.setattr(module, "DOUBTFUL", doubtful)
+    cells = np.vstack([cells, cells[-1:]])
+    people = np.append(people, 3)
+    found = leverage(cells, people)  # 28 moved, of whom 3 stand in a row of their own
+    if deducted:
+        assert found.effective_k < 28
+        assert found.effective_k == pytest.approx(28, rel=1e-3)
+    else:
+        assert found == Leverage(3.0, 1_001)
+
+
+def test_exact_fractions_see_one_person_among_quadrillions() -> None:
+    cells = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 1], [1, 1, 0]])
+    found = leverage(cells, np.array([4 * 10**15, 2, 4 * 10**15, 10**15]))
+    assert found == Leverage(2.0, 1)

@@ -1,0 +1,173 @@
+"""What floating point proposes, whole numbers prove or refuse."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab.privacy import spanning
+from kanab.privacy.spanning import exact_inverse, inverse_of
+
+
+def indicators(cells: Any) -> Any:
+    columns = [cells[:, table] == label for table in range(cells.shape[1]) for label in np.unique(cells[:, table])]
+    return np.array(columns, dtype=float).T
+
+
+def gram_of(x: Any, people: Any) -> Any:
+    return x.T @ (x * np.asarray(people, dtype=float)[:, None])
+
+
+def pairs(experiments: int, arms: int) -> Any:
+    """The tables of all pairs of experiments, everyone in all of them. Its coefficients are fractions."""
+    who = np.indices((arms,) * experiments).reshape(experiments, -1)
+    return np.column_stack([who[a] * arms + who[b] for a, b in combinations(range(experiments), 2)])
+
+
+def symmetric(matrix: Any) -> Any:
+    return matrix + np.tril(matrix, -1).T
+
+
+def near_copies(moved: int, among: int) -> Any:
+    """Two classes that differ in the people who moved, and everyone."""
+    x = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]])
+    return gram_of(x, [among, moved, among])
+
+
+def test_the_inverse_is_that_of_the_kept_classes() -> None:
+    rng = np.random.default_rng(1)
+    x = indicators(rng.integers(0, 4, (60, 3)))
+    gram = gram_of(x, rng.integers(1, 30, 60))
+    found = inverse_of(gram, 3)
+    assert found is not None
+    assert len(found.kept) == 12 - 2
+    assert symmetric(found.matrix) @ gram[np.ix_(found.kept, found.kept)] == pytest.approx(np.eye(10), abs=1e-12)
+    assert not np.triu(found.matrix, 1).any()
+    assert found.error < 1e-12
+
+
+def test_all_pairs_of_three_experiments_need_fractions_for_the_proof() -> None:
+    gram = gram_of(indicators(pairs(4, 3)), np.arange(1, 82))
+    found = inverse_of(gram, 6)
+    assert found is not None
+    assert len(found.kept) == 1 + 4 * 2 + 6 * 4
+
+
+def test_coefficients_that_nobody_guesses_are_proved_by_primes(monkeypatch: pytest.MonkeyPatch) -> None:
+    gram = gram_of(indicators(pairs(4, 3)), np.arange(1, 82))
+    asked: list[int] = []
+    original = spanning._left_modulo
+
+    def remember(*arguments: Any) -> bool | None:
+        asked.append(arguments[-1])
+        return original(*arguments)
+
+    monkeypatch.setattr(spanning, "LARGEST_MULTIPLE", 0)
+    monkeypatch.setattr(spanning, "_left_modulo", remember)
+    monkeypatch.setattr(spanning, "STEP", 7)
+    found = inverse_of(gram, 6)
+    assert found is not None
+    assert len(found.kept) == 33
+    assert asked == list(spanning.PRIMES[:2])
+
+
+@pytest.mark.parametrize("among", [10**7, 10**9, 10**11])
+def test_one_person_is_not_a_rounding_error(among: int) -> None:
+    found = inverse_of(near_copies(1, among), 2)
+    assert found is not None
+    assert found.kept.tolist() == [0, 1, 2]
+    assert found.matrix[1, 1] == pytest.approx(1, rel=found.error)
+
+
+def test_a_proposal_that_drops_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    gram = near_copies(1, 1_000)
+    monkeypatch.setattr(spanning, "NIL", (0.01,))
+    assert inverse_of(gram, 2) is None
+    monkeypatch.setattr(spanning, "NIL", (0.01, 1e-12))
+    found = inverse_of(gram, 2)
+    assert found is not None
+    assert found.kept.tolist() == [0, 1, 2]
+
+
+def test_a_factor_that_fails_is_no_inverse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spanning.lapack, "dpotrf", lambda a, **_: (a, 1))
+    assert inverse_of(near_copies(1, 10), 2) is None
+
+
+def test_counts_too_large_to_multiply_without_rounding_are_left_to_the_primes() -> None:
+    x = indicators(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]))
+    people = np.array([2**50, 2**50 + 1, 2**50 + 2, 2**50 + 3])
+    gram = gram_of(x, people)
+    found = inverse_of(gram, 2)
+    assert found is not None
+    assert len(found.kept) == 3
+
+
+def test_a_prime_that_divides_a_class_says_nothing_and_the_next_one_is_asked() -> None:
+    first, second, third, _ = spanning.PRIMES
+    x = np.array([[1, 0, 1], [0, 1, 1]])
+    kept, rest = np.array([0, 1]), np.array([2])
+    gram = gram_of(x, [first, 2 * second])
+    assert [spanning._left_modulo(gram, kept, rest, prime) for prime in (first, second, third)] == [None, None, False]
+    assert spanning._nothing_left(gram, kept, rest)
+    more = gram_of(np.vstack([x, [0, 0, 1]]), [first, 2 * second, 1])
+    assert not spanning._nothing_left(more, kept, rest)
+
+
+def test_too_few_primes_that_say_something_are_no_proof() -> None:
+    first, second, third, _ = spanning.PRIMES
+    gram = gram_of(np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]]), [first, second, third])
+    assert not spanning._nothing_left(gram, np.array([0, 1, 2]), np.array([3]))
+
+
+def test_elimination_modulo_a_prime_is_right_over_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spanning, "STEP", 4)
+    monkeypatch.setattr(spanning, "ENTRIES", 10)
+    rng = np.random.default_rng(3)
+    x = (rng.random((40, 11)) < 0.5).astype(float)
+    dependent = np.column_stack([x, x[:, :1] + x[:, 1:2] - 3 * x[:, 5:6]])
+    independent = dependent.copy()
+    independent[17, -1] += 1
+    people = rng.integers(1, 10**6, 40)
+    for prime in spanning.PRIMES:
+        assert spanning._left_modulo(gram_of(dependent, people), np.arange(11), np.array([11]), prime) is False
+        assert spanning._left_modulo(gram_of(independent, people), np.arange(11), np.array([11]), prime) is True
+
+
+def test_the_primes_are_primes_that_fit() -> None:
+    for prime in spanning.PRIMES:
+        assert all(prime % divisor for divisor in range(2, int(prime**0.5) + 1))
+        assert spanning.STEP * (prime / 2) ** 2 < spanning.WHOLE / 2
+
+
+def test_the_exact_inverse_is_one_over_the_kept_classes() -> None:
+    rng = np.random.default_rng(4)
+    x = indicators(rng.integers(0, 3, (20, 3)))
+    gram = gram_of(x, rng.integers(1, 10**9, 20))
+    numerators, denominator = exact_inverse(gram)
+    kept = np.flatnonzero(numerators.any(axis=1))
+    whole = gram.astype(np.int64).astype(object)
+    assert len(kept) == 7
+    assert (whole[np.ix_(kept, kept)] @ numerators[np.ix_(kept, kept)] == denominator * np.eye(7, dtype=object)).all()
+    assert (whole @ numerators @ whole == denominator * whole).all()
+
+
+def test_the_bound_on_the_error_holds_where_much_is_lost() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        cells = rng.integers(0, 3, (12, 3))
+        cells = np.column_stack([cells, cells[:, 0]])
+        cells[rng.integers(12), 3] = 3
+        x = indicators(cells)
+        people = rng.integers(1, 30, 12) * np.where(rng.random(12) < 0.5, 10**8, 1)
+        gram = gram_of(x, people)
+        found = inverse_of(gram, 4)
+        assert found is not None
+        numerators, denominator = exact_inverse(gram)
+        for row in x:
+            exact = int(row.astype(int) @ numerators @ row.astype(int)) / denominator
+            kept = row[found.kept]
+            assert kept @ symmetric(found.matrix) @ kept == pytest.approx(exact, rel=found.error, abs=0)
