@@ -17,6 +17,8 @@ from kanab.errors import KanabError, PlanError
 from kanab.factor import Level
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 
+_LONGEST_STEM = 50  # bytes: PostgreSQL cuts names at 63
+
 Population = tuple[str, ...]
 """The people who are in at least one of these experiments."""
 
@@ -199,9 +201,10 @@ class _Names:
     def fresh(self, name: str) -> str:
         """The name itself, or the first alias that nothing else is called."""
         found, number = name, 1
+        stem = name.encode()[:_LONGEST_STEM].decode(errors="ignore")
         while found in self._used or (number > 1 and found in self._taken):
             number += 1
-            found = f"{name}#{number}"
+            found = f"{stem}#{number}"
         self._used.add(found)
         return found
 

@@ -184,6 +184,12 @@ def test_an_alias_is_no_name_that_anything_has() -> None:
     assert join_plans([one, other], taken=["x#3"]).copies == {"x#4": "x"}
 
 
+def test_an_alias_of_a_long_name_is_short_enough_for_every_engine() -> None:
+    name = "ö" * 60
+    one, other = (make_plan("v", ["y"], adjust=[name], bins={name: bins}) for bins in (2, 3))
+    assert join_plans([one, other]).copies == {f"{'ö' * 25}#2": name}
+
+
 def test_a_product_is_kept_once_for_both_directions() -> None:
     visits = MetricPlan("visits", (0, 9), 1)
     there = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("spend", "visits"))))
