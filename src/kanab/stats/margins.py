@@ -1,0 +1,198 @@
+"""Is it not worse, better by enough, or the same? Tests of an effect against a margin instead of 0."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Literal, get_args
+
+from kanab.errors import AnalysisError
+from kanab.factor import label
+from kanab.stats.distributions import Alternative, t_interval, t_tail
+from kanab.stats.effect import ArmMeans, Effect
+from kanab.stats.relative import relative_effect
+from kanab.tabular import number, p_value
+
+Claim = Literal["non-inferiority", "superiority", "equivalence"]
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How much worse is still fine, how much better is worth it, or how different is still the same.
+
+    ``size`` is positive, whichever direction is ``better``; for equivalence it may be two numbers,
+    (−0.5, 1). With ``relative`` it is a share of the control's mean: 0.02 is two percent.
+
+    >>> Margin("non-inferiority", 0.01).tests            # shown when the effect lies above −0.01
+    ((-0.01, 'greater'),)
+    >>> Margin("equivalence", 0.5).tests
+    ((-0.5, 'greater'), (0.5, 'less'))
+    """
+
+    claim: Claim
+    size: float | tuple[float, float]
+    better: Better = "higher"
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        if self.claim not in get_args(Claim):
+            raise AnalysisError("unknown claim", f"Use one of: {', '.join(get_args(Claim))}.")
+        if self.better not in get_args(Better):
+            raise AnalysisError("unknown direction", "Say better='higher' or better='lower'.")
+        if isinstance(self.size, (tuple, list)):
+            self._check_pair(tuple(self.size))
+        elif not _is_number(self.size) or not self.size > 0:
+            raise AnalysisError(
+                f"the margin of {self.claim} must be a positive number",
+                "Give its size; better='higher' or 'lower' says in which direction it lies.",
+            )
+
+    def _check_pair(self, pair: tuple[Any, ...]) -> None:
+        if self.claim != "equivalence":
+            raise AnalysisError(f"{self.claim} has one margin", "Give one positive number.")
+        if len(pair) != 2 or not all(map(_is_number, pair)) or not pair[0] < 0 < pair[1]:
+            raise AnalysisError(
+                "the two margins of equivalence must lie on both sides of 0", "For example (-0.5, 1), or 0.5 for both."
+            )
+        object.__setattr__(self, "size", pair)
+
+    @property
+    def tests(self) -> tuple[tuple[float, Alternative], ...]:
+        """What must be shown: the effect lies above or below these limits."""
+        if self.claim == "equivalence":
+            low, high = self.size if isinstance(self.size, tuple) else (-self.size, self.size)
+            return (low, "greater"), (high, "less")
+        assert not isinstance(self.size, tuple)
+        upwards = self.better == "higher"
+        above = upwards == (self.claim == "superiority")
+        return ((self.size if above else -self.size, "greater" if upwards else "less"),)
+
+    def in_units(self, mean: float | None) -> Margin:
+        """The margin in units of the metric, given the control's mean."""
+        if not self.relative:
+            return self
+        if mean is None or mean == 0:
+            raise AnalysisError("a relative margin needs a control mean other than 0", "Give a margin in units.")
+        if isinstance(self.size, tuple):
+            low, high = self.size
+            return replace(self, size=(abs(mean) * low, abs(mean) * high), relative=False)
+        return replace(self, size=abs(mean) * self.size, relative=False)
+
+    def __str__(self) -> str:
+        limits = " and ".join(
+            f"{'above' if side == 'greater' else 'below'} {_limit(limit, self.relative)}" for limit, side in self.tests
+        )
+        return f"{self.claim} (the effect lies {limits})"
+
+
+def _limit(limit: float, relative: bool) -> str:
+    return f"{limit:+.4g}" if not relative else f"{100 * limit:+.4g} %"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True)
+class MarginTest:
+    """Was the claim shown? It was exactly if the interval lies inside the margin.
+
+    ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
+    confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
+    and interval are relative too (Fieller). All None where nothing varies.
+    """
+
+    effect: Effect
+    margin: Margin
+    estimate: float
+    t: float | None
+    p: float | None
+    interval: tuple[float, float] | None
+    confidence: float
+
+    @property
+    def shown(self) -> bool:
+        """Does the data show the claim?"""
+        return self.p is not None and self.p < 1 - self.confidence
+
+    def __str__(self) -> str:
+        head = f"{self.effect.metric}: {label(self.effect.arm)} against {label(self.effect.control)}, {self.margin}"
+        if self.interval is None:
+            return f"{head} is not testable: nothing varies"
+        verdict = "shown" if self.shown else "not shown"
+        unit, times = ("", 1) if not self.margin.relative else (" %", 100)
+        low, high = (number(times * end) if math.isfinite(end) else "∞" for end in self.interval)
+        span = (
+            f"{low} … {high}{unit}" if "∞" not in (low, high)
+            else f"≥ {low}{unit}" if high == "∞"
+            else f"≤ {high}{unit}"
+        )  # fmt: skip
+        return f"{head}: {verdict}, p = {p_value(self.p)}, effect {number(times * self.estimate)}{unit}, {span}"
+
+
+def against_margin(
+    effect: Effect, margin: Margin, *, means: ArmMeans | None = None, confidence: float | None = None
+) -> MarginTest:
+    """Test an effect (plain, adjusted or of a ratio) against a margin.
+
+    Each test is one-sided at 1 − confidence (the effect's own unless another is given). A relative
+    margin needs the arm ``means`` from which the effect was made.
+
+    >>> from kanab.datasets import eighteen
+    >>> from kanab.stats.effect import difference_in_means
+    >>> print(against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1)))
+    minutes: B against A, non-inferiority (the effect lies above -1): shown, p = 0.0207, effect -0.1188, ≥ -0.8099
+    """
+    level = effect.confidence if confidence is None else confidence
+    if not (isinstance(level, (int, float)) and 0.5 < level < 1):
+        raise AnalysisError("the confidence must lie between 0.5 and 1", "For example 0.95.")
+    side: Alternative = margin.tests[0][1] if len(margin.tests) == 1 else "two-sided"
+    wide = level if side != "two-sided" else 2 * level - 1
+    read = replace(effect, confidence=wide, alternative=side)
+    if margin.relative:
+        return _relative(read, margin, means, level)
+    if effect.df is None:
+        return MarginTest(effect, margin, effect.estimate, None, None, None, level)
+    df, se = effect.df, effect.se_population
+    found = [((effect.estimate - limit) / se, one) for limit, one in margin.tests]
+    t, p = _weakest(found, df)
+    interval = t_interval(effect.estimate, se, df, wide, side)
+    return MarginTest(effect, margin, effect.estimate, t, p, interval, level)
+
+
+def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: float) -> MarginTest:
+    """H0: arm = (1 + limit) · control, tested as one contrast: what Fieller's interval inverts."""
+    if means is None or effect.arm is None:
+        raise AnalysisError(
+            "a relative margin needs the two arms' means", "Give means=…, and an effect of one arm against another."
+        )
+    ratio = relative_effect(means, effect)
+    control, arm = means.arms.index(effect.control), means.arms.index(effect.arm)
+    base = float(means.means[control])
+    if ratio.estimate is None:
+        raise AnalysisError("a relative margin needs a control mean other than 0", "Give a margin in units.")
+    if effect.df is None:
+        return MarginTest(effect, margin, ratio.estimate, None, None, None, level)
+    if ratio.interval is None:
+        raise AnalysisError("the control's mean cannot be told from 0", "Give a margin in units of the metric.")
+    covariance, upwards = means.covariance, math.copysign(1.0, base)
+    found: list[tuple[float, Alternative]] = []
+    for limit, side in margin.tests:
+        shift = limit * upwards
+        variance = (
+            covariance[arm, arm] - 2 * (1 + shift) * covariance[arm, control]
+            + (1 + shift) ** 2 * covariance[control, control]
+        )  # fmt: skip
+        found.append(((effect.estimate - shift * base) / math.sqrt(variance), side))
+    t, p = _weakest(found, effect.df)
+    low, high = ratio.interval
+    interval = (low, high) if upwards > 0 else (-high, -low)  # shares of the mean's size, not of its sign
+    return MarginTest(effect, margin, upwards * ratio.estimate, t, p, interval, level)
+
+
+def _weakest(found: list[tuple[float, Alternative]], df: float) -> tuple[float, float]:
+    """The statistic and p of the test that is hardest to pass."""
+    tested = [(t, t_tail(t, df, side)) for t, side in found]
+    return max(tested, key=lambda one: one[1])

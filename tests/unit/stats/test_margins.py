@@ -1,0 +1,185 @@
+"""Not worse, better by enough, the same: tests against a margin, and intervals that agree with them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.weightstats import ttost_ind
+
+from kanab import (
+    AnalysisError,
+    Metric,
+    adjusted_effect,
+    against_control,
+    count_columns,
+    difference_in_means,
+    plain_means,
+)
+from kanab.datasets import eighteen, eighteen_rows
+from kanab.stats.margins import Margin, against_margin
+
+A = [3.0, 5.0, 4.0, 6.0, 7.0, 5.0, 4.0, 5.0]
+B = [4.0, 6.0, 5.0, 5.0, 8.0, 6.0, 4.0, 7.0, 5.0]
+
+
+def table(a=A, b=B):
+    rows = {"arm": ["A"] * len(a) + ["B"] * len(b), "y": [*a, *b]}
+    return count_columns(rows, arm="arm", metrics={"y": Metric("y", 1000)})
+
+
+def test_non_inferiority_is_a_shifted_welch_test():
+    found = against_margin(difference_in_means(table()), Margin("non-inferiority", 0.5))
+    shifted = stats.ttest_ind([y + 0.5 for y in B], A, equal_var=False, alternative="greater")
+    low, _ = stats.ttest_ind(B, A, equal_var=False, alternative="greater").confidence_interval(0.95)
+    assert (found.t, found.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
+    assert found.interval == pytest.approx((low, math.inf))
+    assert found.shown == (low > -0.5)
+
+
+def test_superiority_where_lower_is_better():
+    found = against_margin(difference_in_means(table(B, A)), Margin("superiority", 0.1, better="lower"))
+    shifted = stats.ttest_ind(np.add(A, 0.1), B, equal_var=False, alternative="less")
+    assert (found.t, found.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
+    assert found.interval[0] == -math.inf
+
+
+def test_equivalence_is_two_one_sided_tests():
+    found = against_margin(difference_in_means(table()), Margin("equivalence", (-1, 2)))
+    p, _, _ = ttost_ind(B, A, -1, 2, usevar="unequal")
+    assert found.p == pytest.approx(p, rel=1e-10)
+    ninety = stats.ttest_ind(B, A, equal_var=False).confidence_interval(0.9)
+    assert found.interval == pytest.approx(tuple(ninety))
+    assert found.shown == (ninety[0] > -1 and ninety[1] < 2)
+
+
+def test_a_relative_margin_tests_the_mean_against_a_share_of_the_control():
+    means = plain_means(table())
+    effect = against_control(means)
+    found = against_margin(effect, Margin("non-inferiority", 0.2, relative=True), means=means)
+    va, vb = np.var(A, ddof=1) / len(A), np.var(B, ddof=1) / len(B)
+    t = (np.mean(B) - 0.8 * np.mean(A)) / math.sqrt(vb + 0.64 * va)
+    assert found.t == pytest.approx(t, rel=1e-12)
+    assert found.p == pytest.approx(stats.t.sf(t, effect.df), rel=1e-10)
+    assert found.estimate == pytest.approx(np.mean(B) / np.mean(A) - 1)
+
+
+@limits(max_examples=60)
+@given(
+    shift=st.integers(-300, 300),
+    size=st.integers(1, 900),
+    claim=st.sampled_from(["non-inferiority", "superiority", "equivalence"]),
+    better=st.sampled_from(["higher", "lower"]),
+    relative=st.booleans(),
+    negative=st.booleans(),
+)
+def test_a_claim_is_shown_exactly_if_the_interval_lies_inside_the_margin(
+    shift, size, claim, better, relative, negative
+):
+    sign = -1 if negative else 1
+    means = plain_means(table([sign * y for y in A], [sign * y + shift / 100 for y in B]))
+    effect = against_control(means, confidence=0.9)
+    margin = Margin(claim, size / 1000 if relative else size / 200, better, relative)
+    found = against_margin(effect, margin, means=means)
+    low, high = found.interval
+    inside = all(low > limit if side == "greater" else high < limit for limit, side in margin.tests)
+    assert found.shown == inside
+
+
+def test_a_negative_control_mean_gives_shares_of_its_size():
+    means = plain_means(table([-y for y in A], [-y for y in B]))
+    found = against_margin(against_control(means), Margin("superiority", 0.1, "lower", relative=True), means=means)
+    mirrored = plain_means(table())
+    again = against_margin(against_control(mirrored), Margin("superiority", 0.1, relative=True), means=mirrored)
+    assert found.estimate == pytest.approx(-again.estimate)
+    assert found.interval == pytest.approx((-again.interval[1], -again.interval[0]))
+    assert found.p == pytest.approx(again.p)
+
+
+def test_adjusted_effects_use_the_error_for_the_population():
+    effect = adjusted_effect(eighteen(altered=True))
+    found = against_margin(effect, Margin("non-inferiority", 1))
+    assert found.t == pytest.approx((effect.estimate + 1) / effect.se_population, rel=1e-14)
+
+
+def test_a_relative_margin_becomes_one_in_units():
+    assert Margin("equivalence", (-0.1, 0.2), relative=True).in_units(-50) == Margin("equivalence", (-5.0, 10.0))
+    assert Margin("superiority", 0.1, relative=True).in_units(50).size == pytest.approx(5)
+    with pytest.raises(AnalysisError, match="other than 0"):
+        Margin("superiority", 0.1, relative=True).in_units(0)
+
+
+def test_nothing_that_varies_is_not_testable():
+    found = against_margin(difference_in_means(table([1, 1, 1], [2, 2, 2])), Margin("superiority", 0.5))
+    assert (found.t, found.p, found.interval, found.shown) == (None, None, None, False)
+    assert "not testable" in str(found)
+    means = plain_means(table([1, 1, 1], [2, 2, 2]))
+    still = against_margin(against_control(means), Margin("superiority", 0.5, relative=True), means=means)
+    assert still.p is None
+
+
+@pytest.mark.parametrize(
+    ("margin", "text"),
+    [
+        (Margin("non-inferiority", 2), "above -2): shown, p = 0.000329, effect 0.6806, ≥ -0.4169"),
+        (Margin("superiority", 2, "lower"), "below -2): not shown, p = 1.000, effect 0.6806, ≤ 1.778"),
+        (Margin("equivalence", 2), "above -2 and below +2): shown, p = 0.0262, effect 0.6806, -0.4169 … 1.778"),
+    ],
+)
+def test_the_verdict_prints_in_one_line(margin, text):
+    line = str(against_margin(difference_in_means(table()), margin))
+    assert line.startswith(f"y: B against A, {margin.claim} (the effect lies ")
+    assert line.endswith(text)
+
+
+def test_a_relative_verdict_prints_percent():
+    means = plain_means(table())
+    line = str(against_margin(against_control(means), Margin("equivalence", 0.5, relative=True), means=means))
+    assert line.endswith("above -50 % and below +50 %): shown, p = 0.0217, effect 13.96 %, -7.709 … 41.50 %")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fact"),
+    [
+        (("non-inferiority", -0.5), "must be a positive number"),
+        (("superiority", 0), "must be a positive number"),
+        (("equivalence", -1), "must be a positive number"),
+        (("equivalence", (1, 2)), "both sides of 0"),
+        (("equivalence", (2, -1)), "both sides of 0"),
+        (("superiority", (-1, 1)), "has one margin"),
+        (("better", 1), "unknown claim"),
+        (("superiority", 1, "up"), "unknown direction"),
+        (("superiority", math.nan), "must be a positive number"),
+        (("superiority", "0.1"), "must be a positive number"),
+    ],
+)
+def test_a_margin_of_the_wrong_sign_or_kind_is_refused(arguments, fact):
+    with pytest.raises(AnalysisError, match=fact):
+        Margin(*arguments)
+
+
+def test_a_relative_margin_needs_means_that_are_not_zero():
+    relative = Margin("superiority", 0.1, relative=True)
+    with pytest.raises(AnalysisError, match="needs the two arms' means"):
+        against_margin(difference_in_means(table()), relative)
+    zero = plain_means(table([-1, 1, -1, 1], B))
+    with pytest.raises(AnalysisError, match="other than 0"):
+        against_margin(against_control(zero), relative, means=zero)
+    near = plain_means(table([-1, 1, -1, 2], B))
+    with pytest.raises(AnalysisError, match="cannot be told from 0"):
+        against_margin(against_control(near), relative, means=near)
+
+
+def test_the_confidence_must_leave_room_for_two_tests():
+    with pytest.raises(AnalysisError, match=r"between 0\.5 and 1"):
+        against_margin(difference_in_means(table()), Margin("equivalence", 1), confidence=0.4)
+
+
+def test_the_papers_table_against_a_margin_agrees_with_scipy():
+    minutes = eighteen_rows()["minutes"]
+    shifted = stats.ttest_ind([y + 1 for y in minutes[9:]], minutes[:9], equal_var=False, alternative="greater")
+    found = against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1))
+    assert found.p == pytest.approx(shifted.pvalue, rel=1e-10)
