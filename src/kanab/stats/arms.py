@@ -1,0 +1,159 @@
+"""Do any arms differ? Which ones differ from the control? Answers for all arms at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from kanab.errors import AnalysisError, LevelError, listed
+from kanab.factor import Level, as_level, label
+from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_tail
+from kanab.stats.effect import ArmMeans, Effect, contrast
+from kanab.stats.ftest import FTest
+from kanab.stats.gram import Floats
+from kanab.stats.jointt import joint_quantile, joint_tail
+from kanab.stats.simultaneous import Simultaneous
+
+Errors = Literal["own", "pooled"]
+_TOGETHER = "all intervals hold their effects together, with this confidence"
+
+
+def omnibus(means: ArmMeans) -> FTest:
+    """Do any of the arms differ? Welch's analysis of variance; of adjusted means too.
+
+    Every arm has its own variance. What adjusted means share, because people were drawn from one
+    population, is in the covariance; the degrees of freedom are those of the arms' own parts, as in
+    ``contrast``, so that with two arms F is t².
+
+    >>> from kanab.datasets import eighteen
+    >>> from kanab.stats.effect import plain_means
+    >>> print(omnibus(plain_means(eighteen())))
+    minutes: A, B (by arm) F(1, 13.8898) = 0.0918624, p = 0.766
+    """
+    between = ", ".join(label(arm) for arm in means.arms)
+    note = f"adjusted for {listed(means.covariates)}" if means.covariates else ""
+    if np.any(means.sample <= 0):
+        return FTest(means.metric, between, "by_arm", None, None, None, "nothing varies in an arm")
+    c = _against(means, means.arms[0])
+    differences = np.array([means.combined(row)[0] for row in c])
+    inverse = np.linalg.inv(c @ means.covariance @ c.T)
+    q = len(c)
+    # V = Σ V_a with one estimated variance each: Welch and James, as in the robust F
+    parts = np.linalg.inv((c * means.sample) @ c.T)
+    t = np.array([s * float(column @ parts @ column) for s, column in zip(means.sample, c.T, strict=True)])
+    h = float(np.sum(t**2 / means.df))
+    f = float(differences @ inverse @ differences) / q / (1 + 2 * (q - 1) * h / (q * (q + 2)))
+    df = q * (q + 2) / (3 * h)
+    return FTest(means.metric, between, "by_arm", f, (float(q), df), f_tail(f, q, df), note)
+
+
+def many_to_one(
+    means: ArmMeans,
+    control: Any = None,
+    *,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+    variance: Errors = "own",
+) -> tuple[Simultaneous, ...]:
+    """Every arm against the control, corrected by how the comparisons go together (Dunnett).
+
+    They share the control, which Bonferroni and Holm do not use. Each arm has its own variance, and
+    each comparison its own degrees of freedom (Hasler and Hothorn); ``variance="pooled"`` is Dunnett's
+    original, with one variance for all arms. Intervals hold together and agree with the p-values.
+
+    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.stats.effect import plain_means
+    >>> rows = {"arm": ["A", "B", "C"] * 10, "y": [1, 2, 4, 2, 4, 3, 3, 3, 5, 2, 5, 4, 1, 2, 6] * 2}
+    >>> found = many_to_one(plain_means(count_columns(rows, arm="arm", metrics=["y"])))
+    >>> [round(one.p_adjusted, 5) for one in found]
+    [0.01589, 2e-05]
+    """
+    base = means.control if control is None else as_level(control, "arm")
+    if base not in means.arms:
+        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, means.arms))}.")
+    if variance not in get_args(Errors):
+        raise AnalysisError("unknown kind of variance", "Use 'own' or 'pooled'.")
+    others = [arm for arm in means.arms if arm != base]
+    if variance == "pooled":
+        return _joined(*_pooled(means, others, base, confidence, alternative), confidence, alternative)
+    weights = [{arm: 1.0, base: -1.0} for arm in others]
+    return joint_contrasts(means, weights, confidence=confidence, alternative=alternative)
+
+
+def joint_contrasts(
+    means: ArmMeans,
+    contrasts: Sequence[Mapping[Any, float]],
+    *,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+) -> tuple[Simultaneous, ...]:
+    """Any contrasts of the arms, corrected by how they go together.
+
+    None of them may follow from the others (B − A and C − A and C − B: leave one out).
+    """
+    check_sides(confidence, alternative)
+    if not contrasts:
+        raise AnalysisError("there are no contrasts", "For example [{'B': 1, 'A': -1}].")
+    effects = [contrast(means, one, confidence=confidence, alternative=alternative) for one in contrasts]
+    weights = np.array([[dict(effect.contrast).get(arm, 0.0) for arm in means.arms] for effect in effects])
+    return _joined(effects, weights @ means.covariance @ weights.T, confidence, alternative)
+
+
+def _joined(
+    effects: Sequence[Effect], covariance: Floats, confidence: float, alternative: Alternative
+) -> tuple[Simultaneous, ...]:
+    """Corrected p and interval of every effect by the joint t; those that nothing varies in stay out."""
+    tested = [place for place, effect in enumerate(effects) if effect.testable]
+    kept = covariance[np.ix_(tested, tested)]
+    deviation = np.sqrt(np.diag(kept))
+    correlations = kept / np.outer(deviation, deviation)
+    found = []
+    for effect in effects:
+        if effect.t is None or effect.df is None:
+            found.append(Simultaneous(effect, "dunnett", None, None, None, True, _TOGETHER))
+            continue
+        size = abs(effect.t) if alternative == "two-sided" else effect.t
+        p = joint_tail(size, effect.df, correlations, alternative)
+        reach = joint_quantile(confidence, effect.df, correlations, alternative)
+        level = 1 - t_tail(reach, effect.df, "two-sided" if alternative == "two-sided" else "greater")
+        interval = t_interval(effect.estimate, effect.se_population, effect.df, level, alternative)
+        found.append(Simultaneous(effect, "dunnett", p, level, interval, True, _TOGETHER))
+    return tuple(found)
+
+
+def _pooled(
+    means: ArmMeans, others: Sequence[Level], base: Level, confidence: float, alternative: Alternative
+) -> tuple[list[Effect], Floats]:
+    """The effects with one variance for all arms, and their covariance."""
+    if means.covariates:
+        raise AnalysisError("adjusted means have a variance per arm", "Use variance='own'.")
+    people = np.array(means.people, dtype=np.float64)
+    df = float(means.df.sum())
+    variance = float(np.sum(means.sample * people * means.df)) / df
+    c = _against(means, base)
+    effects = []
+    for arm, row in zip(others, c, strict=True):
+        effect = contrast(means, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
+        if variance > 0:
+            se = math.sqrt(variance * float(np.sum(row**2 / people)))
+            t = effect.estimate / se
+            interval = t_interval(effect.estimate, se, df, confidence, alternative)
+            effect = replace(
+                effect, se=se, se_population=se, df=df, t=t, p=t_tail(t, df, alternative), interval=interval
+            )
+        effects.append(effect)
+    return effects, np.asarray((c / people) @ c.T * variance)
+
+
+def _against(means: ArmMeans, base: Level) -> Floats:
+    """One row of weights for every arm but one, minus that one."""
+    control = means.arms.index(base)
+    others = [place for place in range(len(means.arms)) if place != control]
+    c = np.zeros((len(others), len(means.arms)))
+    c[np.arange(len(others)), others] = 1.0
+    c[:, control] = -1.0
+    return c
