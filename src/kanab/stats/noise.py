@@ -1,0 +1,215 @@
+"""How much does one person's value vary? What the error of an effect is made of, before anybody has come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from kanab.errors import AnalysisError, LevelError, listed
+from kanab.factor import Level, as_level, label
+from kanab.stats.effect import ArmMeans
+from kanab.stats.gram import Floats
+
+EVEN: Mapping[Any, float] = {"A": 1, "B": 1}
+"""Two arms of equal shares, the first one the control."""
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Per arm: its share of the people, and the variance of one person's value (after adjustment).
+
+    ``drawn`` is what comes on top because people are drawn from a population whose slopes differ
+    between arms (nothing for plain means); ``lost`` the coefficients of each arm's fit; ``mean``
+    the control's mean, for relative effects. Of a 0/1 metric (``binary``) the variance follows the
+    rate, and ``unexplained`` is the share of it that adjustment leaves.
+    """
+
+    arms: tuple[Level, ...]
+    control: Level
+    shares: Floats
+    variances: Floats
+    drawn: Floats
+    lost: Floats
+    mean: float | None = None
+    binary: bool = False
+    unexplained: Floats | None = None
+
+    @property
+    def others(self) -> tuple[Level, ...]:
+        """Every arm but the control."""
+        return tuple(arm for arm in self.arms if arm != self.control)
+
+    def place(self, arm: Any) -> int:
+        """Where an arm stands."""
+        wanted = as_level(arm, "arm")
+        if wanted not in self.arms:
+            raise LevelError("unknown arm", f"Arms: {listed(map(label, self.arms))}.")
+        return self.arms.index(wanted)
+
+    def variance_of(self, arm: Level, effect: float) -> float:
+        """The variance of one person of an arm that has this effect."""
+        place = self.place(arm)
+        if not self.binary or arm == self.control or self.mean is None:
+            return float(self.variances[place])
+        rate = min(1.0, max(0.0, self.mean + effect))
+        left = 1.0 if self.unexplained is None else float(self.unexplained[place])
+        return rate * (1 - rate) * left
+
+    def error(self, arm: Level, people: float, effect: float) -> tuple[float, float]:
+        """Standard error and Satterthwaite's df of an arm minus the control, with so many people in all."""
+        one, base = self.place(arm), self.place(self.control)
+        n = people * self.shares[[one, base]]
+        parts = np.array([self.variance_of(arm, effect), float(self.variances[base])]) / n
+        beyond = self.drawn[one, one] - 2 * self.drawn[one, base] + self.drawn[base, base]
+        variance = float(parts.sum()) + max(0.0, float(beyond)) / people
+        freedom = np.maximum(n - self.lost[[one, base]], 1e-9)
+        spread = float(np.sum(parts**2 / freedom))
+        df = float(parts.sum()) ** 2 / spread if spread > 0 else float(freedom.sum())
+        return math.sqrt(variance), df
+
+    def correlations(self, effect: float) -> Floats:
+        """How the arms' effects go together, all being compared with one control."""
+        base = self.place(self.control)
+        places = [self.place(arm) for arm in self.others]
+        own = np.array([self.variance_of(arm, effect) / self.shares[self.place(arm)] for arm in self.arms])
+        covariance = np.diag(own) + self.drawn
+        c = np.zeros((len(places), len(self.arms)))
+        c[np.arange(len(places)), places] = 1
+        c[:, base] = -1
+        of = c @ covariance @ c.T
+        deviation = np.sqrt(np.diag(of))
+        return np.asarray(of / np.outer(deviation, deviation))
+
+    @property
+    def fewest(self) -> float:
+        """With fewer people than this in all, an arm could not be fitted."""
+        return float(np.max((self.lost + 1) / self.shares))
+
+
+def noise_of_amounts(
+    sd: float | Mapping[Any, float],
+    *,
+    mean: float | None = None,
+    shares: Mapping[Any, float] = EVEN,
+    control: Any = None,
+    r2: float | Mapping[Any, float] = 0.0,
+    slopes: int = 0,
+) -> Noise:
+    """Noise from numbers: the standard deviation of one person, the same in all arms or per arm.
+
+    For a ratio metric it is that of the linearised metric, (y − R z)/z̄. ``r2`` is the share of the
+    variance that covariates explain, ``slopes`` how many coefficients they take. ``mean`` is the
+    control's, for relative effects.
+
+    >>> noise_of_amounts(20, r2=0.5, shares={"off": 9, "on": 1}).variances
+    array([200., 200.])
+    """
+    arms, share, base = _arms(shares, control)
+    deviations = _per_arm(sd, arms, "a standard deviation", least=0.0)
+    if not np.all(deviations > 0):
+        raise AnalysisError("a standard deviation must be positive", "Give that of one person's value.")
+    left = 1 - _explained(r2, arms)
+    return Noise(
+        arms, base, share, deviations**2 * left, np.zeros((len(arms), len(arms))),
+        np.full(len(arms), 1.0 + _slopes(slopes)), _finite(mean),
+    )  # fmt: skip
+
+
+def noise_of_rate(
+    rate: float,
+    *,
+    shares: Mapping[Any, float] = EVEN,
+    control: Any = None,
+    r2: float | Mapping[Any, float] = 0.0,
+    slopes: int = 0,
+) -> Noise:
+    """Noise of a 0/1 metric: the control's rate says it all; an arm's own follows from its effect.
+
+    >>> noise = noise_of_rate(0.1)
+    >>> round(noise.variances[0], 4).item(), round(noise.variance_of("B", 0.02), 4)
+    (0.09, 0.1056)
+    """
+    arms, share, base = _arms(shares, control)
+    if not isinstance(rate, Real) or not 0 < rate < 1:
+        raise AnalysisError("a rate must lie between 0 and 1", "For example 0.05 for five in a hundred.")
+    left = 1 - _explained(r2, arms)
+    return Noise(
+        arms, base, share, rate * (1 - rate) * left, np.zeros((len(arms), len(arms))),
+        np.full(len(arms), 1.0 + _slopes(slopes)), float(rate), True, left,
+    )  # fmt: skip
+
+
+def noise_of_means(means: ArmMeans, *, shares: Mapping[Any, float] | None = None, control: Any = None) -> Noise:
+    """Noise as it was found: from plain, adjusted or ratio means of a finished experiment.
+
+    Shares are the realised ones unless others are given.
+
+    >>> from kanab.datasets import eighteen
+    >>> from kanab.stats.effect import plain_means
+    >>> noise_of_means(plain_means(eighteen())).variances.round(4)
+    array([0.4222, 0.9616])
+    """
+    people = np.array(means.people, dtype=np.float64)
+    given = dict(zip(means.arms, people.tolist(), strict=True)) if shares is None else shares
+    arms, share, _ = _arms(given, None)
+    if set(arms) != set(means.arms):
+        raise LevelError("the shares are not those of these arms", f"Arms: {listed(map(label, means.arms))}.")
+    order = [means.arms.index(arm) for arm in arms]
+    drawn = means.slopes @ means.spread @ means.slopes.T * people.sum()
+    base = means.control if control is None else as_level(control, "arm")
+    if base not in arms:
+        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
+    return Noise(
+        arms, base, share, (means.sample * people)[order], drawn[np.ix_(order, order)], (people - means.df)[order],
+        float(means.means[means.arms.index(base)]),
+    )  # fmt: skip
+
+
+def _arms(shares: Mapping[Any, float], control: Any) -> tuple[tuple[Level, ...], Floats, Level]:
+    """The arms, their shares adding up to one, and the control: the first unless named."""
+    found = {as_level(arm, "arm"): share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
+    if len(found) < 2 or not all(isinstance(x, Real) and 0 < x < math.inf for x in found.values()):
+        raise AnalysisError(
+            "shares need a positive number for each of two or more arms", "For example {'A': 9, 'B': 1}."
+        )
+    arms = tuple(found)
+    base = arms[0] if control is None else as_level(control, "arm")
+    if base not in arms:
+        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
+    numbers = np.array([float(found[arm]) for arm in arms])
+    return arms, numbers / numbers.sum(), base
+
+
+def _per_arm(value: Any, arms: tuple[Level, ...], what: str, least: float) -> Floats:
+    """One number for all arms, or one for each."""
+    given = {as_level(arm, "arm"): x for arm, x in value.items()} if isinstance(value, Mapping) else None
+    if given is not None and set(given) != set(arms):
+        raise AnalysisError(f"{what} is needed for every arm", f"Arms: {listed(map(label, arms))}.")
+    numbers = [value if given is None else given[arm] for arm in arms]
+    if not all(isinstance(x, Real) and least <= float(x) < math.inf for x in numbers):
+        raise AnalysisError(f"{what} must be a finite number, not below {least:g}", "One number, or one per arm.")
+    return np.array(numbers, dtype=np.float64)
+
+
+def _explained(r2: Any, arms: tuple[Level, ...]) -> Floats:
+    found = _per_arm(r2, arms, "R²", least=0.0)
+    if not np.all(found < 1):
+        raise AnalysisError("R² must be below 1", "It is the share of the variance that covariates explain.")
+    return found
+
+
+def _slopes(slopes: Any) -> int:
+    if type(slopes) is not int or slopes < 0:
+        raise AnalysisError("slopes must be a whole number, not below 0", "Count the coefficients of the covariates.")
+    return slopes
+
+
+def _finite(mean: Any) -> float | None:
+    if mean is not None and not (isinstance(mean, Real) and math.isfinite(mean)):
+        raise AnalysisError("the control's mean must be a finite number", "Leave it out if it is not known.")
+    return None if mean is None else float(mean)

@@ -1,0 +1,96 @@
+"""Planned power is the power that simulations have; people, effect and power give each other back."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+from scipy import stats
+
+from kanab.stats.interactionpower import crossed_noise, interaction_power
+from kanab.stats.jointt import joint_quantile
+from kanab.stats.margins import Margin
+from kanab.stats.noise import noise_of_amounts, noise_of_rate
+from kanab.stats.power import Question, solve_power
+
+RUNS = 4_000
+ROOM = 3.5 * math.sqrt(0.25 / RUNS)
+
+
+@limits(max_examples=60)
+@given(
+    share=st.floats(0.02, 0.98),
+    sd=st.floats(0.2, 5),
+    d=st.floats(0.02, 3),
+    power=st.floats(0.3, 0.99),
+    alternative=st.sampled_from(["two-sided", "greater"]),
+)
+def test_people_effect_and_power_give_each_other_back(share, sd, d, power, alternative):
+    noise = noise_of_amounts({"A": 1.0, "B": sd}, shares={"A": 1 - share, "B": share})
+    asked = Question(alternative=alternative)
+    first = solve_power(noise, effect=d, power=power, question=asked)
+    assert first.power >= power - 1e-9
+    again = solve_power(noise, people=first.people, power=first.power, question=asked)
+    assert again.effect == pytest.approx(d, rel=1e-6)
+    assert solve_power(noise, people=first.people, effect=d, question=asked).power == first.power
+
+
+@limits(max_examples=40)
+@given(rate=st.floats(0.005, 0.6), lift=st.floats(0.05, 0.5), share=st.floats(0.1, 0.9))
+def test_rates_give_each_other_back(rate, lift, share):
+    noise = noise_of_rate(rate, shares={"A": 1 - share, "B": share})
+    first = solve_power(noise, effect=lift, relative=True, power=0.8)
+    again = solve_power(noise, people=first.people, power=first.power)
+    assert again.relative == pytest.approx(lift, rel=1e-6)
+
+
+def draws(n_a, n_b, sd_b, effect, seed):
+    """Welch's estimate, error and df of many small experiments."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(0, 1, (RUNS, n_a)), rng.normal(effect, sd_b, (RUNS, n_b))
+    va, vb = a.var(1, ddof=1) / n_a, b.var(1, ddof=1) / n_b
+    df = (va + vb) ** 2 / (va**2 / (n_a - 1) + vb**2 / (n_b - 1))
+    return b.mean(1) - a.mean(1), np.sqrt(va + vb), df
+
+
+@pytest.mark.parametrize(("n_a", "n_b", "sd_b"), [(60, 20, 2.0), (12, 12, 1.0), (90, 10, 0.5)])
+def test_simulated_power_is_the_planned_one(n_a, n_b, sd_b):
+    noise = noise_of_amounts({"A": 1.0, "B": sd_b}, shares={"A": n_a, "B": n_b})
+    planned = solve_power(noise, people=n_a + n_b, power=0.7)
+    estimate, se, df = draws(n_a, n_b, sd_b, planned.effect, seed=1)
+    found = np.mean(2 * stats.t.sf(np.abs(estimate / se), df) < 0.05)
+    assert found == pytest.approx(0.7, abs=ROOM)
+
+
+def test_simulated_power_of_equivalence_is_the_planned_one():
+    noise = noise_of_amounts(1.0)
+    asked = Question(margin=Margin("equivalence", 0.6))
+    planned = solve_power(noise, people=100, effect=0.1, question=asked).power
+    estimate, se, df = draws(50, 50, 1.0, 0.1, seed=2)
+    reach = stats.t.ppf(0.95, df) * se
+    assert np.mean((estimate - reach > -0.6) & (estimate + reach < 0.6)) == pytest.approx(planned, abs=ROOM)
+
+
+def test_simulated_power_of_an_interaction_is_the_planned_one():
+    cells = crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 1}, sd=[[1, 2], [1, 2]])
+    planned = interaction_power(cells, people=160, effect=1.5).power
+    rng = np.random.default_rng(3)
+    n = np.array([[60, 20], [60, 20]])
+    cell = [[rng.normal(1.5 * (i == j == 1), 1 + j, (RUNS, n[i, j])) for j in range(2)] for i in range(2)]
+    contrast = sum((1 if i == j else -1) * cell[i][j].mean(1) for i in range(2) for j in range(2))
+    parts = np.array([[cell[i][j].var(1, ddof=1) / n[i, j] for j in range(2)] for i in range(2)])
+    df = parts.sum((0, 1)) ** 2 / np.sum(parts**2 / (n - 1)[:, :, None], (0, 1))
+    found = np.mean(2 * stats.t.sf(np.abs(contrast) / np.sqrt(parts.sum((0, 1))), df) < 0.05)
+    assert found == pytest.approx(planned, abs=ROOM)
+
+
+def test_no_arm_rings_falsely_more_often_than_dunnett_says():
+    rng = np.random.default_rng(4)
+    n, sd = np.array([200, 100, 100, 50]), np.array([1, 2, 1, 3])
+    noise = noise_of_amounts(dict(zip("ABCD", sd, strict=True)), shares=dict(zip("ABCD", n, strict=True)))
+    means = rng.normal(0, sd / np.sqrt(n), (20_000, 4))
+    t = (means[:, 1:] - means[:, :1]) / np.sqrt(sd[1:] ** 2 / n[1:] + 1 / 200)
+    limit = joint_quantile(0.95, 1e9, noise.correlations(0.0))
+    assert np.mean(np.abs(t).max(1) > limit) == pytest.approx(0.05, abs=3.5 * math.sqrt(0.05 * 0.95 / 20_000))
