@@ -118,7 +118,9 @@ class MarginTest:
         return self.p is not None and self.p < 1 - self.confidence
 
     def __str__(self) -> str:
-        head = f"{self.effect.metric}: {label(self.effect.arm)} against {label(self.effect.control)}, {self.margin}"
+        arm, control = self.effect.arm, self.effect.control
+        pair = "the contrast" if arm is None else f"{label(arm)} against {label(control)}"
+        head = f"{self.effect.metric}: {pair}, {self.margin}"
         if self.interval is None:
             return f"{head} is not testable: nothing varies"
         verdict = "shown" if self.shown else "not shown"
