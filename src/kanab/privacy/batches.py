@@ -22,6 +22,8 @@ def add_releases(releases: Sequence[Release]) -> Release:
     """
     if not releases:
         raise PrivacyError("there is no release to add", "Name at least one file.")
+    if not all(isinstance(one, Release) for one in releases):
+        raise PrivacyError("only releases can be added", "Call release() on what count() returned.")
     first = releases[0]
     if any(_terms(one) != _terms(first) for one in releases[1:]):
         raise PrivacyError(

@@ -1,0 +1,584 @@
+"""A simulator that knows everybody, against the ledger: does anyone ever stand out from everything released?
+
+People enroll, leave, and change their values and levels; random plans are released into one ledger.
+After every release the simulator computes from its own people, one row each, among how many the most
+exposed one hides in everything that was ever published. Values lie on a fine grid and are all
+different, so that no change keeps every digit by chance; that it could is a documented limit.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import kanab as kb
+from kanab.errors import PrivacyError, SourceError
+from kanab.factor import Level
+from kanab.periods import Periods, Span
+from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.privacy.batches import add_releases
+from kanab.privacy.ledger import read_ledger
+from kanab.privacy.levels import LevelMap, merge_levels, merge_sparsest, regroup
+from kanab.privacy.leverage import leverage
+from kanab.privacy.released import Release
+from kanab.tally import Tally
+
+Person = dict[str, Any]
+NOT_IN_IT = -1
+NIL = 1e-10  # whole numbers below a thousand have no singular values between this and nothing
+
+METRICS = {
+    "y": MetricPlan("y", (-50, 50), 0.0001),
+    "w": MetricPlan("w", (0, 100), 0.0001, missing="exclude"),
+    "d": MetricPlan("d", binary=True),
+    "y/w": MetricPlan("y/w", ratio=("y", "w")),
+    "w/d": MetricPlan("w/d", ratio=("w", "d")),
+}
+
+
+# ── the simulator's people ─────────────────────────────────────────────────────────────────────
+
+
+def born(rng: np.random.Generator, number: int) -> Person:
+    """Somebody new. ``v`` is nearly the same covariate as ``x``, and ``other`` nearly the same as an arm."""
+    arm = str(rng.choice(["A", "B"]))
+    x = str(rng.choice(["a", "b", "c", "d", "e"], p=[0.35, 0.3, 0.2, 0.12, 0.03]))
+    return {
+        "id": number,
+        "arm": arm,
+        "promo": [None, "on", "off"][rng.choice(3, p=[0.2, 0.4, 0.4])],
+        "echo": str(rng.choice(["A", "B"])) if rng.random() < 0.03 else arm,
+        "x": x,
+        "v": str(rng.choice(["a", "b", "c"])) if rng.random() < 0.03 else x,
+        "z": int(rng.choice([1, 2, 3, 4, 5, 9], p=[0.3, 0.25, 0.2, 0.15, 0.08, 0.02])),
+        "age": None if rng.random() < 0.05 else float(np.round(rng.gamma(9, 4), 1)),
+        "y": float(np.round(rng.uniform(-49, 49), 4)),
+        "w": None if rng.random() < 0.3 else float(np.round(rng.uniform(1, 99), 4)),
+        "d": int(rng.random() < 0.4),
+    }
+
+
+def columns_of(people: Sequence[Person]) -> dict[str, Any]:
+    """People as a table, in any order."""
+    numbers = ("age", "y", "w")
+    return {
+        name: np.array([np.nan if one[name] is None else one[name] for one in people])
+        if name in numbers
+        else np.array([one[name] for one in people], dtype=object)
+        for name in people[0]
+    }
+
+
+# ── what a table says about somebody, worked out once more ─────────────────────────────────────
+
+
+def within(bin_: str, value: float) -> bool:
+    """Is a number in the bin of this name?"""
+    ends = [float(text) for text in re.findall(r"-?\d+(?:\.\d+)?", bin_)]
+    if bin_.startswith("<"):
+        return value < ends[0]
+    if bin_.startswith("≥"):
+        return value >= ends[0]
+    return bin_ == "any" or ends[0] <= value < ends[1]
+
+
+def level_of(value: Level, covariate: CovariatePlan, table: Tally, levels: LevelMap | None) -> Level:
+    """The published level of somebody who has this value."""
+    known = [old for _, olds in levels.groups for old in olds] if levels else list(table.factor(covariate.name).levels)
+    if covariate.bins is not None and value is not None:
+        value = next(old for old in known if isinstance(old, str) and within(old, float(value)))
+    if covariate.top is not None and value is not None and value not in known:
+        value = "other"
+    if levels is None:
+        return value
+    for new, olds in levels.groups:
+        if value in olds:
+            return new
+    if levels.cuts is not None and isinstance(value, (int, float)):
+        return levels.groups[sum(value >= cut for cut in levels.cuts)][0]
+    return "other" if levels.rest else value
+
+
+def cells_of(people: Sequence[Person], release: Release, name: str) -> list[tuple[int, ...] | None]:
+    """Everybody's class in a published table; None for people who are not in it."""
+    table = release.tables[name]
+    found: list[tuple[int, ...] | None] = []
+    for one in people:
+        place = []
+        for factor in table.factors:
+            level = one[factor.name]
+            if factor.role == "covariate":
+                level = level_of(level, release.plan.covariate(factor.name), table, release.receipt.maps.get(name))
+            elif level is None:
+                break
+            place.append(factor.levels.index(level))
+        found.append(tuple(place) if len(place) == len(table.factors) else None)
+    return found
+
+
+def steps(value: float | None, metric: kb.Metric) -> int | None:
+    """A value on its grid, within its bounds."""
+    if value is None:
+        return None if metric.missing == "exclude" else 0
+    low, high = metric.bounds or (-np.inf, np.inf)
+    return int(np.floor(np.clip(value, low, high) * metric.scale + 0.5))
+
+
+def counted_again(people: Sequence[Person], release: Release, name: str) -> dict[str, Any]:
+    """Counts, sums and squares by class and by margin, from the people."""
+    table = release.tables[name]
+    found: dict[str, Any] = {"people": np.zeros(table.shape, dtype=object)}
+    for part in table.moments:
+        for key in ("counts", "sums", *(by for by in part.squares)):
+            shape = table.shape_of(key) if isinstance(key, tuple) else table.shape
+            found[f"{part.metric.name} {key}"] = np.zeros(shape, dtype=object)
+    for one, cell in zip(people, cells_of(people, release, name), strict=True):
+        if cell is None:
+            continue
+        found["people"][cell] += 1
+        for part in table.moments:
+            value = steps(one[part.metric.name], part.metric)
+            if value is not None:
+                found[f"{part.metric.name} counts"][cell] += 1
+                found[f"{part.metric.name} sums"][cell] += value
+                for by in part.squares:
+                    margin = tuple(cell[table.axes.index(axis)] for axis in by)
+                    found[f"{part.metric.name} {by}"][margin] += value**2
+    return {key: cells.tolist() for key, cells in found.items()}
+
+
+def published(release: Release, name: str) -> dict[str, Any]:
+    """The same as the release says it."""
+    table = release.tables[name]
+    found = {"people": table.people.tolist()}
+    for part in table.moments:
+        metric = part.metric.name
+        found |= {f"{metric} counts": part.counts.tolist(), f"{metric} sums": part.sums.tolist()}
+        found |= {f"{metric} {by}": cells.tolist() for by, cells in part.squares.items()}
+    return found
+
+
+def classes_of(people: Sequence[Person], release: Release) -> dict[int, list[tuple[Any, ...]]]:
+    """For everybody all classes that the release puts them into: tables, who has a value, and who has two."""
+    found: dict[int, list[tuple[Any, ...]]] = {one["id"]: [] for one in people}
+    for name, table in release.tables.items():
+        for one, cell in zip(people, cells_of(people, release, name), strict=True):
+            if cell is None:
+                continue
+            own = found[one["id"]]
+            own.append((name, cell))
+            has = {part.metric.name for part in table.moments if steps(one[part.metric.name], part.metric) is not None}
+            own += [(name, cell, metric.name) for metric in table.metrics if metric.name in has]
+            for cross in table.crosses:
+                if set(cross.pair) <= has:
+                    own.append((name, *(cell[table.axes.index(axis)] for axis in cross.by), *cross.by, cross.pair))
+    return found
+
+
+@dataclass
+class Everything:
+    """Who was in which class of everything ever published, as it was at that time."""
+
+    rows: dict[int, list[int]] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, people: Sequence[Person], release: Release) -> None:
+        found = classes_of(people, release)
+        names = {name: place for place, name in enumerate(dict.fromkeys(c for own in found.values() for c in own))}
+        for number, own in found.items():
+            self.rows.setdefault(number, []).extend(self.count + names[one] for one in own)
+        self.count += len(names)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """One row per person ever counted, one column per class of any table."""
+        x = np.zeros((len(self.rows), self.count))
+        for place, own in enumerate(self.rows.values()):
+            x[place, own] = 1
+        return x
+
+    def effective_k(self) -> float:
+        """1 / the largest entry on the diagonal of X X⁺, and by another way: how much of one person is in reach."""
+        x = self.matrix
+        h = np.einsum("ij,ji->i", x, np.linalg.pinv(x, rcond=NIL))
+        worst = int(h.argmax())
+        alone = np.zeros(len(x))
+        alone[worst] = 1
+        reach = x @ np.linalg.lstsq(x, alone, rcond=NIL)[0]
+        assert 1 - ((alone - reach) ** 2).sum() == pytest.approx(h[worst], abs=1e-8)
+        return float(1 / h[worst])
+
+    def by_the_rule(self) -> float:
+        """The same by kanab's own rule, a table per class."""
+        cells = np.where(self.matrix > 0, 0, NOT_IN_IT).astype(np.int64)
+        return leverage(cells, np.ones(len(cells), dtype=np.int64)).effective_k
+
+
+# ── random plans ───────────────────────────────────────────────────────────────────────────────
+
+
+def covariates(rng: np.random.Generator) -> tuple[CovariatePlan, ...]:
+    """Levels as they are found, commonest ones, bins at edges or at quantiles."""
+    edges = tuple(sorted({float(edge) for edge in rng.integers(15, 60, rng.integers(1, 4))}))
+    return (
+        CovariatePlan("x", top=int(rng.integers(2, 4)) if rng.random() < 0.3 else None),
+        CovariatePlan("v"),
+        CovariatePlan("z", bins=(2.0, 4.0) if rng.random() < 0.3 else None),
+        CovariatePlan("age", bins=edges if rng.random() < 0.6 else int(rng.integers(2, 6))),
+    )
+
+
+def some(rng: np.random.Generator, names: Sequence[str], most: int) -> tuple[str, ...]:
+    return tuple(str(name) for name in rng.permutation(names)[: rng.integers(0, most + 1)])
+
+
+def any_plan(rng: np.random.Generator, k: int) -> Plan:
+    """One or two experiments, some covariates each, perhaps their pair; y is always measured."""
+    names = ("x", "v", "z", "age")
+    first = "echo" if rng.random() < 0.15 else "arm"
+    pair = ("promo",) if rng.random() < 0.3 else ()
+    experiments = [ExperimentPlan(first, None, None, some(rng, names, 2), some(rng, names, 1), pair)]
+    if pair or rng.random() < 0.3:
+        experiments.append(ExperimentPlan("promo", adjust=some(rng, names, 1)))
+    wanted = ["y", *some(rng, ("w", "d"), 2)]
+    wanted += [name for name in ("y/w", "w/d") if set(name.split("/")) <= set(wanted) and rng.random() < 0.5]
+    return Plan(tuple(METRICS[name] for name in wanted), tuple(experiments), covariates(rng), k)
+
+
+# ── one population, many releases ──────────────────────────────────────────────────────────────
+
+
+class OnePopulation(RuleBasedStateMachine):
+    """Releases about everybody: whatever the people do in between, nobody ever stands out."""
+
+    SIZE, K = 260, 6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.ledger = Path(self.folder.name) / "kanab.ledger"
+        self.rng = np.random.default_rng(11)
+        self.people = [born(self.rng, number) for number in range(self.SIZE)]
+        self.next = self.SIZE
+        self.released: list[Release] = []
+        self.then: list[list[Person]] = []
+        self.everything = Everything()
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    def attempt(self, people: Sequence[Person], plan: Plan) -> Release | None:
+        """A release into the ledger, or None and not a byte changed."""
+        before = self.ledger.read_bytes() if self.ledger.exists() else b""
+        try:
+            counted = kb.count(columns_of(people), plan, earlier=read_ledger(self.ledger).plans)
+            return kb.release(counted, ledger=self.ledger)
+        except (PrivacyError, SourceError):
+            assert (self.ledger.read_bytes() if self.ledger.exists() else b"") == before
+            assert [path.name for path in self.ledger.parent.iterdir()] in ([], [self.ledger.name])
+            return None
+
+    def differs(self, people: Sequence[Person]) -> bool:
+        """Would a table that was published come out differently from these people?"""
+        for old in self.released:
+            for name in old.tables:
+                try:
+                    if counted_again(people, old, name) != published(old, name):
+                        return True
+                except (ValueError, StopIteration):  # a level that the table does not have
+                    return True
+        return False
+
+    @rule(seed=st.integers(0, 2**32 - 1), more=st.integers(0, 2))
+    def release_more_tables(self, seed: int, more: int) -> None:
+        plan = any_plan(np.random.default_rng(seed), self.K + more * (not self.released))
+        if self.released:
+            plan = replace(plan, k=max(one.receipt.k for one in self.released))
+        found = self.attempt(self.people, plan)
+        if found is None:
+            return
+        assert not self.differs(self.people)
+        self.released.append(found)
+        self.then.append([dict(one) for one in self.people])
+        self.everything.add(self.people, found)
+        for name in found.tables:
+            assert counted_again(self.people, found, name) == published(found, name)
+        truth = self.everything.effective_k()
+        promised = found.receipt.effective_k
+        assert promised is not None
+        assert promised % found.receipt.k == 0
+        assert found.receipt.k <= promised <= truth * (1 + 1e-6)
+        assert self.everything.by_the_rule() <= truth * (1 + 1e-6)
+
+    @precondition(lambda self: self.released)
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def release_about_others(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        others = [born(rng, number) for number in range(self.SIZE)]
+        assert self.attempt(others, any_plan(rng, max(one.receipt.k for one in self.released))) is None
+
+    @precondition(lambda self: self.released)
+    @rule(who=st.integers(0, SIZE - 1))
+    def release_without_somebody(self, who: int) -> None:
+        rest = self.people[:who] + self.people[who + 1 :]
+        in_tables = any(self.people[who][one.name] is not None for old in self.released for one in old.plan.experiments)
+        if in_tables and who < len(self.people):
+            assert self.attempt(rest, replace(self.released[0].plan, covariates=())) is None
+
+    @rule(who=st.integers(0, 10_000), by=st.integers(1, 400_000))
+    def spend_something_else(self, who: int, by: int) -> None:
+        one = self.people[who % len(self.people)]
+        self._changed(one, y=round((one["y"] + 49 + by / 10_000) % 98 - 49, 4))
+
+    @rule(who=st.integers(0, 10_000))
+    def lose_or_find_a_value(self, who: int) -> None:
+        one = self.people[who % len(self.people)]
+        self._changed(one, w=None if one["w"] is not None else round(1 + who / 10_007 * 90, 4))
+
+    @rule(who=st.integers(0, 10_000), x=st.sampled_from("abc"), age=st.integers(150, 600))
+    def be_of_another_level(self, who: int, x: str, age: int) -> None:
+        self._changed(self.people[who % len(self.people)], x=x, age=age / 10)
+
+    @rule(who=st.integers(0, 10_000))
+    def leave(self, who: int) -> None:
+        self.people = [one for one in self.people if one is not self.people[who % len(self.people)]]
+
+    @rule()
+    def enroll(self) -> None:
+        self.people = [*self.people, born(self.rng, self.next)]
+        self.next += 1
+
+    @precondition(lambda self: self.released)
+    @rule()
+    def be_as_at_the_last_release(self) -> None:
+        self.people = [dict(one) for one in self.then[-1]]
+
+    def _changed(self, one: Person, **values: Any) -> None:
+        self.people = [one | values if other is one else other for other in self.people]
+
+    @invariant()
+    def nobody_stands_out(self) -> None:
+        if self.released:
+            k = max(one.receipt.k for one in self.released)
+            assert self.everything.effective_k() >= k * (1 - 1e-6)
+
+    @invariant()
+    def every_class_holds_nobody_or_k_people(self) -> None:
+        assert [kb.Release.__repr__(one) for one in read_ledger(self.ledger).releases] == list(map(repr, self.released))
+        for one in self.released:
+            for table in one.tables.values():
+                assert all(n == 0 or n >= one.receipt.k for n in table.people.ravel())
+
+
+# Not shrunk: a walk is short, and every step of a smaller one would take as long.
+WALK: dict[str, Any] = {
+    "deadline": None, "suppress_health_check": list(HealthCheck), "phases": [Phase.explicit, Phase.generate],
+}  # fmt: skip
+OnePopulation.TestCase.settings = settings(max_examples=12, stateful_step_count=22, **WALK)
+TestOnePopulation = OnePopulation.TestCase
+
+
+# ── cohorts ────────────────────────────────────────────────────────────────────────────────────
+
+FIRST_WEEK = Periods("7d").number("2026-W36")
+COHORTS = Plan(
+    (METRICS["y"], METRICS["w"], METRICS["d"]),
+    (
+        ExperimentPlan("arm", (("A", 1.0), ("B", 1.0)), adjust=("x",), segments=("age",), interactions=("promo",)),
+        ExperimentPlan("promo", (("on", 1.0), ("off", 1.0)), adjust=("z",)),
+    ),
+    (
+        CovariatePlan("x", ("a", "b", "c", "d", "e")),
+        CovariatePlan("z", (1, 2, 3, 4, 5, 9)),
+        CovariatePlan("age", bins=(25.0, 32.0, 40.0, 50.0)),
+    ),
+    k=6,
+)
+
+
+def groups_of(release: Release, name: str) -> dict[Level, Level]:
+    """Where each level of a table went."""
+    levels = release.receipt.maps.get(name)
+    if levels is not None:
+        return {old: new for new, olds in levels.groups for old in olds}
+    return {level: level for level in release.tables[name].covariates[0].levels}
+
+
+class Cohorts(RuleBasedStateMachine):
+    """Week after week is sealed; what happens to people afterwards changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.ledger = Path(self.folder.name) / "kanab.ledger"
+        self.rng = np.random.default_rng(12)
+        self.people: list[Person] = []
+        self.sealed: list[Person] = []
+        self.released: list[Release] = []
+        self.everything = Everything()
+        self.week, self.after = FIRST_WEEK, FIRST_WEEK - 1
+        self.next = 0
+        self.enroll(120, 0)
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @rule(count=st.integers(0, 150), back=st.integers(0, 3))
+    def enroll(self, count: int, back: int) -> None:
+        """New people of this week, or, late, of an earlier one."""
+        for _ in range(count):
+            first = date(1970, 1, 1) + timedelta(days=Periods("7d").first_day(self.week - back))
+            day = first + timedelta(days=int(self.rng.integers(7)))
+            self.people.append(born(self.rng, self.next) | {"enrolled": day.isoformat()})
+            self.next += 1
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def change_anything(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for who in rng.integers(0, len(self.people), 5):
+            fixed = {name: self.people[who][name] for name in ("id", "enrolled")}
+            self.people[who] = born(rng, 0) | fixed
+
+    @precondition(lambda self: len(self.people) > 50)
+    @rule(who=st.integers(0, 10_000))
+    def leave(self, who: int) -> None:
+        self.people.pop(who % len(self.people))
+
+    @rule()
+    def wait(self) -> None:
+        self.week += 1
+
+    @rule(skip=st.booleans())
+    def seal(self, skip: bool) -> None:
+        """Everybody who enrolled since the last seal; weeks that are left out are refused."""
+        labels = Periods("7d").label
+        after = self.after + 1 if skip else self.after
+        if after >= self.week:
+            return
+        first = len(self.released) == 0
+        span = Span("enrolled", "7d", None if first and not skip else labels(after), labels(self.week))
+        before = self.ledger.read_bytes() if self.ledger.exists() else b""
+        try:
+            found = kb.release(kb.count(columns_of(self.people), COHORTS, span=span), ledger=self.ledger)
+        except (PrivacyError, SourceError):
+            assert (self.ledger.read_bytes() if self.ledger.exists() else b"") == before
+            return
+        assert first or not skip
+        low, high = Periods("7d").first_day(after + 1), Periods("7d").first_day(self.week + 1)
+        start = date(1970, 1, 1)
+        own = [
+            dict(one)
+            for one in self.people
+            if ((first and not skip) or (date.fromisoformat(one["enrolled"]) - start).days >= low)
+            and (date.fromisoformat(one["enrolled"]) - start).days < high
+        ]
+        self.after = self.week
+        self.week += 1
+        self._check(found, own)
+
+    def _check(self, found: Release, own: list[Person]) -> None:
+        for name in found.tables:
+            assert counted_again(own, found, name) == published(found, name)
+        alone = Everything()
+        alone.add(own, found)
+        assert alone.effective_k() >= COHORTS.k * (1 - 1e-6)
+        assert COHORTS.k <= (found.receipt.effective_k or 0) <= alone.effective_k() * (1 + 1e-6)
+        if self.released:
+            self._only_coarser(self.released[-1], found)
+        # A person may leave a sealed batch and come back with another number; nobody is counted twice.
+        assert not {one["id"] for one in own} & {one["id"] for one in self.sealed}
+        self.released.append(found)
+        self.sealed += own
+        self.everything.add(own, found)
+
+    def _only_coarser(self, last: Release, found: Release) -> None:
+        assert {name for name, table in found.tables.items() if table.covariates} <= set(last.tables)
+        for name, table in found.tables.items():
+            if table.covariates:
+                old, new = groups_of(last, name), groups_of(found, name)
+                for one in old:
+                    for other in old:
+                        if old[one] == old[other] and one in new and other in new:
+                            assert new[one] == new[other]
+
+    @invariant()
+    def nobody_stands_out_of_all_batches(self) -> None:
+        if self.released:
+            assert self.everything.effective_k() >= COHORTS.k * (1 - 1e-6)
+
+    @invariant()
+    def the_sum_of_batches_is_the_count_of_their_people_at_their_seals(self) -> None:
+        if len(self.released) > 1:
+            added = add_releases(read_ledger(self.ledger).releases)
+            for name in added.tables:
+                assert counted_again(self.sealed, added, name) == published(added, name)
+
+
+Cohorts.TestCase.settings = settings(max_examples=12, stateful_step_count=18, **WALK)
+TestCohorts = Cohorts.TestCase
+
+
+# ── level maps ─────────────────────────────────────────────────────────────────────────────────
+
+
+def table_of(levels: Sequence[Level], sizes: Sequence[int]) -> Tally:
+    rows: dict[str, list[Any]] = {"arm": [], "x": []}
+    for level, size in zip(levels, sizes, strict=True):
+        rows["arm"] += (["A", "B"] * size)[:size]
+        rows["x"] += [level] * size
+    return kb.count_columns(rows, arm="arm", covariates=["x"])
+
+
+def test_a_further_text_joins_the_other_ones_so_that_no_name_stands_twice() -> None:
+    table = table_of(["a", "b", "c", "d", "e"], [40, 42, 90, 28, 29])
+    levels = merge_levels(table, "x", needed=30)
+    sizes = []
+    while len(levels.groups) > 1:
+        levels = merge_sparsest(table, levels)
+        names = [new for new, _ in levels.groups]
+        assert len(set(names)) == len(names) == len(levels.apply(table).factor("x").levels)
+        sizes.append(len(names))
+    assert sizes == [3, 2, 1]
+
+
+def test_a_bin_that_nobody_was_in_before_joins_its_neighbour() -> None:
+    first = merge_levels(table_of([30, 40, 50], [50, 50, 50]), "x", needed=30)
+    table = table_of([20, 30, 40, 50], [5, 50, 50, 60])
+    levels = merge_sparsest(table, regroup(table, first))
+    assert [olds for _, olds in levels.groups] == [(20, 30), (40,), (50,)]
+
+
+# ── one metric, one grid ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "other", [{"bounds": (0, 400)}, {"bounds": (1, 90)}, {"resolution": 0.1}, {"missing": "exclude"}], ids=str
+)
+def test_a_metric_has_the_same_bounds_and_grid_in_all_releases_of_a_ledger(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    """The largest value is 333.33 and all others are below 90: two clamped sums would differ by that person's."""
+    rng = np.random.default_rng(2)
+    y = np.round(rng.uniform(0, 89, 400), 2)
+    y[17] = 333.33
+    rows = {"arm": np.array(["A", "B"] * 200), "y": y}
+    ledger = tmp_path / "kanab.ledger"
+    metric = MetricPlan("y", (0, 90), 0.01)
+    arms = (ExperimentPlan("arm"),)
+    kb.release(kb.count(rows, Plan((metric,), arms)), ledger=ledger)
+    before = ledger.read_bytes()
+    counted = kb.count(rows, Plan((replace(metric, **other),), arms), earlier=read_ledger(ledger).plans)
+    with pytest.raises(PrivacyError, match="y was released before with other bounds, another resolution or another"):
+        kb.release(counted, ledger=ledger)
+    assert ledger.read_bytes() == before

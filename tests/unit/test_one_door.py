@@ -1,0 +1,492 @@
+"""No way around the gate: whatever leaves is made from a Release, and errors say nothing about the data."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import csv
+import inspect
+import io
+import json
+import logging
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.cli.main import cli, main
+from kanab.counted import Counted
+from kanab.display import charts, html, officer, tables, text, words
+from kanab.errors import KanabError, PrivacyError
+from kanab.files import release_text
+from kanab.periods import Span
+from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.privacy.account import privacy_account
+from kanab.privacy.form import release_from_dict, release_to_dict
+from kanab.privacy.ledger import Ledger, append
+from kanab.privacy.released import Release
+from kanab.tally import Tally
+
+SRC = Path(kb.__file__).parent
+
+# ── every public name has its place ────────────────────────────────────────────────────────────
+
+MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
+DECLARE = {"Factor", "Metric", "Plan", "make_plan", "read_plan"}
+THE_DOOR = {"release"}
+WITHIN_THE_PROCESS = {
+    "Counted", "Tally", "adjusted_effect", "adjusted_means", "against_control", "contrast", "correct",
+    "difference_in_means", "fit", "follow_ups", "nested_f", "plain_means", "pooled_f", "relative_effect", "robust_f",
+    "sample_ratio", "Anova", "ArmMeans", "Effect", "FTest", "Fit", "FollowUp", "Relative", "SampleRatio",
+}  # fmt: skip
+BEHIND_THE_DOOR = {"Ledger", "Readout", "Receipt", "Release", "add_releases", "analyze", "read_ledger", "read_release",
+                   "readout", "write_release"}  # fmt: skip
+
+
+def test_every_public_name_is_on_one_side_of_the_door() -> None:
+    """A new name fails here until somebody has thought about it."""
+    errors = {name for name in kb.__all__ if inspect.isclass(getattr(kb, name)) and name.endswith("Error")}
+    sides = (MAKE_TALLIES, DECLARE, THE_DOOR, WITHIN_THE_PROCESS, BEHIND_THE_DOOR, errors)
+    assert set().union(*sides) == set(kb.__all__)
+    assert sum(map(len, sides)) == len(kb.__all__)
+
+
+def test_every_command_is_known() -> None:
+    """analyze and release go through the gate; audit, attack and privacy-report read what came out of it."""
+    assert set(cli.commands) == {"analyze", "release", "audit", "attack", "privacy-report", "example", "paper"}
+
+
+def people(n: int = 400) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {
+        "variant": rng.choice(["A", "B"], n),
+        "tier": rng.choice([1, 2, 3], n),
+        "spend": np.round(rng.gamma(2, 10, n), 2),
+    }
+
+
+def counted(n: int = 400) -> Counted:
+    return kb.count(
+        people(n), arm="variant", metrics=["spend"], adjust=["tier"], bounds={"spend": (0, 500)},
+        resolution={"spend": 0.01},
+    )  # fmt: skip
+
+
+def kind(thing: Any) -> str:
+    return type(thing).__name__
+
+
+def not_released() -> list[Any]:
+    found = counted()
+    tally = found.tallies["variant/tier"]
+    return [
+        tally, found, tally.to_dict(), {"variant/tier": tally}, [tally], tally.tables(), vars(found), people(), None,
+        found.signatures, kb.difference_in_means(tally), Ledger(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("thing", not_released(), ids=kind)
+def test_only_a_release_is_analyzed_added_or_written(thing: Any, tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    for use in (
+        kb.analyze,
+        lambda one: kb.write_release(one, file),
+        release_text,
+        lambda one: kb.add_releases([one]),
+        lambda one: kb.add_releases([one, one]),
+    ):
+        with pytest.raises(PrivacyError, match=r"only a Release|only releases"):
+            use(thing)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("thing", not_released(), ids=kind)
+def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path: Path) -> None:
+    """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
+    for use in (
+        text.readout_text, text.readout_markdown, html.readout_html, lambda one: html.report_html(one, charts={}),
+        charts.report_charts, charts.forest_chart, charts.segment_chart, tables.sections, words.summary,
+        officer.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
+        lambda one: append(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
+    ):  # fmt: skip
+        with pytest.raises((KanabError, TypeError, KeyError, AttributeError)):
+            use(thing)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("thing", [one for one in not_released() if not isinstance(one, Counted)], ids=kind)
+def test_only_what_was_counted_passes_the_gate(thing: Any, tmp_path: Path) -> None:
+    for ledger in (None, tmp_path / "kanab.ledger"):
+        with pytest.raises(PrivacyError, match="only what count"):
+            kb.release(thing, ledger=ledger)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ── in the source itself ───────────────────────────────────────────────────────────────────────
+
+
+def calls(*names: str) -> dict[str, set[str]]:
+    """In which modules something of these names is called."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                if name in names:
+                    found.setdefault(name, set()).add(path.relative_to(SRC).with_suffix("").as_posix())
+    return found
+
+
+def test_releases_are_made_by_the_gate_added_or_read_again() -> None:
+    assert calls("Release") == {"Release": {"privacy/gate", "privacy/batches", "privacy/form"}}
+
+
+def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
+    found = calls("write_whole", "staged", "write_text", "write_bytes", "mkstemp", "fdopen", "dump", "to_csv")
+    assert {name.split("/")[0] for name in found.pop("write_whole")} == {"cli", "files", "privacy"}
+    assert {name for name in calls("write_whole")["write_whole"] if name.startswith("privacy")} == {"privacy/ledger"}
+    assert found == {"staged": {"writing", "cli/release"}, "mkstemp": {"writing"}, "fdopen": {"writing"}}
+
+
+def test_only_commands_and_a_tally_on_purpose_print() -> None:
+    found = calls("print", "echo", "show")
+    assert found["print"] == {"tally"}
+    assert {name.split("/")[0] for name in found["echo"]} == {"cli"}
+    assert calls("getLogger", "warn", "warning", "info", "debug") == {}
+
+
+# ── looks ──────────────────────────────────────────────────────────────────────────────────────
+
+PEOPLE = 3 * 1223
+"""A number of people, and a value, that stand nowhere but in the data."""
+SENTINEL = 48151623.42
+
+
+def marked() -> Counted:
+    """As many people in every class as no text would mention by chance, and one value that nobody else has."""
+    n = PEOPLE
+    rows = {
+        "variant": np.array(["A", "B", "C"] * (n // 3)),
+        "tier": np.array(["low"] * (n // 3) + ["high"] * (n - n // 3)),
+        "spend": np.full(n, 0.25),
+    }
+    rows["spend"][7] = SENTINEL
+    return kb.count(rows, arm="variant", metrics=["spend"], segments=["tier"])
+
+
+def numbers_of(found: Counted) -> set[str]:
+    """Every count, sum and square of three digits or more."""
+    tally = found.tallies["variant/tier"]
+    part = tally.moments_of("spend")
+    cells = [tally.people, tally.keep().people, part.sums, part.counts, *part.squares.values()]
+    numbers = {str(abs(int(value))) for one in cells for value in one.ravel()} | {str(PEOPLE), f"{SENTINEL}"}
+    return {number for number in numbers if len(number) > 2}
+
+
+def looks_of(thing: Any) -> Iterator[str]:
+    yield from (
+        repr(thing),
+        str(thing),
+        f"{thing}",
+        f"{thing!r:>10}",
+        ascii(thing),
+        f"{[thing]}",
+        f"{ ({'a': thing}) }",
+    )
+    if hasattr(thing, "_repr_html_"):
+        yield thing._repr_html_()
+    stream = io.StringIO()
+    logger = logging.getLogger("test_one_door")
+    logger.addHandler(logging.StreamHandler(stream))
+    logger.warning("counted %s and %r", thing, thing)
+    yield stream.getvalue()
+
+
+def test_looking_at_what_was_counted_shows_no_count_and_no_sum() -> None:
+    found = marked()
+    numbers = numbers_of(found)
+    assert len(numbers) > 6
+    tally = found.tallies["variant/tier"]
+    for thing in (found, tally, tally.keep(), tally + tally, kb.release(found)):
+        for look in looks_of(thing):
+            assert not [number for number in numbers if number in re.sub(r"[,_ ]", "", look)], look
+    assert any(number in str(table) for table in tally.tables() for number in numbers)  # on purpose
+
+
+def test_what_was_counted_survives_a_pickle_and_still_shows_nothing() -> None:
+    """Processes may hand tallies on; the bytes are the curator's own, their looks are the same."""
+    tally = marked().tallies["variant/tier"]
+    again = pickle.loads(pickle.dumps(Tally(tally.factors, tally.people)))
+    assert (repr(again), again.total) == (repr(Tally(tally.factors, tally.people)), PEOPLE)
+
+
+# ── errors ─────────────────────────────────────────────────────────────────────────────────────
+
+NAME = "Wolpertinger"
+
+
+def told(problem: BaseException | None) -> str:
+    """Everything that a traceback would say about a problem, but for the lines of code."""
+    texts = []
+    while problem is not None:
+        texts.append(f"{type(problem).__name__}: {problem}")
+        problem = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
+    return "\n".join(texts)
+
+
+def rows(n: int, **other: Any) -> dict[str, Any]:
+    """People among whom one has a name and values of their own."""
+    rng = np.random.default_rng(n)
+    found: dict[str, Any] = {
+        "id": np.arange(n),
+        "variant": rng.choice(["A", "B"], n).astype(object),
+        "x": rng.choice(["u", "v"], n).astype(object),
+        "z": rng.integers(0, 4, n).astype(float),
+        "spend": np.round(rng.gamma(2, 5, n), 2),
+        "day": np.array(["2026-09-01"] * n, dtype=object),
+    }
+    found["x"][3], found["z"][3], found["spend"][3], found["id"][3] = NAME, SENTINEL, SENTINEL, int(SENTINEL)
+    return found | {name: np.array([value] * n, dtype=object) for name, value in other.items()}
+
+
+def plan(**choices: Any) -> Plan:
+    return make_plan("variant", ["spend"], **({"bounds": {"spend": (0, 500)}, "shares": {"A": 1, "B": 1}} | choices))
+
+
+DECLARED = Plan(
+    (MetricPlan("spend", (0, 500)),), (ExperimentPlan("variant", adjust=("x",)),), (CovariatePlan("x", ("u", "v")),)
+)
+ARMS = Span("day", "7d", None, "2026-W40")
+
+COUNTING: dict[str, Callable[[int], Any]] = {
+    "a metric of texts": lambda n: kb.count(rows(n, spend=f"{NAME} {SENTINEL}"), plan()),
+    "a metric of texts, by an engine": lambda n: kb.count(rows(n, spend=f"{NAME} {SENTINEL}"), plan(), where="1 = 1"),
+    "infinite values": lambda n: kb.count(rows(n, spend=np.inf), plan()),
+    "values beyond every grid": lambda n: kb.count(rows(n, spend=SENTINEL * 1e12), plan(bounds=None)),
+    "a grid too fine": lambda n: kb.count(rows(n), plan(bounds=None, resolution={"spend": 1e-12})),
+    "zeros outside the bounds": lambda n: kb.count(rows(n, spend=np.nan), plan(bounds={"spend": (1, 500)})),
+    "an undeclared level": lambda n: kb.count(rows(n), DECLARED),
+    "an undeclared level, by an engine": lambda n: kb.count(rows(n), DECLARED, where="1 = 1"),
+    "bins of texts": lambda n: kb.count(rows(n), plan(adjust=["x"], bins={"x": 3})),
+    "bins of texts, by an engine": lambda n: kb.count(rows(n), plan(adjust=["x"], bins={"x": 3}), where="1 = 1"),
+    "bins of infinite numbers": lambda n: kb.count(rows(n, z=np.inf), plan(adjust=["z"], bins={"z": 3})),
+    "levels that are no levels": lambda n: kb.count(rows(n) | {"x": [[SENTINEL]] * n}, plan(adjust=["x"])),
+    "one arm": lambda n: kb.count(rows(n, variant=NAME), plan(shares=None)),
+    "nobody": lambda n: kb.count(rows(n, variant=NAME), plan()),
+    "no points in time": lambda n: kb.count(rows(n, day=NAME), plan(), span=ARMS),
+    "numbers for times": lambda n: kb.count(rows(n, day=int(SENTINEL)), plan(), span=ARMS),
+    "an unknown column": lambda n: kb.count(rows(n), plan(adjust=["y"])),
+    "columns of several lengths": lambda n: kb.count(rows(n) | {"spend": [SENTINEL]}, plan()),
+    "people in two arms": lambda n: kb.count(rows(n, id=int(SENTINEL)), plan(), unit="id"),
+    "a filter that is no condition": lambda n: kb.count(rows(n), plan(), where="nothing > 3"),
+    "a filter that fails on a value": lambda n: kb.count(rows(n), plan(), where="cast(x as integer) > 3"),
+    "a value that cannot be averaged": lambda n: kb.count(rows(n), plan(), unit="id", aggregate={"spend": "median"}),
+}
+
+
+def tally(n: int = 400) -> Tally:
+    return kb.count(rows(n), plan(bounds={"spend": (0, SENTINEL)}, adjust=["x"])).tallies["variant/x"]
+
+
+def changed(n: int, **other: Any) -> dict[str, Any]:
+    """The plain data of a tally whose first class says something else."""
+    plain = copy.deepcopy(tally(n).to_dict())
+    plain["classes"][0] |= other
+    return plain
+
+
+WORKING: dict[str, Callable[[int], Any]] = {
+    "taking out people who are not in it": lambda n: tally(n).empty() - tally(n),
+    "adding other covariates": lambda n: tally(n) + tally(n).keep(),
+    "an unknown metric": lambda n: tally(n).moments_of("nothing"),
+    "an unknown factor": lambda n: tally(n).factor("nothing"),
+    "a formula with an unknown name": lambda n: kb.fit(tally(n), "variant + nothing"),
+    "no formula": lambda n: kb.fit(tally(n), "variant +* x"),
+    "shares of other arms": lambda n: kb.sample_ratio(tally(n), {"A": 1, "C": 1}),
+    "segments of nothing": lambda n: kb.robust_f(tally(n), "nothing"),
+    "a negative count": lambda n: Tally.from_dict(changed(n, people=-int(SENTINEL))),
+    "more people with a value than people": lambda n: Tally.from_dict(changed(n, people=0)),
+    "a sum that no people have": lambda n: Tally.from_dict(changed(n, sums={"spend": str(10**40)})),
+    "a sum that is no number": lambda n: Tally.from_dict(changed(n, sums={"spend": NAME})),
+    "a key that nobody knows": lambda n: Tally.from_dict(changed(n, total=int(SENTINEL))),
+    "no tally": lambda n: Tally.from_dict({"people": {NAME: n}}),
+    "counts that are no numbers": lambda n: kb.read_classes({"arm": ["A", "B"], "count": [n, NAME], "y": [1, 2]}),
+    "counts below zero": lambda n: kb.read_classes({"arm": ["A", "B"], "count": [n, -n], "y": [1, 2]}),
+    "a class twice": lambda n: kb.read_classes({"arm": ["A", "A"], "count": [n, n], "y": [SENTINEL, 2]}),
+    "squares below what sums need": lambda n: kb.read_classes(
+        {"arm": ["A", "B"], "count": [n, n], "y": [SENTINEL, 2]}, {"arm": ["A", "B"], "y": [1, 2]}
+    ),
+}
+
+
+def unlike(release: Release, **other: Any) -> dict[str, Any]:
+    return release_to_dict(release) | other
+
+
+RELEASING: dict[str, Callable[[int], Any]] = {
+    "an arm below k": lambda n: kb.release(kb.count(rows(n, variant="A"), plan())),
+    "k below 5": lambda n: kb.release(counted(n), 3),
+    "k that is no number": lambda n: kb.release(counted(n), NAME),  # type: ignore[arg-type]
+    "an unknown experiment": lambda n: kb.analyze(kb.release(counted(n)), "nothing"),
+    "an unknown control": lambda n: kb.analyze(kb.release(counted(n)), control="nothing"),
+    "confidence beyond 1": lambda n: kb.analyze(kb.release(counted(n)), confidence=SENTINEL),
+    "bounds from the data in a file": lambda n: release_text(kb.release(kb.count(rows(n), plan(bounds=None)))),
+    "a changed release": lambda n: release_from_dict(unlike(kb.release(counted(n)), previous=NAME)),
+    "a release of nothing": lambda n: release_from_dict({"format": "kanab-release/1", "tables": {NAME: n}}),
+    "the same people twice": lambda n: kb.add_releases([kb.release(counted(n))] * 2),
+    "releases by different plans": lambda n: kb.add_releases(
+        [kb.release(counted(n)), kb.release(kb.count(people(n), arm="variant", metrics=["tier"]))]
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "provoke", [*COUNTING.values(), *WORKING.values(), *RELEASING.values()], ids=[*COUNTING, *WORKING, *RELEASING]
+)
+def test_an_error_is_the_same_whatever_the_data_are(provoke: Callable[[int], Any]) -> None:
+    """Neither a number of people nor a value nor a name of anybody is in it, also not in what a traceback shows."""
+    found = set()
+    for n in (419, 523):
+        with pytest.raises(KanabError) as problem:
+            provoke(n)
+        found.add(told(problem.value))
+    (said,) = found
+    assert NAME not in said
+    assert not re.search(r"4815162|419|523|e\+1|\b10{9,}", said)
+
+
+def test_every_kind_of_error_is_provoked() -> None:
+    """But for extras that are installed here, ledgers (tests/unit/privacy/test_ledger.py) and models."""
+    kinds = set()
+    for provoke in (*COUNTING.values(), *WORKING.values(), *RELEASING.values()):
+        with pytest.raises(KanabError) as problem:
+            provoke(419)
+        kinds.add(type(problem.value).__name__)
+    assert kinds >= {
+        "AnalysisError", "FormulaError", "GridError", "LevelError", "PlanError", "PrivacyError", "QueryError",
+        "SourceError", "TallyError",
+    }  # fmt: skip
+
+
+# ── commands ───────────────────────────────────────────────────────────────────────────────────
+
+FLAGS = ("--arm", "variant", "--metric", "spend", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
+
+
+def run(*words_: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    argv, sys.argv = sys.argv, ["kanab", *words_]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.argv = argv
+    return code, out.getvalue(), err.getvalue()
+
+
+def write(path: Path, columns: dict[str, Any]) -> str:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(columns)
+        writer.writerows(zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
+    return str(path)
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_analyzing_the_curators_own_rows_says_so(tmp_path: Path) -> None:
+    """On the terminal, in plain data, on the page, in Markdown and in Python."""
+    source = write(tmp_path / "people.csv", people())
+    page = tmp_path / "page.html"
+    code, out, err = run("analyze", source, *FLAGS, "--adjust", "tier", "--html", str(page))
+    assert (code, err) == (0, "")
+    assert "Curator only, unchained" in out
+    assert "urator only, unchained" in page.read_text(encoding="utf-8")
+    code, out, err = run("analyze", source, *FLAGS, "--json")
+    assert json.loads(out)["privacy"]["chained"] is False
+    readout = kb.readout(people(), arm="variant", metrics=["spend"])
+    assert "Curator only, unchained" in str(readout)
+    assert "urator only, unchained" in readout.to_markdown()
+    assert "urator only, unchained" in readout.to_html()
+
+
+def test_analyzing_a_release_of_a_ledger_does_not_say_so(tmp_path: Path) -> None:
+    source = write(tmp_path / "people.csv", people())
+    assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"))[0] == 0
+    for file in ("out.json", "kanab.ledger"):
+        code, out, _ = run("analyze", str(tmp_path / file))
+        assert code == 0
+        assert "unchained" not in out
+
+
+def test_commands_that_count_refuse_with_1_and_write_nothing(tmp_path: Path) -> None:
+    few = people(30) | {"variant": np.array(["A"] * 23 + ["B"] * 7)}
+    source = write(tmp_path / "people.csv", few)
+    out = str(tmp_path / "out.html")
+    for words_ in (
+        ("analyze", source, *FLAGS, "--html", out), ("analyze", source, *FLAGS, "--json"),
+        ("release", source, *FLAGS, "-o", out), ("release", source, *FLAGS, "-o", out, "--no-ledger"),
+    ):  # fmt: skip
+        code, said, problem = run(*words_)
+        assert (code, said) == (1, "")
+        assert problem.startswith("kanab: an arm of variant holds fewer than k = 10 people.")
+        assert problem.count("\n") == 1
+    assert files(tmp_path) == {"people.csv"}
+
+
+@pytest.mark.parametrize("command", ["analyze", "audit", "attack", "privacy-report"])
+def test_commands_that_read_releases_take_no_tally(command: str, tmp_path: Path) -> None:
+    """Neither its plain data, nor several in one file, nor a release that somebody made of it."""
+    one = counted().tallies["variant/tier"].to_dict()
+    small = counted(60).tallies["variant/tier"].to_dict()
+    made = json.loads(release_text(kb.release(counted())))
+    forged = made | {"tables": {"variant/tier": small}}
+    output = ("-o", str(tmp_path / "page.html")) if command == "privacy-report" else ()
+    for place, plain in enumerate((one, {"variant/tier": one}, [one], forged)):
+        if command == "attack" and plain is forged:
+            continue  # the attacker also reads what the gate would have refused
+        file = tmp_path / f"{place}.json"
+        file.write_text(json.dumps(plain), encoding="utf-8")
+        code, out, err = run(command, str(file), *output)
+        assert code in (1, 2), (command, place, out)
+        assert not re.search(r"\bpeople in\b|Sample ratio", out)
+        assert "Traceback" not in err
+    assert files(tmp_path) == {"0.json", "1.json", "2.json", "3.json"} - ({"3.json"} if command == "attack" else set())
+
+
+def test_wrong_words_exit_with_2_and_good_ones_with_0(tmp_path: Path) -> None:
+    source = write(tmp_path / "people.csv", people())
+    out = str(tmp_path / "out.json")
+    for words_ in (
+        ("release", source, *FLAGS), ("release", source, "--arm", "nothing", "--metric", "spend", "-o", out),
+        ("release", "nowhere.csv", *FLAGS, "-o", out), ("analyze", out), ("audit", out), ("nothing",),
+        ("release", source, *FLAGS, "-o", out, "--ledger", out),
+        ("release", source, *FLAGS, "-o", str(tmp_path / "kanab.ledger")),
+    ):  # fmt: skip
+        assert run(*words_)[0] == 2, words_
+    assert files(tmp_path) == {"people.csv"}
+    assert run("release", source, *FLAGS, "-o", out)[0] == 0
+    assert run("audit", out)[0] == 0
+    assert run("attack", out)[0] == 0
+    assert run("analyze", out)[0] == 0
+
+
+def test_the_file_never_takes_the_place_of_its_ledger(tmp_path: Path) -> None:
+    source = write(tmp_path / "people.csv", people())
+    assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"))[0] == 0
+    before = (tmp_path / "kanab.ledger").read_bytes()
+    code, _, err = run("release", source, *FLAGS, "-o", str(tmp_path / "kanab.ledger"))
+    assert (code, err) == (2, "kanab: the file and the ledger are the same. Give -o another name.\n")
+    assert (tmp_path / "kanab.ledger").read_bytes() == before
