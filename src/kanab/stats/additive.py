@@ -1,0 +1,263 @@
+"""Adjusting for several covariates that were never crossed, from tables of two at a time.
+
+An additive fit per arm needs counts of arm × covariate × covariate, sums of arm × covariate and the
+squares per arm. With three covariates or more these are pair tables, far coarser than the one table
+that crosses them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from kanab.cells import Cells, marginal
+from kanab.errors import AnalysisError, DesignError, listed
+from kanab.factor import Factor, label
+from kanab.metric import Metric
+from kanab.stats.adjust import Variance
+from kanab.stats.effect import ArmMeans
+from kanab.stats.gram import Floats, arm_squares
+from kanab.tally import Tally
+
+_BITS = 160
+"""Binary digits behind the point of a coefficient."""
+
+_Numbers = list[Fraction]
+
+
+@dataclass(frozen=True, eq=False)
+class _Coded:
+    """One covariate's column: its value in every level, about a whole number near the mean."""
+
+    covariate: str
+    name: str
+    values: Cells
+
+
+@dataclass(frozen=True, eq=False)
+class _Margins:
+    """What the tables say together, arms first: people who have a value, their sums and squares."""
+
+    metric: Metric
+    arms: Factor
+    factors: tuple[Factor, ...]
+    counts: Cells
+    sums: Cells
+    squares: Cells
+    single: dict[str, tuple[Cells, Cells]]
+    pairs: dict[tuple[str, str], Cells]
+
+    @property
+    def total(self) -> int:
+        """Everyone who has a value."""
+        return int(self.counts.sum())
+
+    @property
+    def centre(self) -> int:
+        """A whole number near the mean, in steps."""
+        return int(self.sums.sum()) // self.total
+
+    def products(self, columns: Sequence[_Coded], place: Any) -> list[_Numbers]:
+        """X'X with an intercept, of one arm or (a slice) of everyone, exact."""
+        size = len(columns) + 1
+        found = [[Fraction(0)] * size for _ in range(size)]
+        found[0][0] = Fraction(int(np.sum(self.counts[place])))
+        for i, one in enumerate(columns, 1):
+            counts = _arm(self.single[one.covariate][0], place)
+            found[0][i] = found[i][0] = _total(counts * one.values)
+            for j, two in enumerate(columns[:i], 1):
+                if one.covariate == two.covariate:
+                    value = _total(counts * one.values * two.values)
+                elif (two.covariate, one.covariate) in self.pairs:
+                    crossed = _arm(self.pairs[two.covariate, one.covariate], place)
+                    value = _total(crossed * two.values[:, None] * one.values[None, :])
+                else:
+                    crossed = _arm(self.pairs[one.covariate, two.covariate], place)
+                    value = _total(crossed * one.values[:, None] * two.values[None, :])
+                found[i][j] = found[j][i] = value
+        return found
+
+    def right_side(self, columns: Sequence[_Coded], place: int) -> _Numbers:
+        """X'y of one arm, y about the centre."""
+        first = Fraction(int(self.sums[place]) - self.centre * int(self.counts[place]))
+        rest = []
+        for one in columns:
+            counts, sums = (cells[place] for cells in self.single[one.covariate])
+            rest.append(_total((sums - self.centre * counts) * one.values))
+        return [first, *rest]
+
+    def squares_about(self, place: int) -> int:
+        """Σ y² of one arm about the centre."""
+        k, n = self.centre, int(self.counts[place])
+        return int(self.squares[place]) - 2 * k * int(self.sums[place]) + n * k**2
+
+
+def additive_means(
+    tables: Iterable[Tally],
+    metric: str | None = None,
+    covariates: Sequence[str] | None = None,
+    *,
+    variance: Variance = "ding",
+) -> ArmMeans:
+    """Arm means adjusted for several covariates, added, from tables that hold two of them each.
+
+    The same numbers as ``adjusted_means`` gives from one table that crosses all of them. All tables
+    must be about the same people: their margins must be equal, to the last digit.
+
+    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.datasets import shop_rows
+    >>> rows = shop_rows(20_000)
+    >>> pairs = [("tier", "device"), ("tier", "country"), ("device", "country")]
+    >>> found = additive_means(count_columns(rows, arm="variant", covariates=p, metrics=["bought"]) for p in pairs)
+    >>> found.covariates, found.means.round(4)
+    (('tier', 'device', 'country'), array([0.1082, 0.1146]))
+    """
+    if variance not in ("ding", "exact"):
+        raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
+    held = _gathered(list(tables), metric, covariates)
+    columns = [column for factor in held.factors for column in _coded(factor, held.single[factor.name][0].sum(axis=0))]
+    if not columns:
+        raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
+    everyone, total = held.products(columns, slice(None)), held.total
+    mean = [x / total for x in everyone[0][1:]]
+    about = [[float(everyone[i][j] - total * a * b) for j, b in enumerate(mean, 1)] for i, a in enumerate(mean, 1)]
+    parts = [_arm_fit(held, columns, mean, place, variance) for place in range(len(held.arms.levels))]
+    exact, slopes, sample, df = zip(*parts, strict=True)
+    return ArmMeans(
+        held.metric.name, "adjusted", tuple(factor.name for factor in held.factors), held.arms.levels,
+        held.arms.control, tuple(int(n) for n in held.counts), exact, np.array(sample), np.array(df), slopes,
+        np.array(about) / (total * (total - 1)),
+    )  # fmt: skip
+
+
+def _arm_fit(
+    held: _Margins, columns: Sequence[_Coded], mean: _Numbers, place: int, variance: Variance
+) -> tuple[Fraction, tuple[Fraction, ...], float, float]:
+    """One arm's mean at the common covariate means, its slopes, its variance and degrees of freedom."""
+    arm, n = label(held.arms.levels[place]), int(held.counts[place])
+    freedom = n - 1 - len(columns)
+    if freedom < 1:
+        raise DesignError(
+            f"arm {arm!r} has too few people for its {1 + len(columns)} coefficients",
+            "Wait for more people, or use fewer covariates or levels.",
+        )
+    xtx, xty = held.products(columns, place), held.right_side(columns, place)
+    b, inverse = _solved(xtx, xty, ["Intercept", *(column.name for column in columns)], arm)
+    left = held.squares_about(place) - 2 * _dot(b, xty) + _dot(b, [_dot(row, b) for row in xtx])
+    at_mean = np.array([1.0, *map(float, mean)])
+    share = 1 / n if variance == "ding" else float(at_mean @ inverse @ at_mean)
+    scale = held.metric.scale
+    alpha = (b[0] + _dot(b[1:], mean) + held.centre) / scale
+    sample = max(0.0, float(left)) / freedom * share / scale**2
+    return alpha, tuple(x / scale for x in b[1:]), sample, float(freedom)
+
+
+def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> tuple[_Numbers, Floats]:
+    """Coefficients to the last digit: residuals of the normal equations are exact, and fitted again."""
+    matrix = np.array([[float(x) for x in row] for row in xtx])
+    lengths = np.sqrt(np.diag(matrix))
+    idle = [name for name, length in zip(names, lengths, strict=True) if length == 0]
+    scaled = matrix / np.outer(lengths, lengths) if not idle else np.eye(len(names))
+    values, vectors = np.linalg.eigh(scaled)
+    if idle or values[0] < 1e-11:
+        lost = idle or [name for name, x in zip(names, vectors[:, 0], strict=True) if abs(x) > 1e-6]
+        raise DesignError(
+            f"in arm {arm!r} the classes cannot tell these terms apart: {', '.join(lost)}",
+            "Drop the terms, or merge levels so that every combination holds people.",
+        )
+    inverse = (vectors / values) @ vectors.T / np.outer(lengths, lengths)
+    b = [Fraction(0)] * len(names)
+    for _ in range(4):
+        rest = np.array([float(y - _dot(row, b)) for y, row in zip(xty, xtx, strict=True)])
+        step = [Fraction(round(Fraction(x) * (1 << _BITS)), 1 << _BITS) for x in (inverse @ rest).tolist()]
+        b = [old + new for old, new in zip(b, step, strict=True)]
+    return b, inverse
+
+
+def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str] | None) -> _Margins:
+    """The margins that an additive fit needs, checked to be those of the same people in every table."""
+    found = {factor.name: factor for table in tables for factor in table.covariates}
+    names = list(found) if covariates is None else list(covariates)
+    if not names or not set(names) <= set(found):
+        raise AnalysisError("a covariate is in none of the tables", f"They have: {listed(found) or 'none'}.")
+    arms = tables[0].experiment
+    kept = [table.keep(*(name for name in names if name in table.axes)) for table in tables]
+    held: dict[tuple[str, ...], list[Cells]] = {}
+    for table in kept:
+        if table.experiment != arms or any(found[factor.name] != factor for factor in table.covariates):
+            raise AnalysisError("the tables have different arms or levels", "Use one level map per covariate in all.")
+        part = table.moments_of(metric)
+        cells = [part.counts, part.sums]
+        _agree(held, (), [*(marginal(x, table.axes, (arms.name,)) for x in cells), arm_squares(table, metric)])
+        own = [factor.name for factor in table.covariates]
+        for name in own:
+            _agree(held, (name,), [marginal(x, table.axes, (arms.name, name)) for x in cells])
+        for first, second in combinations(own, 2):
+            _agree(held, (first, second), [marginal(part.counts, table.axes, (arms.name, first, second))])
+    missing = [f"{a} × {b}" for a, b in combinations(names, 2) if not {(a, b), (b, a)} & held.keys()]
+    if missing:
+        raise AnalysisError(
+            f"no table of {arms.name} × {missing[0]} was counted",
+            "Covariates are adjusted for together only where every pair of them was counted.",
+        )
+    counts, sums, squares = held[()]
+    if not np.all(counts > 0):
+        raise AnalysisError("an arm has nobody in it", "Select the arms that have people first.")
+    single = {name: (held[name,][0], held[name,][1]) for name in names}
+    pairs = {(key[0], key[1]): cells[0] for key, cells in held.items() if len(key) == 2}
+    factors = tuple(found[name] for name in names)
+    return _Margins(tables[0].moments_of(metric).metric, arms, factors, counts, sums, squares, single, pairs)
+
+
+def _agree(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
+    """The first table to say so is believed; another that says otherwise is about other people."""
+    if key[::-1] in held and len(key) == 2:
+        key, cells = (key[1], key[0]), [np.swapaxes(one, 1, 2) for one in cells]
+    earlier = held.setdefault(key, cells)
+    if not all(np.array_equal(one, two) for one, two in zip(earlier, cells, strict=True)):
+        raise AnalysisError(
+            "the tables are not about the same people: their margins differ", "Count them in one pass, from one source."
+        )
+
+
+def _coded(factor: Factor, people: Cells) -> list[_Coded]:
+    """Scores of a numeric covariate, else one column per level but the first; levels that nobody has are left out."""
+    present = [place for place in range(len(factor.levels)) if people[place]]
+    if factor.scores is None:
+        found = [
+            (f"{factor.name}[{factor.labels[level]}]", [Fraction(i == level) for i in range(len(people))])
+            for level in present[1:]
+        ]
+    else:
+        scores = [Fraction(0) if score is None else Fraction(score) for score in factor.scores]
+        known = [place for place in present if factor.scores[place] is not None]
+        total = sum(int(people[place]) for place in known)
+        middle = round(sum(int(people[place]) * scores[place] for place in known) / total) if total else 0
+        shifted = [x - middle if factor.scores[i] is not None else Fraction(0) for i, x in enumerate(scores)]
+        found = [(factor.name, shifted)] if len(known) > 1 else []
+        if len(known) < len(present) and known:
+            found.append((f"{factor.name}[missing]", [Fraction(score is None) for score in factor.scores]))
+    columns = []
+    for name, values in found:
+        cells = np.empty(len(values), dtype=object)
+        cells[:] = values
+        columns.append(_Coded(factor.name, name, cells))
+    return columns
+
+
+def _arm(cells: Cells, place: Any) -> Cells:
+    """One arm's cells, or those of all arms added up."""
+    return np.asarray(cells.sum(axis=0) if isinstance(place, slice) else cells[place])
+
+
+def _total(cells: Cells) -> Fraction:
+    return sum(cells.ravel().tolist(), Fraction(0))
+
+
+def _dot(first: Sequence[Fraction], second: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(first, second, strict=True)), Fraction(0))

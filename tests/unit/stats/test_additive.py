@@ -1,0 +1,108 @@
+"""Adjusting from pair tables gives what one table that crosses everything gives."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from kanab import AnalysisError, DesignError, Metric, adjusted_means, against_control, count_columns
+from kanab.stats.additive import additive_means
+
+NAMES = ("tier", "device", "country")
+
+
+def rows(n=900, shift=0.0, seed=2):
+    rng = np.random.default_rng(seed)
+    tier = rng.integers(1, 5, n).astype(float)
+    tier[rng.random(n) < 0.05] = np.nan
+    device = rng.choice(["phone", "desktop", "tablet"], n)
+    country = np.where((device == "phone") & (rng.random(n) < 0.5), "NO", rng.choice(["SE", "DK"], n))
+    arm = rng.choice(["A", "B", "C"], n, p=[0.6, 0.3, 0.1])
+    y = np.round(np.nan_to_num(tier) + (device == "phone") + rng.normal(0, 1, n), 2) + shift
+    bought = (rng.random(n) < 0.2).astype(int)
+    return {"arm": arm, "tier": tier, "device": device, "country": country, "y": y, "bought": bought}
+
+
+def counted(data, covariates):
+    metrics = {"y": Metric("y", 100), "bought": Metric("bought", 1, (0, 1))}
+    return count_columns(data, arm="arm", covariates=covariates, metrics=metrics, squares="arm")
+
+
+def pairs(data, names=NAMES):
+    return [counted(data, pair) for pair in combinations(names, 2)]
+
+
+@pytest.mark.parametrize("variance", ["ding", "exact"])
+@pytest.mark.parametrize("metric", ["y", "bought"])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_pair_tables_are_as_good_as_the_full_cross(variance, metric, shift):
+    data = rows(shift=shift)
+    found = additive_means(pairs(data), metric, variance=variance)
+    full = adjusted_means(counted(data, NAMES), metric, variance=variance)
+    assert found.covariates == full.covariates == NAMES
+    assert found.means == pytest.approx(full.means, rel=1e-13)
+    assert found.covariance == pytest.approx(full.covariance, rel=1e-9)
+    assert found.df == pytest.approx(full.df)
+    for arm in "BC":
+        one, two = against_control(found, arm), against_control(full, arm)
+        assert (one.estimate, one.se, one.se_population, one.p) == pytest.approx(
+            (two.estimate, two.se, two.se_population, two.p), rel=1e-9
+        )
+
+
+def test_the_order_of_tables_and_covariates_does_not_matter():
+    data = rows()
+    swapped = [counted(data, pair[::-1]) for pair in reversed(list(combinations(NAMES, 2)))]
+    assert additive_means(swapped, "y", NAMES).exact == additive_means(pairs(data), "y").exact
+
+
+def test_fewer_covariates_can_be_asked_for():
+    data = rows()
+    found = additive_means(pairs(data), "y", ["device"])
+    assert found.means == pytest.approx(adjusted_means(counted(data, ["device"]), "y").means, rel=1e-13)
+
+
+def test_a_missing_pair_is_named():
+    data = rows()
+    with pytest.raises(AnalysisError, match="no table of arm × device × country was counted"):
+        additive_means(pairs(data)[:2], "y")
+
+
+def test_tables_of_other_people_are_refused():
+    data = rows()
+    changed = data | {"y": np.concatenate([[data["y"][0] + 1], data["y"][1:]])}
+    with pytest.raises(AnalysisError, match="not about the same people"):
+        additive_means([*pairs(data)[:2], pairs(changed)[2]], "y")
+    fewer = {name: column[:-1] for name, column in data.items()}
+    with pytest.raises(AnalysisError, match="not about the same people"):
+        additive_means([*pairs(data)[:2], pairs(fewer)[2]], "bought")
+
+
+def test_levels_must_be_merged_alike():
+    data = rows()
+    first, second, third = pairs(data)
+    with pytest.raises(AnalysisError, match="different arms or levels"):
+        additive_means([first, second, third.coarsen("device", {"phone": "other", "tablet": "other"})], "y")
+
+
+def test_what_cannot_be_told_apart_is_named():
+    data = rows()
+    data["twin"] = np.where(data["device"] == "phone", "yes", "no")
+    with pytest.raises(DesignError, match="cannot tell these terms apart"):
+        additive_means(pairs(data, ("tier", "device", "twin")), "y")
+
+
+def test_wrong_requests_are_refused():
+    data = rows()
+    with pytest.raises(AnalysisError, match="in none of the tables"):
+        additive_means(pairs(data), "y", ["age"])
+    with pytest.raises(AnalysisError, match="in none of the tables"):
+        additive_means([], "y")
+    with pytest.raises(AnalysisError, match="unknown variance"):
+        additive_means(pairs(data), "y", variance="hc3")
+    alone = {name: column[:40] for name, column in data.items()} | {"device": ["phone"] * 40}
+    with pytest.raises(AnalysisError, match="no covariate to adjust for"):
+        additive_means([counted(alone, ["device"])], "y")
+    tiny = {name: column[:12] for name, column in data.items()}
+    with pytest.raises(DesignError, match="too few people"):
+        additive_means(pairs(tiny), "y")
