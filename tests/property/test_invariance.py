@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -27,6 +28,7 @@ import kanab as kb
 from kanab.cli.main import main
 from kanab.files import release_text
 from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.privacy.checks import check_release
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.ledger import read_ledger
 
@@ -381,6 +383,9 @@ def test_products_of_two_metrics_that_would_tell_about_one_person_are_withheld(b
     assert found.receipt.left_out == {
         "variant: y and z": "products of y and z are withheld in variant: fewer than k people could be told by them"
     }
+    forged = replace(found, tables=kb.count(rows, plan).tallies)
+    assert [one.rule for one in check_release(found) if one.holds is False] == []
+    assert [one.rule for one in check_release(forged) if one.holds is False] == ["inference"]
     enough = rows | ({"z": np.where(np.isnan(rows["y"]), np.nan, np.nan_to_num(rows["z"], nan=1.0))} if both else {
         "z": (np.arange(1000) % 5 == 0).astype(float)
     })  # fmt: skip

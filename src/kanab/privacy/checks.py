@@ -17,7 +17,7 @@ from kanab.privacy.form import release_to_dict
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.published import published_from_dict
 from kanab.privacy.released import Release
-from kanab.privacy.rules import LEAST_DF, gapless
+from kanab.privacy.rules import LEAST_DF, gapless, products_hide
 from kanab.privacy.sparse import numbers_of, people_off
 from kanab.tally import Tally
 
@@ -119,9 +119,15 @@ def _inference(release: Release) -> Check:
     plans = {metric.name: metric for metric in release.plan.metrics}
     tables = dict(release.tables) | {f"arms of {name}": table.keep() for name, table in release.tables.items()}
     broken = [one for name, table in tables.items() for one in audit_table(name, table, plans).broken]
+    told = sum(
+        not products_hide(cross, table, release.receipt.k)
+        for table in release.tables.values()
+        for cross in table.crosses
+    )
     return Check(
-        "inference", not broken, "counts, sums and squares of a class give nobody's value away",
-        broken[0].remedy if broken else "", sum(one.classes for one in broken),
+        "inference", not broken and not told, "counts, sums and squares of a class give nobody's value away",
+        broken[0].remedy if broken else "Release it again." if told else "",
+        sum(one.classes for one in broken) + told,
     )  # fmt: skip
 
 
