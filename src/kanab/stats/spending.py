@@ -1,0 +1,239 @@
+"""How far can chance carry a test by each look? Spending functions and their boundaries (Lan and DeMets).
+
+The test statistic of a growing experiment moves like Brownian motion. Its density among the
+experiments that are still running is carried from look to look by numerical integration (Armitage,
+McPherson and Rowe); each boundary is put where exactly the planned share of false alarms crosses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from numbers import Real
+from typing import Literal, get_args
+
+import numpy as np
+from scipy import special
+
+from kanab.errors import AnalysisError
+from kanab.stats.distributions import Alternative, check_sides
+from kanab.stats.gram import Floats
+
+Spending = Literal["obrien-fleming", "pocock"]
+
+CLOSEST = 1e-3
+"""A look must bring at least this share of the people before it: closer ones differ in nothing but cost."""
+
+_NEGLIGIBLE = 1e-15
+"""Where a look spends less than this, the looks before it change nothing that a double could show."""
+
+_FAR = 9.0
+"""Standard deviations beyond which a density is not followed: 1e-19 of it is out there."""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """One look of a design: an ordinary p of at most ``nominal`` (|z| of at least ``z``) may stop there.
+
+    ``fraction`` is how much of the design has passed, ``spent`` the chance of a false alarm up to here.
+    """
+
+    look: int
+    fraction: float
+    spent: float
+    z: float
+    nominal: float
+
+
+def boundaries(
+    fractions: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+    spending: Spending = "obrien-fleming",
+) -> tuple[Boundary, ...]:
+    """The boundaries of looks at these fractions of the planned people, equally spaced or not.
+
+    "obrien-fleming" is strict early and nearly as good as a single look at the end; "pocock" asks
+    for about the same p at every look. Two-sided designs spend half on either side.
+
+    >>> [round(one.z, 4) for one in boundaries([0.2, 0.4, 0.6, 0.8, 1])]
+    [4.8769, 3.357, 2.6803, 2.2898, 2.031]
+    >>> [round(one.z, 4) for one in boundaries([0.2, 0.4, 0.6, 0.8, 1], spending="pocock")]
+    [2.438, 2.4268, 2.4102, 2.3966, 2.386]
+    """
+    check_sides(confidence, alternative)
+    check_spending(spending)
+    times = growing(fractions, "fractions")
+    if times[-1] > 1 + 1e-12:
+        raise AnalysisError("a look lies beyond the end of the design", "Fractions end at 1, the planned people.")
+    sides = sides_of(alternative)
+    shares = tuple(spent_by(time, 1 - confidence, sides, spending) for time in times)
+    found = zip(times, shares, z_boundaries(times, shares, sides), strict=True)
+    return tuple(
+        Boundary(number, time, share, z, tail(z, sides)) for number, (time, share, z) in enumerate(found, start=1)
+    )
+
+
+def check_spending(spending: str) -> None:
+    """Refuse an unknown spending function."""
+    if spending not in get_args(Spending):
+        raise AnalysisError("unknown spending function", f"Use one of: {', '.join(get_args(Spending))}.")
+
+
+def growing(values: Sequence[float], what: str) -> tuple[float, ...]:
+    """Positive numbers that grow from look to look, and not by next to nothing."""
+    if not len(values) or not all(isinstance(value, Real) and 0 < value < math.inf for value in values):
+        raise AnalysisError(f"{what} must be positive numbers, one for every look", "The earliest look comes first.")
+    times = tuple(float(value) for value in values)
+    for before, after in pairwise(times):
+        if after <= before:
+            raise AnalysisError(
+                f"{what} do not grow from one look to the next",
+                "Give everyone counted up to each look, the earliest look first; leave out looks that added nobody.",
+            )
+        if after < before * (1 + CLOSEST):
+            raise AnalysisError(
+                "there are more looks than information: two of them differ by less than a thousandth",
+                "Leave one of the two out.",
+            )
+    return times
+
+
+def sides_of(alternative: Alternative) -> int:
+    """Two for a two-sided test, else one."""
+    return 2 if alternative == "two-sided" else 1
+
+
+def tail(z: float, sides: int) -> float:
+    """The p-value of a z on one side or on both."""
+    return float(sides * special.ndtr(-z))
+
+
+def z_of(p: float, sides: int) -> float:
+    """The z that has this p-value."""
+    return -float(special.ndtri(p / sides))
+
+
+def spent_by(fraction: float, alpha: float, sides: int, spending: Spending) -> float:
+    """The chance of a false alarm that may be used up by a fraction of the design; all of it at the end.
+
+    >>> [round(spent_by(t, 0.05, 2, "obrien-fleming"), 5) for t in (0.2, 0.6, 1)]
+    [0.0, 0.00762, 0.05]
+    """
+    share = alpha / sides
+    if fraction >= 1:
+        return alpha
+    if spending == "pocock":
+        return alpha * math.log1p(math.expm1(1) * fraction)
+    return sides * tail(z_of(share, 2) / math.sqrt(fraction), 2)
+
+
+@lru_cache(maxsize=256)
+def z_boundaries(information: tuple[float, ...], spent: tuple[float, ...], sides: int) -> tuple[float, ...]:
+    """The z at each look beyond which exactly the next part of ``spent`` falls, given the looks before."""
+    found: list[float] = []
+    running: _Density | None = None
+    for place, time in enumerate(information):
+        before = information[place - 1] if place else 0.0
+        share = spent[place] - (spent[place - 1] if place else 0.0)
+        alone = z_of(share, sides) if share > 0 else math.inf
+        if running is None or share < _NEGLIGIBLE:
+            z = alone
+        else:
+            z = _crossed(running, share / sides, alone * math.sqrt(time), time - before) / math.sqrt(time)
+        found.append(z)
+        if place + 1 < len(information):
+            running = _still_running(running, z, (before, time, information[place + 1]), sides)
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Density:
+    """Where the experiments are that have not stopped yet: points and the mass at each of them."""
+
+    points: Floats
+    mass: Floats
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_PANEL = 3.0
+"""Twelve points for every three standard deviations of the narrowest step integrate to about 1e-11."""
+
+
+def _still_running(running: _Density | None, z: float, times: tuple[float, float, float], sides: int) -> _Density:
+    """The density at a look, between the one before and the next, of everything inside its boundary."""
+    before, time, after = times
+    narrowest = min(time - before, after - time)
+    root = math.sqrt(time)
+    high = min(z, _FAR) * root
+    low = -high if sides == 2 else -_FAR * root
+    panels = max(1, math.ceil((high - low) / (_PANEL * math.sqrt(narrowest))))
+    half = (high - low) / panels / 2
+    centres = low + half * (2 * np.arange(panels) + 1)
+    points = (centres[:, None] + half * _NODES).ravel()
+    weights = np.tile(half * _WEIGHTS, panels)
+    scale = math.sqrt(time - before)
+    if running is None:
+        density = _normal(points / scale) / scale
+    else:
+        density = _normal((points[:, None] - running.points) / scale) @ running.mass / scale
+    return _Density(points, weights * density)
+
+
+def _normal(x: Floats) -> Floats:
+    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
+
+
+def _crossed(running: _Density, share: float, start: float, step: float) -> float:
+    """The level above which exactly this share ends up after one more step.
+
+    The logarithm of the share falls ever faster with the level, so Newton's steps from above (where
+    nobody had stopped before) never overshoot.
+    """
+    scale, level, mass = math.sqrt(step), start, np.log(running.mass)
+    change, steps = math.inf, 60
+    while abs(change) > 1e-13 * max(scale, abs(level)) and steps:
+        x = (level - running.points) / scale
+        tails = special.log_ndtr(-x)
+        parts = mass + tails
+        total = float(special.logsumexp(parts))
+        hazards = np.exp(-0.5 * x * x - 0.5 * math.log(2 * math.pi) - tails)
+        change = (total - math.log(share)) * scale / float(np.exp(parts - total) @ hazards)
+        level, steps = level + change, steps - 1
+    return level
+
+
+_BEYOND = 40.0
+"""A z of which a double knows no tail."""
+
+
+def smallest_alpha(
+    z: float, information: tuple[float, ...], fractions: tuple[float, ...], sides: int, spending: Spending
+) -> float:
+    """The sequential p-value: the smallest α whose design would have stopped at the last of these looks.
+
+    Found by false position on the z scale, where the last boundary is nearly a straight line in α.
+    """
+
+    def above(alpha: float) -> float:
+        spent = tuple(spent_by(fraction, alpha, sides, spending) for fraction in fractions)
+        return min(z_boundaries(information, spent, sides)[-1], _BEYOND) - z
+
+    low, high = tail(z, sides), 1 - 1e-6  # a boundary is never below that of a single look
+    if low >= high or above(high) > 0:
+        return 1.0
+    left, right = (z, above(low)), (z_of(high, sides), above(high))
+    middle, kept, steps = left, 0, 60
+    while abs(middle[1]) > 1e-11 and steps:
+        x = (left[0] * right[1] - right[0] * left[1]) / (right[1] - left[1])
+        middle, steps = (x, above(tail(x, sides))), steps - 1
+        # The Illinois rule: an end that stays twice counts half, so that neither gets stuck.
+        if middle[1] > 0:
+            left, right, kept = middle, (right[0], right[1] / 2 if kept > 0 else right[1]), 1
+        else:
+            left, right, kept = (left[0], left[1] / 2 if kept < 0 else left[1]), middle, -1
+    return tail(middle[0], sides)

@@ -1,0 +1,240 @@
+"""Looks at effects and sample ratios: verdicts, p-values and intervals that agree, and false alarms over all looks."""
+
+import importlib.util
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kanab import AnalysisError, adjusted_effect, count_columns, difference_in_means
+from kanab.datasets import eighteen
+from kanab.stats.sequential import any_time_look, planned_look, sample_ratio_any_time
+from kanab.stats.spending import boundaries
+
+
+def effect(shift=0.0, n=2000, seed=1, **choices):
+    rng = np.random.default_rng(seed)
+    arm = np.repeat(["A", "B"], n // 2)
+    rows = {"arm": arm, "y": rng.normal(size=n) + shift * (arm == "B")}
+    return difference_in_means(count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 1e-6}), **choices)
+
+
+# ── planned looks ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_planned_look_has_the_boundary_of_its_design():
+    found = planned_look(effect(), [400, 800, 1200], looks=5)
+    third = boundaries([0.2, 0.4, 0.6, 0.8, 1.0])[2]
+    assert (found.look, found.looks, found.fraction) == (3, 5, 0.6)
+    assert (found.z, found.nominal, found.spent) == pytest.approx((third.z, third.nominal, third.spent), rel=1e-12)
+
+
+def test_people_planned_give_the_same_design_as_equal_looks():
+    one = planned_look(effect(), [400, 800, 1200], looks=5)
+    two = planned_look(effect(), [400, 800, 1200], planned=2000)
+    assert (one.z, one.p, *one.interval) == pytest.approx((two.z, two.p, *two.interval))
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("shift", [-0.3, -0.12, 0.0, 0.1, 0.12, 0.3])
+def test_verdict_p_and_interval_of_a_look_agree(alternative, shift):
+    seen = effect(shift, alternative=alternative)
+    for look in (
+        planned_look(seen, [1000, 2000], looks=3),
+        planned_look(seen, [1000, 2000], looks=3, spending="pocock"),
+        any_time_look(seen, 2000),
+    ):
+        low, high = look.interval
+        assert (look.verdict == "may stop") == (look.p <= 0.05) == (low > 0 or high < 0) == (seen.p <= look.nominal)
+        assert low <= seen.estimate <= high
+        assert look.p >= seen.p
+
+
+def test_the_interval_is_wider_than_the_ordinary_one_until_the_end():
+    seen = effect()
+    ordinary = seen.interval[1] - seen.interval[0]
+    early = planned_look(seen, [400], looks=5).interval
+    late = planned_look(seen, [400, 800, 1200, 1600, 2000], looks=5).interval
+    assert (early[1] - early[0]) / ordinary == pytest.approx(4.8769 / 1.96, rel=0.01)
+    assert (late[1] - late[0]) / ordinary == pytest.approx(2.0310 / 1.96, rel=0.001)
+
+
+def test_small_samples_use_t_at_the_level_of_the_look():
+    seen = difference_in_means(eighteen())
+    look = planned_look(seen, [9, 18], looks=2, spending="pocock")
+    assert look.interval[1] - seen.estimate > look.z * seen.se_population * 1.05
+
+
+def test_adjusted_effects_are_looked_at_alike():
+    seen = adjusted_effect(eighteen(altered=True))
+    look = planned_look(seen, [18], looks=4)
+    assert look.verdict == "keep going"
+    assert look.p > seen.p
+    assert any_time_look(seen, 18, tuned_at=100).p == 1.0
+
+
+def test_the_last_planned_look_ends_the_design():
+    assert planned_look(effect(), [1000, 2000], looks=2).verdict == "ended"
+    assert planned_look(effect(), [1000, 2000], planned=2000).verdict == "ended"
+    assert planned_look(effect(1.0), [1000, 2000], looks=2).verdict == "may stop"
+
+
+def test_a_last_look_spends_all_that_is_left():
+    early = planned_look(effect(), [500, 1000], looks=5, last=True)
+    assert (early.fraction, early.spent, early.verdict) == (1.0, pytest.approx(0.05), "ended")
+    assert early.z == pytest.approx(1.959964, abs=1e-6)  # next to nothing was spent before
+    late = planned_look(effect(), [900, 1150], planned=1000, last=True)
+    assert (late.fraction, late.spent) == (1.0, pytest.approx(0.05))
+
+
+def test_what_does_not_vary_is_not_testable():
+    rows = {"arm": ["A", "A", "B", "B"], "y": [1, 1, 1, 1]}
+    flat = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]))
+    for look in (planned_look(flat, [4], looks=2), any_time_look(flat, 4)):
+        assert (look.p, look.interval, look.verdict) == (None, None, "keep going")
+        assert "not testable, nothing varies; keep going" in str(look)
+
+
+def test_a_look_that_may_spend_nothing_says_nothing():
+    look = planned_look(effect(0.5), [1, 2000], planned=10**7)
+    assert look.nominal < 1e-300
+    assert look.verdict == "keep going"
+    assert planned_look(effect(0.5), [1], planned=10**7).interval == (-math.inf, math.inf)
+
+
+def test_a_p_of_zero_still_has_a_sequential_p():
+    seen = replace(effect(5.0), p=0.0)
+    assert 0 < planned_look(seen, [400], looks=5).p < 1e-50
+    assert 0 < any_time_look(seen, 2000).p < 1e-150
+    assert any_time_look(replace(effect(-5.0, alternative="greater"), p=1.0), 2000).p == 1.0
+
+
+@pytest.mark.parametrize(
+    ("people", "design", "fact"),
+    [
+        ([100, 200, 300], {"looks": 2}, "more looks than planned"),
+        ([100, 300], {"planned": 250}, "more people than planned"),
+        ([100, 300, 400], {"planned": 250, "last": True}, "more people than planned"),
+        ([300, 200], {"looks": 5}, "people do not grow"),
+        ([200, 200], {"looks": 5}, "people do not grow"),
+        ([10_000, 10_001], {"looks": 5}, "more looks than information"),
+        ([], {"looks": 5}, "people must be positive numbers"),
+        ([100], {}, "number of looks or its number of people"),
+        ([100], {"looks": 5, "planned": 1000}, "number of looks or its number of people"),
+        ([100], {"looks": 0}, "number of looks or its number of people"),
+        ([100], {"planned": 99.5}, "number of looks or its number of people"),
+        ([100], {"looks": 5, "spending": "all"}, "unknown spending function"),
+    ],
+)
+def test_impossible_designs_are_refused_with_a_remedy(people, design, fact):
+    with pytest.raises(AnalysisError, match=fact) as problem:
+        planned_look(effect(), people, **design)
+    assert problem.value.remedy
+    assert "300" not in str(problem.value)
+
+
+def test_planned_looks_read_as_sentences():
+    assert str(planned_look(effect(), [400, 800], looks=5)).endswith("; keep going until look 3")
+    assert str(planned_look(effect(), [400], planned=20_000)).endswith(
+        "keep going until the planned 20,000 people, or a look before"
+    )
+    assert str(planned_look(effect(1.0), [400, 800], looks=5)).startswith("look 2 of 5: p = ")
+    assert str(planned_look(effect(1.0), [400, 800], looks=5)).endswith("; you may stop")
+    assert str(planned_look(effect(), [400], looks=1)).endswith("; the design has ended without a finding")
+
+
+# ── at any time ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_interval_is_narrowest_compared_with_the_ordinary_one_where_it_is_tuned():
+    z = {n: any_time_look(effect(), n).z for n in (1_000, 5_000, 10_000, 20_000, 100_000)}
+    assert min(z, key=z.get) == 10_000
+    assert z[10_000] == pytest.approx(3.0351, abs=1e-4)
+    assert any_time_look(effect(), 50_000, tuned_at=50_000).z == pytest.approx(z[10_000], rel=1e-12)
+
+
+def test_the_people_it_would_take_are_those_at_which_the_effect_reaches_the_boundary():
+    seen = effect(0.1, seed=3)
+    look = any_time_look(seen, 2000)
+    assert (look.verdict, look.until) == ("keep going", 6100)
+    there = replace(seen, se_population=seen.se_population * math.sqrt(2000 / look.until))
+    later = any_time_look(there, look.until)
+    assert later.interval[0] == pytest.approx(0, abs=0.02 * seen.estimate)
+    assert str(look).endswith("; keep going, about 6,100 people if the effect stays as it looks")
+
+
+def test_an_effect_near_zero_has_no_forecast():
+    look = any_time_look(replace(effect(), p=0.999), 2000)
+    assert look.until is None
+    assert str(look).endswith("; keep going")
+    assert any_time_look(effect(-0.2, alternative="greater"), 2000).until is None
+
+
+@pytest.mark.parametrize("people", [0, -5, 2.5, True])
+def test_people_are_whole_numbers(people):
+    with pytest.raises(AnalysisError, match="people must be a positive whole number"):
+        any_time_look(effect(), people)
+    with pytest.raises(AnalysisError, match="tuned_at must be a positive whole number"):
+        any_time_look(effect(), 2000, tuned_at=people)
+
+
+# ── the sample ratio ───────────────────────────────────────────────────────────────────────────
+
+
+def crowd(**people):
+    return count_columns({"arm": [arm for arm, n in people.items() for _ in range(n)]}, arm="arm")
+
+
+def test_the_sample_ratio_at_any_time_is_more_cautious_than_chi_square():
+    found = sample_ratio_any_time(crowd(A=5200, B=4800))
+    assert found.now.p < 1e-4 < found.p < 0.01
+    assert found.p == pytest.approx(math.exp(-found.log_evidence))
+    assert str(found) == "sample ratio at any time against equal shares (none were declared): p = 0.00224"
+
+
+def test_the_sample_ratio_takes_any_arms_and_shares():
+    fine = sample_ratio_any_time(crowd(A=500, B=300, C=200), {"A": 5, "B": 3, "C": 2})
+    assert fine.p == 1
+    assert fine.now.declared
+    assert sample_ratio_any_time(crowd(A=500, B=300, C=200), {"A": 1, "B": 1, "C": 1}).p < 1e-10
+
+
+# ── false alarms over all looks ────────────────────────────────────────────────────────────────
+
+
+def load():
+    path = Path(__file__).parents[3] / "benchmarks" / "bench_sequential.py"
+    spec = importlib.util.spec_from_file_location("bench_sequential", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_sequential"] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+bench = load()
+ROOM = 3.5 * np.sqrt(0.05 * 0.95 / 1000)
+
+
+@pytest.mark.parametrize("case", [bench.CASES[0], bench.CASES[1], bench.CASES[4]], ids=lambda case: case.name)
+def test_looking_96_times_rings_falsely_as_planned_and_not_as_with_every_p(case):
+    found = bench.sizes(case, 1000, seed=7)
+    assert found["every p"] > 0.25
+    assert found["O'Brien-Fleming"] == pytest.approx(0.05, abs=ROOM)
+    assert found["Pocock"] == pytest.approx(0.05, abs=ROOM)
+    assert found["any time"] < 0.05
+
+
+def test_adjusted_effects_ring_falsely_as_planned():
+    found = bench.adjusted_sizes(150, looks=4, batch=300, seed=4)
+    assert found["every p"] > 0.08
+    assert found["O'Brien-Fleming"] == pytest.approx(0.05, abs=3.5 * np.sqrt(0.05 * 0.95 / 150))
+    assert found["any time"] <= 0.02
+
+
+def test_the_sample_ratio_at_any_time_rings_less_than_one_percent_of_the_time():
+    every, any_time = bench.ratio_sizes(300, seed=5)
+    assert every > 0.05
+    assert any_time <= 0.01
