@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 import kanab as kb
-from kanab.stats.relative import relative_effect
+from kanab.stats.relative import relative_delta, relative_effect
 
 
 def means_of(control: list[float], arm: list[float]) -> kb.ArmMeans:
@@ -78,3 +81,39 @@ def test_one_sided_intervals_are_open_on_the_side_of_the_alternative() -> None:
         (True, False),
         (False, True),
     ]
+
+
+def test_the_delta_methods_interval_is_symmetric_and_textbook() -> None:
+    rng = np.random.default_rng(1)
+    means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
+    effect = kb.against_control(means)
+    found = relative_delta(means, effect)
+    (a, b), (v_a, v_b) = means.means, means.sample
+    assert effect.df is not None
+    half = student.ppf(0.975, effect.df) * np.sqrt(v_b / a**2 + b**2 * v_a / a**4)
+    assert found.estimate == pytest.approx(b / a - 1, rel=1e-12)
+    assert found.interval == pytest.approx((b / a - 1 - half, b / a - 1 + half), rel=1e-12)
+
+
+@pytest.mark.parametrize(("sign", "open_end"), [(1, 1), (-1, 0)])
+def test_one_sided_delta_intervals_are_open_where_fiellers_are(sign: int, open_end: int) -> None:
+    rng = np.random.default_rng(1)
+    means = means_of(list(sign * rng.normal(6, 2, 40)), list(sign * rng.normal(7, 3, 30)))
+    effect = kb.against_control(means, alternative="greater")
+    for relative in (relative_delta(means, effect), relative_effect(means, effect)):
+        assert relative.interval is not None
+        assert np.isinf(relative.interval).tolist() == [open_end == 0, open_end == 1]
+
+
+def test_the_delta_method_has_nothing_to_say_without_a_control_or_without_variance() -> None:
+    zero = means_of([-1, 1, -1, 1], [5, 6, 7, 8])
+    assert relative_delta(zero, kb.against_control(zero)) == kb.Relative(None, None)
+    flat = means_of([2, 2], [3, 3])
+    assert relative_delta(flat, kb.against_control(flat)) == kb.Relative(0.5, None)
+
+
+def test_a_control_too_small_for_a_square_has_no_delta_interval() -> None:
+    means = means_of([-1, 1, -1, 1], [5, 6, 7, 8])
+    tiny = replace(means, exact=(Fraction(1, 10**200), means.exact[1]))
+    found = relative_delta(tiny, kb.against_control(tiny))
+    assert (found.estimate, found.interval) == (pytest.approx(6.5e200), None)

@@ -1,0 +1,177 @@
+"""Revenue per order, clicks per view: a ratio of two metrics per arm, plain and adjusted.
+
+Per arm R = Σ y / Σ z. A person's part in it is u = (y − R z) / z̄, which has mean 0 and whose variance is
+that of R (the delta method). Its sums and squares follow from n, S, Q and C = Σ y z. So a ratio becomes
+an ordinary metric, v = y Σ z − z Σ y, in whole numbers: everything after that is done by the functions
+that plain and adjusted means have in common.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from kanab.cells import Cells, marginal
+from kanab.errors import AnalysisError
+from kanab.factor import label
+from kanab.metric import Metric
+from kanab.moments import Cross, Moments
+from kanab.stats.adjust import Variance, adjusted_means
+from kanab.stats.distributions import Alternative
+from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
+from kanab.stats.gram import Floats
+from kanab.tally import Tally
+
+
+def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
+    """One ratio per arm, with the delta method's variance; compare them as any arm means.
+
+    >>> from kanab.sources.columns import count_columns
+    >>> rows = {"arm": ["A", "A", "A", "B", "B", "B"], "spent": [4, 0, 6, 9, 3, 0], "orders": [2, 0, 3, 2, 1, 0]}
+    >>> shop = count_columns(rows, arm="arm", metrics=["spent", "orders"], products=[("spent", "orders")])
+    >>> ratio_means(shop, "spent", "orders").means
+    array([2., 4.])
+    """
+    cross = _kept(tally, numerator, denominator)
+    line = _linear(tally, cross)
+    table = Tally((tally.experiment,), cross.counts, (line.moments(cross.counts, np.zeros_like(cross.counts)),))
+    return line.restored(plain_means(table))
+
+
+def adjusted_ratio_means(
+    tally: Tally,
+    numerator: str,
+    denominator: str,
+    covariates: str | Sequence[str] | None = None,
+    *,
+    variance: Variance = "ding",
+) -> ArmMeans:
+    """One ratio per arm at the covariates' mean over all arms: each arm's u on the covariates (Lin, Ding).
+
+    It needs both metrics of the same people in every class: sums per class, products per arm.
+    """
+    cross = _kept(tally, numerator, denominator)
+    line = _linear(tally, cross)
+    y, z = (tally.moments_of(name) for name in (numerator, denominator))
+    if np.any(y.counts != z.counts) or np.any(marginal(y.counts, tally.axes, cross.by) != cross.counts):
+        raise AnalysisError(
+            f"some people have only one of {numerator!r} and {denominator!r}, so their ratio cannot be adjusted",
+            "Count both with missing = 'zero', or read the plain ratio.",
+        )
+    axis = tally.axes.index(tally.experiment.name)
+    shape = [-1 if place == axis else 1 for place in range(len(tally.axes))]
+    sums = y.sums * line.of_numerator.reshape(shape) - z.sums * line.of_denominator.reshape(shape)
+    table = Tally(tally.factors, y.counts, (line.moments(y.counts, sums),))
+    return line.restored(adjusted_means(table, None, covariates, variance=variance))
+
+
+def ratio_effect(
+    tally: Tally,
+    numerator: str,
+    denominator: str,
+    *,
+    arm: Any = None,
+    control: Any = None,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+) -> Effect:
+    """The difference of two arms' ratios."""
+    means = ratio_means(tally, numerator, denominator)
+    return against_control(means, arm, control, confidence=confidence, alternative=alternative)
+
+
+def adjusted_ratio_effect(
+    tally: Tally,
+    numerator: str,
+    denominator: str,
+    covariates: str | Sequence[str] | None = None,
+    *,
+    arm: Any = None,
+    control: Any = None,
+    variance: Variance = "ding",
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+) -> Effect:
+    """The difference of two arms' ratios after regression adjustment."""
+    means = adjusted_ratio_means(tally, numerator, denominator, covariates, variance=variance)
+    return against_control(means, arm, control, confidence=confidence, alternative=alternative)
+
+
+def _kept(tally: Tally, numerator: str, denominator: str) -> Cross:
+    """The products of the pair per arm, in either order; else the line of the plan that would have kept them."""
+    for name in (numerator, denominator):
+        tally.moments_of(name)
+    arm = tally.experiment.name
+    for found in tally.crosses:
+        if found.by == (arm,) and found.pair == (numerator, denominator):
+            return found
+        if found.by == (arm,) and found.pair == (denominator, numerator):
+            return replace(found, pair=(numerator, denominator), sums=found.sums[::-1], squares=found.squares[::-1])
+    raise AnalysisError(
+        f"no cross-products of {numerator!r} and {denominator!r} were kept, so their ratio has no error",
+        "Count again with this line under [metrics] of the plan: "
+        f'{numerator}_per_{denominator} = {{ ratio = ["{numerator}", "{denominator}"] }}',
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Linear:
+    """v = a y − b z per arm, in grid steps, and how ratio and variance are restored from it."""
+
+    name: str
+    of_numerator: Cells
+    of_denominator: Cells
+    squares: Cells
+    by: tuple[str, ...]
+    ratios: tuple[Fraction, ...]
+    units: tuple[Fraction, ...]
+    """u in units of the ratio for every unit of v."""
+
+    def moments(self, counts: Cells, sums: Cells) -> Moments:
+        """The moments of v."""
+        return Moments(Metric(self.name), counts, sums, {self.by: self.squares})
+
+    def restored(self, means: ArmMeans) -> ArmMeans:
+        """Arm means of v as ratios."""
+        arms = list(zip(means.exact, means.exact_slopes, self.ratios, self.units, strict=True))
+        units: Floats = np.array([float(unit**2) for unit in self.units])
+        return replace(
+            means,
+            exact=tuple(ratio + mean * unit for mean, _, ratio, unit in arms),
+            exact_slopes=tuple(tuple(slope * unit for slope in slopes) for _, slopes, _, unit in arms),
+            sample=means.sample * units,
+        )
+
+
+def _linear(tally: Tally, cross: Cross) -> _Linear:
+    """Each arm's own line through 0 and its means."""
+    y, z = (tally.moments_of(name).metric for name in cross.pair)
+    grids = Fraction(z.scale, y.scale)
+    rows = zip(
+        tally.experiment.levels, cross.counts.tolist(), cross.sums[0].tolist(), cross.sums[1].tolist(), strict=True
+    )
+    shares, ratios, units = [], [], []
+    for arm, n, total_y, total_z in rows:
+        if n and not total_z:
+            raise AnalysisError(
+                f"{z.name!r} has a mean of 0 in arm {label(arm)!r}, so nothing can be divided by it",
+                "Wait until it has happened in every arm, or take another denominator.",
+            )
+        common = math.gcd(total_y, total_z) or 1
+        shares.append((total_z // common, total_y // common))
+        ratios.append(Fraction(total_y, total_z or 1) * grids)
+        units.append(Fraction(n * common, total_z**2 or 1) * grids)
+    a, b = (_whole(column) for column in zip(*shares, strict=True))
+    squares = cross.squares[0] * a**2 - 2 * cross.products * a * b + cross.squares[1] * b**2
+    return _Linear("/".join(cross.pair), a, b, squares, cross.by, tuple(ratios), tuple(units))
+
+
+def _whole(values: Sequence[int]) -> Cells:
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells

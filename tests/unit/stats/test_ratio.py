@@ -1,0 +1,159 @@
+"""Ratios of two metrics: numbers by hand, the same people under every missing rule, and what cannot be had."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from kanab import (
+    AnalysisError,
+    LevelError,
+    adjusted_effect,
+    contrast,
+    correct,
+    count_columns,
+    difference_in_means,
+    relative_effect,
+)
+from kanab.planfile import parse_plan
+from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
+
+ROWS = {
+    "arm": ["A"] * 4 + ["B"] * 4,
+    "tier": [1, 2, 1, 2, 1, 1, 2, 2],
+    "revenue": [10.0, 0.0, 25.5, 4.5, 30.0, 12.25, 0.0, 7.75],
+    "orders": [1, 0, 2, 1, 2, 1, 0, 1],
+}
+PAIR = [("revenue", "orders")]
+
+
+def shop(rows=ROWS, products=PAIR, **choices):
+    return count_columns(
+        rows, arm="arm", metrics=["revenue", "orders"], resolution={"revenue": 0.25, "orders": 1},
+        products=products, **choices,
+    )  # fmt: skip
+
+
+def test_ratios_are_exact_fractions_of_the_sums():
+    means = ratio_means(shop(), "revenue", "orders")
+    assert means.exact == (Fraction(40, 4), Fraction(50, 4))
+    assert (means.metric, means.method, means.people, means.control) == ("revenue/orders", "difference", (4, 4), "A")
+
+
+def test_the_error_is_that_of_each_persons_distance_from_the_arms_ratio():
+    found = ratio_effect(shop(), "revenue", "orders")
+    variance = 0.0
+    for arm, ratio in (("A", 10.0), ("B", 12.5)):
+        people = [(y, z) for a, y, z in zip(ROWS["arm"], ROWS["revenue"], ROWS["orders"], strict=True) if a == arm]
+        variance += sum((y - ratio * z) ** 2 for y, z in people) / (4 / 4) ** 2 / (4 * 3)
+    assert found.estimate == 2.5
+    assert found.se == pytest.approx(math.sqrt(variance), rel=1e-14)
+    assert str(found).startswith("revenue/orders: B − A = 2.500 ± ")
+
+
+def test_a_denominator_of_one_for_everyone_is_the_plain_mean():
+    tally = shop(ROWS | {"orders": [1] * 8}, covariates=["tier"])
+    plain, ratio = difference_in_means(tally, "revenue"), ratio_effect(tally, "revenue", "orders")
+    assert (ratio.estimate, ratio.se, ratio.df) == pytest.approx((plain.estimate, plain.se, plain.df), rel=1e-14)
+    adjusted = adjusted_effect(tally, "revenue")
+    both = adjusted_ratio_effect(tally, "revenue", "orders")
+    assert (both.estimate, both.se, both.se_population, both.p) == pytest.approx(
+        (adjusted.estimate, adjusted.se, adjusted.se_population, adjusted.p), rel=1e-13
+    )
+    assert (both.method, both.covariates) == ("adjusted", ("tier",))
+
+
+def test_products_kept_in_the_other_order_serve_as_well():
+    one, two = (ratio_effect(shop(products=[pair]), "revenue", "orders") for pair in (PAIR[0], PAIR[0][::-1]))
+    assert one == two
+
+
+def test_a_product_of_other_metrics_is_not_taken_for_theirs():
+    rows = ROWS | {"visits": [1, 2, 3, 1, 2, 3, 1, 2]}
+    tally = count_columns(
+        rows, arm="arm", metrics=["revenue", "orders", "visits"], resolution={"revenue": 0.25},
+        products=[("visits", "orders"), ("revenue", "orders")],
+    )  # fmt: skip
+    assert ratio_effect(tally, "revenue", "orders") == ratio_effect(shop(), "revenue", "orders")
+
+
+def test_several_arms_have_relative_effects_contrasts_and_corrections():
+    rows = {name: [*values, *values[:4]] for name, values in ROWS.items()} | {"arm": list("AAAABBBBCCCC")}
+    means = ratio_means(shop(rows), "revenue", "orders")
+    pooled = contrast(means, {"B": 0.5, "C": 0.5, "A": -1})
+    assert pooled.estimate == 1.25
+    effects = [contrast(means, {arm: 1, "A": -1}) for arm in "BC"]
+    assert relative_effect(means, effects[0]).estimate == 0.25
+    assert correct([one.p for one in effects])[1] == 1.0
+
+
+def test_people_without_both_values_are_left_out_of_the_plain_ratio():
+    rows = ROWS | {"revenue": [10.0, np.nan, 25.5, 4.5, 30.0, 12.25, np.nan, 7.75]}
+    rows = rows | {"orders": [1, 0, 2, np.nan, 2, 1, 0, 1]}
+    tally = shop(rows, covariates=["tier"], missing={"revenue": "exclude", "orders": "exclude"})
+    means = ratio_means(tally, "revenue", "orders")
+    assert means.people == (2, 3)
+    assert means.means.tolist() == pytest.approx([35.5 / 3, 50 / 4], rel=1e-15)
+    with pytest.raises(AnalysisError, match="some people have only one of 'revenue' and 'orders'") as problem:
+        adjusted_ratio_means(tally, "revenue", "orders")
+    assert "missing = 'zero'" in problem.value.remedy
+
+
+def test_equal_counts_of_other_people_are_noticed():
+    rows = ROWS | {"revenue": [np.nan, 3.0, 5.0, 4.5, 30.0, 12.25, 1.0, 7.75], "orders": [1, 2, np.nan, 1, 2, 1, 3, 1]}
+    tally = shop(rows, covariates=["tier"], missing={"revenue": "exclude", "orders": "exclude"})
+    with pytest.raises(AnalysisError, match="have only one of"):
+        adjusted_ratio_means(tally, "revenue", "orders")
+
+
+def test_missing_products_name_the_line_of_the_plan_that_would_have_kept_them():
+    with pytest.raises(AnalysisError, match="no cross-products of 'revenue' and 'orders' were kept") as problem:
+        ratio_means(shop(products=[]), "revenue", "orders")
+    line = 'revenue_per_orders = { ratio = ["revenue", "orders"] }'
+    assert line in problem.value.remedy
+    plan = parse_plan(
+        "[metrics]\nrevenue = { bounds = [0, 500] }\norders = { bounds = [0, 9] }\n"
+        f"{line}\n[experiments.arm]\narms = {{ A = 1, B = 1 }}\n"
+    )
+    assert plan.metrics[2].ratio == ("revenue", "orders")
+
+
+def test_a_denominator_that_adds_up_to_nothing_is_refused_without_a_number():
+    with pytest.raises(AnalysisError, match="'orders' has a mean of 0 in arm 'B'") as problem:
+        ratio_means(shop(ROWS | {"orders": [1, 0, 2, 1, 0, 0, 0, 0]}), "revenue", "orders")
+    assert "another denominator" in problem.value.remedy
+    with pytest.raises(AnalysisError, match="has a mean of 0"):
+        ratio_means(shop(ROWS | {"orders": [1, 0, 2, 1, -1, 1, -2, 2]}), "revenue", "orders")
+
+
+def test_unknown_metrics_and_empty_arms_are_refused():
+    with pytest.raises(LevelError, match="unknown metric"):
+        ratio_means(shop(), "revenue", "visits")
+    nobody = shop() - shop().select_arms(["B"])
+    with pytest.raises(AnalysisError, match="arm 'B' has nobody in it"):
+        ratio_means(nobody, "revenue", "orders")
+
+
+def test_proportional_metrics_do_not_vary():
+    found = ratio_effect(shop(ROWS | {"revenue": [2.5 * z for z in ROWS["orders"]]}), "revenue", "orders")
+    assert (found.estimate, found.testable) == (0.0, False)
+
+
+def test_huge_values_keep_their_digits():
+    base = 10**9
+    rows = {
+        "arm": ["A", "B"] * 50,
+        "revenue": [base + i % 7 for i in range(100)],
+        "orders": [base // 2 + i % 5 for i in range(100)],
+    }
+    tally = count_columns(rows, arm="arm", metrics=["revenue", "orders"], products=PAIR)
+    found = ratio_effect(tally, "revenue", "orders")
+    exact, variance = {}, Fraction(0)
+    for arm in "AB":
+        people = [(y, z) for a, y, z in zip(rows["arm"], rows["revenue"], rows["orders"], strict=True) if a == arm]
+        ratio = exact[arm] = Fraction(sum(y for y, _ in people), sum(z for _, z in people))
+        mean = Fraction(sum(z for _, z in people), 50)
+        variance += sum((y - ratio * z) ** 2 for y, z in people) / mean**2 / (50 * 49)
+    assert found.estimate == float(exact["B"] - exact["A"])
+    assert found.se**2 == pytest.approx(float(variance), rel=1e-14)
