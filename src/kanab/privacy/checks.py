@@ -18,7 +18,7 @@ from kanab.privacy.ledger import Ledger
 from kanab.privacy.published import published_from_dict
 from kanab.privacy.released import Release
 from kanab.privacy.rules import LEAST_DF, gapless, products_hide
-from kanab.privacy.sparse import numbers_of, people_off
+from kanab.privacy.sparse import numbers_of, too_few_off
 from kanab.tally import Tally
 
 
@@ -136,7 +136,7 @@ def _unusual(release: Release) -> Check:
     for metric in {one.name for table in release.tables.values() for one in table.metrics}:
         own = [table for table in release.tables.values() if metric in [one.name for one in table.metrics]]
         crossed = [table for table in own if len(table.axes) > 1]
-        few += len(crossed) > 1 and min(people_off(one, metric, None) for one in crossed) < 2 * numbers_of(own)
+        few += len(crossed) > 1 and any(too_few_off(one, metric, numbers_of(own)) for one in crossed)
     return Check(
         "unusual values", not few, "a metric is in several tables only where enough people are off its commonest value",
         "Release it again, with fewer covariates.", few,

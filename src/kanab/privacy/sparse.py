@@ -33,7 +33,7 @@ def too_sparse(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[
             if draft.why or len(draft.tally.axes) == 1:
                 continue
             more = numbers + _added(draft.table, first=not numbers)
-            if tables and people_off(draft.tally, metric, counted.ranges.get(metric)) < 2 * more:
+            if tables and too_few_off(draft.tally, metric, more, counted.ranges.get(metric)):
                 found.add((name, metric))
             else:
                 numbers, tables = more, tables + 1
@@ -52,6 +52,13 @@ def _added(table: Tally, *, first: bool) -> int:
     """Independent numbers that a table adds: its classes, but for the arms that another one has as well."""
     arms = 0 if first or len(table.arms) > 1 else len(table.arms[0].levels)
     return max(int(np.count_nonzero(table.people)) - arms, 0)
+
+
+def too_few_off(tally: Tally, metric: str, numbers: int, bounds: tuple[int, int] | None = None) -> bool:
+    """Could who is off the commonest value be found out from so many numbers? Not if it is nobody."""
+    off = people_off(tally, metric, bounds)
+    nobody = off == 0 and tally.moments_of(metric).metric.binary
+    return off < 2 * numbers and not nobody
 
 
 def people_off(tally: Tally, metric: str, bounds: tuple[int, int] | None) -> int:
