@@ -1,0 +1,216 @@
+"""Warnings that save people: what numbers alone do not say, as codes and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from kanab.errors import AnalysisError, listed
+from kanab.factor import Level, label
+from kanab.stats.distributions import chi2_tail
+from kanab.stats.gram import arm_squares
+from kanab.tabular import p_value
+from kanab.tally import Tally
+
+Code = Literal[
+    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early"
+]
+
+ALARM = 0.001
+"""Below this p shares are said to have changed: the check is made often."""
+
+CARRIERS = 20
+"""An arm's mean should rest on at least so many people, weighed by how far their values are from a bound."""
+
+TAIL = 0.02
+"""How much larger than its nominal 2.5 % the error on one side may be before a caution."""
+
+
+@dataclass(frozen=True)
+class Caution:
+    """A code for programs, a sentence for people, and the metric that it is about, if it is about one."""
+
+    code: Code
+    sentence: str
+    metric: str | None = None
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Caution]:
+    """Did the arms' shares change between batches? Then adding them mixes arms with time (Simpson).
+
+    >>> from kanab.sources.columns import count_columns
+    >>> even, uneven = ({"arm": ["A"] * a + ["B"] * b} for a, b in ((500, 500), (900, 100)))
+    >>> for one in changed_shares([count_columns(rows, arm="arm") for rows in (even, uneven)]):
+    ...     print(one)
+    The arms' shares changed between batches (p = 7.72e-85): whatever else differs between them is taken for ...
+    """
+    if len(batches) < 2:
+        return []
+    levels = [batch.factor(experiment).levels for batch in batches]
+    if any(set(found) != set(levels[0]) for found in levels):
+        raise AnalysisError("the batches have different arms", "Compare batches of one experiment.")
+    people = [batch.people_by(batch.factor(experiment).name) for batch in batches]
+    table = np.array([[n[arm] for arm in levels[0]] for n in people], dtype=np.float64)
+    table = table[table.sum(axis=1) > 0]
+    if len(table) < 2:
+        return []
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    chi2 = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
+    p = chi2_tail(chi2, (len(table) - 1) * (int(np.sum(table.sum(axis=0) > 0)) - 1))
+    if p >= ALARM:
+        return []
+    return [
+        Caution(
+            "shares-changed",
+            f"The arms' shares changed between batches (p = {p_value(p)}): whatever else differs between them is taken "
+            "for an effect. Add only batches of equal shares, or adjust for the batch.",
+        )
+    ]
+
+
+def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
+    """How many people's values were cut to the bounds? The effect is then one on cut values.
+
+    ``clamped`` are people per metric, already floored to a multiple of k.
+
+    >>> print(clamped_values({"spend": 120, "bought": 0}, 4_000)[0])
+    At least 3 % of people had values of spend beyond its bounds: its effect is that on values cut to the bounds.
+    """
+    return [
+        Caution(
+            "clamped",
+            f"At least {_floored(100 * n / people)} % of people had values of {metric} beyond its bounds: its effect "
+            "is that on values cut to the bounds.",
+            metric,
+        )
+        for metric, n in clamped.items()
+        if n > 0 and people > 0
+    ]
+
+
+def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
+    """Does nothing vary in an arm? Does its mean rest on few people? Could tails matter with these shares?"""
+    table = tally.keep()
+    name = table.moments_of(metric).metric.name
+    arms = _arms(table, metric)
+    still = [arm.level for arm in arms if arm.variance <= 0]
+    if still:
+        sentence = f"Nothing varies in {name} in {_named(still)}: its effects are not testable."
+        return [Caution("nothing-varies", sentence, name)]
+    found = []
+    few = [arm.level for arm in arms if arm.carriers is not None and arm.carriers < CARRIERS]
+    if few:
+        found.append(
+            Caution(
+                "few-carry-the-mean",
+                f"The mean of {name} in {_named(few)} rests on very few people: p-values and intervals are rough. Wait "
+                "for more people, or lower the bounds.",
+                name,
+            )
+        )
+    elif _tail_error(arms) > TAIL:
+        found.append(
+            Caution(
+                "tails-could-matter",
+                f"The arms' sizes differ so much that heavy tails of {name} could make errors on one side much more "
+                "frequent than 2.5 %. Sums do not tell how heavy they are: lower the bounds, or give equal shares.",
+                name,
+            )
+        )
+    return found
+
+
+def looked_early(looks: int, sequential: bool) -> list[Caution]:
+    """Were results looked at several times without a method that allows it?
+
+    >>> [one.code for one in looked_early(5, False)], looked_early(5, True), looked_early(1, False)
+    (['looked-early'], [], [])
+    """
+    if looks < 2 or sequential:
+        return []
+    sentence = (
+        "Results were looked at more than once, and p-values hold for one look only: false alarms are more frequent "
+        "than they say. Plan the looks, or use intervals that hold at any time."
+    )
+    return [Caution("looked-early", sentence)]
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """One arm: people, variance, how many people carry its mean, and how skewed it could be at most."""
+
+    level: Level
+    people: int
+    variance: float
+    carriers: float | None
+    skewness: float | None
+
+
+def _arms(table: Tally, metric: str | None) -> list[_Arm]:
+    part = table.moments_of(metric)
+    squares = arm_squares(table, metric)
+    found = []
+    for place, level in enumerate(table.experiment.levels):
+        n, s, q = (int(cells[place]) for cells in (part.counts, part.sums, squares))
+        if n == 0:
+            continue
+        spread = q * n - s * s  # n² times the variance, in whole steps
+        ends = part.metric.grid_bounds
+        found.append(
+            _Arm(
+                level,
+                n,
+                spread / n**2,
+                None if ends is None else min(_carriers((n, s, q), end) for end in ends),
+                None if ends is None or spread <= 0 else max(_skewness((n, s), spread, end) for end in ends),
+            )
+        )
+    return found
+
+
+def _carriers(sums: tuple[int, int, int], end: int) -> float:
+    """(Σ d)²/Σ d², d being the distance from a bound: n if all are alike, 1 if one person has it all."""
+    n, s, q = sums
+    away, squares = s - n * end, q - 2 * end * s + n * end**2
+    return away**2 / squares if squares else 0.0
+
+
+def _skewness(sums: tuple[int, int], spread: int, end: int) -> float:
+    """The largest skewness towards a bound that this mean and variance allow: two values, one of them there."""
+    n, s = sums
+    distance, deviation = abs(end - s / n), math.sqrt(spread) / n
+    return distance / deviation - deviation / distance if distance > 0 else 0.0
+
+
+def _tail_error(arms: Sequence[_Arm]) -> float:
+    """How much the error on one side could grow, by the first term of Edgeworth's series, if arms are alike."""
+    known = [arm.skewness for arm in arms if arm.skewness is not None]
+    if not known or len(arms) < 2:
+        return 0.0
+    sizes = [arm.people for arm in arms]
+    small, large = min(sizes), max(sizes)
+    cubed = abs(1 / small**2 - 1 / large**2) / (1 / small + 1 / large) ** 1.5
+    z = 1.959963984540054
+    density = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    return float(max(0.0, *known) * cubed * (2 * z**2 + 1) * density / 6)
+
+
+def _floored(share: float) -> str:
+    """A share to two digits, never more than it is.
+
+    >>> _floored(3.0), _floored(2.996), _floored(0.01278)
+    ('3', '2.9', '0.012')
+    """
+    unit = 10.0 ** (math.floor(math.log10(share)) - 1)
+    return f"{math.floor(share / unit + 1e-9) * unit:.2g}"
+
+
+def _named(arms: Sequence[Level]) -> str:
+    return f"arm {label(arms[0])}" if len(arms) == 1 else f"arms {listed(map(label, arms))}"

@@ -1,0 +1,108 @@
+"""Cautions: when they are raised, and that they hold no count."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kanab import AnalysisError, Metric, count_columns
+from kanab.stats.cautions import CARRIERS, changed_shares, clamped_values, looked_early, metric_cautions
+
+AMOUNT = Metric("y", 1, (0, 500))
+
+
+def batch(**arms):
+    return count_columns({"arm": [arm for arm, n in arms.items() for _ in range(n)]}, arm="arm")
+
+
+def values(metric=AMOUNT, **arms):
+    rows = {"arm": [a for a, y in arms.items() for _ in y], "y": [v for y in arms.values() for v in y]}
+    return count_columns(rows, arm="arm", metrics={"y": metric})
+
+
+def codes(found):
+    return [one.code for one in found]
+
+
+def test_changed_shares_are_found_by_a_chi_square_test():
+    batches = [batch(A=500, B=500), batch(A=560, B=440)]
+    p = stats.chi2_contingency([[500, 500], [560, 440]], correction=False).pvalue
+    assert p > 0.001
+    assert changed_shares(batches) == []
+    far = changed_shares([*batches, batch(A=900, B=100)])
+    assert codes(far) == ["shares-changed"]
+    assert "equal shares" in str(far[0])
+
+
+def test_one_batch_or_empty_ones_change_nothing():
+    assert changed_shares([batch(A=5, B=500)]) == []
+    empty = batch(A=1, B=1).empty()
+    assert changed_shares([batch(A=5, B=500), empty]) == []
+
+
+def test_batches_of_other_arms_are_refused():
+    with pytest.raises(AnalysisError, match="different arms"):
+        changed_shares([batch(A=5, B=5), batch(A=5, C=5)])
+
+
+def test_clamped_shares_are_said_per_metric():
+    found = clamped_values({"spend": 120, "bought": 0}, 4_000)
+    assert [(one.code, one.metric) for one in found] == [("clamped", "spend")]
+    assert "At least 3 %" in found[0].sentence
+
+
+def test_an_arm_without_variance_is_named():
+    found = metric_cautions(values(A=[1, 2, 3], B=[0, 0, 0]))
+    assert codes(found) == ["nothing-varies"]
+    assert "in arm B" in str(found[0])
+
+
+@pytest.mark.parametrize(("events", "raised"), [(CARRIERS - 1, True), (CARRIERS, False)])
+def test_a_rate_needs_events_in_every_arm(events, raised):
+    binary = Metric("y", 1, (0, 1))
+    table = values(binary, A=[1] * 50 + [0] * 50, B=[1] * events + [0] * (100 - events))
+    assert (codes(metric_cautions(table)) == ["few-carry-the-mean"]) == raised
+    mirrored = values(binary, A=[1] * 50 + [0] * 50, B=[0] * events + [1] * (100 - events))
+    assert (codes(metric_cautions(mirrored)) == ["few-carry-the-mean"]) == raised
+
+
+def test_one_heavy_spender_carries_the_mean():
+    light = [1.0, 2.0] * 40
+    assert metric_cautions(values(A=light, B=[*light[1:], 2.0])) == []
+    found = metric_cautions(values(A=light, B=[*light[1:], 500.0]))
+    assert codes(found) == ["few-carry-the-mean"]
+    assert "arm B" in str(found[0])
+
+
+def test_uneven_arms_and_far_bounds_could_matter():
+    rng = np.random.default_rng(1)
+    amounts = [rng.integers(0, 30, n).tolist() for n in (4_000, 200, 4_000)]
+    assert codes(metric_cautions(values(A=amounts[0], B=amounts[1]))) == ["tails-could-matter"]
+    assert metric_cautions(values(A=amounts[0], B=amounts[2])) == []
+    assert metric_cautions(values(Metric("y", 1, (0, 30)), A=amounts[0], B=amounts[1])) == []
+
+
+def test_without_bounds_nothing_is_known_about_tails():
+    assert metric_cautions(values(Metric("y"), A=[1, 2] * 20, B=[1] * 5 + [1000])) == []
+
+
+def test_empty_arms_are_left_to_others():
+    table = values(A=[1, 2] * 60, B=[1] * 3)
+    assert metric_cautions(table - table.select_arms(["B"])) == []
+
+
+def test_looking_often_needs_a_method():
+    assert codes(looked_early(3, sequential=False)) == ["looked-early"]
+    assert looked_early(3, sequential=True) == []
+
+
+def test_no_sentence_holds_a_count_of_people():
+    found = [
+        *changed_shares([batch(A=731, B=269), batch(A=271, B=729)]),
+        *metric_cautions(values(A=[1.0, 2.0] * 40, B=[1.0] * 79 + [487.0])),
+        *looked_early(7, sequential=False),
+    ]
+    assert len(found) == 3
+    for one in found:
+        assert not re.search(r"731|269|271|729|\b80\b|\b79\b|487|\b7\b", one.sentence)
