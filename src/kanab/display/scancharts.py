@@ -17,7 +17,7 @@ Data = Mapping[str, Any]
 LIMITS = (0.05, 0.01, 0.001, 0.0001)
 """A square is darker for every one of these limits that its p is below."""
 
-MARKS = {"interference": "●", "differs": "●", "watch": "△", "assignment broken": "×"}
+MARKS = {"interference": "●", "differs": "●", "watch": "▲", "assignment broken": "×"}
 """Shapes, so that nothing hangs on colour alone."""
 
 GRID, WIDEST, NAMES = 640.0, 40.0, 16
@@ -61,11 +61,12 @@ def _marked(row: Row) -> bool:
 
 def _gutter(names: Sequence[str]) -> float:
     """Room for the names beside the map."""
-    return 10 + LETTER * (max(len(_cut(name)) for name in names) + 1 + len(str(len(names))))
+    return 12 + 8.5 * (max(len(_cut(name)) for name in names) + 1 + len(str(len(names))))
 
 
-def _cut(name: str, most: int = NAMES) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _cut(name: str) -> str:
+    """A long name without its middle: many names differ only at their end."""
+    return name if len(name) <= NAMES else f"{name[: NAMES // 2]}…{name[1 - NAMES // 2 :]}"
 
 
 def _levels(rows: Iterable[Row], place: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
@@ -229,7 +230,16 @@ def effects_chart(flagged: Row) -> str:
         clear = low > 0 or high < 0
         colour = UP if clear else QUIET
         room = max(8, int(WIDTH / LETTER) - len(value) - 2)
-        parts.append(_text(0, y + 14, _cut(label, room), "start", INK, more=' font-weight="600"' if clear else ""))
+        parts.append(
+            _text(
+                0,
+                y + 14,
+                label if len(label) <= room else f"{label[: room - 1]}…",
+                "start",
+                INK,
+                more=' font-weight="600"' if clear else "",
+            )
+        )
         parts.append(_text(WIDTH, y + 14, value, "end", INK))
         parts.append(f'<rect y="{y + 21}" width="{WIDTH}" height="18" rx="4" fill="{TRACK}"/>')
         parts.append(f'<path class="zero" d="M{x_of(0)} {y + 21}v18"/>')

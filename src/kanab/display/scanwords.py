@@ -43,11 +43,6 @@ def look_of(data: Data) -> Look:
     return PAIRS if "pairs" in data else SEGMENTS
 
 
-def ranked(data: Data) -> list[Row]:
-    """The tests, what needs attention first, then by p."""
-    return sorted(data[look_of(data).rows], key=_urgency)
-
-
 def _urgency(row: Row) -> tuple[int, float, float]:
     adjusted, raw = (2.0 if row[name] is None else row[name] for name in ("p_adjusted", "p_robust"))
     return ORDER.index(row["verdict"]), adjusted, raw
@@ -55,7 +50,7 @@ def _urgency(row: Row) -> tuple[int, float, float]:
 
 def with_verdict(data: Data, *verdicts: str) -> list[Row]:
     """The tests that ended in one of these verdicts, most urgent first."""
-    return [row for row in ranked(data) if row["verdict"] in verdicts]
+    return sorted((row for row in data[look_of(data).rows] if row["verdict"] in verdicts), key=_urgency)
 
 
 def alarms(data: Data) -> list[Row]:

@@ -222,3 +222,23 @@ def test_uneven_covariates_are_no_difference(segments: Scan) -> None:
     text = segments_text(segments)
     assert "the arms of banner are not spread alike over tier" in text
     assert "Perhaps the covariate was measured after assignment." in flat(text)
+
+
+def test_flagged_pairs_beyond_five_are_counted(six: Scan) -> None:
+    six["effects"] *= 4
+    assert "3 more flagged tests in the report (--html) and plain data." in pairs_text(six)
+
+
+def test_many_clear_levels_are_cut_with_their_number(segments: Scan) -> None:
+    row = next(row for row in segments["segments"] if row["follow_ups"])
+    row["follow_ups"] *= 4
+    assert "These are the 6 clearest of 12 such differences." in segments_text(segments)
+
+
+def test_remarks_on_tests_are_counted_once_and_unknown_limits_left_out(six: Scan) -> None:
+    for row in six["pairs"]:
+        if row["verdict"] == "nothing found":
+            row |= {"note": "within the tolerance, unless a few people hide something", "could_miss": None}
+    text = flat(pairs_text(six))
+    assert "16 tests: within the tolerance, unless a few people hide something." in text
+    assert "revenue: 7 tests, nothing found." in text
