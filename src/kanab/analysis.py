@@ -18,6 +18,7 @@ from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.effect import ArmMeans, against_control, plain_means
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.multiplicity import Correction, correct
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_effect
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.srm import sample_ratio
@@ -60,7 +61,8 @@ def analyze(
     base = arms.levels[arms.index(control)] if control is not None else plan.control
     choices = Choices(arms.control if base is None else base, confidence, alternative, correction)
     notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
-    effects = _effects(plan, tables, choices, notes)
+    ratios = [metric.ratio for metric in released.plan.metrics if metric.ratio is not None]
+    effects = _effects(plan, tables, ratios, choices, notes)
     segments, found = _segments(plan, tables, choices, notes)
     people = next(iter(tables.values())).people_by(plan.name)
     return Readout(
@@ -83,8 +85,12 @@ def readout(source: Any, **choices: Any) -> Readout:
     {'A': 462, 'B': 438}
     """
     reading = {name: choices.pop(name) for name in ("confidence", "alternative", "correction") if name in choices}
-    override = choices.pop("override", "")
-    return analyze(release(count(source, **choices), override=override), **reading)
+    return analyze(release_alone(source, **choices), **reading)
+
+
+def release_alone(source: Any, *, override: str = "", **choices: Any) -> Release:
+    """Count a source and take it through the gate by itself, in no ledger: for the curator's own eyes."""
+    return release(count(source, **choices), override=override)
 
 
 def _own_tables(released: Release, plan: ExperimentPlan) -> dict[str, Tally]:
@@ -97,7 +103,13 @@ def _own_tables(released: Release, plan: ExperimentPlan) -> dict[str, Tally]:
     return own
 
 
-def _effects(plan: ExperimentPlan, tables: Mapping[str, Tally], choices: Choices, notes: list[str]) -> list[EffectRow]:
+def _effects(
+    plan: ExperimentPlan,
+    tables: Mapping[str, Tally],
+    ratios: Iterable[tuple[str, str]],
+    choices: Choices,
+    notes: list[str],
+) -> list[EffectRow]:
     """Plain effects from any table that has the metric; adjusted ones from the covariate's table."""
     found: list[EffectRow] = []
     for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
@@ -107,7 +119,28 @@ def _effects(plan: ExperimentPlan, tables: Mapping[str, Tally], choices: Choices
             table = tables.get(f"{plan.name}/{covariate}")
             if table is not None and metric in [m.name for m in table.metrics]:
                 found += _compared(adjusted_means, table, metric, choices, notes)
+    for pair in ratios:
+        found += _ratio(plan, tables, pair, choices, notes)
     return _corrected(found, choices.correction)
+
+
+def _ratio(
+    plan: ExperimentPlan, tables: Mapping[str, Tally], pair: tuple[str, str], choices: Choices, notes: list[str]
+) -> list[EffectRow]:
+    """A ratio of two metrics from any table that has their products; adjusted from the covariates' tables."""
+    holding = {name: table for name, table in tables.items() if any(cross.pair == pair for cross in table.crosses)}
+    if not holding:
+        notes.append(f"{'/'.join(pair)} is not given: the products of its two parts are not in the release.")
+        return []
+    plain = next(iter(holding.values()))
+    found = _compared(lambda tally, _: ratio_means(tally, *pair), plain, "/".join(pair), choices, notes)
+    for covariate in plan.adjust:
+        table = holding.get(f"{plan.name}/{covariate}")
+        if table is not None:
+            found += _compared(
+                lambda tally, _: adjusted_ratio_means(tally, *pair), table, "/".join(pair), choices, notes
+            )
+    return found
 
 
 def _compared(

@@ -160,15 +160,20 @@ def make_plan(
     top: Mapping[str, int] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
+    ratios: Sequence[str] = (),
     k: int = DEFAULT_K,
 ) -> Plan:
     """The plan of one experiment from what a call or a command line says.
+
+    ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
     >>> [one.name for one in plan.linkages], plan.metrics[0].declared
     (['variant/tier', 'variant/device'], True)
     """
     covariates = list(dict.fromkeys([*adjust, *segments]))
+    parts = {ratio: _parts(ratio) for ratio in ratios}
+    metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))
     for word, given, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("bins", bins, covariates), ("top", top, covariates),
@@ -185,7 +190,8 @@ def make_plan(
                 missing=(missing or {}).get(name, "zero"),
             )
             for name in metrics
-        ),
+        )
+        + tuple(MetricPlan("/".join(pair), ratio=pair) for pair in parts.values()),
         (
             ExperimentPlan(
                 arm,
@@ -200,6 +206,14 @@ def make_plan(
         ),
         k,
     )
+
+
+def _parts(ratio: str) -> tuple[str, str]:
+    """The two metrics of "revenue/orders"."""
+    first, slash, second = str(ratio).partition("/")
+    if not slash or not first.strip() or not second.strip() or "/" in second:
+        raise PlanError("a ratio cannot be read", "Write it as revenue/orders.")
+    return first.strip(), second.strip()
 
 
 def _tuple(value: Any) -> Any:

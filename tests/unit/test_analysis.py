@@ -183,3 +183,36 @@ def test_a_release_without_the_experiments_tables_is_an_error() -> None:
     bare = type(found)(found.plan, {}, found.receipt)
     with pytest.raises(AnalysisError, match="holds no table of variant"):
         analyze(bare)
+
+
+def test_a_ratio_is_read_plain_and_adjusted_through_the_gate() -> None:
+    rows = shop()
+    rng = np.random.default_rng(9)
+    rows["orders"] = rng.poisson(1.5, 4_000)
+    rows["revenue"] = np.round(rows["orders"] * rng.gamma(2, 5, 4_000), 2)
+    found = readout(rows, arm="variant", metrics=[], ratios=["revenue/orders"], adjust=["tier"]).to_dict()
+    own = [row for row in found["effects"] if row["metric"] == "revenue/orders"]
+    assert [row["method"] for row in own] == ["difference", "adjusted"]
+    arms = {arm: rows["variant"] == arm for arm in ("A", "B")}
+    truth = {arm: rows["revenue"][own].sum() / rows["orders"][own].sum() for arm, own in arms.items()}
+    assert own[0]["estimate"] == pytest.approx(truth["B"] - truth["A"], rel=1e-9)
+    noise = 0.0
+    for arm, inside in arms.items():
+        y, z = rows["revenue"][inside], rows["orders"][inside]
+        u = (y - truth[arm] * z) / z.mean()
+        noise += u.var(ddof=1) / inside.sum()
+    assert own[0]["se"] == pytest.approx(noise**0.5, rel=1e-9)
+
+
+def test_a_ratio_whose_products_were_withheld_is_a_note() -> None:
+    rows = shop()
+    rows["orders"] = (np.arange(4_000) < 3).astype(int) * 2
+    found = readout(rows, arm="variant", metrics=["spend"], ratios=["spend/orders"]).to_dict()
+    assert all(row["metric"] != "spend/orders" for row in found["effects"])
+    assert any(note.startswith("spend/orders is not given") for note in found["notes"])
+
+
+def test_a_ratio_that_cannot_be_read_is_refused() -> None:
+    for wrong in ("revenue", "a/b/c", "/orders"):
+        with pytest.raises(PlanError, match="a ratio cannot be read"):
+            readout(shop(), arm="variant", metrics=["spend"], ratios=[wrong])

@@ -39,6 +39,11 @@ def number(text: str, flag: str) -> float:
         raise PlanError(f"{flag} needs numbers", f"For example {flag} spend=0.01.") from None
 
 
+def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    """``spend=0:500`` as a mapping."""
+    return {name: _bounds(text) for name, text in pairs(texts, "--bounds").items()}
+
+
 def _bounds(text: str) -> tuple[float, float]:
     low, colon, high = text.partition(":")
     if not colon:
@@ -72,6 +77,7 @@ _SOURCE = (
     click.option("--plan", "plan_file", type=click.Path(), help="A plan file (kanab.toml) instead of the flags below."),
     click.option("--arm", help="The column that holds the arm."),
     click.option("--metric", help="Columns to compare, separated by commas."),
+    click.option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
     click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
     click.option("--missing", multiple=True, metavar="NAME=RULE", help="zero (default) or exclude."),
@@ -105,18 +111,18 @@ def source_options(command: Command) -> Command:
 def plan_of(given: Mapping[str, Any]) -> Plan:
     """The plan of a file, or of the flags."""
     if given["plan_file"]:
-        clash = [flag for flag in ("arm", "metric", "bounds", "shares") if given[flag]]
+        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "shares") if given[flag]]
         if clash:
             raise PlanError(f"--plan and --{clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(given["plan_file"])
-    if not given["arm"] or not given["metric"]:
+    if not given["arm"] or not (given["metric"] or given["ratio"]):
         raise PlanError("what to count is not said", "Give --arm and --metric, or --plan.")
     return make_plan(
         given["arm"],
         names(given["metric"]),
         adjust=names(given.get("adjust")),
         segments=names(given.get("segment")),
-        bounds={name: _bounds(text) for name, text in pairs(given["bounds"], "--bounds").items()},
+        bounds=bounds_of(given["bounds"]),
         resolution={
             name: number(text, "--resolution") for name, text in pairs(given["resolution"], "--resolution").items()
         },
@@ -126,5 +132,6 @@ def plan_of(given: Mapping[str, Any]) -> Plan:
         shares={level(name): number(text, "--shares") for name, text in pairs(given["shares"], "--shares").items()}
         or None,
         control=level(given["control"]),
+        ratios=names(given["ratio"]),
         k=DEFAULT_K if given["k"] is None else given["k"],
     )

@@ -51,6 +51,7 @@ def count(
     top: Mapping[str, int] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
+    ratios: Sequence[str] = (),
     k: int = DEFAULT_K,
     unit: str | None = None,
     aggregate: Mapping[str, str] | str | None = None,
@@ -90,12 +91,12 @@ def count(
     measured = name_list(metrics, "metrics")
     if plan is not None:
         given = [value for value in (arm, *flags.values()) if value is not None]
-        if given or measured or adjusted or segmented or k != DEFAULT_K:
+        if given or measured or adjusted or segmented or ratios or k != DEFAULT_K:
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
     elif not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
     else:
-        plan = make_plan(arm, measured, adjust=adjusted, segments=segmented, k=k, **flags)
+        plan = make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, k=k, **flags)
     reading = Reading(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
     plans = _checked(plan, earlier, span)
     counted = _counted(source, plans, reading)
