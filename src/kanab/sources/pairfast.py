@@ -1,0 +1,83 @@
+"""The loops of ``pairkernel`` compiled by Numba: the [fast] extra.
+
+Compiled code is kept on disk where Python may write, so that only the first run compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+_WORDS_AT_ONCE = 1 << 9  # so many words of every row stay near the processor
+_ROWS_AT_ONCE = 1 << 15
+
+
+def _compiled(signature: str) -> Callable[[Callable[..., None]], Any]:
+    """Compile for one signature; other threads may run meanwhile."""
+
+    def compile_loop(loop: Callable[..., None]) -> Any:
+        try:
+            return numba.njit(signature, nogil=True, cache=True)(loop)
+        except RuntimeError:  # there is no place to keep compiled code
+            return numba.njit(signature, nogil=True)(loop)
+
+    return compile_loop
+
+
+def _popcount(_context: Any, _word: Any) -> Any:
+    """How many bits of a word are set: one instruction, of which there are wide ones too."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+_set_bits: Any = intrinsic(_popcount)
+
+
+@_compiled("void(uint64[:, ::1], uint64[:, ::1], int64[:, ::1])")
+def count_bits(left: Any, right: Any, found: Any) -> None:
+    """Add to ``found[i, j]``, j ≥ i, how many bits row i of the left and row j of the right share.
+
+    Two rows meet two others at a time, so that each is read half as often: their number is even.
+    """
+    rows, words = left.shape
+    for start in range(0, words, _WORDS_AT_ONCE):
+        end = min(words, start + _WORDS_AT_ONCE)
+        for row in range(0, rows, 2):
+            mine, next_mine = left[row, start:end], left[row + 1, start:end]
+            for other in range(row, rows, 2):
+                theirs, next_theirs = right[other, start:end], right[other + 1, start:end]
+                one, two, three, four = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+                for place in range(mine.size):
+                    one += _set_bits(mine[place] & theirs[place])
+                    two += _set_bits(mine[place] & next_theirs[place])
+                    three += _set_bits(next_mine[place] & theirs[place])
+                    four += _set_bits(next_mine[place] & next_theirs[place])
+                found[row, other] += np.int64(one)
+                found[row, other + 1] += np.int64(two)
+                found[row + 1, other] += np.int64(three)
+                found[row + 1, other + 1] += np.int64(four)
+
+
+@_compiled("void(uint8[:, ::1], int32[:, ::1], int64[::1], int64[:, ::1], int64)")
+def add_weights(groups: Any, pairs: Any, weights: Any, tables: Any, shift: Any) -> None:
+    """Add everybody's weight to their cell in the table of each pair of groups."""
+    cells = np.empty(_ROWS_AT_ONCE, np.uint16)
+    width = np.uint16(shift)
+    for start in range(0, weights.size, _ROWS_AT_ONCE):
+        part = weights[start : start + _ROWS_AT_ONCE]
+        for pair in range(pairs.shape[0]):
+            first = groups[pairs[pair, 0], start : start + _ROWS_AT_ONCE]
+            second = groups[pairs[pair, 1], start : start + _ROWS_AT_ONCE]
+            table = tables[pair]
+            for row in range(part.size):  # by itself, so that it runs over many people at once
+                cells[row] = (np.uint16(first[row]) << width) | np.uint16(second[row])
+            for row in range(part.size):
+                table[cells[row]] += part[row]
