@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from kanab.errors import AnalysisError, DesignError, PrivacyError
 from kanab.factor import Level, label
@@ -15,12 +15,21 @@ from kanab.readouts import EffectRow, Readout, SegmentRow
 from kanab.sources.dispatch import count
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.distributions import Alternative, check_sides
-from kanab.stats.effect import ArmMeans, against_control, plain_means
+from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.multiplicity import Correction, correct
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_effect
 from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.sequential import (
+    TUNED_AT,
+    AnyTimeLook,
+    PlannedLook,
+    any_time_look,
+    planned_look,
+    sample_ratio_any_time,
+)
+from kanab.stats.spending import Spending
 from kanab.stats.srm import sample_ratio
 from kanab.tally import Tally
 
@@ -28,14 +37,50 @@ SEGMENT_CORRECTION: Correction = "bh"
 """Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
 
 
+_SUREST = 1 - 1e-12
+"""A first look may allow almost nothing; beyond this no interval can be told from an infinite one."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How an effect that is looked at more than once is read.
+
+    "spending": so many looks, or so many people (``planned``), were fixed beforehand; ``last`` ends
+    the design here. "always": every moment may be the last; intervals are narrowest at ``tuned_at``
+    people. ``earlier`` are the people counted up to each earlier look.
+    """
+
+    method: Literal["spending", "always"]
+    looks: int | None = None
+    planned: int | None = None
+    spending: Spending = "obrien-fleming"
+    tuned_at: int = TUNED_AT
+    last: bool = False
+    earlier: tuple[int, ...] = ()
+
+    def at(self, effect: Effect, people: int) -> PlannedLook | AnyTimeLook:
+        """The effect as it may be read at this look."""
+        if self.method == "always":
+            return any_time_look(effect, people, tuned_at=self.tuned_at)
+        if self.looks is None and self.planned is None:
+            raise AnalysisError(
+                "how many looks are planned is not said", "Give looks=… or planned=… (--looks 5, --planned 100000)."
+            )
+        seen = [*self.earlier, people]
+        return planned_look(
+            effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.last
+        )
+
+
 @dataclass(frozen=True)
 class Choices:
-    """How an analysis is read: who is the control, how sure, which side, which correction."""
+    """How an analysis is read: who is the control, how sure, which side, which correction, which looks."""
 
     control: Level = None
     confidence: float = 0.95
     alternative: Alternative = "two-sided"
     correction: Correction = "holm"
+    looks: Looks | None = None
 
 
 def analyze(
@@ -46,6 +91,7 @@ def analyze(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
     correction: Correction = "holm",
+    looks: Looks | None = None,
 ) -> Readout:
     """The whole answer for one experiment of a release.
 
@@ -59,16 +105,20 @@ def analyze(
     tables = _own_tables(released, plan)
     arms = next(iter(tables.values())).factor(plan.name)
     base = arms.levels[arms.index(control)] if control is not None else plan.control
-    choices = Choices(arms.control if base is None else base, confidence, alternative, correction)
+    if looks is not None and looks.method == "spending" and looks.looks is None and looks.planned is None:
+        looks = replace(looks, looks=plan.looks)
+    choices = Choices(arms.control if base is None else base, confidence, alternative, correction, looks)
     notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
     ratios = [metric.ratio for metric in released.plan.metrics if metric.ratio is not None]
     effects = _effects(plan, tables, ratios, choices, notes)
     segments, found = _segments(plan, tables, choices, notes)
-    people = next(iter(tables.values())).people_by(plan.name)
+    first = next(iter(tables.values()))
+    shares = dict(plan.shares) if plan.shares else None
+    any_time = None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at)
     return Readout(
-        plan.name, people, choices.control, confidence, alternative, correction,
-        sample_ratio(next(iter(tables.values())), dict(plan.shares) if plan.shares else None, plan.name),
-        tuple(effects), tuple(segments), tuple(found), released.receipt, tuple(notes), released.chained,
+        plan.name, first.people_by(plan.name), choices.control, confidence, alternative, correction,
+        sample_ratio(first, shares, plan.name), tuple(effects), tuple(segments), tuple(found), released.receipt,
+        tuple(notes), released.chained, any_time,
     )  # fmt: skip
 
 
@@ -76,7 +126,7 @@ def readout(source: Any, **choices: Any) -> Readout:
     """From people to an answer in one call: count, release, analyze.
 
     Takes what ``count`` takes (arm, metrics, adjust, segments, bounds, k, …) and how to read the
-    result (confidence, alternative, correction).
+    result (confidence, alternative, correction, looks).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -84,7 +134,9 @@ def readout(source: Any, **choices: Any) -> Readout:
     >>> readout(people, arm="variant", metrics=["bought"]).arms
     {'A': 462, 'B': 438}
     """
-    reading = {name: choices.pop(name) for name in ("confidence", "alternative", "correction") if name in choices}
+    reading = {
+        name: choices.pop(name) for name in ("confidence", "alternative", "correction", "looks") if name in choices
+    }
     return analyze(release_alone(source, **choices), **reading)
 
 
@@ -159,7 +211,9 @@ def _compared(
                 found, arm, choices.control, confidence=choices.confidence, alternative=choices.alternative
             )
             base, other = (float(found.means[found.arms.index(side)]) for side in (choices.control, arm))
-            rows.append(EffectRow(effect, relative_effect(found, effect), (base, other)))
+            look = None if choices.looks is None else choices.looks.at(effect, tally.total)
+            sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
+            rows.append(EffectRow(effect, relative_effect(found, sure), (base, other), look=look))
     return rows
 
 
@@ -168,7 +222,7 @@ def _corrected(rows: list[EffectRow], correction: Correction) -> list[EffectRow]
     result = list(rows)
     for family in dict.fromkeys((row.effect.method, row.effect.covariates) for row in rows):
         places = [i for i, row in enumerate(rows) if (row.effect.method, row.effect.covariates) == family]
-        for place, p in zip(places, correct([rows[i].effect.p for i in places], correction), strict=True):
+        for place, p in zip(places, correct([rows[i].p for i in places], correction), strict=True):
             result[place] = replace(rows[place], p_adjusted=p)
     return result
 

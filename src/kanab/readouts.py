@@ -21,6 +21,7 @@ from kanab.stats.ftest import FTest
 from kanab.stats.multiplicity import Correction
 from kanab.stats.relative import Relative
 from kanab.stats.segments import FollowUp
+from kanab.stats.sequential import AnyTimeLook, AnyTimeRatio, PlannedLook
 from kanab.stats.srm import SampleRatio
 
 
@@ -32,6 +33,12 @@ class EffectRow:
     relative: Relative
     means: tuple[float, float]
     p_adjusted: float | None = None
+    look: PlannedLook | AnyTimeLook | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p that may be acted on: over all looks, where there are several."""
+        return self.effect.p if self.look is None else self.look.p
 
 
 @dataclass(frozen=True)
@@ -61,22 +68,23 @@ class Readout:
     receipt: Receipt
     notes: tuple[str, ...]
     chained: bool = False
+    any_time: AnyTimeRatio | None = None
 
     def __str__(self) -> str:
-        return readout_text(self.to_dict())
+        return readout_text(self._shown())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return readout_html(self.to_dict())
+        return readout_html(self._shown())
 
     def to_html(self) -> str:
         """The readout as an HTML fragment, as notebooks show it."""
-        return readout_html(self.to_dict())
+        return readout_html(self._shown())
 
     def to_report(self) -> str:
         """The readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
-        data = self.to_dict()
+        data = self._shown()
         try:
             charts = report_charts(data)
         except MissingExtraError:
@@ -85,7 +93,7 @@ class Readout:
 
     def to_markdown(self) -> str:
         """The readout in Markdown."""
-        return readout_markdown(self.to_dict())
+        return readout_markdown(self._shown())
 
     def to_pandas(self) -> Any:
         """The effects as a pandas DataFrame, one row per metric, arm and method."""
@@ -94,6 +102,18 @@ class Readout:
     def to_polars(self) -> Any:
         """The effects as a polars DataFrame, one row per metric, arm and method."""
         return frame("polars", self.to_dict()["effects"])
+
+    def _shown(self) -> dict[str, Any]:
+        """The plain data as people read it: with several looks, p and intervals are those for all of them."""
+        data = self.to_dict()
+        if self.any_time is None:
+            return data
+        data["sample_ratio"] |= {"p": self.any_time.p}
+        for row, own in zip(data["effects"], self.effects, strict=True):
+            row |= {name: row["sequential"][name] for name in ("p", "interval")}
+            method = f", adjusted for {', '.join(row['covariates'])}" if row["covariates"] else ""
+            data["notes"].append(f"{row['metric']}, {row['arm']} against {row['control']}{method}: {own.look}.")
+        return data
 
     def to_dict(self) -> dict[str, Any]:
         """The readout as plain data, ready for JSON; open ends of intervals are None."""
@@ -113,6 +133,7 @@ class Readout:
                 "residuals": {label(arm): value for arm, value in self.ratio.residuals.items()},
                 "shares": {label(arm): value for arm, value in self.ratio.shares.items()},
                 "declared": self.ratio.declared,
+                "p_any_time": None if self.any_time is None else self.any_time.p,
             },
             "effects": [_effect(row) for row in self.effects],
             "heterogeneity": [_segment(row) for row in self.segments],
@@ -142,7 +163,16 @@ def _effect(row: EffectRow) -> dict[str, Any]:
         "p_adjusted": row.p_adjusted,
         "relative": row.relative.estimate,
         "relative_interval": _interval(row.relative.interval),
+        "sequential": None if row.look is None else _look(row.look),
     }
+
+
+def _look(look: PlannedLook | AnyTimeLook) -> dict[str, Any]:
+    """A look as plain data; what belongs to the other method is None."""
+    found: dict[str, Any] = {"method": "spending" if isinstance(look, PlannedLook) else "always"}
+    for name in ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "verdict"):
+        found[name] = getattr(look, name, None)
+    return found | {"interval": _interval(look.interval)}
 
 
 def _segment(row: SegmentRow) -> dict[str, Any]:

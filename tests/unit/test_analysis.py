@@ -216,3 +216,26 @@ def test_a_ratio_that_cannot_be_read_is_refused() -> None:
     for wrong in ("revenue", "a/b/c", "/orders"):
         with pytest.raises(PlanError, match="a ratio cannot be read"):
             readout(shop(), arm="variant", metrics=["spend"], ratios=[wrong])
+
+
+def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> None:
+    plain = readout(shop(), **CHOICES).to_dict()
+    for looks in (kb.Looks("always"), kb.Looks("spending", looks=4, earlier=(1_000, 2_000))):
+        found = readout(shop(), **CHOICES, looks=looks)
+        for row, own in zip(found.to_dict()["effects"], plain["effects"], strict=True):
+            assert (row["estimate"], row["p"], row["interval"]) == (own["estimate"], own["p"], own["interval"])
+            look = row["sequential"]
+            assert look["verdict"] in ("may stop", "keep going")
+            low, high = look["interval"]
+            assert high - low > own["interval"][1] - own["interval"][0]
+            assert look["p"] >= own["p"]
+            assert row["p_adjusted"] >= look["p"]
+            assert (look["p"] < 0.05) == (not low <= 0 <= high)
+        assert found.to_dict()["sample_ratio"]["p_any_time"] is not None
+        assert "keep going" in str(found) or "you may stop" in str(found)
+    assert found.to_dict()["effects"][0]["sequential"]["look"] == 3
+
+
+def test_planned_looks_without_a_plan_are_refused() -> None:
+    with pytest.raises(AnalysisError, match="how many looks are planned is not said"):
+        readout(shop(), **CHOICES, looks=kb.Looks("spending"))

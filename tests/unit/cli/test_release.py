@@ -252,6 +252,18 @@ def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[
     assert shown == json.loads(done("analyze", str(tmp_path / "1.json"), str(tmp_path / "2.json"), "--json"))
 
 
+def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
+    for number, day in enumerate(("2026-09-21", "2026-09-28", "2026-10-12"), start=1):
+        done("release", source, *plan, "--as-of", day, "-o", str(tmp_path / f"{number}.json"))
+    ledger = str(tmp_path / "kanab.ledger")
+    shown = json.loads(done("analyze", ledger, "--sequential", "spending", "--looks", "5", "--json"))
+    look = shown["effects"][0]["sequential"]
+    assert (look["method"], look["look"], look["looks"]) == ("spending", 3, 5)
+    always = json.loads(done("analyze", ledger, "--sequential", "always", "--json"))["effects"][0]["sequential"]
+    assert always["method"] == "always"
+    assert isinstance(run("analyze", ledger, "--looks", "5").exception, PlanError)
+
+
 def test_sealed_batches_do_not_change_and_late_rows_are_left_out(
     source: str, plan: tuple[str, ...], tmp_path: Path
 ) -> None:
