@@ -12,6 +12,8 @@ from kanab.cli.attack import attack
 from kanab.cli.audit import audit
 from kanab.cli.example import example
 from kanab.cli.paper import paper
+from kanab.cli.plan import plan_command
+from kanab.cli.power import power
 from kanab.cli.privacy_report import privacy_report
 from kanab.cli.release import release
 from kanab.errors import KanabError, PrivacyError
@@ -23,7 +25,7 @@ def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""
 
 
-for command in (analyze, release, audit, attack, privacy_report, example, paper):
+for command in (analyze, power, plan_command, release, audit, attack, privacy_report, example, paper):
     cli.add_command(command)
 
 

@@ -1,0 +1,142 @@
+"""kanab plan: what a plan will give, before anybody is counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import click
+import numpy as np
+
+from kanab.cli.options import number, pairs
+from kanab.errors import PlanError, listed
+from kanab.files import read_release
+from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
+from kanab.plan import ExperimentPlan, Plan
+from kanab.planfile import read_plan
+from kanab.stats.noise import Noise
+from kanab.stats.power import Question
+
+
+@click.command("plan")
+@click.argument("file", type=click.Path())
+@click.option("--per-day", metavar="N", help="People a day who meet an experiment, or per experiment: checkout=500.")
+@click.option("--days", type=float, help="How long people are let in.")
+@click.option(
+    "--release", "release_file", type=click.Path(), help="An earlier experiment: shares of levels, variances."
+)
+@click.option("--rate", multiple=True, metavar="METRIC=RATE", help="The control's rate of a 0/1 metric.")
+@click.option("--sd", multiple=True, metavar="METRIC=SD", help="One person's standard deviation of an amount.")
+@click.option("--mean", multiple=True, metavar="METRIC=MEAN", help="The control's mean, for relative effects.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="Of the detectable effects.")
+@click.option("--confidence", type=float, default=0.95, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
+def plan_command(file: str, **given: Any) -> None:
+    """Forecast what the plan in FILE will give: classes, people and days until each has k, merging, effects.
+
+    \b
+    kanab plan kanab.toml --per-day 500 --days 28 --rate bought=0.1 --sd spend=30
+    kanab plan kanab.toml --per-day 500 --days 28 --release earlier.json
+    """
+    plan = read_plan(file)
+    if not 0 < given["power"] < 1:
+        raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
+    found = forecast_plan(
+        plan, per_day=_per_day(given["per_day"]), days=given["days"], known=_known(plan, given), power=given["power"],
+        question=Question(given["confidence"]),
+    )  # fmt: skip
+    if given["as_json"]:
+        click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        click.echo(f"{_summary(found)}\n\n{found}")
+
+
+def _summary(found: Forecast) -> str:
+    """The table that needs the most people decides."""
+    known = [one for one in found.linkages if one.people is not None]
+    if not known:
+        return "Nothing can be forecast: declare arms and levels."
+    slowest = max(known, key=lambda one: (one.days or 0, one.people or 0))
+    days = "" if slowest.days is None else f", {slowest.days:,g} days"
+    every = (
+        "Every table is" if len(known) == len(found.linkages) else f"{len(known)} of {len(found.linkages)} tables are"
+    )
+    decides = f" ({slowest.linkage} decides)" if len(known) > 1 else ""
+    return f"{every} whole, with k = {found.k} people in every class, after {slowest.people:,} people{days}{decides}."
+
+
+def _per_day(text: str | None) -> float | dict[str, float] | None:
+    """``500``, or ``checkout=500,banner=300``."""
+    if text is None:
+        return None
+    if "=" in text:
+        return {name: number(one, "--per-day") for name, one in pairs((text,), "--per-day").items()}
+    try:
+        return float(text)
+    except ValueError:
+        raise PlanError("--per-day cannot be read", "Write --per-day 500, or --per-day checkout=500.") from None
+
+
+def _known(plan: Plan, given: Mapping[str, Any]) -> Known:
+    """What a release says, and above it what the flags say."""
+    rates, sds, means = (_by_metric(plan, given[name], f"--{name}") for name in ("rate", "sd", "mean"))
+    if both := set(rates) & set(sds):
+        raise PlanError(f"--rate and --sd both name {listed(sorted(both))}", "A metric has the one or the other.")
+    if alone := set(means) - set(sds):
+        raise PlanError(f"--mean needs --sd for {listed(sorted(alone))}", "A rate is its own mean.")
+    if any(not 0 < rate < 1 for rate in rates.values()):
+        raise PlanError("a rate must lie between 0 and 1", "For example --rate bought=0.05.")
+    if any(not 1e-100 < sd < 1e100 for sd in sds.values()) or not all(map(math.isfinite, means.values())):
+        raise PlanError("a standard deviation must be positive, a mean finite", "For example --sd spend=30.")
+    if not given["release_file"]:
+        return Known(rates=rates, sds=sds, means=means)
+    return _fitted(plan, known_from_release(read_release(given["release_file"])), Known({}, rates, sds, means))
+
+
+def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float]:
+    found = {name: number(text, flag) for name, text in pairs(texts, flag).items()}
+    names = [one.name for one in plan.metrics]
+    if set(found) - set(names):
+        raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(names)}.")
+    return found
+
+
+def _fitted(plan: Plan, earlier: Known, said: Known) -> Known:
+    """An earlier experiment's variances under this plan's names and shares.
+
+    An experiment that the release does not know, or whose arms have changed, takes the metric's
+    spread from the first experiment that has it.
+    """
+    rates, sds, means = dict(said.rates), dict(said.sds), dict(said.means)
+    noises: dict[tuple[str, str], dict[str, Noise]] = {}
+    flagged = {*rates, *sds}
+    binary = {one.name for one in plan.metrics if one.binary}
+    for (name, metric), found in earlier.noises.items():
+        if metric in flagged:
+            continue
+        experiment = next((one for one in plan.experiments if one.name == name), None)
+        own = {key: _reshared(noise, experiment) for key, noise in found.items()}
+        fits = {key: noise for key, noise in own.items() if noise is not None}
+        if fits:
+            noises[name, metric] = fits
+        plain = found.get("")
+        if plain is not None and plain.mean is not None and metric not in {*rates, *sds}:
+            if metric in binary and 0 < plain.mean < 1:
+                rates[metric] = plain.mean
+            else:
+                sds[metric], means[metric] = math.sqrt(float(plain.shares @ plain.variances)), plain.mean
+    return Known(earlier.levels, rates, sds, means, noises)
+
+
+def _reshared(noise: Noise, experiment: ExperimentPlan | None) -> Noise | None:
+    """The same noise at this plan's shares; None if arms or control are others."""
+    if experiment is None or experiment.shares is None:
+        return None
+    shares = dict(experiment.shares)
+    if set(shares) != set(noise.arms) or experiment.control not in (None, noise.control):
+        return None
+    numbers = np.array([float(shares[arm]) for arm in noise.arms])
+    return replace(noise, shares=numbers / numbers.sum())

@@ -1,0 +1,118 @@
+"""How is a planned experiment put into words? People, effect and power as a sentence or two, and a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kanab.tabular import Table, number
+
+Data = Mapping[str, Any]
+_CORRECTIONS = {
+    "bonferroni": "Bonferroni's correction",
+    "sidak": "Šidák's correction",
+    "dunnett": "Dunnett's correction",
+}
+_NOTHING = 1e-6
+_SIDES = {"two-sided": "two-sided", "greater": "looking for a rise only", "less": "looking for a fall only"}
+
+
+def power_text(data: Data) -> str:
+    """The answer first, then how it is tested, what it rests on, and the curve where one was asked for."""
+    lines = [_answer(data), _tested(data), *data["notes"]]
+    text = "\n".join(lines)
+    return text if data["curve"] is None else f"{text}\n\n{curve_table(data)}"
+
+
+def _answer(data: Data) -> str:
+    who = f"{data['people']:,} people in all ({_spread(data)})"
+    power = f"power {_chance(data['power'])}"
+    if data["margin"] is not None:
+        return f"{who} show {data['margin']} with {power} if the effect is {_change(data)}."
+    sized = f"an interaction of {_size(data)}" if data["interaction"] else f"a change of {_size(data)}"
+    if data["solved"] == "effect":
+        return f"With {who}, the smallest effect found with {power} is {sized}."
+    return f"{who} find {sized} with {power}."
+
+
+def _spread(data: Data) -> str:
+    """People per arm; of an interaction, its cells."""
+    if data["interaction"]:
+        return f"{data['interaction']['rows']} × {data['interaction']['columns']} cells"
+    numbers = list(data["arms"].values())
+    if max(numbers) == min(numbers):
+        return f"{numbers[0]:,} per arm"
+    return ", ".join(f"{arm} {n:,}" for arm, n in data["arms"].items())
+
+
+def _size(data: Data) -> str:
+    """The effect beside what it changes: a rate, a mean, or only one person's spread."""
+    share = "" if data["relative"] is None else f" ({short(100 * data['relative'], signed=True)} %)"
+    if data["binary"]:
+        return f"{_change(data)} in a rate of {short(100 * data['mean'])} %{share}"
+    if data["mean"] is not None:
+        return f"{_change(data)} in a mean of {short(data['mean'])}{share}"
+    return _change(data)
+
+
+def _change(data: Data) -> str:
+    if not data["binary"]:
+        return short(data["effect"])
+    points = short(100 * data["effect"])
+    return f"{points} point{'' if points == '1' else 's'}"
+
+
+def _tested(data: Data) -> str:
+    """Confidence, sides, correction, and which arm or cell was the hardest."""
+    parts = [f"{short(100 * data['confidence'])} % confidence"]
+    if data["interaction"]:
+        parts.append(f"the cell that is hardest to see: {data['interaction']['where']}")
+    else:
+        parts += [] if data["margin"] is not None else [_SIDES[data["alternative"]]]
+        parts += [_CORRECTIONS[data["correction"]]] if data["correction"] in _CORRECTIONS else []
+        parts += [f"of several arms the hardest to judge decides: {data['arm']}"] if len(data["arms"]) > 2 else []
+    return f"{'; '.join(parts)}."
+
+
+def curve_table(data: Data) -> Table:
+    """For fewer and more people: the effect that is found, and the power of the effect asked for."""
+    unit, scale = (" (points)", 100) if data["binary"] else ("", 1)
+    level = next(row["at_power"] for row in data["curve"])
+    header = ("people", f"effect{unit} with power {_chance(level)}", "relative", f"power for {_change(data)}")
+    largest = max((abs(row["effect"]) for row in data["curve"] if row["effect"] is not None), default=0.0)
+    rows = []
+    for row in data["curve"]:
+        none = row["effect"] is not None and abs(row["effect"]) < _NOTHING * largest  # a solver's idea of 0
+        effect = 0.0 if none else row["effect"]
+        relative = 0.0 if none and row["relative"] is not None else row["relative"]
+        rows.append(
+            (
+                f"{row['people']:,}",
+                "–" if effect is None else _rounded(scale * effect),
+                "–" if relative is None else f"{'+' if relative >= 0 else ''}{_rounded(100 * relative)} %",
+                "–" if row["power"] is None else _chance(row["power"]),
+            )
+        )
+    return Table(header, tuple(rows))
+
+
+def _chance(power: float) -> str:
+    """A power in percent, never quite certain."""
+    return "> 99.9 %" if power > 0.9995 else f"{100 * power:.3g} %"
+
+
+def _rounded(value: float) -> str:
+    """Three digits; 0.99998 is 1.00."""
+    return number(float(f"{value:.3g}"), 3)
+
+
+def short(value: float, *, signed: bool = False) -> str:
+    """A number to four digits, without zeros that say nothing.
+
+    >>> short(10.0), short(0.8992), short(1234567.0), short(8.3333, signed=True)
+    ('10', '0.8992', '1,234,567', '+8.333')
+    """
+    text = number(value)
+    if "." in text and "e" not in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"+{text}" if signed and value >= 0 else text

@@ -1,0 +1,184 @@
+"""kanab plan: what a plan will give, from the file, from flags, and from an earlier release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import kanab as kb
+from kanab.cli.main import cli
+from kanab.cli.plan import plan_command
+from kanab.datasets import shop_rows
+from kanab.errors import KanabError, PlanError, SourceError
+from kanab.forecast import Known, forecast_plan, known_from_release
+from kanab.planfile import read_plan
+from kanab.stats.noise import noise_of_amounts
+from kanab.stats.power import solve_power
+
+SHOP = """
+[metrics]
+bought = { kind = "binary" }
+spend = { bounds = [0, 500], resolution = 0.01 }
+[covariates]
+tier = [1, 2, 3, 4, 5]
+[experiments.variant]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+"""
+TRAFFIC = ("--per-day", "60", "--days", "28")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "kanab.toml"
+    path.write_text(SHOP, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("earlier")
+    plan = folder / "kanab.toml"
+    plan.write_text(SHOP, encoding="utf-8")
+    path = folder / "earlier.json"
+    kb.write_release(kb.release(kb.count(shop_rows(8_000), read_plan(plan))), path)
+    return path
+
+
+def said(*words: str | Path) -> str:
+    result = CliRunner().invoke(plan_command, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def data(*words: str | Path) -> dict[str, Any]:
+    return json.loads(said(*words, "--json"))
+
+
+def problem(*words: str | Path) -> KanabError:
+    with pytest.raises(KanabError) as found:
+        said(*words)
+    return found.value
+
+
+def effects(found: dict[str, Any]) -> dict[tuple[str, str | None], float]:
+    return {(one["metric"], one["adjusted_for"]): one["effect"] for one in found["effects"]}
+
+
+def test_the_command_is_called_plan() -> None:
+    assert cli.commands["plan"] is plan_command
+
+
+def test_the_slowest_table_is_said_first(file: Path) -> None:
+    lines = said(file, *TRAFFIC, "--rate", "bought=0.1", "--sd", "spend=30").splitlines()
+    assert lines[0] == "Every table is whole, with k = 10 people in every class, after 217 people, 3.7 days."
+    assert lines[4].split() == ["variant/tier", "10", "217", "3.7", "1,680", "5", "of", "5"]
+    assert lines[8].split() == ["variant", "bought", "–", "1,680", "0.04472", "+44.7", "%"]
+    assert lines[9].split() == ["variant", "spend", "–", "1,680", "4.103", "–"]
+
+
+def test_json_is_the_forecast_itself(file: Path) -> None:
+    known = Known(rates={"bought": 0.1}, sds={"spend": 30}, means={"spend": 12})
+    expected = forecast_plan(read_plan(file), per_day=60, days=28, known=known).to_dict()
+    flags = ("--rate", "bought=0.1", "--sd", "spend=30", "--mean", "spend=12")
+    assert data(file, *TRAFFIC, *flags) == json.loads(json.dumps(expected))
+    assert data(file, "--per-day", "variant=60", "--days", "28", *flags) == json.loads(json.dumps(expected))
+
+
+def test_without_traffic_there_are_people_but_no_days(file: Path) -> None:
+    assert said(file).startswith("Every table is whole, with k = 10 people in every class, after 217 people.\n")
+    assert data(file)["linkages"][0]["days"] is None
+
+
+def test_power_and_confidence_change_the_detectable_effects(file: Path) -> None:
+    flags = (file, *TRAFFIC, "--sd", "spend=30")
+    found = effects(data(*flags, "--power", "0.9", "--confidence", "0.99"))["spend", None]
+    assert found > effects(data(*flags))["spend", None]
+
+
+def test_of_several_tables_the_slowest_is_named(file: Path) -> None:
+    file.write_text(
+        SHOP.replace('"tier"]', '"tier", "city"]').replace("[cov", "[covariates.city]\ntop = 20\n[cov"), "utf-8"
+    )
+    found = said(file, *TRAFFIC)
+    assert found.startswith("Every table is whole, with k = 10 people in every class, after 1,")
+    assert "(variant/city decides)." in found.splitlines()[0]
+
+
+def test_undeclared_levels_are_said_and_not_guessed(file: Path) -> None:
+    file.write_text(SHOP.replace("tier = [1, 2, 3, 4, 5]", "tier = {}"), "utf-8")
+    found = said(file)
+    assert found.startswith("Nothing can be forecast: declare arms and levels.\n")
+
+
+def test_a_release_gives_levels_and_variances(file: Path, earlier: Path) -> None:
+    known = known_from_release(kb.read_release(earlier))
+    expected = forecast_plan(read_plan(file), per_day=60, days=28, known=known).to_dict()
+    found = data(file, *TRAFFIC, "--release", earlier)
+    assert found == json.loads(json.dumps(expected))
+    assert set(effects(found)) == {("bought", None), ("bought", "tier"), ("spend", None), ("spend", "tier")}
+    assert found["linkages"][0]["people"] > data(file)["linkages"][0]["people"]  # the rarest tier decides
+
+
+def test_a_flag_stands_above_the_release(file: Path, earlier: Path) -> None:
+    found = effects(data(file, *TRAFFIC, "--release", earlier, "--sd", "spend=30"))
+    assert found["spend", None] == solve_power(noise_of_amounts(30), people=1_680, power=0.8).effect
+    assert ("spend", "tier") not in found
+    assert ("bought", "tier") in found
+
+
+def test_a_release_of_another_name_or_other_arms_lends_its_spread(file: Path, earlier: Path) -> None:
+    noise = known_from_release(kb.read_release(earlier)).noises["variant", "spend"][""]
+    sd = float(np.sqrt(noise.shares @ noise.variances))
+    file.write_text(SHOP.replace("variant", "checkout"), "utf-8")
+    found = effects(data(file, *TRAFFIC, "--release", earlier))
+    assert set(found) == {("bought", None), ("spend", None)}
+    assert found["spend", None] == solve_power(noise_of_amounts(sd), people=1_680, power=0.8).effect
+    file.write_text(SHOP.replace("B = 1", "B = 1, C = 1"), "utf-8")
+    three = effects(data(file, *TRAFFIC, "--release", earlier))
+    even = {"A": 1, "B": 1, "C": 1}
+    assert three["spend", None] == solve_power(noise_of_amounts(sd, shares=even), people=1_680, power=0.8).effect
+
+
+def test_a_release_is_read_at_this_plans_shares(file: Path, earlier: Path) -> None:
+    even = effects(data(file, *TRAFFIC, "--release", earlier))
+    file.write_text(SHOP.replace("A = 1", "A = 9"), "utf-8")
+    uneven = effects(data(file, *TRAFFIC, "--release", earlier))
+    assert uneven["spend", "tier"] > 1.5 * even["spend", "tier"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "fact"),
+    [
+        (("--rate", "clicks=0.1"), "--rate names an unknown metric"),
+        (("--rate", "bought"), "--rate cannot be read"),
+        (("--rate", "bought=x"), "--rate needs numbers"),
+        (("--rate", "bought=1.5"), "a rate must lie between 0 and 1"),
+        (("--sd", "spend=-3"), "a standard deviation must be positive"),
+        (("--sd", "spend=nan"), "a standard deviation must be positive"),
+        (("--sd", "bought=1", "--rate", "bought=0.1"), "--rate and --sd both name bought"),
+        (("--mean", "spend=3"), "--mean needs --sd for spend"),
+        (("--per-day", "many"), "--per-day cannot be read"),
+        (("--per-day", "-1"), "people per day and days must be positive"),
+        (("--per-day", "banner=3"), "people per day name an unknown experiment"),
+        (("--days", "0"), "people per day and days must be positive"),
+        (("--power", "1"), "--power must lie between 0 and 1"),
+    ],
+)
+def test_bad_flags_are_a_fact_and_a_remedy(file: Path, flags: tuple[str, ...], fact: str) -> None:
+    found = problem(file, *flags)
+    assert isinstance(found, PlanError)
+    assert fact in found.fact
+    assert found.remedy
+
+
+def test_files_that_cannot_be_read_are_said(file: Path, tmp_path: Path) -> None:
+    assert problem(tmp_path / "none.toml").fact == "there is no file 'none.toml'"
+    assert isinstance(problem(file, "--release", tmp_path / "none.json"), SourceError)
+    assert isinstance(problem(file, "--release", file), SourceError)
+    assert isinstance(problem(file, "--confidence", "2"), KanabError)

@@ -1,0 +1,252 @@
+"""kanab power: two of people, effect and power give the third, from numbers or from a release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import kanab as kb
+from kanab.cli.main import cli
+from kanab.cli.power import power
+from kanab.datasets import shop_rows
+from kanab.errors import AnalysisError, KanabError, LevelError, PlanError, SourceError
+from kanab.stats.interactionpower import crossed_noise, crossed_noise_of, interaction_power
+from kanab.stats.noise import noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.stats.power import solve_power
+
+RATE = ("--rate", "0.1")
+SD = ("--sd", "20")
+
+
+def said(*words: str) -> str:
+    result = CliRunner().invoke(power, list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def data(*words: str) -> dict[str, Any]:
+    return json.loads(said(*words, "--json"))
+
+
+def problem(*words: str) -> KanabError:
+    with pytest.raises(KanabError) as found:
+        said(*words)
+    return found.value
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = shop_rows(8_000)
+    found = kb.count(
+        rows, arm="variant", metrics=["spend", "bought"], covariates=["tier"], bounds={"spend": (0, 500)},
+        resolution={"spend": 0.01},
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("power") / "shop.json"
+    kb.write_release(kb.release(found), path)
+    return path
+
+
+def test_the_command_is_one_of_kanabs() -> None:
+    assert cli.commands["power"] is power
+
+
+def test_people_for_an_effect_are_said_in_points_of_a_rate() -> None:
+    assert said(*RATE, "--effect", "0.01", "--power", "0.8") == (
+        "29,498 people in all (14,749 per arm) find a change of 1 point in a rate of 10 % (+10 %) with power 80 %.\n"
+        "95 % confidence; two-sided.\n"
+    )
+
+
+def test_the_effect_for_people_is_the_smallest_that_is_found() -> None:
+    assert said("--rate", "0.05", "--people", "20000", "--power", "0.8").startswith(
+        "With 20,000 people in all (10,000 per arm), the smallest effect found with power 80 % "
+        "is a change of 0.8992 points in a rate of 5 % (+17.98 %).\n"
+    )
+
+
+def test_the_power_of_an_effect_with_unequal_shares_names_the_arms() -> None:
+    words = ("--sd", "30", "--mean", "12", "--people", "20000", "--effect", "0.6", "--shares", "A=9,B=1")
+    assert said(*words).startswith(
+        "20,000 people in all (A 18,000, B 2,000) find a change of 0.6 in a mean of 12 (+5 %) with power 13.6 %.\n"
+    )
+    noise = noise_of_amounts(30, mean=12, shares={"A": 9, "B": 1})
+    assert data(*words)["power"] == solve_power(noise, people=20_000, effect=0.6).power
+
+
+def test_a_relative_effect_is_a_share_of_the_controls_mean() -> None:
+    words = ("--sd", "30", "--mean", "12", "--power", "0.8")
+    assert data(*words, "--effect", "0.05", "--relative")["people"] == data(*words, "--effect", "0.6")["people"]
+    assert data(*RATE, "--effect", "-0.1", "--relative", "--power", "0.8")["effect"] == pytest.approx(-0.01)
+
+
+def test_each_arm_may_have_a_standard_deviation_of_its_own() -> None:
+    found = data("--sd", "A=20,B=25", "--shares", "A=9,B=1", "--effect", "1", "--power", "0.8")
+    assert found["people"] == 52_562
+    assert sum(found["arms"].values()) == 52_562
+
+
+def test_what_covariates_explain_saves_people_and_is_said() -> None:
+    text = said(*SD, "--r2", "0.4", "--effect", "1", "--power", "0.8")
+    assert text.startswith("7,538 people in all (3,769 per arm) find a change of 1 with power 80 %.")
+    assert text.endswith("Covariates are taken to explain 40 % of the variance.\n")
+
+
+@pytest.mark.parametrize(("correction", "people"), [("none", 18_843), ("bonferroni", 22_818), ("dunnett", 22_386)])
+def test_several_arms_are_corrected(correction: str, people: int) -> None:
+    words = (*SD, "--effect", "1", "--power", "0.8", "--shares", "A=1,B=1,C=1", "--correction", correction)
+    assert data(*words)["people"] == people
+    assert ("Dunnett's correction" in said(*words)) == (correction == "dunnett")
+
+
+def test_tests_and_the_control_can_be_named() -> None:
+    words = (*SD, "--effect", "1", "--power", "0.8", "--correction", "bonferroni")
+    three = data(*words, "--shares", "A=1,B=1,C=1")
+    assert three["people"] < data(*words, "--shares", "A=1,B=1,C=1", "--tests", "6")["people"]
+    assert data(*words, "--shares", "A=1,B=1", "--control", "B")["arm"] == "A"
+
+
+def test_one_side_needs_fewer_people_and_a_margin_is_planned() -> None:
+    words = (*RATE, "--effect", "0.01", "--power", "0.8")
+    assert data(*words, "--alternative", "greater")["people"] == 23_236
+    text = said("--rate", "0.05", "--effect", "0", "--power", "0.8", "--margin", "non-inferiority=0.02", "--relative")
+    assert text.startswith(
+        "1,174,688 people in all (587,344 per arm) show non-inferiority (the effect lies above -2 %) "
+        "with power 80 % if the effect is 0 points.\n95 % confidence.\n"
+    )
+    two = data(*SD, "--effect", "0", "--people", "20000", "--margin", "equivalence=-0.5:1")
+    assert two["margin"] == "equivalence (the effect lies above -0.5 and below +1)"
+    low = data(*SD, "--effect", "0", "--people", "20000", "--margin", "superiority=1", "--better", "lower")
+    assert low["margin"] == "superiority (the effect lies below -1)"
+
+
+def test_an_interaction_of_two_by_two_arms_needs_four_times_the_people() -> None:
+    words = (*SD, "--effect", "1", "--power", "0.8")
+    found = data(*words, "--interaction", "2x2")
+    cells = crossed_noise({"A": 1, "B": 1}, {1: 1, 2: 1}, sd=20)
+    assert found["people"] == interaction_power(cells, effect=1, power=0.8).people
+    assert found["people"] / data(*words)["people"] == pytest.approx(4, rel=1e-3)
+    assert said(*words, "--interaction", "1:1x6:3:1").startswith(
+        "171,295 people in all (2 × 3 cells) find an interaction of 1 with power 80 %.\n"
+        "95 % confidence; the cell that is hardest to see: row B, column 3.\n"
+    )
+
+
+def test_an_interaction_on_a_rate_may_be_relative_and_adjusted() -> None:
+    found = data(*RATE, "--r2", "0.5", "--effect", "0.1", "--relative", "--power", "0.8", "--interaction", "2x2")
+    cells = crossed_noise({"A": 1, "B": 1}, {1: 1, 2: 1}, sd=(0.09 / 2) ** 0.5)
+    assert found["people"] == interaction_power(cells, effect=0.01, power=0.8).people
+    assert found["relative"] == pytest.approx(0.1)
+
+
+def test_a_curve_runs_from_a_quarter_to_four_times_the_people() -> None:
+    rows = data(*RATE, "--people", "20000", "--effect", "0.01", "--curve")["curve"]
+    assert [row["people"] for row in rows] == [5_000, 10_000, 20_000, 40_000, 80_000]
+    noise = noise_of_rate(0.1)
+    for row in rows:
+        assert row["effect"] == solve_power(noise, people=row["people"], power=0.8).effect
+        assert row["power"] == solve_power(noise, people=row["people"], effect=0.01).power
+    assert said(*RATE, "--effect", "0.01", "--power", "0.8", "--curve").splitlines()[2:] == [
+        "",
+        " people  effect (points) with power 80 %  relative  power for 1 point",
+        "───────  ───────────────────────────────  ────────  ─────────────────",
+        "  7,374                             2.04   +20.4 %             28.8 %",
+        " 14,749                             1.43   +14.3 %             50.8 %",
+        " 29,498                             1.00   +10.0 %               80 %",
+        " 58,996                            0.703   +7.03 %             97.7 %",
+        "117,992                            0.495   +4.95 %           > 99.9 %",
+    ]
+
+
+def test_a_curve_leaves_out_what_so_few_people_cannot_see() -> None:
+    rows = data("--rate", "0.5", "--people", "40", "--power", "0.8", "--curve")["curve"]
+    assert rows[0]["effect"] is None
+    assert rows[2]["effect"] is not None
+    assert "–" in said("--rate", "0.5", "--people", "40", "--power", "0.8", "--curve")
+
+
+def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
+    released = kb.read_release(file)
+    table = released.tables["variant/tier"]
+    words = ("--release", str(file), "--metric", "spend", "--people", "40000", "--power", "0.8")
+    even = {"A": 1, "B": 1}
+    plain = noise_of_means(kb.plain_means(table, "spend"), shares=even)
+    adjusted = noise_of_means(kb.adjusted_means(table, "spend"), shares=even)
+    assert data(*words, "--shares", "A=1,B=1")["effect"] == solve_power(plain, people=40_000, power=0.8).effect
+    found = data(*words, "--shares", "A=1,B=1", "--adjust", "tier", "--experiment", "variant")
+    assert found["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
+    assert found["notes"] == ["How spend varies is as it was found in variant (shop.json), adjusted for tier."]
+    assert data(*words)["arms"] != found["arms"]  # no shares were planned, so the realised ones
+
+
+def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) -> None:
+    words = ("--release", str(file), "--effect", "0.1", "--relative", "--power", "0.8")
+    assert " points in a rate of " in said(*words, "--metric", "bought")
+    found = data(*words, "--metric", "spend", "--interaction", "tier")
+    cells = crossed_noise_of(kb.read_release(file).tables["variant/tier"], "tier", "spend")
+    assert found["people"] == interaction_power(cells, effect=found["effect"], power=0.8).people
+    assert found["effect"] == pytest.approx(0.1 * found["mean"])
+
+
+def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
+    words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--metric", "spend/bought")
+    assert isinstance(problem(*words), AnalysisError)
+    assert isinstance(problem(*words, "--adjust", "tier"), AnalysisError)
+    assert isinstance(problem(*words, "--interaction", "tier"), PlanError)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "fact"),
+    [
+        ((*RATE, "--people", "9", "--effect", "1", "--power", "0.8"), PlanError, "--power are all given"),
+        ((*RATE, "--power", "0.8"), PlanError, "two of --people, --effect and --power are needed"),
+        (("--people", "900", "--power", "0.8"), PlanError, "how the metric varies is not said"),
+        ((*RATE, *SD, "--people", "900", "--power", "0.8"), PlanError, "--rate and --sd contradict"),
+        ((*RATE, "--mean", "3", "--people", "900", "--power", "0.8"), PlanError, "--mean does not go with --rate"),
+        ((*RATE, "--adjust", "t", "--people", "900", "--power", "0.8"), PlanError, "--adjust does not go with --rate"),
+        (("--sd", "x", "--people", "900", "--power", "0.8"), PlanError, "--sd needs a positive number"),
+        (("--sd", "1e200", "--people", "900", "--power", "0.8"), PlanError, "--sd needs a positive number"),
+        (("--sd", "A=1", "--people", "900", "--power", "0.8"), AnalysisError, "needed for every arm"),
+        ((*SD, "--relative", "--effect", "1", "--power", "0.8"), PlanError, "relative effect needs a control mean"),
+        ((*SD, "--people", "1", "--power", "0.8"), AnalysisError, "so few"),
+        ((*SD, "--people", "900", "--power", "nan"), AnalysisError, "the power must lie"),
+        ((*SD, "--people", "900", "--power", "0.8", "--confidence", "2"), KanabError, "confidence"),
+        ((*SD, "--people", "900", "--power", "0.8", "--shares", "A"), PlanError, "--shares cannot be read"),
+        ((*SD, "--people", "900", "--power", "0.8", "--control", "Z"), LevelError, "unknown arm"),
+        ((*SD, "--people", "900", "--power", "0.8", "--margin", "x=1"), PlanError, "--margin cannot be read"),
+        ((*SD, "--people", "900", "--power", "0.8", "--margin", "superiority=-1"), AnalysisError, "must be a positive"),
+        ((*SD, "--people", "900", "--power", "0.8", "--better", "lower"), PlanError, "--better says"),
+        ((*SD, "--people", "900", "--power", "0.8", "--interaction", "two"), PlanError, "--interaction cannot be read"),
+        ((*SD, "--people", "900", "--power", "0.8", "--interaction", "2.5x2"), PlanError, "--interaction cannot be"),
+        ((*SD, "--people", "900", "--power", "0.8", "--interaction", "0x2"), PlanError, "--interaction cannot be read"),
+        (("--sd", "A=1,B=2", "--people", "900", "--power", "0.8", "--interaction", "2x2"), PlanError, "share one"),
+        (
+            (*SD, "--people", "900", "--power", "0.8", "--interaction", "2x2", "--alternative", "less"),
+            PlanError,
+            "--interaction and --alternative contradict",
+        ),
+        (
+            (*SD, "--people", "900", "--power", "0.8", "--interaction", "2x2", "--correction", "sidak"),
+            PlanError,
+            "--interaction and --correction contradict",
+        ),
+        (("--release", "none.json", "--people", "900", "--power", "0.8"), SourceError, "there is no file 'none.json'"),
+    ],
+)
+def test_bad_input_is_a_fact_and_a_remedy(words: tuple[str, ...], kind: type[KanabError], fact: str) -> None:
+    found = problem(*words)
+    assert isinstance(found, kind)
+    assert fact in found.fact
+    assert found.remedy
+
+
+def test_unknown_names_in_a_release_are_refused(file: Path) -> None:
+    words = ("--release", str(file), "--people", "900", "--power", "0.8")
+    assert "no table of variant by that name" in problem(*words, "--metric", "spend", "--adjust", "age").fact
+    assert problem(*words, "--metric", "spend", "--interaction", "age").remedy == "It has: tier."
+    assert isinstance(problem(*words, "--metric", "clicks"), LevelError)
+    assert isinstance(problem(*words, "--experiment", "banner"), PlanError)
+    assert isinstance(problem(*words), KanabError)  # two metrics, none named
