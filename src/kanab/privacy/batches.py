@@ -93,9 +93,13 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
 
 
 def _alike(tallies: Sequence[Tally]) -> list[Tally]:
-    """The metrics that all of them have."""
-    names = set.intersection(*({metric.name for metric in tally.metrics} for tally in tallies))
-    return [tally.select_metrics(names) for tally in tallies]
+    """The metrics that all of them have, in one order: what a batch withholds changes its own."""
+    shared = set.intersection(*({metric.name for metric in tally.metrics} for tally in tallies))
+    names = [metric.name for metric in tallies[0].metrics if metric.name in shared]
+    return [
+        replace(tally.select_metrics(names), moments=tuple(tally.moments_of(name) for name in names))
+        for tally in tallies
+    ]
 
 
 def _sum(tallies: Sequence[Tally]) -> Tally:
