@@ -7,7 +7,7 @@
 bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.7) = 0.2796, p = 0.780
 """
 
-from kanab.analysis import analyze, readout
+from kanab.analysis import Looks, analyze, readout
 from kanab.counted import Counted
 from kanab.errors import (
     AnalysisError,
@@ -34,6 +34,8 @@ from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.released import Receipt, Release
 from kanab.readouts import Readout
+from kanab.scanning import scan_heterogeneity, scan_interactions
+from kanab.scanreadouts import PairReadout, SegmentReadout
 from kanab.sources.classes import read_classes
 from kanab.sources.columns import count_columns
 from kanab.sources.csvfile import count_csv
@@ -67,8 +69,10 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "LevelError",
+    "Looks",
     "Metric",
     "MissingExtraError",
+    "PairReadout",
     "Plan",
     "PlanError",
     "PrivacyError",
@@ -78,6 +82,7 @@ __all__ = [
     "Relative",
     "Release",
     "SampleRatio",
+    "SegmentReadout",
     "SourceError",
     "Tally",
     "TallyError",
@@ -107,5 +112,7 @@ __all__ = [
     "release",
     "robust_f",
     "sample_ratio",
+    "scan_heterogeneity",
+    "scan_interactions",
     "write_release",
 ]

@@ -16,6 +16,7 @@ from kanab.cli.plan import plan_command
 from kanab.cli.power import power
 from kanab.cli.privacy_report import privacy_report
 from kanab.cli.release import release
+from kanab.cli.scan import scan
 from kanab.errors import KanabError, PrivacyError
 
 
@@ -25,7 +26,7 @@ def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""
 
 
-for command in (analyze, power, plan_command, release, audit, attack, privacy_report, example, paper):
+for command in (analyze, scan, power, plan_command, release, audit, attack, privacy_report, example, paper):
     cli.add_command(command)
 
 

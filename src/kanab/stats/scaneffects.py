@@ -1,0 +1,110 @@
+"""What does an interaction look like? Each experiment's effect within every arm of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kanab.errors import AnalysisError
+from kanab.factor import Level, label
+from kanab.stats.distributions import t_quantile
+from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
+from kanab.stats.gram import Floats
+from kanab.tabular import number
+from kanab.tally import Tally
+
+
+@dataclass(frozen=True)
+class EffectWithin:
+    """The effect of an arm of one experiment among the people of one arm of the other."""
+
+    experiment: str
+    arm: Level
+    control: Level
+    within: str
+    level: Level
+    effect: float
+    se: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.experiment}: {label(self.arm)} − {label(self.control)} is {number(self.effect)} "
+            f"± {number(self.se)} where {self.within} shows {label(self.level)}"
+        )
+
+
+@dataclass(frozen=True)
+class PairEffects:
+    """A pair's class means, and both experiments' effects within the arms of the other.
+
+    ``means[i][j]`` belongs to arm i of the first and arm j of the second; None in an empty class.
+    """
+
+    metric: str
+    experiments: tuple[str, str]
+    arms: tuple[tuple[Level, ...], tuple[Level, ...]]
+    means: tuple[tuple[float | None, ...], ...]
+    effects: tuple[EffectWithin, ...]
+
+
+def effects_within(
+    tally: Tally,
+    metric: str | None = None,
+    *,
+    controls: Mapping[str, Any] | None = None,
+    confidence: float = 0.95,
+) -> PairEffects:
+    """The means of a pair's classes, and effects within arms with the robust test's variances.
+
+    ``controls`` name the arm that effects are measured against, per experiment.
+    """
+    cells = two_way(tally, None, metric)
+    if len(cells.tally.arms) != 2:
+        raise AnalysisError("this is not a table of two experiments", "Give the table of a pair.")
+    spread = cell_spread(cells, finest_variance(cells))
+    if spread.problem:
+        raise AnalysisError(f"not testable: {spread.problem}", "Merge arms, or wait for more people.")
+    variances, df = spread.variances[spread.group], spread.df[spread.group]
+    classes, factors = cells.classes, cells.tally.factors
+    shape = cells.tally.shape
+    tables = [np.full(shape, np.nan) for _ in range(3)]
+    for table, values in zip(tables, (classes.means, variances / classes.n, df), strict=True):
+        table[tuple(classes.places.T)] = values
+    found: list[EffectWithin] = []
+    for axis in (0, 1):
+        base = (controls or {}).get(factors[axis].name, factors[axis].control)
+        mean, noise, freedom = (table if axis == 0 else table.T for table in tables)
+        found += _effects(cells, axis, factors[axis].index(base), (mean, noise, freedom), confidence)
+    scale = classes.scale
+    means = tuple(
+        tuple(None if np.isnan(value) else float(value + classes.centre) / scale for value in row) for row in tables[0]
+    )
+    arms = (factors[0].levels, factors[1].levels)
+    return PairEffects(cells.metric, (factors[0].name, factors[1].name), arms, means, tuple(found))
+
+
+def _effects(
+    cells: TwoWay, axis: int, control: int, tables: tuple[Floats, Floats, Floats], confidence: float
+) -> list[EffectWithin]:
+    """Every arm against the control, within every arm of the other experiment."""
+    own, other = cells.tally.factors[axis], cells.tally.factors[1 - axis]
+    mean, noise, freedom = tables
+    scale = cells.classes.scale
+    found = []
+    for arm in range(len(own.levels)):
+        for level in range(len(other.levels)):
+            if arm == control or np.isnan(mean[arm, level]) or np.isnan(mean[control, level]):
+                continue
+            parts = noise[[arm, control], level]
+            df = float(parts.sum() ** 2 / np.sum(parts**2 / freedom[[arm, control], level]))
+            effect = float(mean[arm, level] - mean[control, level]) / scale
+            se = float(np.sqrt(parts.sum())) / scale
+            half = t_quantile((1 + confidence) / 2, df) * se
+            sides = (own.name, own.levels[arm], own.levels[control], other.name, other.levels[level])
+            found.append(EffectWithin(*sides, effect, se, effect - half, effect + half))
+    return found

@@ -1,0 +1,136 @@
+"""Scans of published experiments: the paper's table, and New Haven 1998 with three tests per person."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kanab as kb
+from kanab.datasets import eighteen
+from kanab.pairs import Pairs
+from kanab.stats.scan import PairScan, scan_pairs
+from kanab.stats.scansegments import scan_segments
+
+TESTS = ["persngrp", "phongotv", "mailings"]
+V98 = kb.Metric("v98", 1, (0, 1))
+
+
+def load() -> Any:
+    path = Path(__file__).parents[2] / "benchmarks" / "bench_scan_tests.py"
+    spec = importlib.util.spec_from_file_location("bench_scan_tests", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_scan_tests"] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+bench = load()
+
+
+def near(value: Any, *, rel: float = 1e-12) -> Any:
+    return pytest.approx(value, rel=rel, abs=0)
+
+
+# ── the paper's eighteen people ────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def as_pair() -> kb.Tally:
+    """The paper's table as if the tier had been an experiment too."""
+    table = eighteen()
+    tier = kb.Factor("tier", table.factor("tier").levels, "arm")
+    return kb.Tally((table.experiment, tier), table.people, table.moments)
+
+
+def test_the_papers_table_has_its_f_as_a_pair(as_pair: kb.Tally) -> None:
+    (row,) = scan_pairs({("treatment", "tier"): as_pair}, k=3).rows
+    assert near(41.7046498028901) == row.F
+    assert row.df == (2, 12)
+    assert row.p == near(3.95861467139e-6, rel=1e-11)
+    assert (row.F_robust, row.df_robust) == (near(41.70464980289008), (2, near(11.602611174621845)))
+    assert row.p_robust == row.p_adjusted == near(5.0364e-6, rel=1e-4)
+    assert row.variance == "by_arm"
+    assert row.note == "assumes equal variance across levels"
+    assert row.verdict == "interference"
+
+
+def test_the_papers_table_has_its_f_and_follow_ups_as_segments() -> None:
+    (row,) = scan_segments([eighteen()], k=3).rows
+    assert (row.experiment, row.covariate, row.metric) == ("treatment", "tier", "minutes")
+    assert near(41.7046498028901) == row.F
+    assert row.verdict == "differs"
+    assert row.follow_ups == kb.follow_ups(eighteen())
+
+
+def test_the_papers_classes_are_too_small_for_ten_people(as_pair: kb.Tally) -> None:
+    (row,) = scan_pairs({("treatment", "tier"): as_pair}).rows
+    assert (row.verdict, row.note) == ("not testable", "a class holds fewer than k = 10 people")
+    assert (row.F, row.p, row.F_robust, row.p_adjusted, row.assignment_p, row.could_miss) == (None,) * 6
+
+
+# ── New Haven 1998 ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def rows(shared: Path) -> pd.DataFrame:
+    return pd.read_csv(shared / "newhaven_1998_factorial.csv.gz", usecols=[*TESTS, "v98"])
+
+
+@pytest.fixture(scope="module")
+def pairs(rows: pd.DataFrame) -> Pairs:
+    codes, levels = {}, {}
+    for test in TESTS:
+        levels[test], codes[test] = np.unique(rows[test], return_inverse=True)
+    names = {test: tuple(found.tolist()) for test, found in levels.items()}
+    return bench.count_pairs(codes, {V98: rows["v98"].to_numpy(dtype=np.int64)}, names)
+
+
+@pytest.fixture(scope="module")
+def scan(pairs: Pairs) -> PairScan:
+    return scan_pairs(pairs)
+
+
+def test_new_haven_has_the_reference_f(scan: PairScan, reference: dict[str, Any]) -> None:
+    names = {"persngrp": "visit", "phongotv": "phone", "mailings": "mail"}
+    assert [f"{row.p:.3g}" for row in scan] == ["0.523", "0.0484", "0.967"]
+    for row in scan:
+        entry = reference[f"newhaven_{names[row.a]}_x_{names[row.b]}"]
+        assert row.df == (entry["df_num"], entry["df_den"])
+        assert near(entry["F"], rel=2.5e-14 * entry["rss_main"] / (entry["rss_main"] - entry["rss_full"])) == row.F
+
+
+@pytest.mark.parametrize("method", ["holm", "bh"])
+def test_new_haven_has_no_interference_left_after_correction(pairs: Pairs, method: Any) -> None:
+    found = scan_pairs(pairs, method=method)
+    assert min(row.p_adjusted for row in found) > 0.14
+    assert "interference" not in found.verdicts()
+    assert "watch" not in found.verdicts()
+
+
+def test_new_haven_phone_and_mail_were_not_assigned_independently(scan: PairScan) -> None:
+    by_pair = {(row.a, row.b): row for row in scan}
+    broken = by_pair["phongotv", "mailings"]
+    assert broken.verdict == "assignment broken"
+    assert broken.note == "the arms of phongotv and mailings are not independent"
+    assert broken.assignment_p < 1e-300
+
+
+def test_new_haven_gives_the_same_from_stored_tables(pairs: Pairs, scan: PairScan, rows: pd.DataFrame) -> None:
+    tables = {(a, b): kb.count_columns(rows, arm=[a, b], metrics={"v98": V98}) for a, b in [(r.a, r.b) for r in scan]}
+    alone = {test: kb.count_columns(rows, arm=test, metrics={"v98": V98}) for test in TESTS}
+    again = scan_pairs(tables, alone=alone)
+    assert again.enrollment_checked
+    assert [row.to_dict() for row in again] == [row.to_dict() for row in scan]
+    assert tables["persngrp", "mailings"] == pairs.tally(0, 2)
+
+
+def test_new_haven_expects_a_sixth_of_an_alarm(scan: PairScan) -> None:
+    assert (scan.tested, scan.families) == (3, {"v98": 3})
+    assert scan.expected == near(0.15)
+    assert scan.observed == sum(row.p_robust < 0.05 for row in scan) == 1

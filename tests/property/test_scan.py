@@ -1,0 +1,269 @@
+"""A scan gives what single tests give, and what exact arithmetic gives; and it rings as often as it says."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanab import Factor, Metric, Tally, pooled_f, robust_f
+from kanab.moments import Moments
+from kanab.stats.scan import scan_pairs
+
+TOLERANCE = 1e-11
+
+
+def load():
+    path = Path(__file__).parents[2] / "benchmarks" / "bench_scan_tests.py"
+    spec = importlib.util.spec_from_file_location("bench_scan_tests", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench_scan_tests"] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+bench = load()
+
+
+def near(value, rel=TOLERANCE):
+    return pytest.approx(value, rel=rel, abs=0)
+
+
+# ── exact arithmetic ───────────────────────────────────────────────────────────────────────────
+
+
+def exact_f(people):
+    """The pooled partial F in fractions, from the values of every class; None where there is no test."""
+    cells = {key: values for key, values in people.items() if values}
+    width = max(b for _, b in people) + 1
+    columns = [("a", a) for a in sorted({a for a, _ in cells})] + [("b", b) for b in sorted({b for _, b in cells})]
+    design = {key: [int(key["ab".index(side)] == at) for side, at in columns] for key in cells}
+    size = len(columns)
+    gram = [
+        [Fraction(sum(len(v) * design[k][i] * design[k][j] for k, v in cells.items())) for j in range(size)]
+        + [Fraction(sum(design[k][i] * sum(v) for k, v in cells.items()))]
+        for i in range(size)
+    ]
+    b, rank = solved(gram, size)
+    fitted = {key: sum(x * c for x, c in zip(design[key], b, strict=True)) for key in cells}
+    means = {key: Fraction(sum(values), len(values)) for key, values in cells.items()}
+    extra = sum(len(values) * (means[key] - fitted[key]) ** 2 for key, values in cells.items())
+    rss = sum((value - means[key]) ** 2 for key, values in cells.items() for value in values)
+    q, df = len(cells) - rank, sum(map(len, cells.values())) - len(cells)
+    assert width >= 2
+    return None if q < 1 or df < 1 or rss == 0 else ((extra / q) / (rss / df), q, df)
+
+
+def solved(gram, size):
+    """One solution of the normal equations and their rank; unknowns without a pivot are 0."""
+    row, b = 0, [Fraction(0)] * size
+    pivots = []
+    for column in range(size):
+        lead = next((at for at in range(row, size) if gram[at][column]), None)
+        if lead is None:
+            continue
+        gram[row], gram[lead] = gram[lead], gram[row]
+        gram[row] = [value / gram[row][column] for value in gram[row]]
+        for at in range(size):
+            if at != row and gram[at][column]:
+                gram[at] = [x - gram[at][column] * y for x, y in zip(gram[at], gram[row], strict=True)]
+        pivots.append(column)
+        row += 1
+    for at, column in enumerate(pivots):
+        b[column] = gram[at][-1]
+    return b, row
+
+
+def table(people, shape, squares="margins"):
+    """The tally of a pair, from the values of every class."""
+    factors = tuple(Factor(name, tuple(range(size)), "arm") for name, size in zip("ab", shape, strict=True))
+    counts, sums, class_squares = (np.zeros(shape, dtype=object) for _ in range(3))
+    for key, values in people.items():
+        counts[key], sums[key] = len(values), sum(values)
+        class_squares[key] = sum(value * value for value in values)
+    kept = {
+        "arm": {("a",): class_squares.sum(axis=1)},
+        "margins": {("a",): class_squares.sum(axis=1), ("b",): class_squares.sum(axis=0)},
+        "class": {("a", "b"): class_squares},
+    }[squares]
+    return Tally(factors, counts, (Moments(Metric("y", 8), counts, sums, kept),))
+
+
+@st.composite
+def pair(draw):
+    """Values by class: 2 to 8 arms each, some classes empty, means and gaps between arms of any size."""
+    shape = draw(st.tuples(st.integers(2, 8), st.integers(2, 8)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    mean, gap = draw(st.sampled_from([0, 10**3, 10**9, 10**12])), draw(st.sampled_from([0, 10**3, 10**6, 10**9]))
+    empty = draw(st.sampled_from([0.0, 0.1, 0.4]))
+    rng = np.random.default_rng(seed)
+    rows, columns = (rng.integers(0, gap + 1, size) for size in shape)
+    people = {}
+    for a, b in product(range(shape[0]), range(shape[1])):
+        n = 0 if rng.random() < empty else int(rng.integers(2, 9))
+        values = np.rint(rng.normal(0, 8 * (1 + a % 2), n)).astype(int)
+        people[a, b] = [int(value) + 8 * (mean + int(rows[a]) + int(columns[b])) for value in values]
+    return shape, people
+
+
+@settings(max_examples=60)
+@given(pair())
+def test_f_is_that_of_rational_arithmetic_whatever_the_means_and_the_empty_classes(drawn):
+    shape, people = drawn
+    (row,) = scan_pairs({("a", "b"): table(people, shape)}, k=1).rows
+    expected = exact_f(people)
+    if expected is None:
+        assert row.F is None
+        return
+    f, q, df = expected
+    assert row.df == (q, df)
+    assert near(float(f)) == row.F
+
+
+@settings(max_examples=60)
+@given(pair(), st.sampled_from(["arm", "margins", "class"]))
+def test_both_tests_are_those_of_one_table_by_itself(drawn, squares):
+    shape, people = drawn
+    tally = table(people, shape, squares)
+    if not tally.total:
+        return
+    (row,) = scan_pairs({("a", "b"): tally}, k=1).rows
+    pooled, robust = pooled_f(tally), robust_f(tally)
+    for found, expected in (((row.F, row.df, row.p), pooled), ((row.F_robust, row.df_robust, row.p_robust), robust)):
+        if expected.F is None:
+            assert found == (None, None, None)
+            continue
+        f, df, p = found
+        assert (f, df) == (near(expected.F), near(expected.df))
+        assert p == near(expected.p, rel=1e-9)  # d ln p / d ln F may be large
+    assert row.variance == robust.variance
+    if robust.F is None:
+        assert (row.verdict, row.note) == ("not testable", robust.note)
+
+
+# ── all pairs at once ──────────────────────────────────────────────────────────────────────────
+
+
+def crowd(seed, experiments=6, people=1_500, most=4, enrolled=0.8):
+    """Experiments of 2 to 4 arms, some people in only some of them, some without a value."""
+    rng = np.random.default_rng(seed)
+    codes, levels = {}, {}
+    for at in range(experiments):
+        arms = int(rng.integers(2, most + 1))
+        drawn = rng.integers(0, arms, people)
+        codes[f"t{at}"], levels[f"t{at}"] = np.where(rng.random(people) < enrolled, drawn, -1), tuple(range(arms))
+    values = {
+        Metric("spend", 1000, missing="exclude"): np.rint(rng.gamma(2, 1e6, people)).astype(np.int64) + 10**13,
+        Metric("bought", 1, (0, 1)): (rng.random(people) < 0.4).astype(np.int64),
+    }
+    return bench.count_pairs(codes, values, levels, {"spend": rng.random(people) < 0.1})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_row_is_that_of_the_pairs_own_tally(seed):
+    pairs = crowd(seed)
+    scan = scan_pairs(pairs)
+    assert len(scan.rows) == 30
+    for row in scan:
+        tally = pairs.tally(pairs.place(row.a), pairs.place(row.b))
+        for test, f, df, p in (
+            (pooled_f, row.F, row.df, row.p),
+            (robust_f, row.F_robust, row.df_robust, row.p_robust),
+        ):
+            expected = test(tally, metric=row.metric)
+            assert (f, df, p) == (near(expected.F), near(expected.df), near(expected.p, rel=1e-10))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stored_tables_give_the_same_rows(seed):
+    pairs = crowd(seed)
+    names = [factor.name for factor in pairs.experiments]
+    stored = {(names[a], names[b]): pairs.tally(a, b) for a, b in pairs.pairs}
+    own = np.diagonal(pairs.people).astype(object)
+    alone = {
+        factor.name: Tally((factor,), own[pairs.slice_of(at)]) for at, factor in enumerate(pairs.experiments)
+    }  # fmt: skip
+    assert [row.to_dict() for row in scan_pairs(stored, alone=alone)] == [row.to_dict() for row in scan_pairs(pairs)]
+
+
+def test_adding_two_groups_of_people_and_scanning_is_scanning_everybody():
+    rng = np.random.default_rng(5)
+    codes = {name: rng.integers(0, 3, 2_000) for name in "abc"}
+    values = {Metric("y"): rng.integers(0, 1_000, 2_000)}
+    levels = dict.fromkeys("abc", (0, 1, 2))
+    half = slice(0, 900), slice(900, None)
+    parts = [
+        bench.count_pairs(
+            {name: arms[part] for name, arms in codes.items()}, {m: y[part] for m, y in values.items()}, levels
+        )
+        for part in half
+    ]
+    whole = scan_pairs(bench.count_pairs(codes, values, levels))
+    assert [row.to_dict() for row in scan_pairs(parts[0] + parts[1])] == [row.to_dict() for row in whole]
+
+
+# ── how often it rings ─────────────────────────────────────────────────────────────────────────
+
+SCANS = 40
+SMALL = {world.name: replace(world, experiments=30, people=world.people // 2) for world in bench.WORLDS}
+MOST = 0.05 + 3 * np.sqrt(0.05 * 0.95 / SCANS)
+
+
+@pytest.mark.parametrize("name", ["normal, 50/50", "0/1 at 10 %, 50/50"])
+def test_where_nothing_interferes_one_raw_p_in_twenty_is_small_and_holm_rings_once_in_twenty_scans(name):
+    found = bench.rates(SMALL[name], SCANS)
+    assert found.raw == pytest.approx(0.05, abs=0.005)  # 17,400 tests
+    assert found.any_alarm <= MOST
+    assert found.broken <= MOST
+
+
+@pytest.mark.parametrize("name", ["0/1 at 20 %, 10/90", "Pareto, 10/90", "5 % buy, 10/90"])
+def test_long_tails_and_small_classes_ring_too_often_but_only_to_watch(name):
+    found = bench.rates(SMALL[name], SCANS)
+    assert found.any_alarm > MOST
+    assert found.interference <= 0.05
+    assert found.broken <= MOST
+
+
+def planted(seed, size, metric, share=0.5):
+    """Twenty experiments, of which the third and the eighth interfere."""
+    rng = np.random.default_rng(seed)
+    arms = (rng.random((20, 40_000)) < share).astype(np.int64)
+    codes = {f"t{at}": flips for at, flips in enumerate(arms)}
+    both = arms[2] * arms[7]
+    if metric == "bought":
+        values = {Metric("bought", 1, (0, 1)): (rng.random(40_000) < 0.1 + size * both).astype(np.int64)}
+    else:
+        drawn = rng.gamma(2, 5, 40_000) + size * both + 3 * arms[2]
+        values = {Metric("spend", 100, (0, 200)): np.rint(np.minimum(drawn, 200) * 100).astype(np.int64)}
+    return bench.count_pairs(codes, values)
+
+
+@pytest.mark.parametrize(("metric", "size"), [("spend", 1.0), ("bought", 0.05)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_planted_interference_is_found_and_nothing_else(metric, size, seed):
+    flagged = scan_pairs(planted(seed, size, metric)).flagged
+    assert [(row.a, row.b, row.verdict) for row in flagged] == [("t2", "t7", "interference")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_experiment_that_steers_people_into_another_is_broken_assignment_not_interference(seed):
+    """Arm 1 of the first lets the better half into the second: the arms among people in both are independent."""
+    rng = np.random.default_rng(seed)
+    people = 20_000
+    codes = {f"t{at}": rng.integers(0, 2, people) for at in range(8)}
+    strength = rng.normal(0, 1, people)
+    codes["t1"] = np.where((codes["t0"] == 1) & (strength < 0), -1, codes["t1"])
+    steps = np.rint((10 + strength + 0.5 * strength * (codes["t1"] == 1)) * 100).astype(np.int64)
+    scan = scan_pairs(bench.count_pairs(codes, {Metric("y", 100): steps}))
+    broken = [row for row in scan if row.verdict == "assignment broken"]
+    assert [(row.a, row.b) for row in broken] == [("t0", "t1")]
+    assert broken[0].note == "being in t1 depends on the arm of t0"
+    assert broken[0].p_adjusted < 1e-10  # it would have passed for an interaction
+    assert not scan.flagged

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from kanab.cli.main import cli
+from kanab.errors import KanabError, PlanError, SourceError
+
+FLAGS = ("--bounds", "revenue=0:500", "--resolution", "revenue=0.01")
+PLAN = """
+[metrics]
+revenue = { bounds = [0, 500], resolution = 0.01 }
+[experiments.test_00]
+arms = { off = 1, on = 1 }
+interactions = ["test_01"]
+[experiments.test_01]
+arms = { off = 1, on = 1 }
+"""
+
+
+def run(*words: str) -> Result:
+    result = CliRunner().invoke(cli, list(words))
+    if isinstance(result.exception, KanabError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> str:
+    rng = np.random.default_rng(3)
+    n = 5_000
+    rows: dict[str, Any] = {f"test_{i:02d}": rng.choice(["off", "on"], n) for i in range(5)}
+    both = (rows["test_01"] == "on") & (rows["test_03"] == "on")
+    rows["revenue"] = np.round(rng.gamma(2, 10, n) + 4 * both, 2)
+    rows["bought"] = (rng.random(n) < 0.2).astype(int)
+    rows["device"] = rng.choice(["phone", "desktop"], n)
+    path = tmp_path_factory.mktemp("scan") / "users.csv"
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(rows)
+        writer.writerows(zip(*(column.tolist() for column in rows.values()), strict=True))
+    return str(path)
+
+
+def test_a_pattern_scans_every_pair(users: str) -> None:
+    shown = run("scan", users, "--experiments", "test_*", "--metric", "revenue,bought", *FLAGS).output
+    assert shown.startswith("5 experiments, 10 pairs, 2 metrics (revenue, bought); at least 5,000 people.")
+    assert "interference" in shown
+    assert "Curator only, unchained" in shown
+
+
+def test_json_has_the_documented_fields(users: str) -> None:
+    flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--segment", "device", "--json")
+    data = json.loads(run("scan", users, *flags).output)
+    assert {"pairs", "family", "method"} <= data.keys()
+    row = {
+        "a", "b", "metric", "F", "df", "p", "F_robust", "df_robust", "p_robust", "p_adjusted", "assignment_p",
+        "verdict",
+    }  # fmt: skip
+    assert all(row <= one.keys() for one in data["pairs"])
+    assert (data["family"], data["method"]) == ("metric", "holm")
+    assert len(data["heterogeneity"]["segments"]) == 5
+
+
+def test_a_report_is_written_whole(users: str, tmp_path: Path) -> None:
+    file = tmp_path / "scan.html"
+    shown = run("scan", users, "--experiments", "test_*", "--metric", "revenue", *FLAGS, "--html", str(file)).output
+    assert shown.endswith(f"Report: {file}\n")
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "http" not in text.replace("http://www.w3.org", "").replace("http-equiv", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.html"]
+
+
+def test_stored_pair_tables_are_scanned(users: str, tmp_path: Path) -> None:
+    (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")
+    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"))
+    data = json.loads(run("scan", str(tmp_path / "pair.json"), "--json").output)
+    assert [(row["a"], row["b"]) for row in data["pairs"]] == [("test_00", "test_01")]
+    assert data["privacy"]["chained"] is True
+
+
+def test_tolerance_alpha_and_family_are_heard(users: str) -> None:
+    flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--json")
+    data = json.loads(
+        run("scan", users, *flags, "--tolerance", "revenue=50", "--alpha", "0.01", "--family", "all").output
+    )
+    assert {row["verdict"] for row in data["pairs"]} == {"clear within tolerance"}
+    assert (data["alpha"], data["family"]) == (0.01, "all")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--metric", "revenue"), "what to scan is not said"),
+        (("--experiments", "none_*", "--metric", "revenue"), "none_"),
+        (("--experiments", "test_00", "--metric", "revenue"), ""),
+        (("--experiments", "test_00,test_00", "--metric", "revenue"), ""),
+        (("--experiments", "test_00,revenue", "--metric", "bought"), "revenue"),
+        (("--experiments", "test_*", "--metric", "device"), "device"),
+    ],
+)
+def test_bad_input_is_one_clear_error(users: str, words: tuple[str, ...], problem: str) -> None:
+    with pytest.raises((PlanError, SourceError, KanabError)) as found:
+        run("scan", users, *words)
+    assert problem in str(found.value)
+
+
+def test_several_sources_are_refused(users: str) -> None:
+    with pytest.raises(PlanError, match="several sources"):
+        run("scan", users, users, "--experiments", "test_*", "--metric", "revenue")
