@@ -38,11 +38,13 @@ SRC = Path(kb.__file__).parent
 # ── every public name has its place ────────────────────────────────────────────────────────────
 
 MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
-DECLARE = {"Factor", "Metric", "Plan", "make_plan", "read_plan"}
+DECLARE = {"Factor", "Looks", "Metric", "Plan", "make_plan", "read_plan"}
 THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally"}
-BEHIND_THE_DOOR = {"Ledger", "Readout", "Receipt", "Release", "add_releases", "analyze", "read_ledger", "read_release",
-                   "readout", "write_release"}  # fmt: skip
+BEHIND_THE_DOOR = {
+    "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
+    "read_ledger", "read_release", "readout", "scan_heterogeneity", "scan_interactions", "write_release",
+}  # fmt: skip
 
 
 def test_every_public_name_is_on_one_side_of_the_door() -> None:
@@ -55,8 +57,10 @@ def test_every_public_name_is_on_one_side_of_the_door() -> None:
 
 
 def test_every_command_is_known() -> None:
-    """analyze and release go through the gate; audit, attack and privacy-report read what came out of it."""
-    assert set(cli.commands) == {"analyze", "release", "audit", "attack", "privacy-report", "example", "paper"}
+    """Some go through the gate, some read what came out of it, and some are about nobody at all."""
+    count_and_pass = {"analyze", "release", "scan"}
+    read_releases = {"audit", "attack", "privacy-report", "power", "plan"}
+    assert set(cli.commands) == count_and_pass | read_releases | {"example", "paper"}
 
 
 def people(n: int = 400) -> dict[str, Any]:
@@ -101,6 +105,16 @@ def test_only_a_release_is_analyzed_added_or_written(thing: Any, tmp_path: Path)
         with pytest.raises(PrivacyError, match=r"only a Release|only releases"):
             use(thing)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("thing", not_released(), ids=kind)
+def test_scans_count_a_source_themselves_or_read_releases(thing: Any) -> None:
+    for scan in (kb.scan_interactions, kb.scan_heterogeneity):
+        with pytest.raises(KanabError):
+            scan(thing)
+    rows = people() | {"other": np.array(["on"] * 393 + ["off"] * 7)}
+    with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people"):
+        kb.scan_interactions(rows, ["variant", "other"], ["spend"], bounds={"spend": (0, 500)})
 
 
 @pytest.mark.parametrize("thing", not_released(), ids=kind)
