@@ -6,6 +6,7 @@
     ├── LevelError       an arm, covariate, level or metric that the tally does not have
     ├── SourceError      a column, file or table that cannot be counted
     │   ├── MissingExtraError   an optional package that is not installed
+    │   ├── NobodyError         a source without anybody in an arm of the plan
     │   └── QueryError          a query that its engine refused or could not finish
     ├── PlanError        a plan that contradicts itself or cannot be read
     ├── PrivacyError     a release that would break a rule
@@ -63,6 +64,13 @@ class MissingExtraError(SourceError):
 
     def __init__(self, doing: str, extra: str) -> None:
         super().__init__(f"{doing} needs an extra", f"Run: pip install 'kanab[{extra}]'")
+
+
+class NobodyError(SourceError):
+    """A source without anybody in an arm of the plan."""
+
+    def __init__(self) -> None:
+        super().__init__("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
 
 
 class QueryError(SourceError):

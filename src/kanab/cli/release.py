@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,14 @@ from kanab.cli.cohorts import next_span, with_cohorts
 from kanab.cli.counting import counted_source
 from kanab.cli.options import plan_of, source_options
 from kanab.counted import Counted
-from kanab.errors import LedgerError, PlanError
+from kanab.errors import LedgerError, NobodyError, PlanError
 from kanab.files import release_text
+from kanab.periods import Span
+from kanab.plan import Plan
 from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, append, held, read_ledger
 from kanab.privacy.released import Release
+from kanab.privacy.rules import too_few
 from kanab.writing import staged, write_whole
 
 NO_LEDGER = "not chained: what else was released about these people was not looked at"
@@ -47,17 +50,29 @@ def release(source: str, **given: Any) -> None:
     before = Ledger() if path is None else read_ledger(path)
     span, deviations = next_span(plan, before, given)
     earlier = () if span is not None else before.plans
-    counted = counted_source(source, plan, given, earlier=earlier, span=span)
+    counted = _counted(source, plan, given, earlier, span)
     found = _written(counted, path, before, deviations, given)
     receipt = found.receipt
     tables = f"{len(found.tables)} table{'s' if len(found.tables) > 1 else ''}"
     click.echo(f"{given['output']}: {tables}, {_how_anonymous(found)}.")
+    if path is not None and not before.releases:
+        click.echo(f"- A new ledger was begun: {path.name}.")
     if receipt.batch is not None:
         click.echo(f"- People who enrolled {_when(found)}.")
     for sentence in receipt.left_out.values():
         click.echo(f"- {sentence}.")
     for sentence in receipt.deviations:
         click.echo(f"- Deviation: {sentence}.")
+
+
+def _counted(source: str, plan: Plan, given: Mapping[str, Any], earlier: Sequence[Plan], span: Span | None) -> Counted:
+    """Count; a batch of nobody is refused in the same words as one of a few people."""
+    try:
+        return counted_source(source, plan, given, earlier=earlier, span=span)
+    except NobodyError:
+        if span is None:
+            raise
+        raise too_few(plan.experiments[0].name, given["k"] or plan.k) from None
 
 
 def _ledger_path(given: Mapping[str, Any]) -> Path | None:

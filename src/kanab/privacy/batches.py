@@ -210,5 +210,5 @@ def _batch(releases: Sequence[Release]) -> Batch | None:
     for one in batches[1:]:
         if found is None or one is None or one.after != found.through:
             return None
-        found = Batch(found.every, found.after, one.through)
+        found = Batch(found.every, found.after, one.through, found.column)
     return found

@@ -7,9 +7,8 @@ import json
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
-from kanab.errors import PrivacyError, SourceError
+from kanab.errors import SourceError
 from kanab.planfile import plan_digest, plan_from_dict, plan_to_dict
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.released import Batch, Receipt, Release
@@ -41,6 +40,7 @@ class BatchEntry(_Strict):
     every: str
     after: str | None
     through: str
+    column: str
 
 
 class ReceiptEntry(_Strict):
@@ -87,7 +87,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
             one.k, one.smallest_class, one.classes, one.effective_k, one.homogeneous, one.not_enumerated,
             one.narrowest, dict(one.left_out), list(one.deviations), dict(one.clamped), dict(one.missing),
             one.excluded, one.outside, one.where,
-            None if batch is None else BatchEntry(batch.every, batch.after, batch.through),
+            None if batch is None else BatchEntry(batch.every, batch.after, batch.through, batch.column),
         ),
         {name: _map_entry(levels) for name, levels in one.maps.items()},
         {name: tally.to_dict() for name, tally in release.tables.items()},
@@ -127,9 +127,6 @@ def release_from_dict(data: Any) -> Release:
     one = entry.receipt
     if plan_digest(plan) != entry.plan_digest or plan.k != one.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
-    for name, tally in tables.items():
-        if np.any((tally.people > 0) & (tally.people < one.k)):
-            raise PrivacyError(f"{name} holds a class with fewer than k = {one.k} people", "Do not use this file.")
     return Release(plan, tables, _receipt(one, entry.levels), previous=entry.previous)
 
 
@@ -141,7 +138,11 @@ def _receipt(one: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
         )
         for name, entry in levels.items()
     }  # fmt: skip
-    batch = None if one.cohorts is None else Batch(one.cohorts.every, one.cohorts.after, one.cohorts.through)
+    batch = (
+        None
+        if one.cohorts is None
+        else Batch(one.cohorts.every, one.cohorts.after, one.cohorts.through, one.cohorts.column)
+    )
     return Receipt(
         one.k, one.smallest_class, one.classes, maps, one.left_out, tuple(one.deviations), one.clamped, one.missing,
         one.excluded, one.outside, one.where, one.effective_k, one.homogeneous, one.not_enumerated, one.narrowest,

@@ -8,7 +8,7 @@ from os import PathLike
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan import LEAST_K
+from kanab.plan import LEAST_K, Plan
 from kanab.privacy.audit import MEANING, Audit, audit_table
 from kanab.privacy.heights import heights_of
 from kanab.privacy.ledger import Ledger, append, held
@@ -52,7 +52,7 @@ def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
     rule = checked_k(counted.plan.k if k is None else k, override)
-    counted = replace(counted, plan=replace(counted.plan, k=rule))
+    counted = replace(counted, plan=_published(counted.plan, rule))
     before = ledger or Ledger()
     if any(one.receipt.k > rule for one in before.releases):
         raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
@@ -80,6 +80,12 @@ def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger
         counted.bounds_declared,
         None if ledger is None else ledger.head,
     )
+
+
+def _published(plan: Plan, k: int) -> Plan:
+    """The plan as it is published: without hosts, and without what arms are drawn by."""
+    experiments = tuple(replace(one, salt=None) for one in plan.experiments)
+    return replace(plan, k=k, origins=(), experiments=experiments)
 
 
 def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:

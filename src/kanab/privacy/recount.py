@@ -85,7 +85,7 @@ def _again(again: Counted, old: Release, name: str) -> Tally:
 def batch_of(counted: Counted) -> Batch | None:
     """The cohorts that were counted, if only some were."""
     span = counted.span
-    return None if span is None else Batch(span.every, span.after, span.through)
+    return None if span is None else Batch(span.every, span.after, span.through, span.column)
 
 
 def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | None]:
@@ -101,13 +101,18 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
         )
     if batch is None or last.receipt.batch is None:
         return {}
-    if _terms(counted.plan) != _terms(last.plan) or batch.every != last.receipt.batch.every:
+    if _terms(counted.plan) != _terms(last.plan) or _clock(batch) != _clock(last.receipt.batch):
         raise PrivacyError("the batches of a ledger are released by one plan", "Use the plan of the first batch.")
     if batch.after != last.receipt.batch.through:
         raise PrivacyError("these cohorts do not follow the last ones of the ledger", "Seal the periods in order.")
     return {
         name: last.receipt.maps.get(name, _unmerged(table)) for name, table in last.tables.items() if table.covariates
     } | {name: None for name, table in last.tables.items() if not table.covariates}
+
+
+def _clock(batch: Batch) -> tuple[str, str]:
+    """Who belongs to which cohort is decided by one column, in periods of one length."""
+    return batch.every, batch.column
 
 
 def _unmerged(table: Tally) -> LevelMap:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from kanab.errors import PrivacyError
 from kanab.plan import Plan
 from kanab.privacy.levels import LevelMap
@@ -13,11 +15,12 @@ from kanab.tally import Tally
 
 @dataclass(frozen=True)
 class Batch:
-    """The cohorts that a release is about: periods after one and through another."""
+    """The cohorts that a release is about: periods of a column, after one and through another."""
 
     every: str
     after: str | None
     through: str
+    column: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,13 @@ class Release:
     receipt: Receipt
     bounds_declared: bool = True
     previous: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, table in self.tables.items():
+            if np.any((table.people > 0) & (table.people < self.receipt.k)):
+                raise PrivacyError(
+                    f"{name} holds a class with fewer than k = {self.receipt.k} people", "Do not use this release."
+                )
 
     @property
     def chained(self) -> bool:

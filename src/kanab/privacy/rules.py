@@ -50,14 +50,19 @@ def check_arms(tally: Tally, experiment: str, k: int) -> None:
     """Refuse if an arm has too few people: without its arms an experiment has no answer."""
     arms = tally.people_by(experiment)
     if any(n < k for n in arms.values()):
-        raise PrivacyError(
-            f"an arm of {experiment} holds fewer than k = {k} people",
-            "Wait for more people, or give the arm a larger share.",
-        )
+        raise too_few(experiment, k)
     if tally.total - len(arms) < LEAST_DF:
         raise PrivacyError(
             f"{experiment} has fewer than {LEAST_DF} residual degrees of freedom", "Wait for more people."
         )
+
+
+def too_few(experiment: str, k: int) -> PrivacyError:
+    """An arm below k, however far below."""
+    return PrivacyError(
+        f"an arm of {experiment} holds fewer than k = {k} people",
+        "Wait for more people, or give the arm a larger share.",
+    )
 
 
 def drafted(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.cells import DROPPED, Cells, zeros
-from kanab.errors import SourceError
+from kanab.errors import NobodyError, SourceError
 from kanab.factor import Factor
 from kanab.moments import By, Cross, Moments
 from kanab.plan import Linkage
@@ -120,7 +120,7 @@ def place_all(answer: Answer, group: Population) -> dict[str, Places]:
             found[key.name] = _arms(key, [texts[place] for texts, _ in rows], question)
         rows = [row for row, there in zip(rows, insiders(answer, found, group), strict=True) if there]
     if not rows:
-        raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
+        raise NobodyError
     used = covariates_about(question.plan, group)
     for place, key in enumerate(question.keys):
         if key.name in used:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kanab.cells import DROPPED
 from kanab.counted import Counted
-from kanab.errors import SourceError
+from kanab.errors import NobodyError, SourceError
 from kanab.factor import Factor
 from kanab.metric import Metric
 from kanab.periods import Span
@@ -98,7 +98,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
     arms = {one.name: _arms(table[one.name], one) for one in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
-        raise SourceError("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
+        raise NobodyError
     if not inside.all():
         table = {name: table[name][inside] for name in needed_columns(plan)}
         arms = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}

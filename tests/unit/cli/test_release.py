@@ -308,3 +308,16 @@ def test_a_ledger_of_releases_about_the_same_people_is_not_added_up(source: str,
     result = run("analyze", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
     assert isinstance(result.exception, PrivacyError)
     assert "about the same people" in str(result.exception)
+
+
+def test_a_batch_of_nobody_is_refused_like_one_of_a_few(plan: tuple[str, ...], tmp_path: Path) -> None:
+    texts = set()
+    for number in (0, 1, 9):
+        rows = shop(600, first="2026-09-14", days=7)
+        early = shop(max(number, 1), days=7)
+        kept = {name: np.concatenate([early[name][:number], rows[name]]) for name in rows}
+        source = write(tmp_path / "visits.csv", kept)
+        result = run("release", source, *plan, "--as-of", "2026-09-21", "-o", str(tmp_path / "1.json"))
+        assert isinstance(result.exception, PrivacyError)
+        texts.add(str(result.exception))
+    assert len(texts) == 1

@@ -10,9 +10,11 @@ import pytest
 from kanab.errors import PrivacyError
 from kanab.periods import Span
 from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed, release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
+from kanab.privacy.released import Release
 from kanab.sources.rows import count_rows
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (-50, 50)}, "resolution": {"y": 0.01}}
@@ -305,3 +307,31 @@ def test_what_passes_is_decided_before_anything_is_written(tmp_path: Path) -> No
     found = passed(counted, ledger=read_ledger(tmp_path / "kanab.ledger"))
     assert found.previous == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_column_of_enrollment_is_another_cohort(tmp_path: Path) -> None:
+    """Two clocks would put one person into two batches."""
+    ledger = tmp_path / "kanab.ledger"
+    release(sealed(people(900, 1), None, "2026-W40"), ledger=ledger)
+    other = replace(count_rows(people(900, 2), COHORTS), span=Span("first_seen", "7d", "2026-W40", "2026-W42"))
+    with pytest.raises(PrivacyError, match="by one plan"):
+        release(other, ledger=ledger)
+
+
+def test_hosts_and_salts_of_a_plan_do_not_leave() -> None:
+    secret = replace(
+        plan("x"),
+        origins=("https://shop.example",),
+        experiments=(replace(plan("x").experiments[0], salt="pepper"),),
+    )
+    found = release(count_rows(people(), secret))
+    text = str(release_to_dict(found))
+    assert "shop.example" not in text
+    assert "pepper" not in text
+
+
+def test_no_release_is_made_by_hand_with_a_class_below_k() -> None:
+    few = count_rows({"arm": np.array(["A", "B"] * 3), "y": np.ones(6)}, plan())
+    receipt = release(count_rows(people(), plan())).receipt
+    with pytest.raises(PrivacyError, match="holds a class with fewer than k = 10"):
+        Release(few.plan, few.tallies, receipt)
