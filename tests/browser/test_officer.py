@@ -133,7 +133,7 @@ def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -
     assert box is not None
     assert box["width"] > 850
     rows = page.get_by_role("table", name="Checks of city.release.json").get_by_role("row")
-    expect(rows).to_have_count(10)
+    expect(rows).to_have_count(11)
     assert rows.nth(1).inner_text().split("\t")[:2] == ["k", "✓ holds"]
     expect(page.get_by_role("table", name="Entries of the ledger").get_by_role("row")).to_have_count(3)
 
