@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -91,20 +92,14 @@ class ArmCodes:
         return bool(values.size) and int(values.min()) >= 0 and int(values.max()) < many
 
     def _arrow(self, values: Any) -> Codes:
-        import pyarrow as pa  # noqa: PLC0415 - an extra, and whoever has such values has it
-
-        kind = values.type
-        if is_text(kind):
-            values, kind = values.dictionary_encode(), None
-        if kind is None or pa.types.is_dictionary(kind):
-            return self._dictionary(values)
-        if pa.types.is_decimal(kind):
-            values = values.cast(pa.float64(), safe=False)
-        elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            if not pa.types.is_null(kind):
-                raise no_levels(self.name)
+        kind = _kind_of(values.type)
+        if kind == "other":
+            raise no_levels(self.name)
+        if kind == "nothing":
             return np.full(len(values), NOT_IN, dtype=np.uint8)
-        return self._plain(*_raw(values))
+        if kind in ("text", "dictionary"):
+            return self._dictionary(values.dictionary_encode() if kind == "text" else values)
+        return self._plain(*_raw(values.cast("float64", safe=False) if kind == "decimal" else values))
 
     def _dictionary(self, values: Any) -> Codes:
         """Texts that are numbered already: only their few names are looked at."""
@@ -168,7 +163,7 @@ def _raw(values: Any) -> tuple[Array, NDArray[np.bool_] | None]:
     valid, data = values.buffers()
     start, end = values.offset, values.offset + len(values)
     gone = ~_unpacked(valid, start, end) if values.null_count else None
-    if str(values.type) == "bool":
+    if _kind_of(values.type) == "truth":
         return _unpacked(data, start, end), gone
     return np.frombuffer(data, dtype=values.type.to_pandas_dtype())[start:end], gone
 
@@ -188,6 +183,23 @@ def _set(codes: Codes, there: NDArray[np.bool_], place: int) -> None:
 def _without(codes: Codes, gone: NDArray[np.bool_]) -> Codes:
     codes |= gone * np.uint8(NOT_IN)
     return codes
+
+
+@cache
+def _kind_of(kind: Any) -> str:
+    """What an Arrow type holds, in the words of this module; asked a hundred times per batch."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra, and whoever has such values has it
+
+    kinds = (
+        (is_text, "text"),
+        (pa.types.is_dictionary, "dictionary"),
+        (pa.types.is_boolean, "truth"),
+        (pa.types.is_integer, "number"),
+        (pa.types.is_floating, "number"),
+        (pa.types.is_decimal, "decimal"),
+        (pa.types.is_null, "nothing"),
+    )
+    return next((word for fits, word in kinds if fits(kind)), "other")
 
 
 def is_text(kind: Any) -> bool:
@@ -225,16 +237,11 @@ def as_numbers(values: Any) -> Array:
     found = as_column(values)
     if isinstance(found, np.ndarray):
         return found
-    import pyarrow as pa  # noqa: PLC0415 - an extra, and whoever has such values has it
-
-    kind = found.type
-    if pa.types.is_dictionary(kind):
-        found, kind = found.cast(kind.value_type), kind.value_type
-    if pa.types.is_boolean(kind):
-        found = found.cast(pa.uint8())
-    elif not any(
-        fits(kind) for fits in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    ):
+    if _kind_of(found.type) == "dictionary":
+        found = found.cast(found.type.value_type)
+    if _kind_of(found.type) == "truth":
+        found = found.cast("uint8")
+    elif _kind_of(found.type) in ("text", "other"):
         return np.full(len(found), "", dtype=object)  # no numbers, for the error that all sources share
-    doubles: Array = found.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    doubles: Array = found.cast("float64", safe=False).to_numpy(zero_copy_only=False)
     return doubles

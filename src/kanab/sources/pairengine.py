@@ -11,8 +11,8 @@ import operator
 import os
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Protocol
@@ -36,6 +36,7 @@ from kanab.sources.pairsums import PairSums, add_all
 from kanab.sources.profiles import SAMPLE, look
 
 _NONE, _OTHER = ".", "?"
+_ROWS_ONE_BY_ONE = ROWS // 8  # Python's own values take much memory
 _LONGEST = 32  # letters to a text: longer expressions are hard on parsers
 
 
@@ -119,7 +120,8 @@ def count_answer(rows: Any, decode: Decoder, task: Task, progress: Progress | No
     if rows.get_backend().name == "pyspark":
         found = _on_partitions(rows, decode, task)
     else:
-        found = count_batches(map(decode, _columns(rows)), task, None, progress)
+        with closing(_columns(rows)) as answer:
+            found = count_batches(map(decode, answer), task, None, progress)
     people = found.total + found.outside
     if not people:
         raise SourceError("there are no rows to count", "Check the file, the query or the filter.")
@@ -128,16 +130,17 @@ def count_answer(rows: Any, decode: Decoder, task: Task, progress: Progress | No
     return found
 
 
-def _columns(rows: Any) -> Iterator[list[Any]]:
+def _columns(rows: Any) -> Generator[list[Any]]:
     """The columns of a query's answer, some rows at a time."""
     backend = rows.get_backend()
     try:
         if backend.name == "duckdb":
             reader = backend.raw_sql(query_text(rows)).to_arrow_reader(ROWS)
         else:
-            reader = rows.to_pyarrow_batches(chunk_size=ROWS)
-        for batch in reader:
-            yield batch.columns
+            reader = rows.to_pyarrow_batches(chunk_size=_ROWS_ONE_BY_ONE)
+        with reader:
+            for batch in reader:
+                yield batch.columns
     except Exception as problem:  # engines put values of the data into their errors
         raise QueryError(problem) from None
 

@@ -25,7 +25,7 @@ def crossing(function: Callable[[float], float], low: float, high: float, *, eno
     if (left > 0) == (right > 0):
         raise AnalysisError("there is no solution between these ends", "Ask for something less extreme.")
     middle, side = low, 0
-    for step in range(_MOST):
+    for step in range(_MOST):  # pragma: no branch - halving ends it long before
         middle = (low + high) / 2 if step % 4 == 3 else (low * right - high * left) / (right - left)
         value = function(middle)
         if abs(value) <= enough or high - low <= _NEAR * max(abs(low), abs(high)):

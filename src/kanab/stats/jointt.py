@@ -66,7 +66,7 @@ def joint_quantile(confidence: float, df: float, correlations: Floats, alternati
         return single
     one: Alternative = "two-sided" if sides == 2 else "greater"
     bonferroni = -t_quantile(alpha / (sides * m), df)
-    if joint_tail(bonferroni, df, correlations, one) >= alpha:
+    if joint_tail(bonferroni, df, correlations, one) >= alpha:  # pragma: no cover - only by rounding
         return bonferroni
     return crossing(lambda t: joint_tail(t, df, correlations, one) - alpha, single, bonferroni, enough=1e-10)
 

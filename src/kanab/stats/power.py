@@ -195,7 +195,7 @@ class _Task:
         if self.noise.binary and not 0 <= (self.noise.mean or 0) + effect <= 1:
             raise AnalysisError("the effect would take the rate below 0 or above 1", "Ask for a smaller effect.")
         se, df = self.noise.error(self.arm, people, effect)
-        if se == 0:
+        if se == 0:  # pragma: no cover - noise without any is refused when it is made
             raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
         limit = self._limit(df, effect)
         margin = self.question.margin
@@ -299,7 +299,7 @@ def beyond(limit: float, df: float, nc: float) -> float:
     0.7995
     """
     below = float(special.nctdtr(df, nc, limit))
-    if math.isnan(below):  # far out, where the series gives up
+    if math.isnan(below):  # pragma: no cover - some versions' series give up far out
         centre = limit * (1 - 1 / (4 * df))
         below = float(special.ndtr((centre - nc) / math.sqrt(1 + limit**2 / (2 * df))))
     return min(1.0, max(0.0, 1 - below))

@@ -106,3 +106,17 @@ def test_wrong_requests_are_refused():
     tiny = {name: column[:12] for name, column in data.items()}
     with pytest.raises(DesignError, match="too few people"):
         additive_means(pairs(tiny), "y")
+
+
+def test_an_arm_without_anybody_is_refused():
+    data = rows()
+    only = {name: values[data["arm"] == "C"] for name, values in data.items()}
+    tables = [counted(data, pair) - counted(only, pair) for pair in combinations(NAMES, 2)]
+    with pytest.raises(AnalysisError, match="an arm has nobody in it"):
+        additive_means(tables, "y")
+
+
+def test_the_same_pair_in_the_other_order_says_the_same():
+    data = rows()
+    twice = [*pairs(data), counted(data, ("device", "tier"))]
+    assert additive_means(twice, "y").exact == additive_means(pairs(data), "y").exact

@@ -133,3 +133,10 @@ def test_wrong_choices_are_refused():
         many_to_one(adjusted_means(world()[0]), variance="pooled")
     with pytest.raises(AnalysisError, match="no contrasts"):
         joint_contrasts(means, [])
+
+
+def test_where_nothing_varies_pooled_comparisons_have_no_error():
+    table = count_columns({"arm": ["A", "B", "C"] * 20, "y": [1] * 60}, arm="arm", metrics=["y"])
+    found = many_to_one(plain_means(table), variance="pooled")
+    assert [one.effect.estimate for one in found] == [0.0, 0.0]
+    assert [one.p_adjusted for one in found] == [None, None]

@@ -237,3 +237,8 @@ def test_a_rate_cannot_leave_its_range():
 def test_impossible_tests_are_refused(choices, fact):
     with pytest.raises(AnalysisError, match=fact):
         Question(**choices)
+
+
+def test_a_huge_effect_needs_the_fewest_people_there_can_be():
+    found = solve_power(noise_of_amounts(1.0), effect=1000.0, power=0.8)
+    assert found.people == 6
