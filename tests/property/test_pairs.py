@@ -112,7 +112,7 @@ measures = st.lists(
 
 
 @pytest.mark.parametrize("loops", ["numpy", "numba"])
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32), st.integers(20, 300), experiments, measures)
 def test_any_mix_of_arms_gaps_and_metrics_is_like_grouping_every_pair(
     loops: str, seed: int, people: int, tests: list[Any], wanted: list[Any]
@@ -162,8 +162,10 @@ def test_two_groups_added_are_everybody(seed: int, people: int, cut: int, tests:
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 3))
-def test_batches_of_any_size_and_any_number_of_threads_give_the_same(seed: int, size: int, workers: int) -> None:
+@given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 3), st.booleans())
+def test_batches_of_any_size_and_any_number_of_threads_give_the_same(
+    seed: int, size: int, workers: int, full: bool
+) -> None:
     rng = np.random.default_rng(seed)
     rows = {f"t{place}": column_of(rng, 400, "text", 2 + place % 3, 0.3 * (place % 2)) for place in range(9)}
     names = list(rows)
@@ -172,6 +174,8 @@ def test_batches_of_any_size_and_any_number_of_threads_give_the_same(seed: int, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairstream, "ROWS", size)
         patch.setattr(pairstream, "_workers", lambda: workers)
+        if full:  # as if 64 bits were used up after every batch
+            patch.setattr(paircounter, "_FULL", 1)
         assert_same(count_pairs(rows, names, ["y", "z"]), expected)
 
 

@@ -13,6 +13,7 @@ from kanab.sources import pairkernel
 from kanab.sources.paircounter import square_parts, value_parts
 from kanab.sources.pairkernel import ROWS, kernels
 from kanab.sources.pairlayout import NOT_IN, Layout, pack
+from kanab.sources.pairsums import buckets
 
 BOTH = [kernels("numpy"), kernels("numba")]
 
@@ -113,6 +114,16 @@ def test_five_hundred_tests_take_smaller_groups_and_little_memory() -> None:
     assert layout.shift < 6
     assert tables * (8 << 2 * layout.shift) < 130 << 20
     assert Layout((2,) * 500, (False,) * 500).shift == 5
+
+
+def test_the_commonest_value_is_looked_for_in_buckets_that_are_never_too_small() -> None:
+    rng = np.random.default_rng(6)
+    for values in (rng.integers(-(2**51), 2**51, 50_000), np.arange(5_000) * 2**22, np.arange(9_000) % 4_000):
+        found = buckets(values, binary=False)
+        commonest = int(np.unique(values, return_counts=True)[1].max())
+        assert int(found.sum()) == len(values)
+        assert commonest <= int(found.max()) <= commonest + 20
+    assert buckets(np.array([0, 1, 1]), binary=True).tolist() == [1, 2]
 
 
 def test_bits_beyond_the_last_person_are_empty() -> None:
