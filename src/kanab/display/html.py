@@ -75,8 +75,8 @@ def report_html(data: Data, *, charts: Mapping[str, str]) -> str:
         section("effects", "What happened?", _effects(data, charts)),
         section("segments", "Does the effect differ by segment?", _segments(data, charts)),
         section("privacy", "Privacy receipt", _privacy(data)),
-        section("notes", "Notes", _listed(note_sentences(data))),
-        section("method", "How it was computed", _listed(method_sentences(data))),
+        section("notes", "Notes", bullets(note_sentences(data))),
+        section("method", "How it was computed", bullets(method_sentences(data))),
         "<footer>Made with Kanab from counts and sums. This file loads nothing from elsewhere.</footer>",
     ]
     return whole_page(title(data), parts, STYLE)
@@ -93,8 +93,8 @@ def _header(data: Data) -> str:
 def _arrival(data: Data) -> str:
     verdict, _, rest = sample_ratio_sentence(data).partition(". ")
     alarm = ' alarm" role="alert' if alarmed(data) else ""
-    call = f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {_said(rest)}</p>'
-    return f"{call}\n{_table(arms_table(data), 'People per arm', kind='cards few')}"
+    call = f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {marked(rest)}</p>'
+    return f"{call}\n{table_html(arms_table(data), 'People per arm', kind='cards few')}"
 
 
 def _effects(data: Data, charts: Mapping[str, str]) -> str:
@@ -111,8 +111,8 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
     said = f'<p class="unit">{escape(unit)}</p>' if unit else ""
     items = "".join(
         f'<li class="{one.kind}"><span class="mark" aria-hidden="true">{_MARKS[one.kind]}</span>'
-        f'<span class="claim">{_said(one.claim)}</span> '
-        f'<span class="evidence">{_said(_sentence(one.evidence))}</span></li>'
+        f'<span class="claim">{marked(one.claim)}</span> '
+        f'<span class="evidence">{marked(_sentence(one.evidence))}</span></li>'
         for one in verdicts(data, metric)
     )
     picture = _figure(charts.get(f"forest: {metric}"))
@@ -120,7 +120,7 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
     return (
         f"<article>\n<h3>{escape(metric)}</h3>{said}\n"
         f'<div class="{pair}"><ul class="verdicts">{items}</ul>{picture}</div>\n'
-        f"{_table(effects_table(data, metric), f'Effects on {metric}', kind='cards wide')}\n</article>"
+        f"{table_html(effects_table(data, metric), f'Effects on {metric}', kind='cards wide')}\n</article>"
     )
 
 
@@ -134,10 +134,10 @@ def _segments(data: Data, charts: Mapping[str, str]) -> str:
     if not data["heterogeneity"]:
         return ""
     drawn = "".join(_figure(charts.get(f"segments: {metric}")) for metric in metrics_of(data))
-    told = _listed(segment_sentences(data))
-    tables = [_table(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
+    told = bullets(segment_sentences(data))
+    tables = [table_html(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
     if data["follow_ups"]:
-        tables.append(_table(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
+        tables.append(table_html(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
     pair = "pair" if drawn else "pair words"
     key = f'<p class="key">{escape(_SEGMENT_KEY)}</p>' if drawn else ""
     return f'{key}<div class="{pair}">{told}<div>{drawn}</div></div>\n' + "\n".join(tables)
@@ -168,12 +168,13 @@ def _effective(k: int | None) -> str:
     return "not evaluated" if k is None else f"at least {k:,}, over all tables"
 
 
-def _listed(sentences: Iterable[str]) -> str:
-    items = "".join(f"<li>{_said(sentence)}</li>" for sentence in sentences)
+def bullets(sentences: Iterable[str]) -> str:
+    """Sentences as a list; nothing where there are none."""
+    items = "".join(f"<li>{marked(sentence)}</li>" for sentence in sentences)
     return f'<ul class="said">{items}</ul>' if items else ""
 
 
-def _said(sentence: str) -> str:
+def marked(sentence: str) -> str:
     """A sentence, escaped, whose numbers do not break at the end of a line."""
     return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(together(sentence)))
 
@@ -182,7 +183,7 @@ def _figure(svg: str | None) -> str:
     return f"<figure>{svg}</figure>" if svg else ""
 
 
-def _table(table: Table, name: str, *, kind: str) -> str:
+def table_html(table: Table, name: str, *, kind: str) -> str:
     """A table whose rows become cards on a narrow screen; the first column names the row."""
     right = table.right_aligned()
     classes = [' class="n"' if is_right else "" for is_right in right]

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from kanab.display.figures import Row, error_figures, spoken_p
-from kanab.display.html import _listed, _said, _table
+from kanab.display.html import bullets, marked, table_html
 from kanab.display.page import card_table, section, whole_page
 from kanab.display.scancharts import MARKS, effects_chart, expected_chart, heat_map, legend, marks_of
 from kanab.display.scantables import FEW_ROWS, broken_tables, means_table, ranked_table, strongest
@@ -101,24 +101,24 @@ def _header(data: Data) -> str:
     what, _, people = scanned(data).partition("; ")
     experiments, _, rest = what.partition(", ")
     lede = f"{rest}; {people}" if people else rest
-    told = "".join(f'<p class="lede">{_said(text)}</p>\n' for text in (f"{lede}.", expectation(data)) if text)
+    told = "".join(f'<p class="lede">{marked(text)}</p>\n' for text in (f"{lede}.", expectation(data)) if text)
     return f'<header>\n<p class="kicker">Scan</p>\n<h1>{escape(experiments)}</h1>\n{told}</header>\n'
 
 
 def _scan(data: Data, prefix: str) -> list[str]:
     """The sections of one scan; the second on a page says first what it is."""
     pairs = look_of(data) is PAIRS
-    intro = _listed([f"{scanned(data)}.", expectation(data)]) if prefix else ""
+    intro = bullets([f"{scanned(data)}.", expectation(data)]) if prefix else ""
     bodies = [
         ("attention", "Which experiments interfere?" if pairs else "Which effects differ?", intro + _attention(data)),
         ("flagged", "What flagged tests look like", _flagged(data, prefix)),
         ("maps", "Every pair at a glance", _maps(data, prefix) if pairs else ""),
-        ("rest", "What was not found", _listed(rest_sentences(data))),
+        ("rest", "What was not found", bullets(rest_sentences(data))),
         ("assignment", "Was assignment independent?" if pairs else "Are arms spread alike?", _assignment(data)),
-        ("untestable", "Not testable", _listed(untestable_sentences(data))),
-        ("privacy", "Privacy", _listed(privacy_sentences(data))),
-        ("notes", "Notes", _listed(note_sentences(data))),
-        ("method", "How it was computed", _listed(method_sentences(data))),
+        ("untestable", "Not testable", bullets(untestable_sentences(data))),
+        ("privacy", "Privacy", bullets(privacy_sentences(data))),
+        ("notes", "Notes", bullets(note_sentences(data))),
+        ("method", "How it was computed", bullets(method_sentences(data))),
     ]
     if prefix:
         bodies = [
@@ -135,9 +135,7 @@ def _attention(data: Data) -> str:
         alarm = ' alarm" role="alert' if ringing or data["verdicts"].get("assignment broken") else ""
         how, _, what = said.partition("): ") if "): " in said else said.partition(": ")
         bracket = ")" if "): " in said else ""
-        found = (
-            f'<p class="call{alarm}"><strong>{_said(what[:1].upper() + what[1:])}</strong> {_said(how + bracket)}.</p>'
-        )
+        found = f'<p class="call{alarm}"><strong>{marked(what[:1].upper() + what[1:])}</strong> {marked(how + bracket)}.</p>'
     if not shown:
         return f"{found}<p>Nothing could be tested.</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {len(ringing):,}.</p>' if len(ringing) > len(shown) else ""
@@ -196,15 +194,15 @@ def _flagged(data: Data, prefix: str) -> str:
         verdict = f", {row['verdict']}, corrected {spoken_p(row['p_adjusted'])}" if row else ""
         found.append(
             f"<details{' open' if at < OPENED else ''}><summary><strong>{escape(name)}</strong>"
-            f'<span>{_said(metric + verdict)}</span></summary><div id="{prefix}flag-{at}">{body}</div></details>'
+            f'<span>{marked(metric + verdict)}</span></summary><div id="{prefix}flag-{at}">{body}</div></details>'
         )
     key = f'<p class="key">{escape(_EFFECTS_KEY)}</p>' if found and look_of(data) is PAIRS else ""
     return key + "\n".join(found)
 
 
 def _pair(one: Row) -> str:
-    told = _listed(effect_sentences(one))
-    means = _table(means_table(one), f"Means of {one['metric']}: {one['a']} × {one['b']}", kind="grid")
+    told = bullets(effect_sentences(one))
+    means = table_html(means_table(one), f"Means of {one['metric']}: {one['a']} × {one['b']}", kind="grid")
     drawn = f"<figure>{effects_chart(one)}</figure>" if one["effects"] else ""
     return f'<div class="pair"><div>{told}{means}</div>{drawn}</div>'
 
@@ -222,17 +220,19 @@ def _levels(test: Row, alpha: float) -> str:
     )  # fmt: skip
     header = (test["covariate"], "arms", "effect", "in the rest", "difference", "std. error", "p", "corrected p")
     name = f"{test['experiment']} by {test['covariate']}: {test['metric']}"
-    told = _listed(follow_up_sentences(test, alpha))
-    return f'<div class="pair words">{told}{_table(Table(header, rows), name, kind="cards wide")}</div>'
+    told = bullets(follow_up_sentences(test, alpha))
+    return f'<div class="pair words">{told}{table_html(Table(header, rows), name, kind="cards wide")}</div>'
 
 
 def _assignment(data: Data) -> str:
-    said = _listed(assignment_sentences(data))
+    said = bullets(assignment_sentences(data))
     return said + _tables(broken_tables(data))
 
 
 def _tables(parts: Iterable[str | Table]) -> str:
     return "".join(
-        _table(part, "Broken assignments", kind="cards wide") if isinstance(part, Table) else f"<p>{_said(part)}</p>"
+        table_html(part, "Broken assignments", kind="cards wide")
+        if isinstance(part, Table)
+        else f"<p>{marked(part)}</p>"
         for part in parts
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.display.scantables import sections
 from kanab.display.scanwords import expectation, outcome, scanned
-from kanab.display.text import PROSE_WIDTH, _printable, _ruled, _wrapped, folded
+from kanab.display.text import PROSE_WIDTH, folded, printable, ruled, wrapped
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]
@@ -30,20 +30,20 @@ def _text(data: Data, width: int | None) -> str:
     prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
     lines = []
     for sentence in (f"{scanned(data)}.", expectation(data), outcome(data)):
-        lines += _wrapped(_printable(sentence), prose)
+        lines += wrapped(printable(sentence), prose)
     for section in sections(data):
-        lines += ["", _ruled(_printable(section.heading), prose)]
+        lines += ["", ruled(printable(section.heading), prose)]
         for before, part in zip((None, *section.parts), section.parts, strict=False):
             if isinstance(part, Table):
                 shown = "\n\n".join(str(table) for table in folded(_clean(part), width)).splitlines()
                 lines += shown if before is None else ["", *shown]
             else:
                 lines += [""] if isinstance(before, Table) else []
-                lines += _wrapped(_printable(part), prose)
+                lines += wrapped(printable(part), prose)
     return "\n".join(lines)
 
 
 def _clean(table: Table) -> Table:
     """The same table without control characters: a name cannot move the cursor."""
-    rows = tuple(tuple(_printable(cell) for cell in row) for row in table.rows)
-    return Table(tuple(_printable(cell) for cell in table.header), rows, table.title)
+    rows = tuple(tuple(printable(cell) for cell in row) for row in table.rows)
+    return Table(tuple(printable(cell) for cell in table.header), rows, table.title)

@@ -24,27 +24,28 @@ def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
 
     Without a width tables are as wide as they need. Control characters in names become visible.
     """
-    clean = mapped(data, _printable)
+    clean = mapped(data, printable)
     prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
-    lines = [*_wrapped(title(clean), prose), *_wrapped(summary(clean), prose)]
+    lines = [*wrapped(title(clean), prose), *wrapped(summary(clean), prose)]
     for section in sections(clean):
-        lines += ["", _ruled(section.heading, prose)]
+        lines += ["", ruled(section.heading, prose)]
         for before, part in zip(("", *section.parts), section.parts, strict=False):
             if isinstance(part, Table):
                 lines += ["", *"\n\n".join(str(table) for table in folded(part, width)).splitlines()]
             else:
                 lines += [""] if isinstance(before, Table) else []
-                lines += _wrapped(part, prose)
+                lines += wrapped(part, prose)
     return "\n".join(lines)
 
 
-def _wrapped(sentence: str, width: int) -> list[str]:
+def wrapped(sentence: str, width: int) -> list[str]:
     """A sentence in lines; "p = 0.04" and "7.7 points" stay on one of them."""
     lines = textwrap.wrap(together(sentence), width, subsequent_indent="  ", break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def _ruled(heading: str, width: int) -> str:
+def ruled(heading: str, width: int) -> str:
+    """A heading with a rule to the edge of the prose."""
     return f"── {heading} ".ljust(width, "─")
 
 
@@ -63,10 +64,10 @@ def readout_markdown(data: Mapping[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _MARKUP.sub(lambda found: f"\\{found.group()}", _printable(text))
+    return _MARKUP.sub(lambda found: f"\\{found.group()}", printable(text))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Control characters as pictures of themselves: a name cannot move the cursor."""
     return _CONTROL.sub(lambda found: chr(0x2400 + ord(found.group())) if ord(found.group()) < 32 else "�", text)
 

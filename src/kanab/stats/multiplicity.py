@@ -32,14 +32,19 @@ def correct(p_values: Sequence[float | None], method: Correction = "holm") -> li
     p = np.array([p_values[place] for place in tested], dtype=np.float64)
     if np.any((p < 0) | (p > 1)):
         raise AnalysisError("a p-value lies outside 0 … 1", "Give p-values, not statistics.")
-    adjusted = np.minimum(1.0, _adjusted(p, method)) if len(p) else p
+    adjusted = adjusted_array(p, method) if len(p) else p
     result: list[float | None] = [None] * len(p_values)
     for place, value in zip(tested, adjusted.tolist(), strict=True):
         result[place] = value
     return result
 
 
-def _adjusted(p: Floats, method: Correction) -> Floats:
+def adjusted_array(p: Floats, method: Correction) -> Floats:
+    """Adjusted p-values of one family as an array: all are tested, none beyond 1."""
+    return np.minimum(1.0, _steps(p, method))
+
+
+def _steps(p: Floats, method: Correction) -> Floats:
     m = len(p)
     if method == "none":
         return p

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.metric import Metric
 from kanab.stats.gram import Floats
-from kanab.stats.multiplicity import Correction, _adjusted
+from kanab.stats.multiplicity import Correction, adjusted_array
 from kanab.stats.scancells import Flags
 
 Verdict = Literal[
@@ -76,7 +76,7 @@ def corrected(p: Floats, families: NDArray[np.intp], method: Correction) -> Floa
     for family in np.unique(families):
         inside = np.flatnonzero((families == family) & ~np.isnan(p))
         if len(inside):
-            found[inside] = np.minimum(1.0, _adjusted(p[inside], method))
+            found[inside] = adjusted_array(p[inside], method)
     return found
 
 
