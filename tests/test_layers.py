@@ -26,7 +26,7 @@ LAYERS = (
     ("planfile", "periods"),
     ("planjoin",),
     ("counted", "pairs"),
-    ("stats", "sources", "privacy"),
+    ("stats", "sources", "privacy", "collect"),
     ("datasets", "files", "forecast", "simulation"),
     ("paper", "display"),
     ("readouts",),

@@ -11,6 +11,8 @@
     ├── PlanError        a plan that contradicts itself or cannot be read
     ├── PrivacyError     a release that would break a rule
     │   └── LedgerError         a ledger that was changed, is something else, or is in use
+    ├── MessageError     a message that the plan does not allow, or that cannot be read
+    ├── StoreError       a collector's store that cannot be used, or that belongs to something else
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
     └── AnalysisError    a question that this tally cannot answer
@@ -93,6 +95,28 @@ class PrivacyError(KanabError):
 
 class LedgerError(PrivacyError):
     """A ledger that was changed, is something else, or is in use."""
+
+
+class MessageError(KanabError):
+    """A message that the plan does not allow, or that cannot be read. It never repeats the message.
+
+    ``reason`` is one word of a closed list, which is counted; ``status`` is the HTTP status of the answer.
+
+    >>> problem = MessageError("unknown level for 'tier'", "Declared levels: 1, 2, 3.", at="line 3", reason="level")
+    >>> print(problem, problem.status)
+    unknown level for 'tier' - at line 3. Declared levels: 1, 2, 3. 400
+    """
+
+    def __init__(
+        self, fact: str, remedy: str = "", *, at: str = "", reason: str = "malformed", status: int = 400
+    ) -> None:
+        super().__init__(fact, remedy, at=at)
+        self.reason = reason
+        self.status = status
+
+
+class StoreError(KanabError):
+    """A collector's store that cannot be used, or that belongs to something else. Nothing acknowledged is lost."""
 
 
 class FormulaError(KanabError):

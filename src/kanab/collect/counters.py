@@ -1,0 +1,59 @@
+"""Counters: named whole numbers that are added, and nothing else; what a store keeps of open cohorts.
+
+A name says what is counted: the linkage, the class or margin, and which number of it, joined by
+``|``. Names and levels are percent-encoded, so the separators stand only where they separate:
+
+    checkout/tier|B:3|n                people of the class
+    checkout/tier|B:3|minutes|n        those who have a value, where missing values are excluded
+    checkout/tier|B:3|minutes|s        the sum, in steps of the metric's grid
+    checkout/tier|checkout=B|minutes|q     squares at a margin, in steps²
+    checkout/tier|checkout=B|revenue/orders|p    what a ratio needs: n, s, t, q, r, p
+
+Because names explain themselves, counters outlive additions to a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kanab.errors import StoreError
+
+Counters = dict[str, int]
+"""Exact whole numbers by name. A name that is absent counts 0."""
+
+_LOW, _HIGH = -(2**63), 2**64
+
+_DECODER = msgspec.msgpack.Decoder(dict[str, int | str])
+
+
+def add_counters(into: Counters, more: Mapping[str, int]) -> None:
+    """Add counters to others, in place: the order of adding never changes a digit.
+
+    >>> total = {"banner|on|n": 1}
+    >>> add_counters(total, {"banner|on|n": 2, "banner|off|n": 1})
+    >>> total
+    {'banner|on|n': 3, 'banner|off|n': 1}
+    """
+    known = into.get
+    for name, value in more.items():
+        into[name] = known(name, 0) + value
+
+
+def pack(counters: Mapping[str, int]) -> bytes:
+    """Counters as bytes (MessagePack, names in order); integers beyond 64 bits are texts.
+
+    >>> unpack(pack({"a|n": 2**70, "b|n": -1})) == {"a|n": 2**70, "b|n": -1}
+    True
+    """
+    plain = {name: value if _LOW <= value < _HIGH else str(value) for name, value in sorted(counters.items())}
+    return msgspec.msgpack.encode(plain)
+
+
+def unpack(data: bytes) -> Counters:
+    """What ``pack`` wrote."""
+    try:
+        return {name: int(value) for name, value in _DECODER.decode(data).items()}
+    except (msgspec.MsgspecError, ValueError):
+        raise StoreError("a record does not hold counters", "Check that key and store belong together.") from None
