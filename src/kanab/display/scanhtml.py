@@ -135,7 +135,8 @@ def _attention(data: Data) -> str:
         alarm = ' alarm" role="alert' if ringing or data["verdicts"].get("assignment broken") else ""
         how, _, what = said.partition("): ") if "): " in said else said.partition(": ")
         bracket = ")" if "): " in said else ""
-        found = f'<p class="call{alarm}"><strong>{marked(what[:1].upper() + what[1:])}</strong> {marked(how + bracket)}.</p>'
+        call = marked(what[:1].upper() + what[1:])
+        found = f'<p class="call{alarm}"><strong>{call}</strong> {marked(how + bracket)}.</p>'
     if not shown:
         return f"{found}<p>Nothing could be tested.</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {len(ringing):,}.</p>' if len(ringing) > len(shown) else ""
