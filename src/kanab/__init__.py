@@ -29,6 +29,7 @@ from kanab.errors import (
 )
 from kanab.factor import Factor
 from kanab.files import read_release, write_release
+from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
 from kanab.metric import Metric
 from kanab.plan import Plan, make_plan
 from kanab.planfile import read_plan
@@ -39,15 +40,28 @@ from kanab.privacy.released import Receipt, Release
 from kanab.readouts import Readout
 from kanab.scanning import scan_heterogeneity, scan_interactions
 from kanab.scanreadouts import PairReadout, SegmentReadout
+from kanab.simulation import Population, Study, simulate
 from kanab.sources.classes import read_classes
 from kanab.sources.columns import count_columns
 from kanab.sources.csvfile import count_csv
 from kanab.sources.dispatch import count
+from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
+from kanab.stats.hc import RobustFit, robust_fit
+from kanab.stats.interactionpower import (
+    CrossedNoise,
+    InteractionPower,
+    crossed_noise,
+    crossed_noise_of,
+    interaction_power,
+)
 from kanab.stats.multiplicity import correct
+from kanab.stats.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.ols import Anova, Fit, fit
+from kanab.stats.power import Power, Question, power_curve, solve_power
+from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 from kanab.stats.relative import Relative, relative_effect
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.srm import SampleRatio, sample_ratio
@@ -60,15 +74,19 @@ __all__ = [
     "Anova",
     "ArmMeans",
     "Counted",
+    "CrossedNoise",
     "DesignError",
     "Effect",
     "FTest",
     "Factor",
     "Fit",
     "FollowUp",
+    "Forecast",
     "FormulaError",
     "GridError",
+    "InteractionPower",
     "KanabError",
+    "Known",
     "Ledger",
     "LedgerError",
     "LevelError",
@@ -77,24 +95,33 @@ __all__ = [
     "Metric",
     "MissingExtraError",
     "NobodyError",
+    "Noise",
     "PairReadout",
     "Plan",
     "PlanError",
+    "Population",
+    "Power",
     "PrivacyError",
     "QueryError",
+    "Question",
     "Readout",
     "Receipt",
     "Relative",
     "Release",
+    "RobustFit",
     "SampleRatio",
     "SegmentReadout",
     "SourceError",
     "StoreError",
+    "Study",
     "Tally",
     "TallyError",
     "add_releases",
+    "additive_means",
     "adjusted_effect",
     "adjusted_means",
+    "adjusted_ratio_effect",
+    "adjusted_ratio_means",
     "against_control",
     "analyze",
     "contrast",
@@ -102,13 +129,24 @@ __all__ = [
     "count",
     "count_columns",
     "count_csv",
+    "crossed_noise",
+    "crossed_noise_of",
     "difference_in_means",
     "fit",
     "follow_ups",
+    "forecast_plan",
+    "interaction_power",
+    "known_from_release",
     "make_plan",
     "nested_f",
+    "noise_of_amounts",
+    "noise_of_means",
+    "noise_of_rate",
     "plain_means",
     "pooled_f",
+    "power_curve",
+    "ratio_effect",
+    "ratio_means",
     "read_classes",
     "read_ledger",
     "read_plan",
@@ -117,8 +155,11 @@ __all__ = [
     "relative_effect",
     "release",
     "robust_f",
+    "robust_fit",
     "sample_ratio",
     "scan_heterogeneity",
     "scan_interactions",
+    "simulate",
+    "solve_power",
     "write_release",
 ]
