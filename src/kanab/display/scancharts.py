@@ -207,10 +207,10 @@ def _power(at: int) -> str:
     return f"{10.0**-at:g}"
 
 
-def effects_chart(flagged: Row) -> str:
+def effects_chart(data: Data, flagged: Row) -> str:
     """Effects within arms with their intervals, one line each; the upright mark is no effect."""
     effects = flagged["effects"]
-    figures = effect_figures(effects)
+    figures = effect_figures(data, flagged)
     ends = [0.0, *(end for one in effects for end in one["interval"])]
     least, most = min(ends), max(ends)
     air = 0.04 * (most - least) or 1.0
@@ -223,7 +223,7 @@ def effects_chart(flagged: Row) -> str:
     for at, one in enumerate(effects):
         y = at * _ROW
         low, high = one["interval"]
-        value = f"{figures.bare(one['effect'], signed=True)} ({figures.between(one['interval'])})"
+        value = f"{figures.change(one['effect'], signed=True)} ({figures.between(one['interval'])})"
         label = f"{one['experiment']} where {one['within']} is {one['level']}"
         arms = f"{one['arm']} − {one['control']}"
         label = label if _two_arms(effects, one) else f"{one['experiment']} {arms}, {one['within']} {one['level']}"

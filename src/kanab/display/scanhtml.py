@@ -184,11 +184,9 @@ def _flagged(data: Data, prefix: str) -> str:
     """Each flagged test to be unfolded: its words, its numbers, its picture."""
     rows = {(named(data, row), row["metric"]): row for row in alarms(data)}
     if look_of(data) is PAIRS:
-        flagged = [(named(data, one), one["metric"], _pair(one)) for one in data["effects"]]
+        flagged = [(named(data, one), one["metric"], _pair(data, one)) for one in data["effects"]]
     else:
-        flagged = [
-            (named(data, row), row["metric"], _levels(row, data["alpha"])) for row in alarms(data) if row["follow_ups"]
-        ]
+        flagged = [(named(data, row), row["metric"], _levels(data, row)) for row in alarms(data) if row["follow_ups"]]
     found = []
     for at, (name, metric, body) in enumerate(flagged):
         row = rows.get((name, metric))
@@ -201,27 +199,27 @@ def _flagged(data: Data, prefix: str) -> str:
     return key + "\n".join(found)
 
 
-def _pair(one: Row) -> str:
-    told = bullets(effect_sentences(one))
-    means = table_html(means_table(one), f"Means of {one['metric']}: {one['a']} × {one['b']}", kind="grid")
-    drawn = f"<figure>{effects_chart(one)}</figure>" if one["effects"] else ""
+def _pair(data: Data, one: Row) -> str:
+    told = bullets(effect_sentences(data, one))
+    means = table_html(means_table(data, one), f"Means of {one['metric']}: {one['a']} × {one['b']}", kind="grid")
+    drawn = f"<figure>{effects_chart(data, one)}</figure>" if one["effects"] else ""
     return f'<div class="pair"><div>{told}{means}</div>{drawn}</div>'
 
 
-def _levels(test: Row, alpha: float) -> str:
+def _levels(data: Data, test: Row) -> str:
     """Each level against the rest, in words and as a table."""
-    figures = error_figures([one["se"] for one in test["follow_ups"]], share=False)
+    figures = error_figures([one["se"] for one in test["follow_ups"]], share=test["metric"] in data["shares"])
     rows = tuple(
         (
             one["level"], f"{one['arm']} − {one['control']}",
-            *(figures.bare(one[side], signed=True) for side in ("effect", "rest", "difference")),
+            *(figures.change(one[side], signed=True) for side in ("effect", "rest", "difference")),
             figures.bare(one["se"]), p_value(one["p"]), p_value(one["p_adjusted"]),
         )
         for one in test["follow_ups"]
     )  # fmt: skip
     header = (test["covariate"], "arms", "effect", "in the rest", "difference", "std. error", "p", "corrected p")
     name = f"{test['experiment']} by {test['covariate']}: {test['metric']}"
-    told = bullets(follow_up_sentences(test, alpha))
+    told = bullets(follow_up_sentences(data, test))
     return f'<div class="pair words">{told}{table_html(Table(header, rows), name, kind="cards wide")}</div>'
 
 

@@ -20,6 +20,7 @@ from kanab.display.scanwords import (
     privacy_sentences,
     rest_sentences,
     several,
+    size_words,
     untestable_sentences,
     with_verdict,
 )
@@ -90,18 +91,19 @@ def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
     for row in rows:
         corrected = [p_value(row["p_adjusted"])] if method else []
         numbers = (number(row["F_robust"], 3), p_value(row["p_robust"]), *corrected)
-        body.append((*(row[side] for side in sides), row["metric"], *numbers, verdict_words(row)))
+        verdict = verdict_words(row, share=row["metric"] in data["shares"])
+        body.append((*(row[side] for side in sides), row["metric"], *numbers, verdict))
     return Table(header, tuple(body))
 
 
-def verdict_words(row: Row) -> str:
+def verdict_words(row: Row, *, share: bool = False) -> str:
     """The verdict; where nothing was found, with what could have been missed.
 
     >>> verdict_words({"verdict": "nothing found", "could_miss": 0.1234})
     'nothing found, could miss ± 0.12'
     """
     if row["verdict"] == "nothing found" and row["could_miss"] is not None:
-        return f"nothing found, could miss ± {number(row['could_miss'], 2)}"
+        return f"nothing found, could miss ± {size_words(row['could_miss'], share=share)}"
     return str(row["verdict"])
 
 
@@ -109,23 +111,23 @@ def explained(data: Data) -> list[Section]:
     """What the flagged tests look like: means, effects and words, one section each."""
     if look_of(data) is PAIRS:
         return [
-            Section(f"{named(data, one)}: {one['metric']}", (*effect_sentences(one), means_table(one)))
+            Section(f"{named(data, one)}: {one['metric']}", (*effect_sentences(data, one), means_table(data, one)))
             for one in data["effects"]
         ]
     return [
-        Section(f"{named(data, row)}: {row['metric']}", tuple(follow_up_sentences(row, data["alpha"])))
+        Section(f"{named(data, row)}: {row['metric']}", tuple(follow_up_sentences(data, row)))
         for row in alarms(data)
         if row["follow_ups"]
     ]
 
 
-def means_table(flagged: Row) -> Table:
+def means_table(data: Data, flagged: Row) -> Table:
     """The mean of every class: arms of the first experiment down, of the second across."""
-    figures = effect_figures(flagged["effects"])
+    figures = effect_figures(data, flagged)
     rows, columns = flagged["arms"]
     header = (f"mean {flagged['metric']}", *(f"{flagged['b']}: {arm}" for arm in columns))
     body = tuple(
-        (f"{flagged['a']}: {arm}", *(figures.bare(value) for value in means))
+        (f"{flagged['a']}: {arm}", *(figures.mean(value) for value in means))
         for arm, means in zip(rows, flagged["means"], strict=True)
     )
     return Table(header, body)

@@ -146,7 +146,8 @@ def rest_sentences(data: Data) -> list[str]:
         quiet = [row for row in own if row["verdict"] == "nothing found"]
         clear = [row for row in own if row["verdict"] == "clear within tolerance"]
         if quiet:
-            found.append(f"{metric}: {several(len(quiet), 'test')}, nothing found{_missed(quiet)}.")
+            missed = _missed(quiet, share=metric in data["shares"])
+            found.append(f"{metric}: {several(len(quiet), 'test')}, nothing found{missed}.")
         if clear:
             there = len([row for row in clear if row["note"] == WITHIN])
             also = f" ({there:,} of them not zero, but smaller than it)" if there else ""
@@ -154,12 +155,21 @@ def rest_sentences(data: Data) -> list[str]:
     return found
 
 
-def _missed(rows: Iterable[Row]) -> str:
+def size_words(size: float, *, share: bool) -> str:
+    """A size to two digits; of a 0/1 metric in percentage points.
+
+    >>> size_words(0.01234, share=True), size_words(0.01234, share=False)
+    ('1.2 points', '0.012')
+    """
+    return f"{number(size * 100, 2)} points" if share else number(size, 2)
+
+
+def _missed(rows: Iterable[Row], *, share: bool) -> str:
     """What a difference of effects could be without having been seen: the usual and the worst case."""
     sizes = [size for row in rows if (size := row["could_miss"]) is not None and math.isfinite(size)]
     if not sizes:
         return ""
-    usual, worst = (number(size, 2) for size in (median(sizes), max(sizes)))
+    usual, worst = (size_words(size, share=share) for size in (median(sizes), max(sizes)))
     if usual == worst:
         return f"; a difference of effects of up to ± {usual} could have been missed"
     return f"; a difference of effects of up to ± {usual} could have been missed (median; at worst ± {worst})"
@@ -203,20 +213,20 @@ def untestable_sentences(data: Data) -> list[str]:
     return found
 
 
-def effect_figures(effects: Iterable[Row]) -> Figures:
-    """Enough decimals for two digits of the smallest standard error."""
-    return error_figures([one["se"] for one in effects], share=False)
+def effect_figures(data: Data, flagged: Row) -> Figures:
+    """Enough decimals for two digits of the smallest standard error; percentages for a 0/1 metric."""
+    return error_figures([one["se"] for one in flagged["effects"]], share=flagged["metric"] in data["shares"])
 
 
-def effect_sentences(flagged: Row) -> list[str]:
+def effect_sentences(data: Data, flagged: Row) -> list[str]:
     """Each experiment's effect within the arms of the other, one sentence per experiment and arm."""
-    figures = effect_figures(flagged["effects"])
+    figures = effect_figures(data, flagged)
     groups: dict[tuple[str, str], list[Row]] = {}
     for one in flagged["effects"]:
         groups.setdefault((one["experiment"], one["arm"]), []).append(one)
     found = []
     for (experiment, arm), own in groups.items():
-        first, *others = [f"{figures.bare(one['effect'], signed=True)} where" for one in own]
+        first, *others = [f"{figures.change(one['effect'], signed=True)} where" for one in own]
         places = [f"‘{one['level']}’" for one in own]
         parts = [f"{first} {own[0]['within']} shows {places[0]}"]
         parts += [f"{value} {place}" for value, place in zip(others, places[1:], strict=True)]
@@ -226,12 +236,12 @@ def effect_sentences(flagged: Row) -> list[str]:
     return found if left <= 0 else [*found[:MOST_SENTENCES], f"{several(left, 'more effect')} in the plain data."]
 
 
-def follow_up_sentences(test: Row, alpha: float) -> list[str]:
+def follow_up_sentences(data: Data, test: Row) -> list[str]:
     """The levels that clearly stand out, one sentence each, and how many others do not."""
-    own = test["follow_ups"]
+    own, alpha = test["follow_ups"], data["alpha"]
     clear = [one for one in own if one["p_adjusted"] is not None and one["p_adjusted"] < alpha]
     told = sorted(clear, key=lambda one: one["p_adjusted"])[:MOST_SENTENCES]
-    found = [_follow_up_sentence(one) for one in told]
+    found = [_follow_up_sentence(one, share=test["metric"] in data["shares"]) for one in told]
     if len(told) < len(clear):
         found.append(f"These are the {len(told)} clearest of {len(clear)} such differences.")
     if own and not clear:
@@ -241,9 +251,9 @@ def follow_up_sentences(test: Row, alpha: float) -> list[str]:
     return found
 
 
-def _follow_up_sentence(one: Row) -> str:
-    figures = error_figures([one["se"]], share=False)
-    here, rest, difference = (figures.bare(one[side], signed=True) for side in ("effect", "rest", "difference"))
+def _follow_up_sentence(one: Row, *, share: bool) -> str:
+    figures = error_figures([one["se"]], share=share)
+    here, rest, difference = (figures.change(one[side], signed=True) for side in ("effect", "rest", "difference"))
     return (
         f"Where {one['covariate']} is {one['level']}, {spoken_arm(one['arm'])} changes {one['metric']} by {here}, "
         f"elsewhere by {rest}: a difference of {difference} ± {figures.bare(one['se'])} (one standard error), "

@@ -170,12 +170,12 @@ def test_p_of_zero_is_drawn_at_the_edge_and_no_p_at_all_not(six: Scan) -> None:
 
 
 def test_effects_within_arms_are_drawn_with_their_intervals(six: Scan) -> None:
-    drawn = effects_chart(six["effects"][0])
+    drawn = effects_chart(six, six["effects"][0])
     assert 'aria-label="Effects of banner and price on revenue"' in drawn
     assert "+6.11 (4.39 to 7.83)" in drawn
     assert drawn.count("<circle") == 4
     six["effects"][0]["effects"].append(six["effects"][0]["effects"][0] | {"arm": "loud"})
-    assert "banner loud − off, price off" in effects_chart(six["effects"][0])
+    assert "banner loud − off, price off" in effects_chart(six, six["effects"][0])
 
 
 def test_segments_alone_make_a_report(stored: dict[str, Scan]) -> None:

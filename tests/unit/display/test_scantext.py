@@ -76,11 +76,19 @@ def test_a_flagged_pair_is_explained_by_its_means_and_in_words(six: Scan) -> Non
     assert "banner: on         22.88      26.07" in text
 
 
+def test_a_metric_of_zeros_and_ones_is_told_in_percent(six: Scan) -> None:
+    six["shares"] = ["revenue", "bought"]
+    text = flat(pairs_text(six))
+    assert "price's effect on revenue (on − off) is +8 points where banner shows ‘off’, +319 points where ‘on’." in text
+    assert "2,607 %" in text
+    assert "revenue: 7 tests, nothing found; a difference of effects of up to ± 452 points could have been" in text
+
+
 def test_many_arms_are_not_all_put_into_words(six: Scan) -> None:
     one = six["effects"][0]
     one["effects"] = [row | {"arm": str(arm)} for arm in range(9) for row in one["effects"][:2]]
-    assert effect_sentences(one)[-1] == "3 more effects in the plain data."
-    assert len(effect_sentences(one)) == 7
+    assert effect_sentences(six, one)[-1] == "3 more effects in the plain data."
+    assert len(effect_sentences(six, one)) == 7
 
 
 def test_the_rest_says_what_could_have_been_missed(six: Scan) -> None:
