@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kanab.errors import AnalysisError, DesignError, PlanError
+from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.factor import Factor, Level, as_level
 from kanab.plan import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.planvalues import duration
@@ -23,11 +23,12 @@ from kanab.privacy.released import Release
 from kanab.privacy.rules import LEAST_DF, drafted
 from kanab.sources.frames import numeric_scores
 from kanab.stats.adjust import adjusted_means
-from kanab.stats.effect import plain_means
+from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.enough import enough_people
 from kanab.stats.gram import Floats
 from kanab.stats.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.power import Power, Question, allotted, solve_power
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.tabular import Table, number
 from kanab.tally import Tally
 
@@ -343,7 +344,7 @@ def _detectable(
 
 
 def known_from_release(released: Release) -> Known:
-    """Shares of levels and the noise of every metric, from an earlier experiment's release."""
+    """Shares of levels and the noise of every metric and ratio, from an earlier experiment's release."""
     levels: dict[str, dict[Level, float]] = {}
     noises: dict[tuple[str, str], dict[str, Noise]] = {}
     for tally in released.tables.values():
@@ -353,15 +354,22 @@ def known_from_release(released: Release) -> Known:
         if len(tally.arms) == 1:
             plan = released.plan.experiment(tally.experiment.name)
             shares = None if plan.shares is None else dict(plan.shares)
-            for metric in tally.metrics:
+            for metric in released.plan.metrics:
                 own = noises.setdefault((plan.name, metric.name), {})
                 for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
                     try:
-                        means = adjusted_means(tally, metric.name) if name else plain_means(tally, metric.name)
+                        means = _found_means(tally, metric, adjusted=bool(name))
                         own.setdefault(name, noise_of_means(means, shares=shares, control=plan.control))
-                    except (AnalysisError, DesignError):  # nothing varies, or too few people: nothing is known
+                    except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
                         continue
     return Known(levels=levels, noises={key: found for key, found in noises.items() if found})
+
+
+def _found_means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
+    """The means of a metric, or of a ratio by the products that were kept."""
+    if metric.ratio is not None:
+        return adjusted_ratio_means(tally, *metric.ratio) if adjusted else ratio_means(tally, *metric.ratio)
+    return adjusted_means(tally, metric.name) if adjusted else plain_means(tally, metric.name)
 
 
 def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic) -> list[str]:

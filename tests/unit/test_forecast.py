@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import PlanError, count, release
+from kanab import PlanError, count, make_plan, release
 from kanab.datasets import shop_rows
 from kanab.forecast import Known, forecast_plan, known_from_release
 from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.stats.noise import noise_of_means
 from kanab.stats.power import Question, solve_power
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 
 BOUGHT = MetricPlan("bought", binary=True)
 SPEND = MetricPlan("spend", bounds=(0, 500), resolution=0.01)
@@ -130,6 +132,23 @@ def test_an_earlier_release_says_what_is_known():
     assert named["spend", "tier"].effect < named["spend", None].effect
     again = solve_power(known.noises["variant", "spend"][""], people=10_000, power=0.8)
     assert named["spend", None].effect == again.effect
+
+
+def test_ratios_of_an_earlier_release_are_known_too():
+    earlier = release(
+        count(
+            shop_rows(6_000), make_plan("variant", ["bought", "spend"], adjust=["tier"], shares={"A": 1, "B": 1},
+            bounds={"spend": (0, 500), "bought": (0, 1)}, ratios=["spend/bought"]),
+        )
+    )  # fmt: skip
+    known = known_from_release(earlier)
+    table = earlier.tables["variant/tier"]
+    plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")
+    found = forecast_plan(earlier.plan, per_day=1_000, days=10, known=known)
+    named = {one.adjusted_for: one.detectable.effect for one in found.effects if one.metric == "spend/bought"}
+    for name, means in ((None, plain), ("tier", adjusted)):
+        noise = noise_of_means(means, shares={"A": 1, "B": 1})
+        assert named[name] == solve_power(noise, people=10_000, power=0.8).effect
 
 
 def test_it_is_plain_data_and_a_table():

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import click
 
 from kanab.cli.powernoise import Basis, crossed_noise_from, noise_of
+from kanab.display.powercharts import power_charts
+from kanab.display.powerhtml import power_report
 from kanab.display.powerwords import power_text
-from kanab.errors import AnalysisError, PlanError
+from kanab.errors import AnalysisError, MissingExtraError, PlanError
 from kanab.factor import label
 from kanab.stats.distributions import Alternative
 from kanab.stats.interactionpower import interaction_power
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.power import PowerCorrection, Question, solve_power
+from kanab.writing import write_whole
 
 _STEPS = (0.25, 0.5, 1, 2, 4)
+_FINE = tuple(2 ** (step / 8) for step in range(-16, 17))
 _USUAL_POWER = 0.8
 
 Solve = Callable[[int | None, float | None, float | None], dict[str, Any]]
+Curve = Callable[[Sequence[float]], list[dict[str, Any]]]
 
 
 @click.command()
@@ -54,6 +60,7 @@ Solve = Callable[[int | None, float | None, float | None], dict[str, Any]]
 )  # fmt: skip
 @click.option("--curve", is_flag=True, help="Also for fewer and for more people.")
 @click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with both curves into this file.")
 def power(**given: Any) -> None:
     """Plan an experiment: give two of --people, --effect and --power, and how the metric varies.
 
@@ -62,14 +69,19 @@ def power(**given: Any) -> None:
     kanab power --sd 30 --mean 12 --people 20000 --power 0.8 --shares A=9,B=1
     kanab power --release checkout.json --metric spend --adjust tier --effect 0.05 --relative --power 0.8
     """
-    data = planned(given)
-    click.echo(
-        json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) if given["as_json"] else power_text(data)
-    )
+    data, curve = planned(given)
+    if given["html"]:
+        write_whole(given["html"], _page(data | {"curve": curve(_STEPS)}, curve(_FINE)))
+    if given["as_json"]:
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    click.echo(power_text(data))
+    if given["html"]:
+        click.echo(f"\nPage: {given['html']}")
 
 
-def planned(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer as plain data."""
+def planned(given: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
+    """The answer as plain data, and the same for other numbers of people."""
     left_out = sum(given[name] is None for name in ("people", "effect", "power"))
     if left_out == 0:
         raise PlanError("--people, --effect and --power are all given", "Leave out the one to solve for.")
@@ -81,10 +93,21 @@ def planned(given: Mapping[str, Any]) -> dict[str, Any]:
         effect *= _known(basis.mean)
     found = solve(given["people"], effect, given["power"])
     asked = _USUAL_POWER if given["power"] is None else given["power"]
-    return found | {
+    curve = partial(_curve, solve, found, asked)
+    data = found | {
         "mean": basis.mean, "binary": basis.binary, "confidence": given["confidence"],
-        "notes": list(basis.notes), "curve": _curve(solve, found, asked) if given["curve"] else None,
+        "notes": list(basis.notes), "curve": curve(_STEPS) if given["curve"] else None,
     }  # fmt: skip
+    return data, curve
+
+
+def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
+    """The page, with pictures where the [charts] extra is installed."""
+    try:
+        charts = power_charts(data, points)
+    except MissingExtraError:
+        charts = {}
+    return power_report(data, charts=charts)
 
 
 def _effect(given: Mapping[str, Any]) -> tuple[Basis, Solve]:
@@ -153,10 +176,10 @@ def _known(mean: float | None) -> float:
     return abs(mean)
 
 
-def _curve(solve: Solve, found: Mapping[str, Any], asked: float) -> list[dict[str, Any]]:
-    """A quarter to four times the people; what cannot be reached is None."""
+def _curve(solve: Solve, found: Mapping[str, Any], asked: float, steps: Sequence[float]) -> list[dict[str, Any]]:
+    """For so many times the people; what cannot be reached is None."""
     rows = []
-    for people in dict.fromkeys(round(found["people"] * step) for step in _STEPS):
+    for people in dict.fromkeys(round(found["people"] * step) for step in steps):
         smallest = _reached(solve, people, None, asked)
         same = _reached(solve, people, found["effect"], None)
         rows.append(

@@ -19,16 +19,17 @@ _SIDES = {"two-sided": "two-sided", "greater": "looking for a rise only", "less"
 
 def power_text(data: Data) -> str:
     """The answer first, then how it is tested, what it rests on, and the curve where one was asked for."""
-    lines = [_answer(data), _tested(data), *data["notes"]]
+    lines = [answer(data), how_tested(data), *data["notes"]]
     text = "\n".join(lines)
     return text if data["curve"] is None else f"{text}\n\n{curve_table(data)}"
 
 
-def _answer(data: Data) -> str:
+def answer(data: Data) -> str:
+    """People, effect and power in one sentence."""
     who = f"{data['people']:,} people in all ({_spread(data)})"
-    power = f"power {_chance(data['power'])}"
+    power = f"power {chance(data['power'])}"
     if data["margin"] is not None:
-        return f"{who} show {data['margin']} with {power} if the effect is {_change(data)}."
+        return f"{who} show {data['margin']} with {power} if the effect is {change(data)}."
     sized = f"an interaction of {_size(data)}" if data["interaction"] else f"a change of {_size(data)}"
     if data["solved"] == "effect":
         return f"With {who}, the smallest effect found with {power} is {sized}."
@@ -49,20 +50,21 @@ def _size(data: Data) -> str:
     """The effect beside what it changes: a rate, a mean, or only one person's spread."""
     share = "" if data["relative"] is None else f" ({short(100 * data['relative'], signed=True)} %)"
     if data["binary"]:
-        return f"{_change(data)} in a rate of {short(100 * data['mean'])} %{share}"
+        return f"{change(data)} in a rate of {short(100 * data['mean'])} %{share}"
     if data["mean"] is not None:
-        return f"{_change(data)} in a mean of {short(data['mean'])}{share}"
-    return _change(data)
+        return f"{change(data)} in a mean of {short(data['mean'])}{share}"
+    return change(data)
 
 
-def _change(data: Data) -> str:
+def change(data: Data) -> str:
+    """The effect in units of the metric, of a rate in points."""
     if not data["binary"]:
         return short(data["effect"])
     points = short(100 * data["effect"])
     return f"{points} point{'' if points == '1' else 's'}"
 
 
-def _tested(data: Data) -> str:
+def how_tested(data: Data) -> str:
     """Confidence, sides, correction, and which arm or cell was the hardest."""
     parts = [f"{short(100 * data['confidence'])} % confidence"]
     if data["interaction"]:
@@ -74,34 +76,57 @@ def _tested(data: Data) -> str:
     return f"{'; '.join(parts)}."
 
 
+def basis_sentences(data: Data) -> list[str]:
+    """What the numbers assume, for somebody who was not there when they were asked for."""
+    if data["interaction"]:
+        how = "The robust F test of the cells, by the noncentral F, with each cell's own variance."
+    else:
+        how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
+    found = [*data["notes"], how]
+    if data["binary"]:
+        found.append("The arm's variance follows from its rate.")
+    else:
+        found.append(
+            "A sum of many people is taken to be normal. Where few people carry a skewed amount, a rise is found less "
+            "often than planned, most of all in a small arm: draw studies of your design with kb.simulate."
+        )
+    found.append("People are those of all arms who have a value, each counted once.")
+    return found
+
+
 def curve_table(data: Data) -> Table:
     """For fewer and more people: the effect that is found, and the power of the effect asked for."""
     unit, scale = (" (points)", 100) if data["binary"] else ("", 1)
     level = next(row["at_power"] for row in data["curve"])
-    header = ("people", f"effect{unit} with power {_chance(level)}", "relative", f"power for {_change(data)}")
+    header = ("people", f"effect{unit} with power {chance(level)}", "relative", f"power for {change(data)}")
     largest = max((abs(row["effect"]) for row in data["curve"] if row["effect"] is not None), default=0.0)
     rows = []
     for row in data["curve"]:
-        none = row["effect"] is not None and abs(row["effect"]) < _NOTHING * largest  # a solver's idea of 0
+        none = row["effect"] is not None and is_nothing(row["effect"], largest)
         effect = 0.0 if none else row["effect"]
         relative = 0.0 if none and row["relative"] is not None else row["relative"]
         rows.append(
             (
                 f"{row['people']:,}",
-                "–" if effect is None else _rounded(scale * effect),
-                "–" if relative is None else f"{'+' if relative >= 0 else ''}{_rounded(100 * relative)} %",
-                "–" if row["power"] is None else _chance(row["power"]),
+                "–" if effect is None else rounded(scale * effect),
+                "–" if relative is None else f"{'+' if relative >= 0 else ''}{rounded(100 * relative)} %",
+                "–" if row["power"] is None else chance(row["power"]),
             )
         )
     return Table(header, tuple(rows))
 
 
-def _chance(power: float) -> str:
+def is_nothing(effect: float, largest: float) -> bool:
+    """Is this a solver's idea of 0, beside the largest effect of its curve?"""
+    return abs(effect) < _NOTHING * largest
+
+
+def chance(power: float) -> str:
     """A power in percent, never quite certain."""
     return "> 99.9 %" if power > 0.9995 else f"{100 * power:.3g} %"
 
 
-def _rounded(value: float) -> str:
+def rounded(value: float) -> str:
     """Three digits; 0.99998 is 1.00."""
     return number(float(f"{value:.3g}"), 3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kanab.cli.main import cli
 from kanab.cli.power import power
 from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, KanabError, LevelError, PlanError, SourceError
+from kanab.planfile import parse_plan
 from kanab.stats.interactionpower import crossed_noise, crossed_noise_of, interaction_power
 from kanab.stats.noise import noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.power import solve_power
@@ -196,6 +198,79 @@ def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
     assert isinstance(problem(*words), AnalysisError)
     assert isinstance(problem(*words, "--adjust", "tier"), AnalysisError)
     assert isinstance(problem(*words, "--interaction", "tier"), PlanError)
+
+
+@pytest.fixture(scope="module")
+def ratio_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release whose plan keeps the products of spend and bought, under a name of their own."""
+    plan = parse_plan(
+        "covariates.tier = [1, 2, 3, 4, 5]\n"
+        'metrics.bought = { kind = "binary" }\n'
+        "metrics.spend = { bounds = [0, 500], resolution = 0.01 }\n"
+        'metrics.basket = { ratio = ["spend", "bought"] }\n'
+        'experiments.variant = { arms = { A = 1, B = 1 }, adjust = ["tier"] }\n'
+    )
+    path = tmp_path_factory.mktemp("ratio") / "shop.json"
+    kb.write_release(kb.release(kb.count(shop_rows(8_000), plan)), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["basket", "spend/bought"])
+def test_a_ratio_is_planned_from_the_products_of_a_release(ratio_file: Path, name: str) -> None:
+    words = ("--release", str(ratio_file), "--people", "40000", "--power", "0.8", "--metric", name)
+    table = kb.read_release(ratio_file).tables["variant/tier"]
+    even = {"A": 1, "B": 1}
+    plain = kb.noise_of_means(kb.ratio_means(table, "spend", "bought"), shares=even)
+    adjusted = kb.noise_of_means(kb.adjusted_ratio_means(table, "spend", "bought"), shares=even)
+    assert data(*words)["effect"] == solve_power(plain, people=40_000, power=0.8).effect
+    assert data(*words, "--adjust", "tier")["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
+    assert said(*words).endswith("How spend/bought varies is as it was found in variant (shop.json).\n")
+
+
+def page(folder: Path, *words: str) -> str:
+    file = folder / "page.html"
+    assert said(*words, "--html", str(file)).endswith(f"\nPage: {file}\n")
+    return file.read_text(encoding="utf-8")
+
+
+def test_the_page_holds_the_answer_both_curves_and_their_numbers(tmp_path: Path) -> None:
+    html = page(tmp_path, *RATE, "--effect", "0.01", "--power", "0.8")
+    assert "<h1>How many people?</h1>" in html
+    assert "29,498 people in all (14,749 per arm) find a change of 1 point in a rate of 10\u00a0% (+10\u00a0%)" in html
+    assert html.count("<svg") == 2
+    assert 'aria-label="The smallest change with power 80 %, percentage points"' in html
+    assert 'aria-label="The power for a change of 1 point"' in html
+    for number in ("7,374 people", "2.04", "+20.4 %", "50.8 %", "≥ 99.9 %", "A, the control"):
+        assert number in html
+    assert "The arm&#x27;s variance follows from its rate." in html
+    assert "<script" not in html
+
+
+def test_the_page_of_amounts_says_what_skew_does_and_plain_data_stay_as_they_were(tmp_path: Path) -> None:
+    words = (*SD, "--people", "9000", "--effect", "1")
+    html = page(tmp_path, *words)
+    assert "<h1>How sure?</h1>" in html
+    assert "draw studies of your design with kb.simulate" in html
+    file = tmp_path / "other.html"
+    assert json.loads(said(*words, "--json", "--html", str(file))) == data(*words)
+    assert file.exists()
+
+
+def test_the_page_of_an_interaction_has_cells_instead_of_arms(tmp_path: Path) -> None:
+    html = page(tmp_path, *SD, "--effect", "1", "--people", "90000", "--interaction", "2x2")
+    assert "The power for an interaction of 1" in html
+    assert "People per arm" not in html
+    assert "The robust F test of the cells" in html
+
+
+def test_without_the_extra_the_page_has_its_numbers_and_says_how_to_add_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    html = page(tmp_path, *RATE, "--effect", "0.01", "--power", "0.8")
+    assert "<svg" not in html
+    assert "kanab[charts]" in html
+    assert "117,992 people" in html
 
 
 @pytest.mark.parametrize(
