@@ -14,7 +14,7 @@ from kanab.privacy.heights import heights_of
 from kanab.privacy.ledger import Ledger, append, held
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.overlap import Shown
-from kanab.privacy.recount import batch_of, check_batches, recounted
+from kanab.privacy.recount import batch_of, check_batches, linkages_of, recounted
 from kanab.privacy.released import Receipt, Release
 from kanab.privacy.rules import (
     Draft,
@@ -91,9 +91,10 @@ def _published(plan: Plan, k: int) -> Plan:
 def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:
     """Every table as its own rules want it. What an earlier batch left out stays out."""
     drafts = {}
+    known = {name for old in before.releases for name in linkages_of(old.plan)}
     for linkage in counted.plan.linkages:
         draft = drafted(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
-        gone = bool(before.releases) and counted.span is not None and linkage.name not in maps
+        gone = counted.span is not None and linkage.name in known and linkage.name not in maps
         drafts[linkage.name] = left_out(draft) if gone and not draft.why else draft
     return drafts
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan import Plan
+from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.overlap import Column, Shown, columns, linkage_of
@@ -89,7 +89,7 @@ def batch_of(counted: Counted) -> Batch | None:
 
 
 def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | None]:
-    """The level maps of the last batch, which the next one may only make coarser; or a refusal."""
+    """The level maps of the tables in earlier batches, which the next one may only make coarser; or a refusal."""
     batch = batch_of(counted)
     if not ledger.releases:
         return {}
@@ -101,13 +101,46 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
         )
     if batch is None or last.receipt.batch is None:
         return {}
-    if _terms(counted.plan) != _terms(last.plan) or _clock(batch) != _clock(last.receipt.batch):
-        raise PrivacyError("the batches of a ledger are released by one plan", "Use the plan of the first batch.")
+    same = all(_continues(counted.plan, old.plan) for old in ledger.releases)
+    if not same or _clock(batch) != _clock(last.receipt.batch):
+        raise PrivacyError(
+            "the batches of a ledger are released by one plan",
+            "Use the plan of the first batch; experiments may be added to it.",
+        )
     if batch.after != last.receipt.batch.through:
         raise PrivacyError("these cohorts do not follow the last ones of the ledger", "Seal the periods in order.")
-    return {
-        name: last.receipt.maps.get(name, _unmerged(table)) for name, table in last.tables.items() if table.covariates
-    } | {name: None for name, table in last.tables.items() if not table.covariates}
+    maps: dict[str, LevelMap | None] = {}
+    for old in ledger.releases:
+        for name in linkages_of(old.plan):
+            maps.pop(name, None)  # a table that a batch left out stays out
+        for name, table in old.tables.items():
+            maps[name] = old.receipt.maps.get(name, _unmerged(table)) if table.covariates else None
+    return maps
+
+
+def linkages_of(plan: Plan) -> frozenset[str]:
+    """The names of the tables that a plan needs."""
+    return frozenset(linkage.name for linkage in plan.linkages)
+
+
+def _continues(plan: Plan, old: Plan) -> bool:
+    """Does a plan mean the same by everything that it shares with an older one? Shares of arms may change."""
+    named = {one.name: one for one in old.experiments}
+    return (
+        plan.cohorts == old.cohorts
+        and _shared(plan.metrics, old.metrics)
+        and _shared(plan.covariates, old.covariates)
+        and all(_meaning(one) == _meaning(named.get(one.name, one)) for one in plan.experiments)
+    )
+
+
+def _shared(new: Sequence[MetricPlan] | Sequence[CovariatePlan], old: Sequence[object]) -> bool:
+    known = {getattr(one, "name", None): one for one in old}
+    return all(known.get(one.name, one) == one for one in new)
+
+
+def _meaning(one: ExperimentPlan) -> tuple[object, ...]:
+    return one.arms, one.control, one.adjust, one.segments
 
 
 def _clock(batch: Batch) -> tuple[str, str]:

@@ -7,8 +7,9 @@ give way by being withheld.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -40,7 +41,7 @@ class Together:
 def settled(counted: Counted, drafts: Mapping[str, Draft], known: Sequence[Column]) -> Together:
     """Tables that no combination of sums can take apart; ``known`` are the classes of earlier releases."""
     if counted.signatures is None:
-        return Together(drafts)
+        return Together(_within_pair_budget(drafts, counted.plan.k))
     people, k = counted.signatures.people, counted.plan.k
     arms = [column(counted, totals(one, counted)) for one in first_linkages(counted.plan)]
     own: dict[str, Column] = {}
@@ -57,6 +58,18 @@ def settled(counted: Counted, drafts: Mapping[str, Draft], known: Sequence[Colum
             )
         drafts = dict(drafts) | {name: coarser(drafts[name])}
     return _with_values(counted, drafts, [*known, *arms, *own.values()], found)
+
+
+def _within_pair_budget(drafts: Mapping[str, Draft], k: int) -> dict[str, Draft]:
+    """Where nobody knows how tables overlap: pairs of experiments only with enough people for all their numbers."""
+    pairs = {name: one.tally for name, one in drafts.items() if len(one.linkage.experiments) > 1 and not one.why}
+    steps = {factor.name: len(factor.levels) - 1 for tally in pairs.values() for factor in tally.arms}
+    crossed = sum(math.prod(steps[factor.name] for factor in tally.arms) for tally in pairs.values())
+    fewest = min((tally.total for tally in pairs.values()), default=0)
+    if not pairs or fewest >= 2 * (k - 1) * (1 + sum(steps.values()) + crossed):
+        return dict(drafts)
+    why = "the pairs of experiments hold too many numbers for so many people"
+    return dict(drafts) | {name: replace(drafts[name], why=f"{name} is left out: {why}") for name in pairs}
 
 
 def _with_values(counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], found: Leverage) -> Together:

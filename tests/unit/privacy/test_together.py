@@ -9,7 +9,7 @@ import pytest
 
 from kanab.errors import PrivacyError
 from kanab.periods import Span
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed, release
 from kanab.privacy.ledger import read_ledger
@@ -335,3 +335,51 @@ def test_no_release_is_made_by_hand_with_a_class_below_k() -> None:
     receipt = release(count_rows(people(), plan())).receipt
     with pytest.raises(PrivacyError, match="holds a class with fewer than k = 10"):
         Release(few.plan, few.tallies, receipt)
+
+
+# ── local mode: nobody knows how the tables overlap ────────────────────────────────────────────
+
+
+def two_experiments(n: int, *, banner: bool = True, seed: int = 1) -> Any:
+    """Counted without signatures, as a collector does."""
+    rng = np.random.default_rng(seed)
+    rows = people(n, seed) | {"banner": rng.choice(["off", "on"], n)}
+    own = plan("x", shares={"A": 1, "B": 1})
+    more = ExperimentPlan("banner", (("off", 1.0), ("on", 1.0)), "off", interactions=("arm",))
+    cohorts = Cohorts("7d", "7d")
+    planned = replace(own, experiments=(*own.experiments, *([more] if banner else [])), cohorts=cohorts)
+    return replace(count_rows(rows, planned), signatures=None)
+
+
+def spanned(counted: Any, after: str | None, through: str) -> Any:
+    return replace(counted, span=Span("enrolled", "7d", after, through))
+
+
+def test_pairs_of_experiments_need_people_for_all_their_numbers_where_the_overlap_is_unknown() -> None:
+    many, few = release(two_experiments(400)), release(two_experiments(70))
+    assert set(many.tables) == {"arm/x", "banner", "banner/arm"}
+    assert "banner/arm" not in few.tables  # four numbers at k = 10 need 72 people
+    assert few.receipt.left_out["banner/arm"].endswith("hold too many numbers for so many people")
+    assert few.receipt.effective_k is None
+
+
+def test_an_experiment_may_join_a_later_batch_and_keeps_its_own_maps(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    first = release(spanned(two_experiments(900, banner=False), None, "2026-W40"), ledger=ledger)
+    second = release(spanned(two_experiments(900, seed=2), "2026-W40", "2026-W41"), ledger=ledger)
+    third = release(spanned(two_experiments(900, banner=False, seed=3), "2026-W41", "2026-W42"), ledger=ledger)
+    assert set(first.tables) == set(third.tables) == {"arm/x"}
+    assert set(second.tables) == {"arm/x", "banner", "banner/arm"}
+
+
+def test_other_shares_go_on_in_a_ledger_and_other_arms_do_not(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    counted = two_experiments(900, banner=False)
+    release(spanned(counted, None, "2026-W40"), ledger=ledger)
+    (arm,) = counted.plan.experiments
+    uneven = replace(counted.plan, experiments=(replace(arm, shares=(("A", 3.0), ("B", 1.0))),))
+    other = replace(counted.plan, experiments=(replace(arm, control="B"),))
+    with pytest.raises(PrivacyError, match="by one plan"):
+        release(spanned(replace(counted, plan=other), "2026-W40", "2026-W41"), ledger=ledger)
+    release(spanned(replace(counted, plan=uneven), "2026-W40", "2026-W41"), ledger=ledger)
+    assert len(read_ledger(ledger).releases) == 2
