@@ -7,7 +7,7 @@
 bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.7) = 0.2796, p = 0.780
 """
 
-from kanab.analysis import Looks, analyze, readout
+from kanab.analysis import analyze, readout
 from kanab.counted import Counted
 from kanab.errors import (
     AnalysisError,
@@ -37,6 +37,7 @@ from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.released import Receipt, Release
+from kanab.reading import Looks
 from kanab.readouts import Readout
 from kanab.scanning import scan_heterogeneity, scan_interactions
 from kanab.scanreadouts import PairReadout, SegmentReadout

@@ -2,85 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from itertools import accumulate
+from typing import Any
 
-from kanab.errors import AnalysisError, DesignError, PrivacyError
-from kanab.factor import Level, label
+from kanab.comparing import (
+    beliefs,
+    contrast_rows,
+    effect_rows,
+    margin_tests,
+    measured_means,
+    omnibus_rows,
+)
+from kanab.errors import AnalysisError, PrivacyError, listed
+from kanab.factor import Factor, Level, label
 from kanab.plan import ExperimentPlan
 from kanab.privacy.gate import release
 from kanab.privacy.released import Receipt, Release
-from kanab.readouts import EffectRow, Readout, SegmentRow
-from kanab.sources.dispatch import count
-from kanab.stats.adjust import adjusted_means
-from kanab.stats.distributions import Alternative, check_sides
-from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
-from kanab.stats.ftest import pooled_f, robust_f
-from kanab.stats.multiplicity import Correction, correct
-from kanab.stats.ratio import adjusted_ratio_means, ratio_means
-from kanab.stats.relative import relative_effect
-from kanab.stats.segments import FollowUp, follow_ups
-from kanab.stats.sequential import (
-    TUNED_AT,
-    AnyTimeLook,
-    PlannedLook,
-    any_time_look,
-    planned_look,
-    sample_ratio_any_time,
+from kanab.reading import (
+    AnyCorrection,
+    Choices,
+    Looks,
+    named_arm,
+    read_contrast,
+    read_lower,
+    read_margins,
+    read_pool,
+    read_priors,
 )
-from kanab.stats.spending import Spending
+from kanab.readoutrows import SegmentRow
+from kanab.readouts import Readout
+from kanab.sources.dispatch import count
+from kanab.stats.bayes import Prior
+from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
+from kanab.stats.distributions import Alternative, check_sides
+from kanab.stats.ftest import pooled_f, robust_f
+from kanab.stats.margins import Margin
+from kanab.stats.multiplicity import Correction, correct
+from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally import Tally
 
 SEGMENT_CORRECTION: Correction = "bh"
 """Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
 
-
-_SUREST = 1 - 1e-12
-"""A first look may allow almost nothing; beyond this no interval can be told from an infinite one."""
-
-
-@dataclass(frozen=True)
-class Looks:
-    """How an effect that is looked at more than once is read.
-
-    "spending": so many looks, or so many people (``planned``), were fixed beforehand; ``last`` ends
-    the design here. "always": every moment may be the last; intervals are narrowest at ``tuned_at``
-    people. ``earlier`` are the people counted up to each earlier look.
-    """
-
-    method: Literal["spending", "always"]
-    looks: int | None = None
-    planned: int | None = None
-    spending: Spending = "obrien-fleming"
-    tuned_at: int = TUNED_AT
-    last: bool = False
-    earlier: tuple[int, ...] = ()
-
-    def at(self, effect: Effect, people: int) -> PlannedLook | AnyTimeLook:
-        """The effect as it may be read at this look."""
-        if self.method == "always":
-            return any_time_look(effect, people, tuned_at=self.tuned_at)
-        if self.looks is None and self.planned is None:
-            raise AnalysisError(
-                "how many looks are planned is not said", "Give looks=… or planned=… (--looks 5, --planned 100000)."
-            )
-        seen = [*self.earlier, people]
-        return planned_look(
-            effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.last
-        )
-
-
-@dataclass(frozen=True)
-class Choices:
-    """How an analysis is read: who is the control, how sure, which side, which correction, which looks."""
-
-    control: Level = None
-    confidence: float = 0.95
-    alternative: Alternative = "two-sided"
-    correction: Correction = "holm"
-    looks: Looks | None = None
+BATCHES = (
+    "{batches} batches are added here. If results were looked at before the last of them, p-values and intervals "
+    "promise too much, because they hold for one look: read them over several looks (--sequential)."
+)
 
 
 def analyze(
@@ -90,43 +62,71 @@ def analyze(
     control: Any = None,
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
-    correction: Correction = "holm",
+    correction: AnyCorrection = "holm",
     looks: Looks | None = None,
+    pool: Mapping[Any, Sequence[Any]] | None = None,
+    contrasts: Sequence[str | Mapping[Any, float]] = (),
+    margins: Mapping[str, Margin | Sequence[Margin]] | None = None,
+    lower_is_better: Sequence[str] = (),
+    prior: Prior | Mapping[str, Prior] | None = None,
 ) -> Readout:
     """The whole answer for one experiment of a release.
 
     Sample ratio first; then plain and adjusted effects of every metric and arm, corrected over
-    metrics × arms; then whether they differ by segment, where the robust F decides.
+    metrics × arms; then whether they differ by segment, where the robust F decides. ``pool`` takes
+    several arms as one ({"any": ["B", "C"]}); ``contrasts`` compare arms among themselves ("B - C");
+    ``margins`` are claims by metric, ``lower_is_better`` the metrics where less is better; with a
+    ``prior``, for all metrics or by metric, the estimates are read as beliefs, too.
     """
     if not isinstance(released, Release):
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(confidence, alternative)
-    plan = released.plan.experiment(experiment)
-    tables = _own_tables(released, plan)
-    arms = next(iter(tables.values())).factor(plan.name)
-    base = arms.levels[arms.index(control)] if control is not None else plan.control
-    if looks is not None and looks.method == "spending" and looks.looks is None and looks.planned is None:
-        looks = replace(looks, looks=plan.looks)
-    choices = Choices(arms.control if base is None else base, confidence, alternative, correction, looks)
-    notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
-    ratios = [metric.ratio for metric in released.plan.metrics if metric.ratio is not None]
-    effects = _effects(plan, tables, ratios, choices, notes)
-    segments, found = _segments(plan, tables, choices, notes)
+    plan, tables, pooled = _pooled(_own_tables(released, experiment), pool)
     first = next(iter(tables.values()))
-    shares = dict(plan.shares) if plan.shares else None
-    any_time = None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at)
+    arms = first.factor(plan.name)
+    base = named_arm(arms, pooled.place(control)) if control is not None else plan.control
+    ratios = [metric.ratio for metric in released.plan.metrics if metric.ratio is not None]
+    metrics = list(
+        dict.fromkeys([*(m.name for tally in tables.values() for m in tally.metrics), *map("/".join, ratios)])
+    )
+    lower = read_lower(lower_is_better, metrics, margins)
+    choices = Choices(
+        arms.control if base is None else base, confidence, alternative, correction,
+        _looks(looks, released, plan), tuple(read_contrast(arms, one) for one in contrasts),
+        read_margins(margins, metrics, lower), read_priors(prior, metrics), lower,
+    )  # fmt: skip
+    notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
+    notes += pooled.notes
+    measured = measured_means(plan, tables, ratios, notes)
+    segments, found = _segments(plan, tables, choices, notes)
+    shares = pooled.shares(plan, arms)
+    ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     return Readout(
         plan.name, first.people_by(plan.name), choices.control, confidence, alternative, correction,
-        sample_ratio(first, shares, plan.name), tuple(effects), tuple(segments), tuple(found), released.receipt,
-        tuple(notes), released.chained, any_time,
+        ratio, tuple(effect_rows(measured, choices)), tuple(segments), tuple(found),
+        released.receipt,
+        omnibus=tuple(omnibus_rows(measured, choices)),
+        contrasts=tuple(contrast_rows(measured, choices)),
+        margins=tuple(margin_tests(measured, choices, notes)),
+        beliefs=tuple(beliefs(measured, choices, notes)),
+        cautions=tuple(_cautions(released, plan, tables, sequential=looks is not None)),
+        pooled=pooled.groups,
+        notes=tuple(notes),
+        chained=released.chained,
+        any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
     )  # fmt: skip
+
+
+_READING = tuple(
+    name for name in inspect.signature(analyze).parameters if name not in ("released", "experiment", "control")
+)
 
 
 def readout(source: Any, **choices: Any) -> Readout:
     """From people to an answer in one call: count, release, analyze.
 
     Takes what ``count`` takes (arm, metrics, adjust, segments, bounds, k, …) and how to read the
-    result (confidence, alternative, correction, looks).
+    result, as ``analyze`` does (confidence, correction, looks, margins, …).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -134,9 +134,7 @@ def readout(source: Any, **choices: Any) -> Readout:
     >>> readout(people, arm="variant", metrics=["bought"]).arms
     {'A': 462, 'B': 438}
     """
-    reading = {
-        name: choices.pop(name) for name in ("confidence", "alternative", "correction", "looks") if name in choices
-    }
+    reading = {name: choices.pop(name) for name in _READING if name in choices}
     return analyze(release_alone(source, **choices), **reading)
 
 
@@ -145,86 +143,88 @@ def release_alone(source: Any, *, override: str = "", **choices: Any) -> Release
     return release(count(source, **choices), override=override)
 
 
-def _own_tables(released: Release, plan: ExperimentPlan) -> dict[str, Tally]:
+def _looks(looks: Looks | None, released: Release, plan: ExperimentPlan) -> Looks | None:
+    """The looks with what the plan and the batches know: how many there are, and when."""
+    if looks is None:
+        return None
+    if looks.method == "spending" and looks.looks is None and looks.planned is None:
+        looks = replace(looks, looks=plan.looks)
+    if released.parts and not looks.earlier:
+        people = accumulate(one.totals(plan.name).total for one in released.parts)
+        looks = replace(looks, earlier=tuple(people)[:-1])
+    return looks
+
+
+def _own_tables(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
     """The tables of one experiment, the ones with covariates first."""
+    plan = released.plan.experiment(experiment)
     own = {
         name: tally for name, tally in released.tables.items() if [factor.name for factor in tally.arms] == [plan.name]
     }
     if not own:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
-    return own
+    return plan, own
 
 
-def _effects(
-    plan: ExperimentPlan,
-    tables: Mapping[str, Tally],
-    ratios: Iterable[tuple[str, str]],
-    choices: Choices,
-    notes: list[str],
-) -> list[EffectRow]:
-    """Plain effects from any table that has the metric; adjusted ones from the covariate's table."""
-    found: list[EffectRow] = []
+@dataclass(frozen=True)
+class _Pools:
+    """Which arms are taken as one."""
+
+    groups: Mapping[Level, Sequence[Level]]
+
+    def place(self, arm: Any) -> Any:
+        """The pool that an arm is in, else the arm."""
+        return next((new for new, olds in self.groups.items() if arm in olds or arm in map(label, olds)), arm)
+
+    def shares(self, plan: ExperimentPlan, arms: Factor) -> dict[Level, float] | None:
+        """The planned shares; of arms that nobody declared, a pool has as many equal ones as it has arms."""
+        if plan.shares:
+            return dict(plan.shares)
+        return {arm: float(len(self.groups.get(arm, (arm,)))) for arm in arms.levels} if self.groups else None
+
+    @property
+    def notes(self) -> list[str]:
+        """What was pooled, in words."""
+        return [f"{label(new)}: arms {listed(map(label, olds))} taken as one." for new, olds in self.groups.items()]
+
+
+def _pooled(
+    own: tuple[ExperimentPlan, dict[str, Tally]], pool: Mapping[Any, Sequence[Any]] | None
+) -> tuple[ExperimentPlan, dict[str, Tally], _Pools]:
+    """Plan and tables with some arms as one; its planned share is the sum of theirs."""
+    plan, tables = own
+    arms = next(iter(tables.values())).factor(plan.name)
+    pools = _Pools(read_pool(arms, pool))
+    if not pools.groups:
+        return plan, tables, pools
+    tables = {name: tally.pool_arms(pools.groups, plan.name) for name, tally in tables.items()}
+    shares: dict[Level, float] = {}
+    for arm, share in plan.shares or ():
+        shares[pools.place(arm)] = shares.get(pools.place(arm), 0.0) + share
+    control = None if plan.control is None else pools.place(plan.control)
+    return replace(plan, shares=tuple(shares.items()) or None, control=control), tables, pools
+
+
+def _cautions(
+    released: Release, plan: ExperimentPlan, tables: Mapping[str, Tally], *, sequential: bool
+) -> list[Caution]:
+    """What numbers alone do not say: about batches, about bounds, about each metric."""
+    batches = [one.totals(plan.name) for one in released.parts]
+    found = changed_shares(batches, plan.name)
+    found += [
+        replace(one, sentence=BATCHES.format(batches=len(batches))) for one in looked_early(len(batches), sequential)
+    ]
+    own = {metric.name: tally for tally in reversed([*tables.values()]) for metric in tally.metrics}
+    # several experiments may be about different people: taking them all errs on the side of a smaller share
+    everyone = sum(tally.total for tally in _one_per_experiment(released))
+    found += clamped_values({name: released.receipt.clamped.get(name, 0) for name in own}, everyone)
     for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
-        source = next(tally for tally in tables.values() if metric in [m.name for m in tally.metrics])
-        found += _compared(plain_means, source, metric, choices, notes)
-        for covariate in plan.adjust:
-            table = tables.get(f"{plan.name}/{covariate}")
-            if table is not None and metric in [m.name for m in table.metrics]:
-                found += _compared(adjusted_means, table, metric, choices, notes)
-    for pair in ratios:
-        found += _ratio(plan, tables, pair, choices, notes)
-    return _corrected(found, choices.correction)
-
-
-def _ratio(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], pair: tuple[str, str], choices: Choices, notes: list[str]
-) -> list[EffectRow]:
-    """A ratio of two metrics from any table that has their products; adjusted from the covariates' tables."""
-    holding = {name: table for name, table in tables.items() if any(cross.pair == pair for cross in table.crosses)}
-    if not holding:
-        notes.append(f"{'/'.join(pair)} is not given: the products of its two parts are not in the release.")
-        return []
-    plain = next(iter(holding.values()))
-    found = _compared(lambda tally, _: ratio_means(tally, *pair), plain, "/".join(pair), choices, notes)
-    for covariate in plan.adjust:
-        table = holding.get(f"{plan.name}/{covariate}")
-        if table is not None:
-            found += _compared(
-                lambda tally, _: adjusted_ratio_means(tally, *pair), table, "/".join(pair), choices, notes
-            )
+        found += metric_cautions(own[metric], metric)
     return found
 
 
-def _compared(
-    means: Callable[[Tally, str], ArmMeans], tally: Tally, metric: str, choices: Choices, notes: list[str]
-) -> list[EffectRow]:
-    """Every arm against the control; a fit that cannot be done is a note, not a failure."""
-    try:
-        found = means(tally, metric)
-    except (DesignError, AnalysisError) as problem:
-        notes.append(f"An effect on {metric} is not given: {problem.fact}.")
-        return []
-    rows = []
-    for arm in found.arms:
-        if arm != choices.control:
-            effect = against_control(
-                found, arm, choices.control, confidence=choices.confidence, alternative=choices.alternative
-            )
-            base, other = (float(found.means[found.arms.index(side)]) for side in (choices.control, arm))
-            look = None if choices.looks is None else choices.looks.at(effect, tally.total)
-            sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
-            rows.append(EffectRow(effect, relative_effect(found, sure), (base, other), look=look))
-    return rows
-
-
-def _corrected(rows: list[EffectRow], correction: Correction) -> list[EffectRow]:
-    """Adjust p over metrics × arms, for plain effects and for each adjustment by itself."""
-    result = list(rows)
-    for family in dict.fromkeys((row.effect.method, row.effect.covariates) for row in rows):
-        places = [i for i, row in enumerate(rows) if (row.effect.method, row.effect.covariates) == family]
-        for place, p in zip(places, correct([rows[i].p for i in places], correction), strict=True):
-            result[place] = replace(rows[place], p_adjusted=p)
-    return result
+def _one_per_experiment(released: Release) -> Iterable[Tally]:
+    return {tally.arms[0].name: tally for tally in released.tables.values() if len(tally.arms) == 1}.values()
 
 
 def _segments(

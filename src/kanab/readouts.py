@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kanab.display.charts import report_charts
@@ -15,40 +14,22 @@ from kanab.errors import MissingExtraError, SourceError
 from kanab.factor import Level, label
 from kanab.privacy.levels import OTHER, LevelMap
 from kanab.privacy.released import Receipt
+from kanab.reading import AnyCorrection
+from kanab.readoutrows import (
+    Belief,
+    EffectRow,
+    OmnibusRow,
+    SegmentRow,
+    caution_dict,
+    follow_up_dict,
+    margin_dict,
+)
+from kanab.stats.cautions import Caution
 from kanab.stats.distributions import Alternative
-from kanab.stats.effect import Effect
-from kanab.stats.ftest import FTest
-from kanab.stats.multiplicity import Correction
-from kanab.stats.relative import Relative
+from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
-from kanab.stats.sequential import AnyTimeLook, AnyTimeRatio, PlannedLook
+from kanab.stats.sequential import AnyTimeRatio
 from kanab.stats.srm import SampleRatio
-
-
-@dataclass(frozen=True)
-class EffectRow:
-    """One arm against the control on one metric; ``means`` are the control's and the arm's."""
-
-    effect: Effect
-    relative: Relative
-    means: tuple[float, float]
-    p_adjusted: float | None = None
-    look: PlannedLook | AnyTimeLook | None = None
-
-    @property
-    def p(self) -> float | None:
-        """The p that may be acted on: over all looks, where there are several."""
-        return self.effect.p if self.look is None else self.look.p
-
-
-@dataclass(frozen=True)
-class SegmentRow:
-    """Does the effect differ by a covariate? The robust test decides, the pooled one is the paper's."""
-
-    covariate: str
-    test: FTest
-    p_adjusted: float | None = None
-    decides: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,13 +41,19 @@ class Readout:
     control: Level
     confidence: float
     alternative: Alternative
-    correction: Correction
+    correction: AnyCorrection
     ratio: SampleRatio
     effects: tuple[EffectRow, ...]
     segments: tuple[SegmentRow, ...]
     follow_ups: tuple[FollowUp, ...]
     receipt: Receipt
-    notes: tuple[str, ...]
+    omnibus: tuple[OmnibusRow, ...] = ()
+    contrasts: tuple[EffectRow, ...] = ()
+    margins: tuple[MarginTest, ...] = ()
+    beliefs: tuple[Belief, ...] = ()
+    cautions: tuple[Caution, ...] = ()
+    pooled: Mapping[Level, Sequence[Level]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     chained: bool = False
     any_time: AnyTimeRatio | None = None
 
@@ -109,8 +96,9 @@ class Readout:
         if self.any_time is None:
             return data
         data["sample_ratio"] |= {"p": self.any_time.p}
-        for row, own in zip(data["effects"], self.effects, strict=True):
+        for row in (*data["effects"], *data["contrasts"]):
             row |= {name: row["sequential"][name] for name in ("p", "interval")}
+        for row, own in zip(data["effects"], self.effects, strict=True):
             method = f", adjusted for {', '.join(row['covariates'])}" if row["covariates"] else ""
             data["notes"].append(f"{row['metric']}, {row['arm']} against {row['control']}{method}: {own.look}.")
         return data
@@ -135,76 +123,19 @@ class Readout:
                 "declared": self.ratio.declared,
                 "p_any_time": None if self.any_time is None else self.any_time.p,
             },
-            "effects": [_effect(row) for row in self.effects],
-            "heterogeneity": [_segment(row) for row in self.segments],
-            "follow_ups": [_follow_up(one) for one in self.follow_ups],
+            "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},
+            "cautions": [caution_dict(one) for one in self.cautions],
+            "effects": [row.to_dict() for row in self.effects],
+            "promise": next((row.together.meaning for row in self.effects if row.together is not None), None),
+            "omnibus": [row.to_dict() for row in self.omnibus],
+            "contrasts": [row.contrast_dict() for row in self.contrasts],
+            "margins": [margin_dict(one) for one in self.margins],
+            "bayes": [one.to_dict() for one in self.beliefs],
+            "heterogeneity": [row.to_dict() for row in self.segments],
+            "follow_ups": [follow_up_dict(one) for one in self.follow_ups],
             "privacy": _privacy(self.receipt, chained=self.chained),
             "notes": list(self.notes),
         }
-
-
-def _effect(row: EffectRow) -> dict[str, Any]:
-    effect = row.effect
-    return {
-        "metric": effect.metric,
-        "control": label(effect.control),
-        "arm": label(effect.arm),
-        "method": effect.method,
-        "covariates": list(effect.covariates),
-        "mean_control": row.means[0],
-        "mean_arm": row.means[1],
-        "estimate": effect.estimate,
-        "se": effect.se,
-        "se_population": effect.se_population,
-        "interval": _interval(effect.interval),
-        "df": effect.df,
-        "t": effect.t,
-        "p": effect.p,
-        "p_adjusted": row.p_adjusted,
-        "relative": row.relative.estimate,
-        "relative_interval": _interval(row.relative.interval),
-        "sequential": None if row.look is None else _look(row.look),
-    }
-
-
-def _look(look: PlannedLook | AnyTimeLook) -> dict[str, Any]:
-    """A look as plain data; what belongs to the other method is None."""
-    found: dict[str, Any] = {"method": "spending" if isinstance(look, PlannedLook) else "always"}
-    for name in ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "verdict"):
-        found[name] = getattr(look, name, None)
-    return found | {"interval": _interval(look.interval)}
-
-
-def _segment(row: SegmentRow) -> dict[str, Any]:
-    return {
-        "metric": row.test.metric,
-        "covariate": row.covariate,
-        "variance": row.test.variance,
-        "decides": row.decides,
-        "F": row.test.F,
-        "df": None if row.test.df is None else list(row.test.df),
-        "p": row.test.p,
-        "p_adjusted": row.p_adjusted,
-        "note": row.test.note,
-    }
-
-
-def _follow_up(one: FollowUp) -> dict[str, Any]:
-    return {
-        "metric": one.metric,
-        "covariate": one.covariate,
-        "level": label(one.level),
-        "arm": label(one.arm),
-        "control": label(one.control),
-        "effect": one.effect,
-        "rest": one.rest,
-        "difference": one.difference,
-        "se": one.se,
-        "df": one.df,
-        "t": one.t,
-        "p": one.p,
-        "p_adjusted": one.p_adjusted,
-    }
 
 
 def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
@@ -248,13 +179,9 @@ def frame(package: str, rows: list[dict[str, Any]]) -> Any:
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        if name.endswith("interval"):
+        if "interval" in name:
             low, high = value or (None, None)
             flat |= {f"{name}_low": low, f"{name}_high": high}
         else:
             flat[name] = ", ".join(value) if isinstance(value, list) else value
     return flat
-
-
-def _interval(interval: tuple[float, float] | None) -> list[float | None] | None:
-    return None if interval is None else [end if math.isfinite(end) else None for end in interval]

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from kanab.analysis import Looks
 from kanab.analysis import analyze as analyze_release
 from kanab.cli.counting import counted_source, is_ledger, is_release
 from kanab.cli.options import level, plan_of, source_options
@@ -19,6 +18,7 @@ from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.released import Release
+from kanab.reading import Looks
 from kanab.readouts import Readout
 from kanab.stats.sequential import TUNED_AT
 from kanab.writing import write_whole

@@ -46,7 +46,8 @@ def add_releases(releases: Sequence[Release]) -> Release:
             tables[experiment.name] = totals
     declared = all(one.bounds_declared for one in releases)
     previous = releases[-1].previous if all(one.chained for one in releases) else None
-    return Release(first.plan, tables, _receipt(releases, tables, maps), declared, previous)
+    parts = tuple(part for one in releases for part in one.parts or (one,))
+    return Release(first.plan, tables, _receipt(releases, tables, maps), declared, previous, parts)
 
 
 def _check_disjoint(releases: Sequence[Release]) -> None:

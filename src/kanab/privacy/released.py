@@ -58,7 +58,7 @@ class Release:
     """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file.
 
     ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
-    says that it stands in no ledger.
+    says that it stands in no ledger. ``parts`` are the batches that a sum of releases was made of.
     """
 
     plan: Plan
@@ -66,6 +66,7 @@ class Release:
     receipt: Receipt
     bounds_declared: bool = True
     previous: str | None = None
+    parts: tuple[Release, ...] = ()
 
     def __post_init__(self) -> None:
         for name, table in self.tables.items():

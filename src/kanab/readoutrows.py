@@ -1,0 +1,221 @@
+"""The rows of an answer, each as a value and as plain data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.factor import Level, label
+from kanab.stats.bayes import Candidate, Posterior, Prior
+from kanab.stats.cautions import Caution
+from kanab.stats.effect import Effect, Method
+from kanab.stats.ftest import FTest
+from kanab.stats.margins import Better, MarginTest
+from kanab.stats.relative import Relative
+from kanab.stats.segments import FollowUp
+from kanab.stats.sequential import AnyTimeLook, PlannedLook
+from kanab.stats.simultaneous import Simultaneous
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """One arm against the control on one metric, or another contrast of arms.
+
+    ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
+    None for contrasts of more than two arms. ``together`` is the effect within its family: the
+    corrected p, and an interval to go with it.
+    """
+
+    effect: Effect
+    relative: Relative | None
+    means: tuple[float, float] | None
+    delta: Relative | None = None
+    together: Simultaneous | None = None
+    look: PlannedLook | AnyTimeLook | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p that may be acted on: over all looks, where there are several."""
+        return self.effect.p if self.look is None else self.look.p
+
+    @property
+    def p_adjusted(self) -> float | None:
+        """The p corrected over its family."""
+        return None if self.together is None else self.together.p_adjusted
+
+    def to_dict(self) -> Plain:
+        """The row as plain data."""
+        effect, relative, delta, together = self.effect, self.relative, self.delta, self.together
+        control, arm = self.means or (None, None)
+        return {
+            "metric": effect.metric,
+            "control": _named(effect.control),
+            "arm": _named(effect.arm),
+            "method": effect.method,
+            "covariates": list(effect.covariates),
+            "mean_control": control,
+            "mean_arm": arm,
+            "estimate": effect.estimate,
+            "se": effect.se,
+            "se_population": effect.se_population,
+            "interval": plain_interval(effect.interval),
+            "df": effect.df,
+            "t": effect.t,
+            "p": effect.p,
+            "p_adjusted": self.p_adjusted,
+            "interval_adjusted": None if together is None else plain_interval(together.interval),
+            "level": None if together is None else together.level,
+            "agrees": None if together is None or together.interval is None else together.agrees,
+            "relative": None if relative is None else relative.estimate,
+            "relative_interval": None if relative is None else plain_interval(relative.interval),
+            "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
+            "sequential": None if self.look is None else _look(self.look),
+        }
+
+    def contrast_dict(self) -> Plain:
+        """The row as plain data, with the weight of every arm."""
+        return {"contrast": {label(arm): weight for arm, weight in self.effect.contrast}} | self.to_dict()
+
+
+def _named(arm: Level) -> str | None:
+    return None if arm is None else label(arm)
+
+
+def _look(look: PlannedLook | AnyTimeLook) -> Plain:
+    """A look as plain data; what belongs to the other method is None."""
+    found: Plain = {"method": "spending" if isinstance(look, PlannedLook) else "always"}
+    for name in ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "verdict"):
+        found[name] = getattr(look, name, None)
+    return found | {"interval": plain_interval(look.interval)}
+
+
+@dataclass(frozen=True)
+class OmnibusRow:
+    """Do any of the arms differ? One test for all of them, of plain or adjusted means."""
+
+    method: Method
+    covariates: tuple[str, ...]
+    test: FTest
+
+    def to_dict(self) -> Plain:
+        """The row as plain data."""
+        return {
+            "metric": self.test.metric,
+            "method": self.method,
+            "covariates": list(self.covariates),
+            "F": self.test.F,
+            "df": None if self.test.df is None else list(self.test.df),
+            "p": self.test.p,
+        }
+
+
+@dataclass(frozen=True)
+class SegmentRow:
+    """Does the effect differ by a covariate? The robust test decides, the pooled one is the paper's."""
+
+    covariate: str
+    test: FTest
+    p_adjusted: float | None = None
+    decides: bool = False
+
+    def to_dict(self) -> Plain:
+        """The row as plain data."""
+        return {
+            "metric": self.test.metric,
+            "covariate": self.covariate,
+            "variance": self.test.variance,
+            "decides": self.decides,
+            "F": self.test.F,
+            "df": None if self.test.df is None else list(self.test.df),
+            "p": self.test.p,
+            "p_adjusted": self.p_adjusted,
+            "note": self.test.note,
+        }
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What to believe about one metric, given a prior: every arm's effect, and which arm is best."""
+
+    metric: str
+    method: Method
+    covariates: tuple[str, ...]
+    prior: Prior
+    better: Better
+    effects: tuple[Posterior, ...]
+    arms: tuple[Candidate, ...]
+
+    def to_dict(self) -> Plain:
+        """The row as plain data; a prior without an end has no sd."""
+        return {
+            "metric": self.metric,
+            "method": self.method,
+            "covariates": list(self.covariates),
+            "prior": {"mean": self.prior.mean, "sd": self.prior.sd if math.isfinite(self.prior.sd) else None},
+            "better": self.better,
+            "effects": [
+                {
+                    "arm": label(one.arm), "control": label(one.control), "mean": one.mean, "sd": one.sd,
+                    "interval": plain_interval(one.interval), "positive": one.positive,
+                }
+                for one in self.effects
+            ],
+            "arms": [
+                {"arm": label(one.arm), "mean": one.mean, "best": one.best, "loss": one.loss} for one in self.arms
+            ],
+        }  # fmt: skip
+
+
+def margin_dict(test: MarginTest) -> Plain:
+    """A claim and whether it was shown, as plain data; ``limits`` are what the effect must lie above or below."""
+    effect, margin = test.effect, test.margin
+    sides = {side: limit for limit, side in margin.tests}
+    return {
+        "metric": effect.metric,
+        "control": _named(effect.control),
+        "arm": _named(effect.arm),
+        "method": effect.method,
+        "covariates": list(effect.covariates),
+        "claim": margin.claim,
+        "better": margin.better,
+        "limits": [sides.get("greater"), sides.get("less")],
+        "relative": margin.relative,
+        "estimate": test.estimate,
+        "interval": plain_interval(test.interval),
+        "confidence": test.confidence,
+        "t": test.t,
+        "p": test.p,
+        "shown": test.shown,
+    }
+
+
+def caution_dict(caution: Caution) -> Plain:
+    """A caution as plain data."""
+    return {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
+
+
+def follow_up_dict(one: FollowUp) -> Plain:
+    """The effect in one level against the rest, as plain data."""
+    return {
+        "metric": one.metric,
+        "covariate": one.covariate,
+        "level": label(one.level),
+        "arm": label(one.arm),
+        "control": label(one.control),
+        "effect": one.effect,
+        "rest": one.rest,
+        "difference": one.difference,
+        "se": one.se,
+        "df": one.df,
+        "t": one.t,
+        "p": one.p,
+        "p_adjusted": one.p_adjusted,
+    }
+
+
+def plain_interval(interval: tuple[float, float] | None) -> list[float | None] | None:
+    """An interval for JSON: an open end is None."""
+    return None if interval is None else [end if math.isfinite(end) else None for end in interval]

@@ -1,0 +1,410 @@
+"""The readout beyond plain effects: the same numbers as the pure functions, statsmodels and scipy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+
+import kanab as kb
+from kanab.reading import CORRECTIONS
+from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.bayes import Prior, best_arm, posterior
+from kanab.stats.margins import Margin, against_margin
+from kanab.stats.relative import relative_delta
+from kanab.stats.simultaneous import simultaneous_intervals
+
+ROWS: dict[str, Any] = {}
+CHOICES: dict[str, Any] = {
+    "arm": "variant",
+    "metrics": ["minutes", "bought"],
+    "adjust": ["tier"],
+    "bounds": {"minutes": (0, 200)},
+    "resolution": {"minutes": 0.1},
+    "control": "A",
+}
+
+
+def rows() -> dict[str, Any]:
+    """Three arms, C better on minutes, counted once."""
+    if not ROWS:
+        rng = np.random.default_rng(11)
+        variant, tier = rng.choice(["A", "B", "C"], 3_000), rng.integers(1, 4, 3_000)
+        minutes = np.round(rng.gamma(2, 5, 3_000) + 2 * tier + 0.9 * (variant == "C"), 1)
+        ROWS.update(variant=variant, tier=tier, minutes=minutes, bought=rng.random(3_000) < 0.2 + 0.02 * tier)
+    return dict(ROWS)
+
+
+def released() -> kb.Release:
+    if "release" not in ROWS:
+        counted = rows()
+        ROWS["release"] = kb.release(kb.count(counted, **CHOICES))
+    found: kb.Release = ROWS["release"]
+    return found
+
+
+def plain(metric: str) -> kb.ArmMeans:
+    return kb.plain_means(released().tables["variant/tier"], metric)
+
+
+def adjusted(metric: str) -> kb.ArmMeans:
+    return kb.adjusted_means(released().tables["variant/tier"], metric)
+
+
+def arm(name: str, metric: str = "minutes") -> Any:
+    return rows()[metric][rows()["variant"] == name]
+
+
+def of(found: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
+    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+
+
+# ── intervals that go with corrected p-values ──────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("correction", [one for one in CORRECTIONS if one != "dunnett"])
+def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
+    data = kb.analyze(released(), correction=correction).to_dict()
+    for method, means in (("difference", plain), ("adjusted", adjusted)):
+        effects = [kb.against_control(means(metric), name) for metric in ("minutes", "bought") for name in "BC"]
+        family = simultaneous_intervals(effects, correction)
+        for row, one in zip(of(data["effects"], method=method), family, strict=True):
+            assert row["p_adjusted"] == one.p_adjusted
+            assert row["level"] == one.level
+            assert row["interval_adjusted"] == (None if one.interval is None else list(one.interval))
+            assert row["agrees"] == (None if one.interval is None else one.agrees)
+        assert data["promise"] == family[0].meaning
+    names = {
+        "none": None,
+        "sidak": "sidak",
+        "holm": "holm",
+        "hochberg": "simes-hochberg",
+        "bh": "fdr_bh",
+        "by": "fdr_by",
+    }
+    if names.get(correction, correction):
+        oracle = multipletests([one.p for one in effects], method=names.get(correction, correction))[1]
+        assert [row["p_adjusted"] for row in of(data["effects"], method="adjusted")] == pytest.approx(oracle, rel=1e-12)
+
+
+def test_bonferronis_interval_is_statsmodels_at_a_quarter_of_alpha() -> None:
+    data = kb.analyze(released(), correction="bonferroni").to_dict()
+    (row,) = of(data["effects"], metric="minutes", arm="C", method="difference")
+    oracle = CompareMeans(DescrStatsW(arm("C")), DescrStatsW(arm("A"))).tconfint_diff(alpha=0.05 / 4, usevar="unequal")
+    assert row["level"] == 1 - 0.05 / 4
+    assert row["interval_adjusted"] == pytest.approx(list(oracle), rel=1e-9)
+
+
+def test_frames_have_the_ends_of_every_interval() -> None:
+    found = kb.analyze(released()).to_pandas()
+    assert {"interval_adjusted_low", "interval_adjusted_high", "relative_interval_delta_low"} <= set(found.columns)
+    assert found["interval_adjusted_low"].notna().all()
+
+
+def test_over_several_looks_the_intervals_of_a_family_hold_over_all_of_them() -> None:
+    alone = kb.analyze(released(), correction="bonferroni").to_dict()["effects"]
+    for looks in (kb.Looks("always"), kb.Looks("spending", looks=3, earlier=(1_000, 2_000))):
+        for row, one in zip(
+            kb.analyze(released(), correction="bonferroni", looks=looks).to_dict()["effects"], alone, strict=True
+        ):
+            assert row["level"] == one["level"] == 1 - 0.05 / 4
+            assert row["interval_adjusted"][0] < one["interval_adjusted"][0]
+            assert row["interval_adjusted"][0] < row["sequential"]["interval"][0]
+            low, high = row["interval_adjusted"]
+            assert row["agrees"] == ((row["p_adjusted"] > 0.05) == (low < 0 < high))
+
+
+# ── arms ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_dunnett_is_the_joint_t_over_arms_and_bonferroni_over_metrics() -> None:
+    data = kb.analyze(released(), correction="dunnett").to_dict()
+    assert data["correction"] == "dunnett"
+    for method, means in (("difference", plain), ("adjusted", adjusted)):
+        for metric in ("minutes", "bought"):
+            joint = many_to_one(means(metric), confidence=0.975)
+            own = of(data["effects"], method=method, metric=metric)
+            for row, one in zip(own, joint, strict=True):
+                assert row["p_adjusted"] == min(1, 2 * one.p_adjusted)  # type: ignore[operator]
+                assert row["interval_adjusted"] == list(one.interval)  # type: ignore[arg-type]
+                low, high = row["interval_adjusted"]
+                assert (row["p_adjusted"] > 0.05) == (low < 0 < high)
+
+
+def test_dunnett_of_one_metric_is_scipys_where_variances_are_alike() -> None:
+    one = CHOICES | {"metrics": ["minutes"], "adjust": []}
+    data = kb.readout(rows(), correction="dunnett", **one).to_dict()
+    oracle = stats.dunnett(arm("B"), arm("C"), control=arm("A"), rng=np.random.default_rng(1))
+    assert [row["p_adjusted"] for row in data["effects"]] == pytest.approx(oracle.pvalue, abs=0.01)
+    holm = kb.readout(rows(), correction="bonferroni", **one).to_dict()
+    assert all(a["p_adjusted"] < b["p_adjusted"] for a, b in zip(data["effects"], holm["effects"], strict=True))
+
+
+def test_more_than_two_arms_have_one_test_for_all() -> None:
+    data = kb.analyze(released()).to_dict()
+    assert [(row["metric"], row["method"]) for row in data["omnibus"]] == [
+        ("minutes", "difference"), ("minutes", "adjusted"), ("bought", "difference"), ("bought", "adjusted"),
+    ]  # fmt: skip
+    welch = stats.f_oneway(arm("A"), arm("B"), arm("C"), equal_var=False)
+    assert data["omnibus"][0]["F"] == pytest.approx(welch.statistic, rel=1e-8)
+    assert data["omnibus"][0]["p"] == pytest.approx(welch.pvalue, rel=1e-8)
+    assert data["omnibus"][1]["F"] == omnibus(adjusted("minutes")).F
+    two = rows()
+    two["variant"] = np.where(two["variant"] == "C", "B", two["variant"])
+    assert kb.readout(two, **CHOICES).to_dict()["omnibus"] == []
+    assert kb.analyze(released(), looks=kb.Looks("always")).to_dict()["omnibus"] == []
+
+
+def test_arms_taken_as_one_are_as_if_they_had_been_counted_so() -> None:
+    found = kb.analyze(released(), pool={"any": ["B", "C"]}).to_dict()
+    recoded = rows()
+    recoded["variant"] = np.where(recoded["variant"] == "A", "A", "any")
+    oracle = kb.readout(recoded, **CHOICES).to_dict()
+    assert found["effects"] == oracle["effects"]
+    assert found["arms"] == oracle["arms"]
+    assert found["pooled"] == {"any": ["B", "C"]}
+    assert "any: arms B, C taken as one." in found["notes"]
+
+
+def test_a_pool_has_the_sum_of_the_shares() -> None:
+    ratio = kb.analyze(released(), pool={"any": ["B", "C"]}).to_dict()["sample_ratio"]
+    assert ratio["shares"] == pytest.approx({"A": 1 / 3, "any": 2 / 3})
+    assert ratio["declared"] is False
+    assert ratio["p"] > 0.01
+    planned = kb.readout(rows(), shares={"A": 2, "B": 1, "C": 1}, pool={"any": ["B", "C"]}, **CHOICES).to_dict()
+    assert planned["sample_ratio"]["shares"] == {"A": 0.5, "any": 0.5}
+    assert planned["sample_ratio"]["declared"] is True
+
+
+def test_a_control_that_is_pooled_is_the_pool() -> None:
+    assert kb.analyze(released(), pool={"old": ["A", "B"]}).control == "old"
+    assert kb.analyze(released(), control="B", pool={"old": ["A", "B"]}).control == "old"
+
+
+def test_any_contrast_is_read_plain_and_adjusted() -> None:
+    asked = ["C - B", {"B": 0.5, "C": 0.5, "A": -1}]
+    data = kb.analyze(released(), contrasts=asked).to_dict()
+    first, second, *_ = data["contrasts"]
+    pair = kb.contrast(plain("minutes"), {"C": 1, "B": -1})
+    assert (first["contrast"], first["arm"], first["control"]) == ({"C": 1, "B": -1}, "C", "B")
+    assert (first["estimate"], first["p"], first["interval"]) == (pair.estimate, pair.p, list(pair.interval or ()))
+    welch = stats.ttest_ind(arm("C"), arm("B"), equal_var=False)
+    assert (first["t"], first["p"]) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-8)
+    assert first["relative"] == pytest.approx(arm("C").mean() / arm("B").mean() - 1, rel=1e-9)
+    assert (second["arm"], second["control"], second["relative"]) == (None, None, None)
+    weighed = kb.contrast(plain("minutes"), asked[1])  # type: ignore[arg-type]
+    assert (second["estimate"], second["se"]) == (weighed.estimate, weighed.se)
+    own = of(data["contrasts"], method="difference")
+    assert [row["p_adjusted"] for row in own] == kb.correct([row["p"] for row in own], "holm")
+
+
+def test_contrasts_are_joined_by_dunnett_unless_one_follows_from_the_others() -> None:
+    asked = ["B-A", "C-B"]
+    data = kb.readout(rows(), correction="dunnett", contrasts=asked, **CHOICES | {"metrics": ["minutes"], "adjust": []})
+    joint = joint_contrasts(plain("minutes"), [{"B": 1, "A": -1}, {"C": 1, "B": -1}])
+    assert [row.p_adjusted for row in data.contrasts] == [one.p_adjusted for one in joint]
+    with pytest.raises(kb.AnalysisError, match="follows from the others"):
+        kb.analyze(released(), correction="dunnett", contrasts=["B-A", "C-A", "C-B"])
+
+
+# ── margins ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_claims_are_tested_for_every_arm_and_method() -> None:
+    margins = {"minutes": [Margin("non-inferiority", 0.5), Margin("equivalence", 0.05, relative=True)]}
+    data = kb.analyze(released(), margins=margins).to_dict()
+    assert len(data["margins"]) == 8
+    for row in data["margins"]:
+        means = plain("minutes") if row["method"] == "difference" else adjusted("minutes")
+        margin = margins["minutes"][row["claim"] == "equivalence"]
+        one = against_margin(kb.against_control(means, row["arm"]), margin, means=means)
+        assert (row["p"], row["t"], row["shown"], row["estimate"]) == (one.p, one.t, one.shown, one.estimate)
+        assert row["limits"] == ([-0.5, None] if row["claim"] == "non-inferiority" else [-0.05, 0.05])
+    json.dumps(data, allow_nan=False)
+
+
+def test_non_inferiority_is_a_one_sided_welch_test_of_a_shifted_arm() -> None:
+    data = kb.analyze(released(), margins={"minutes": Margin("non-inferiority", 0.5)}).to_dict()
+    (row,) = of(data["margins"], arm="B", method="difference")
+    oracle = stats.ttest_ind(arm("B") + 0.5, arm("A"), equal_var=False, alternative="greater")
+    assert row["p"] == pytest.approx(oracle.pvalue, rel=1e-8)
+    assert row["interval"] == [pytest.approx(oracle.confidence_interval(0.95).low - 0.5, rel=1e-7), None]
+
+
+def test_equivalence_is_statsmodels_two_one_sided_tests() -> None:
+    data = kb.analyze(released(), margins={"minutes": Margin("equivalence", (-0.8, 0.6))}).to_dict()
+    (row,) = of(data["margins"], arm="B", method="difference")
+    compared = CompareMeans(DescrStatsW(arm("B")), DescrStatsW(arm("A")))
+    assert row["p"] == pytest.approx(compared.ttost_ind(-0.8, 0.6, usevar="unequal")[0], rel=1e-8)
+
+
+def test_where_less_is_better_the_margin_lies_above() -> None:
+    margins = {"minutes": Margin("non-inferiority", 0.5)}
+    data = kb.analyze(released(), margins=margins, lower_is_better=["minutes"]).to_dict()
+    assert {tuple(row["limits"]) for row in data["margins"]} == {(None, 0.5)}
+
+
+def test_a_relative_margin_of_a_mean_near_zero_is_a_note() -> None:
+    counted = rows()
+    counted["minutes"] = np.round(np.random.default_rng(1).normal(0, 3, 3_000), 1)
+    choices = CHOICES | {"bounds": {"minutes": (-50, 50)}}
+    found = kb.readout(counted, margins={"minutes": Margin("superiority", 0.1, relative=True)}, **choices).to_dict()
+    assert found["margins"] == []
+    assert any(
+        note == "The superiority of minutes is not tested: the control's mean cannot be told from 0. "
+        "Give a margin in units of the metric."
+        for note in found["notes"]
+    )
+
+
+# ── relative effects ───────────────────────────────────────────────────────────────────────────
+
+
+def test_the_delta_methods_interval_stands_beside_fiellers() -> None:
+    for row in kb.analyze(released()).to_dict()["effects"]:
+        means = (plain if row["method"] == "difference" else adjusted)(row["metric"])
+        effect = kb.against_control(means, row["arm"])
+        assert row["relative_interval"] == list(kb.relative_effect(means, effect).interval or ())
+        assert row["relative_interval_delta"] == list(relative_delta(means, effect).interval or ())
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.01])
+def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
+    value = np.tile([-1.0, 1.0], 300) + shift
+    counted = {"variant": np.repeat(["A", "B", "C"], 200), "y": value}
+    asked: dict[str, Any] = {"margins": {"y": Margin("equivalence", 0.1, relative=True)}, "prior": Prior(0, 1)}
+    found = kb.readout(counted, arm="variant", metrics=["y"], contrasts=["C-B"], correction="dunnett", **asked)
+    data = found.to_dict()
+    assert all(row["relative_interval"] is None for row in data["effects"])
+    assert (data["effects"][0]["relative"] is None) == (shift == 0)
+    for shown in (
+        str(found),
+        found.to_markdown(),
+        found.to_html(),
+        found.to_report(),
+        json.dumps(data, allow_nan=False),
+    ):
+        assert "y" in shown
+
+
+# ── beliefs ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_with_a_prior_the_same_estimates_are_beliefs() -> None:
+    prior = Prior(0, 0.5)
+    data = kb.analyze(released(), prior=prior).to_dict()
+    assert [(one["metric"], one["method"]) for one in data["bayes"]] == [
+        ("minutes", "difference"), ("minutes", "adjusted"), ("bought", "difference"), ("bought", "adjusted"),
+    ]  # fmt: skip
+    for one in data["bayes"]:
+        means = (plain if one["method"] == "difference" else adjusted)(one["metric"])
+        for row in one["effects"]:
+            believed = posterior(kb.against_control(means, row["arm"]), prior)
+            assert (row["mean"], row["sd"], row["positive"]) == (believed.mean, believed.sd, believed.positive)
+            assert row["interval"] == list(believed.interval)
+        expected = [(str(c.arm), c.best, c.loss) for c in best_arm(means, prior)]
+        assert [(row["arm"], row["best"], row["loss"]) for row in one["arms"]] == expected
+        assert sum(row["best"] for row in one["arms"]) == pytest.approx(1, abs=1e-3)
+        assert one["prior"] == {"mean": 0, "sd": 0.5}
+
+
+def test_without_a_prior_there_are_no_beliefs() -> None:
+    assert kb.analyze(released()).to_dict()["bayes"] == []
+
+
+def test_a_prior_of_nothing_gives_the_confidence_interval_and_no_sd() -> None:
+    data = kb.analyze(released(), prior={"minutes": Prior()}).to_dict()
+    assert {one["metric"] for one in data["bayes"]} == {"minutes"}
+    assert data["bayes"][0]["prior"]["sd"] is None
+    (row, _), (own, _) = data["bayes"][0]["effects"], of(data["effects"], metric="minutes", method="difference")
+    assert row["interval"] == pytest.approx(own["interval"], rel=2e-3)
+
+
+def test_where_less_is_better_the_best_arm_is_the_lowest() -> None:
+    higher, lower = (
+        kb.analyze(released(), prior={"minutes": Prior(0, 5)}, lower_is_better=less).to_dict()["bayes"][0]
+        for less in ([], ["minutes"])
+    )
+    assert (higher["better"], lower["better"]) == ("higher", "lower")
+    assert higher["arms"][0]["arm"] == "C"
+    assert lower["arms"][-1]["arm"] == "C"
+
+
+def test_what_does_not_vary_has_no_belief() -> None:
+    counted = rows()
+    counted["bought"] = np.zeros(3_000, dtype=int)
+    data = kb.readout(counted, prior=Prior(0, 1), **CHOICES).to_dict()
+    assert {one["metric"] for one in data["bayes"]} == {"minutes"}
+    assert any(note.startswith("bought is not read with its prior: nothing varies") for note in data["notes"])
+
+
+# ── cautions ───────────────────────────────────────────────────────────────────────────────────
+
+
+def batch(share: float, seed: int) -> kb.Release:
+    rng = np.random.default_rng(seed)
+    variant = rng.choice(["A", "B"], 2_000, p=[1 - share, share])
+    counted = {"variant": variant, "bought": rng.random(2_000) < 0.2}
+    return kb.release(kb.count(counted, arm="variant", metrics=["bought"], control="A"))
+
+
+def kinds(found: kb.Readout) -> list[tuple[str, Any]]:
+    return [(one["kind"], one["metric"]) for one in found.to_dict()["cautions"]]
+
+
+def test_batches_whose_shares_changed_are_cautioned_about() -> None:
+    changed = kb.add_releases([batch(0.5, 1), batch(0.8, 2)])
+    assert kinds(kb.analyze(changed)) == [("shares-changed", None), ("looked-early", None)]
+    sentences = [one.sentence for one in kb.analyze(changed).cautions]
+    assert sentences[0].startswith("The arms' shares changed between batches (p = ")
+    assert sentences[1].startswith("2 batches are added here. If results were looked at before the last of them")
+    assert kinds(kb.analyze(kb.add_releases([batch(0.5, 1), batch(0.5, 2)]))) == [("looked-early", None)]
+    assert kinds(kb.analyze(batch(0.8, 2))) == []
+
+
+def test_batches_added_one_by_one_are_all_known() -> None:
+    both = kb.add_releases([batch(0.5, 1), batch(0.5, 2)])
+    three = kb.add_releases([both, batch(0.5, 3)])
+    assert len(three.parts) == 3
+    assert "3 batches" in kb.analyze(three).cautions[0].sentence
+
+
+def test_batches_are_the_earlier_looks() -> None:
+    found = kb.add_releases([batch(0.5, 1), batch(0.5, 2), batch(0.5, 3)])
+    by_batches = kb.analyze(found, looks=kb.Looks("spending", looks=5))
+    said = kb.analyze(found, looks=kb.Looks("spending", looks=5, earlier=(2_000, 4_000)))
+    assert by_batches.to_dict() == said.to_dict()
+    assert by_batches.to_dict()["effects"][0]["sequential"]["look"] == 3
+    assert kinds(by_batches) == []
+
+
+def test_clamped_values_metrics_that_stand_still_and_tiny_arms_are_cautioned_about() -> None:
+    rng = np.random.default_rng(3)
+    n = 3_000
+    counted = {
+        "variant": np.where(np.arange(n) % 60 == 0, "B", "A"),
+        "rare": (np.arange(n) % 600 == 0) | (np.arange(n) % 7 == 1),
+        "flat": np.ones(n, dtype=int),
+        "amount": np.where(np.arange(n) < 200, 900.0, rng.gamma(9, 5, n)),
+    }
+    metrics = ["rare", "flat", "amount"]
+    found = kb.readout(
+        counted, arm="variant", metrics=metrics, bounds={"amount": (0, 200)},
+        shares={"A": 59, "B": 1},
+    )  # fmt: skip
+    assert ("clamped", "amount") in kinds(found)
+    assert ("nothing-varies", "flat") in kinds(found)
+    assert ("tails-could-matter", "amount") in kinds(found)
+    assert ("few-carry-the-mean", "rare") in kinds(found)
+    clamped = next(one for one in found.cautions if one.code == "clamped")
+    assert clamped.sentence.startswith("At least 6.6 % of people had values of amount beyond its bounds")
+
+
+def test_a_release_that_lost_its_parts_is_read_without_them() -> None:
+    assert kinds(kb.analyze(replace(kb.add_releases([batch(0.5, 1), batch(0.8, 2)]), parts=()))) == []
