@@ -1,0 +1,78 @@
+"""Which cohorts are open: on the collector's clock, never on the sender's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kanab.collect.reasons import Reason, refused
+from kanab.errors import PlanError
+from kanab.periods import Periods
+from kanab.plan import Plan
+from kanab.planvalues import duration
+
+_DAY = 86_400
+
+
+class Opening(NamedTuple):
+    """The cohorts that count at a moment: enrollments from one to the current one, totals from another."""
+
+    current: int
+    enroll_from: int
+    measure_from: int
+
+
+ALWAYS = Opening(0, 0, 0)
+"""Without cohorts everything is in cohort 0, which is open until it is sealed."""
+
+
+class Calendar:
+    """The cohorts of a plan: their numbers, and when they open and ripen.
+
+    A cohort takes enrollments while its period lasts and one message lifetime longer. It takes
+    totals for the window after that period, and again one lifetime longer. Then it is ripe.
+
+    >>> from kanab.plan import Cohorts, Plan
+    >>> weeks = Calendar(Plan((), (), cohorts=Cohorts("7d", "7d")))
+    >>> number = weeks.number("2026-W46")
+    >>> monday = 1_794_787_200                       # 2026-11-16, when week 47 begins
+    >>> [cohort - number for cohort in weeks.opening(monday)]
+    [1, 0, -1]
+    >>> weeks.last_ripe(monday) - number
+    -2
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.life = int(duration(plan.nonce_life).total_seconds())
+        self.periods = None if plan.cohorts is None else Periods(plan.cohorts.every)
+        if plan.cohorts is not None and self.periods is not None:
+            self._window = int(duration(plan.cohorts.window).total_seconds())
+            self._days, self._offset = self.periods.days, self.periods.first_day(0)
+
+    def number(self, label: str | None, at: str = "") -> int:
+        """The number of the cohort of a label; 0 where the plan has no cohorts, and so no labels."""
+        if self.periods is None:
+            if label is None:
+                return 0
+            raise refused(Reason.COHORT, "the plan has no cohorts", "Leave out the label.", at)
+        example = self.periods.label(0)
+        remedy = f"Write the cohort of enrollment after @, such as @{example}."
+        if label is None:
+            raise refused(Reason.COHORT, "the cohort is missing", remedy, at)
+        try:
+            return self.periods.number(label)
+        except PlanError:
+            raise refused(Reason.COHORT, "that is no cohort's label", remedy, at) from None
+
+    def opening(self, seconds: int) -> Opening:
+        """The cohorts that are open at a moment, in seconds since 1970."""
+        if self.periods is None:
+            return ALWAYS
+        before = seconds - self.life
+        return Opening(self._at(seconds), self._at(before), self._at(before - self._window))
+
+    def last_ripe(self, seconds: int) -> int | None:
+        """The last cohort that takes nothing any more; None where cohort 0 stays open until somebody seals it."""
+        return None if self.periods is None else self.opening(seconds).measure_from - 1
+
+    def _at(self, seconds: int) -> int:
+        return (seconds // _DAY - self._offset) // self._days

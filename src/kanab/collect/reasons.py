@@ -1,0 +1,90 @@
+"""Why a message was not counted: a closed list of words, and how often each was the case."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from threading import Lock
+
+from kanab.errors import MessageError
+
+
+class Reason(StrEnum):
+    """One word for each way in which a post or a line of it is not counted.
+
+    >>> Reason.LEVEL.status, Reason.EXPIRED.status, Reason.LATE.status
+    (400, 410, 204)
+    """
+
+    FORMAT = "format"  # neither the text form nor the JSON form
+    ENCODING = "encoding"  # not UTF-8
+    CONTENT_TYPE = "content_type"  # something other than text or JSON
+    LINE = "line"  # a line that cannot be read
+    NUMBER = "number"  # a total that is not a finite number, or stands where none belongs
+    LINKAGE = "linkage"  # a table that the plan does not need
+    LEVEL = "level"  # an arm or a level that is not declared
+    METRIC = "metric"  # a metric or ratio that is not declared
+    COHORT = "cohort"  # a label that is none, is missing, or lies ahead
+    INCOMPLETE = "incomplete"  # lines that are not one person's whole transition
+    NONCE = "nonce"  # no nonce, or one that was made in the future
+    EXPIRED = "expired"  # a nonce older than its life
+    UNTIMELY = "untimely"  # an enrollment whose period is over
+    SIZE = "size"  # more bytes or lines than one post may have
+    ORIGIN = "origin"  # a web page that the plan does not name
+    RATE = "rate"  # too many posts from one place
+    BUSY = "busy"  # the collector cannot write at the moment
+    EXPERIMENT = "experiment"  # unknown or closed: dropped without complaint
+    LATE = "late"  # a cohort that is no longer open: dropped without complaint
+    DUPLICATE = "duplicate"  # a nonce that was seen before: counted already
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the answer; dropped lines are no mistake of the sender, who must not try again."""
+        return _STATUS.get(self, 400)
+
+
+_STATUS = {
+    Reason.EXPIRED: 410,
+    Reason.UNTIMELY: 410,
+    Reason.SIZE: 413,
+    Reason.ORIGIN: 403,
+    Reason.RATE: 429,
+    Reason.BUSY: 503,
+    Reason.EXPERIMENT: 204,
+    Reason.LATE: 204,
+    Reason.DUPLICATE: 204,
+}
+
+
+def refused(reason: Reason, fact: str, remedy: str = "", at: str = "") -> MessageError:
+    """The error of a post, with its reason and the status of the answer.
+
+    >>> print(refused(Reason.SIZE, "a post has too many bytes", "Send at most 16 kB."))
+    a post has too many bytes. Send at most 16 kB.
+    """
+    return MessageError(fact, remedy, at=at, reason=reason, status=reason.status)
+
+
+class Drops:
+    """How often each reason occurred since the start; safe to use from several threads.
+
+    >>> drops = Drops()
+    >>> for _ in range(27):
+    ...     drops.add(Reason.LATE)
+    >>> drops.floored(10)["late"], drops.floored(10)["level"]
+    (20, 0)
+    """
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(Reason, 0)
+        self._lock = Lock()
+
+    def add(self, *reasons: Reason | str) -> None:
+        """Count each of the reasons once."""
+        with self._lock:
+            for reason in reasons:
+                self._counts[Reason(reason)] += 1
+
+    def floored(self, k: int) -> dict[str, int]:
+        """Every reason with its count floored to a multiple of k: small numbers are about single people."""
+        with self._lock:
+            return {reason.value: count // k * k for reason, count in self._counts.items()}

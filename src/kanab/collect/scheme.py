@@ -1,0 +1,139 @@
+"""Scheme: everything that a plan allows, ready to take posts: bytes in, counters by cohort out.
+
+A post is one person's: per experiment it carries lines for all of its own linkages, with one arm, one
+cohort and the same moves. It is applied whole, or it is refused; lines of unknown experiments and of
+cohorts that are no longer open are dropped. Nothing of a post is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from kanab.collect.cohorts import Calendar, Opening
+from kanab.collect.counters import Counters, add_counters
+from kanab.collect.heads import Gauge, Heads, Spot
+from kanab.collect.increment import ENROLLED, Move, increment
+from kanab.collect.moves import check_together
+from kanab.collect.nonces import check_age, seconds_of
+from kanab.collect.reasons import Reason, refused
+from kanab.collect.tables import tables
+from kanab.collect.wire import Post, Value, read_post
+from kanab.plan import Plan
+
+Groups = dict[Spot, list[Move]]
+
+
+class Accepted(NamedTuple):
+    """What a post adds: counters by the number of the cohort; and why lines were dropped, one reason each."""
+
+    nonce: bytes
+    deltas: dict[int, Counters]
+    dropped: tuple[Reason, ...]
+
+
+class Scheme:
+    """A plan, compiled for taking posts.
+
+    >>> from datetime import UTC
+    >>> from kanab.plan import Cohorts, ExperimentPlan, MetricPlan
+    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
+    >>> scheme = Scheme(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
+    >>> body = b"kanab/1 00079b70000102030405060708090a0b\\ncheckout:B@2026-W46:minutes:4>6\\n"
+    >>> scheme.accept(body, "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC), None).deltas
+    {2966: {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}}
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.calendar = Calendar(plan)
+        self._heads = Heads(plan, self.calendar)
+        tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
+
+    def accept(
+        self, body: bytes, content_type: str | None, now: datetime, sealed_through: int | None = None
+    ) -> Accepted:
+        """What a post adds, or a MessageError that says why it is refused."""
+        post = read_post(body, content_type)
+        seconds = seconds_of(now)
+        check_age(post.nonce, seconds, self.calendar.life)
+        groups, dropped = self._grouped(post)
+        if groups:
+            check_together(groups, self._heads.own)
+        opening = self.calendar.opening(seconds)
+        deltas: dict[int, Counters] = {}
+        for spot, moves in groups.items():
+            cohort = spot.cohort
+            if _late(cohort, moves, opening, sealed_through):
+                dropped += [Reason.LATE] * len(moves)
+                continue
+            more = increment(spot.place, moves)
+            if cohort in deltas:
+                add_counters(deltas[cohort], more)
+            else:
+                deltas[cohort] = more
+        return Accepted(post.nonce, deltas, tuple(dropped))
+
+    def _grouped(self, post: Post) -> tuple[Groups, list[Reason]]:
+        """The moves of every class that the post names, and the reasons of lines that name nothing in the plan."""
+        heads = self._heads
+        heads.trim()
+        known = heads.known.get
+        groups: Groups = {}
+        dropped: list[Reason] = []
+        for position, line in enumerate(post.lines):
+            head, old, new = line
+            found = known(head)
+            if found is None or (new is None) != (found[1] == ENROLLED):
+                result = heads.find(line, post.place(position))
+                if result is None:
+                    dropped.append(Reason.EXPERIMENT)
+                    continue
+                found, (_, old, new) = result
+            spot, what, gauges = found
+            move = _move(what, gauges, old, new)
+            if move is None:
+                raise refused(Reason.NUMBER, *_TOTALS, post.place(position))
+            if spot in groups:
+                groups[spot].append(move)
+            else:
+                groups[spot] = [move]
+        return groups, dropped
+
+
+_TOTALS = (
+    "the totals do not fit the metric",
+    "A metric moves as 0>4, one whose missing values are excluded first as >4, a ratio as 0/0>30/1.",
+)
+
+
+def _move(what: int, gauges: tuple[Gauge, ...], old: Value | None, new: Value | None) -> Move | None:
+    """A line's totals on the grid; None if they are not those of this metric or ratio."""
+    if new is None:
+        return what, None, None
+    if len(gauges) == 1:
+        gauge = gauges[0]
+        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and gauge.whole):
+            return None
+        return what, None if old is None else gauge.steps(old), gauge.steps(new)
+    first, second = gauges
+    if not isinstance(new, tuple) or not (isinstance(old, tuple) or (old is None and not first.whole & second.whole)):
+        return None
+    before = None if old is None else (first.steps(old[0]), second.steps(old[1]))
+    return what, before, (first.steps(new[0]), second.steps(new[1]))
+
+
+def _late(cohort: int, moves: Sequence[Move], opening: Opening, sealed_through: int | None) -> bool:
+    """Is a cohort no longer open? Enrollments that come too late for a cohort that still is are refused.
+
+    Were they dropped in silence, the sender would go on to send totals of somebody who is not counted.
+    """
+    current, enroll_from, measure_from = opening
+    if cohort > current:
+        raise refused(Reason.COHORT, "a cohort lies ahead", "Use the period of enrollment, in UTC.")
+    if cohort < measure_from or (sealed_through is not None and cohort <= sealed_through):
+        return True
+    if cohort < enroll_from and any(what == ENROLLED for what, _, _ in moves):
+        raise refused(Reason.UNTIMELY, "the period of this enrollment is over", "Do not count this person.")
+    return False

@@ -1,0 +1,36 @@
+"""How names and levels are written in messages and in the names of counters: percent-encoded."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+from kanab.factor import Level, as_level
+
+
+def encode(text: str) -> str:
+    """A name in its one spelling: everything but letters, digits and ``_ . - ~`` is percent-encoded.
+
+    >>> encode("time on app"), encode("a/b:c|d@e>f")
+    ('time%20on%20app', 'a%2Fb%3Ac%7Cd%40e%3Ef')
+    """
+    return quote(text, safe="")
+
+
+def decode(text: str) -> str:
+    """The name that was meant; characters that separate nothing may also stand as they are.
+
+    >>> decode("time%20on app")
+    'time on app'
+    """
+    return unquote(text, errors="strict") if "%" in text else text
+
+
+def spell(level: Level) -> str:
+    """A level as text: true and false as in JSON, a missing one is empty.
+
+    >>> spell(3.0), spell(True), spell(None), spell("phone")
+    ('3', 'true', '', 'phone')
+    """
+    if level is None:
+        return ""
+    return str(level).lower() if isinstance(level, bool) else str(as_level(level, "the plan"))
