@@ -46,6 +46,7 @@ Curve = Callable[[Sequence[float]], list[dict[str, Any]]]
 @click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: --shares A=9,B=1; else equal.")
 @click.option("--control", help="The arm to compare with; else the first.")
 @click.option("--relative", is_flag=True, help="The effect (and the margin) is a share of the control's mean.")
+@click.option("--multiplies", is_flag=True, help="The effect multiplies amounts, and so their spread.")
 @click.option("--correction", type=click.Choice(get_args(PowerCorrection)), default="none", help="Over arms.")
 @click.option("--tests", type=int, help="Tests that are corrected together; else the arms but the control.")
 @click.option("--confidence", type=float, default=0.95, show_default=True)
@@ -96,7 +97,8 @@ def planned(given: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
     curve = partial(_curve, solve, found, asked)
     data = found | {
         "mean": basis.mean, "binary": basis.binary, "confidence": given["confidence"],
-        "notes": list(basis.notes), "curve": curve(_STEPS) if given["curve"] else None,
+        "multiplies": given["multiplies"], "notes": list(basis.notes),
+        "curve": curve(_STEPS) if given["curve"] else None,
     }  # fmt: skip
     return data, curve
 
@@ -147,7 +149,7 @@ def _margin(given: Mapping[str, Any]) -> Margin | None:
 
 def _interaction(given: Mapping[str, Any]) -> tuple[Basis, Solve]:
     """By how much one cell departs from what its row and its column say."""
-    clash = [flag for flag in ("shares", "control", "margin", "tests", "adjust") if given[flag]]
+    clash = [flag for flag in ("shares", "control", "margin", "tests", "adjust", "multiplies") if given[flag]]
     clash += ["correction"] if given["correction"] != "none" else []
     clash += ["alternative"] if given["alternative"] != "two-sided" else []
     if clash:

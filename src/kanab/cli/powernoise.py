@@ -68,6 +68,8 @@ def _check(given: Mapping[str, Any]) -> None:
     belongs = {"mean": ("--sd",), "r2": ("--rate", "--sd")} | dict.fromkeys(
         ("metric", "experiment", "adjust"), ("--release",)
     )
+    if given["multiplies"] and given["rate"] is not None:
+        raise PlanError("--multiplies does not go with --rate", "The spread of a 0/1 metric follows from its rate.")
     for flag, owners in belongs.items():
         if given[flag] is not None and named[0] not in owners:
             raise PlanError(f"--{flag} does not go with {named[0]}", f"It belongs to {' or '.join(owners)}.")
@@ -78,9 +80,16 @@ def _numbers(given: Mapping[str, Any], shares: Mapping[Any, float], control: Lev
     if given["rate"] is not None:
         noise = noise_of_rate(given["rate"], shares=shares, control=control, r2=r2)
     else:
-        noise = noise_of_amounts(_deviation(given["sd"]), mean=given["mean"], shares=shares, control=control, r2=r2)
+        noise = noise_of_amounts(
+            _deviation(given["sd"]), mean=given["mean"], shares=shares, control=control, r2=r2,
+            grows=given["multiplies"],
+        )  # fmt: skip
     notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
-    return Basis(noise.mean, noise.binary, notes), noise
+    return Basis(noise.mean, noise.binary, notes + _growth(given)), noise
+
+
+def _growth(given: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("The effect is taken to multiply amounts, and so their spread in the arm.",) if given["multiplies"] else ()
 
 
 def _deviation(text: str) -> float | dict[Level, float]:
@@ -106,10 +115,14 @@ def _released(given: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
     plan = released.plan.experiment(given["experiment"])
     means, name = _means(released, plan, given["metric"], given["adjust"])
     planned = None if plan.shares is None else dict(plan.shares)
+    binary = _is_binary(released, name)
+    if binary and given["multiplies"]:
+        raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
     noise = noise_of_means(
-        means, shares=planned if shares is None else shares, control=plan.control if control is None else control
-    )
-    return Basis(noise.mean, _is_binary(released, name), (_origin(given, plan, name),)), noise
+        means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
+        grows=given["multiplies"],
+    )  # fmt: skip
+    return Basis(noise.mean, binary, (_origin(given, plan, name), *_growth(given))), noise
 
 
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariate: str | None) -> tuple[ArmMeans, str]:

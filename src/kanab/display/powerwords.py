@@ -85,11 +85,16 @@ def basis_sentences(data: Data) -> list[str]:
     found = [*data["notes"], how]
     if data["binary"]:
         found.append("The arm's variance follows from its rate.")
-    else:
+    elif not data["interaction"]:
         found.append(
-            "A sum of many people is taken to be normal. Where few people carry a skewed amount, a rise is found less "
-            "often than planned, most of all in a small arm: draw studies of your design with kb.simulate."
+            "Sums of many people are taken to be normal. Where few people carry a skewed amount, a small arm shows "
+            "falls that are not there more often than planned: draw studies of your design with kb.simulate."
         )
+        if not data["multiplies"]:
+            found.append(
+                "The effect is taken to shift amounts. One that multiplies them widens them too, and needs more "
+                "people: --multiplies."
+            )
     found.append("People are those of all arms who have a value, each counted once.")
     return found
 

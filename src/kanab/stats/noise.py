@@ -26,7 +26,8 @@ class Noise:
     ``drawn`` is what comes on top because people are drawn from a population whose slopes differ
     between arms (nothing for plain means); ``lost`` the coefficients of each arm's fit; ``mean``
     the control's mean, for relative effects. Of a 0/1 metric (``binary``) the variance follows the
-    rate, and ``unexplained`` is the share of it that adjustment leaves.
+    rate, and ``unexplained`` is the share of it that adjustment leaves. Where an effect multiplies
+    amounts (``grows``), an arm's standard deviation grows with its mean.
     """
 
     arms: tuple[Level, ...]
@@ -38,6 +39,7 @@ class Noise:
     mean: float | None = None
     binary: bool = False
     unexplained: Floats | None = None
+    grows: bool = False
 
     @property
     def others(self) -> tuple[Level, ...]:
@@ -54,8 +56,10 @@ class Noise:
     def variance_of(self, arm: Level, effect: float) -> float:
         """The variance of one person of an arm that has this effect."""
         place = self.place(arm)
-        if not self.binary or arm == self.control or self.mean is None:
+        if arm == self.control or self.mean is None or not (self.binary or self.grows):
             return float(self.variances[place])
+        if self.grows:
+            return float(self.variances[place]) * (1 + effect / self.mean) ** 2
         rate = min(1.0, max(0.0, self.mean + effect))
         left = 1.0 if self.unexplained is None else float(self.unexplained[place])
         return rate * (1 - rate) * left
@@ -99,12 +103,13 @@ def noise_of_amounts(
     control: Any = None,
     r2: float | Mapping[Any, float] = 0.0,
     slopes: int = 0,
+    grows: bool = False,
 ) -> Noise:
     """Noise from numbers: the standard deviation of one person, the same in all arms or per arm.
 
     For a ratio metric it is that of the linearised metric, (y − R z)/z̄. ``r2`` is the share of the
     variance that covariates explain, ``slopes`` how many coefficients they take. ``mean`` is the
-    control's, for relative effects.
+    control's, for relative effects. ``grows``: the effect multiplies amounts, and so their spread.
 
     >>> noise_of_amounts(20, r2=0.5, shares={"off": 9, "on": 1}).variances
     array([200., 200.])
@@ -116,7 +121,7 @@ def noise_of_amounts(
     left = 1 - _explained(r2, arms)
     return Noise(
         arms, base, share, deviations**2 * left, np.zeros((len(arms), len(arms))),
-        np.full(len(arms), 1.0 + _slopes(slopes)), _finite(mean),
+        np.full(len(arms), 1.0 + _slopes(slopes)), _finite(mean), grows=_multiplied(grows, mean),
     )  # fmt: skip
 
 
@@ -144,10 +149,12 @@ def noise_of_rate(
     )  # fmt: skip
 
 
-def noise_of_means(means: ArmMeans, *, shares: Mapping[Any, float] | None = None, control: Any = None) -> Noise:
+def noise_of_means(
+    means: ArmMeans, *, shares: Mapping[Any, float] | None = None, control: Any = None, grows: bool = False
+) -> Noise:
     """Noise as it was found: from plain, adjusted or ratio means of a finished experiment.
 
-    Shares are the realised ones unless others are given.
+    Shares are the realised ones unless others are given. ``grows``: the effect multiplies amounts.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -164,9 +171,10 @@ def noise_of_means(means: ArmMeans, *, shares: Mapping[Any, float] | None = None
     base = means.control if control is None else as_level(control, "arm")
     if base not in arms:
         raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
+    mean = float(means.means[means.arms.index(base)])
     return Noise(
         arms, base, share, (means.sample * people)[order], drawn[np.ix_(order, order)], (people - means.df)[order],
-        float(means.means[means.arms.index(base)]),
+        mean, grows=_multiplied(grows, mean),
     )  # fmt: skip
 
 
@@ -213,3 +221,9 @@ def _finite(mean: Any) -> float | None:
     if mean is not None and not (isinstance(mean, Real) and math.isfinite(mean)):
         raise AnalysisError("the control's mean must be a finite number", "Leave it out if it is not known.")
     return None if mean is None else float(mean)
+
+
+def _multiplied(grows: bool, mean: float | None) -> bool:
+    if grows and not (mean is not None and mean > 0):
+        raise AnalysisError("only amounts with a positive mean are multiplied", "Give the control's mean.")
+    return grows

@@ -23,6 +23,7 @@ from kanab.tabular import number
 
 PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
 MOST_PEOPLE = 1e13
+_FAR = 1e6
 _TOO_FEW = ("so few people do not show equivalence with that power, even without an effect", "Ask for more people.")
 _TOO_MANY = ("that power is reached without any effect", "Ask for more power than the test's own error.")
 
@@ -286,6 +287,8 @@ class _Task:
         else:
             (low, _), (high, _) = margin.tests
             return (low + high) / 2, 1.0, (high - low) / 2
+        if self.noise.grows:  # nothing falls below 0, and far up the spread grows as fast as the effect
+            return start, sign, mean + start if sign < 0 else _FAR * mean
         if not self.noise.binary:
             return start, sign, math.inf
         room = 1 - mean - start if sign > 0 else mean + start

@@ -200,6 +200,23 @@ def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
     assert isinstance(problem(*words, "--interaction", "tier"), PlanError)
 
 
+def test_an_effect_that_multiplies_amounts_needs_more_people_for_a_rise() -> None:
+    words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
+    found = data(*words, "--multiplies")
+    noise = noise_of_amounts(15.6, mean=4, shares={"A": 9, "B": 1}, grows=True)
+    assert found["people"] == solve_power(noise, effect=0.365, relative=True, power=0.8).people
+    assert found["people"] > 1.7 * data(*words)["people"]
+    assert found["notes"] == ["The effect is taken to multiply amounts, and so their spread in the arm."]
+
+
+def test_a_released_amount_may_be_multiplied_and_a_rate_may_not(file: Path) -> None:
+    words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--multiplies")
+    means = kb.plain_means(kb.read_release(file).tables["variant/tier"], "spend")
+    noise = noise_of_means(means, grows=True)
+    assert data(*words, "--metric", "spend")["effect"] == solve_power(noise, people=40_000, power=0.8).effect
+    assert problem(*words, "--metric", "bought").fact == "--multiplies is for amounts"
+
+
 @pytest.fixture(scope="module")
 def ratio_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release whose plan keeps the products of spend and bought, under a name of their own."""
@@ -281,6 +298,12 @@ def test_without_the_extra_the_page_has_its_numbers_and_says_how_to_add_pictures
         (("--people", "900", "--power", "0.8"), PlanError, "how the metric varies is not said"),
         ((*RATE, *SD, "--people", "900", "--power", "0.8"), PlanError, "--rate and --sd contradict"),
         ((*RATE, "--mean", "3", "--people", "900", "--power", "0.8"), PlanError, "--mean does not go with --rate"),
+        (
+            (*RATE, "--multiplies", "--people", "900", "--power", "0.8"),
+            PlanError,
+            "--multiplies does not go with --rate",
+        ),
+        ((*SD, "--multiplies", "--people", "900", "--power", "0.8"), AnalysisError, "amounts with a positive mean"),
         ((*RATE, "--adjust", "t", "--people", "900", "--power", "0.8"), PlanError, "--adjust does not go with --rate"),
         (("--sd", "x", "--people", "900", "--power", "0.8"), PlanError, "--sd needs a positive number"),
         (("--sd", "1e200", "--people", "900", "--power", "0.8"), PlanError, "--sd needs a positive number"),

@@ -75,3 +75,13 @@ def test_unknown_arms_are_refused():
         noise_of_means(plain_means(eighteen()), control="C")
     with pytest.raises(LevelError, match="unknown arm"):
         noise_of_rate(0.1).place("C")
+
+
+def test_an_effect_that_multiplies_amounts_multiplies_their_deviation():
+    noise = noise_of_amounts({"A": 20, "B": 30}, mean=10, grows=True)
+    assert noise.variance_of("A", 5) == 400
+    assert noise.variance_of("B", 5) == pytest.approx((30 * 1.5) ** 2)
+    assert noise.variance_of("B", -10) == 0
+    for mean in (None, 0, -3):
+        with pytest.raises(AnalysisError, match="positive mean"):
+            noise_of_amounts(20, mean=mean, grows=True)

@@ -242,3 +242,20 @@ def test_impossible_tests_are_refused(choices, fact):
 def test_a_huge_effect_needs_the_fewest_people_there_can_be():
     found = solve_power(noise_of_amounts(1.0), effect=1000.0, power=0.8)
     assert found.people == 6
+
+
+def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
+    grown = noise_of_amounts(15, mean=4, shares={"A": 9, "B": 1}, grows=True)
+    for effect in (1.5, -1.5):
+        own = noise_of_amounts({"A": 15, "B": 15 * (1 + effect / 4)}, mean=4, shares={"A": 9, "B": 1})
+        assert solve_power(grown, effect=effect, power=0.8).people == solve_power(own, effect=effect, power=0.8).people
+    found = solve_power(grown, people=10_000, power=0.8)
+    assert found.power == pytest.approx(0.8)
+    less = solve_power(grown, people=10_000, power=0.8, question=Question(alternative="less"))
+    assert -4 < less.effect < 0
+    assert -less.effect < found.effect  # a smaller spread makes a fall easier to see
+
+
+def test_where_spread_grows_as_fast_as_the_effect_no_effect_is_large_enough():
+    with pytest.raises(AnalysisError, match="even the largest possible effect"):
+        solve_power(noise_of_amounts(15, mean=4, grows=True), people=40, power=0.8)
