@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -64,9 +64,14 @@ def _verified(text: str, name: str) -> Ledger:
         raise LedgerError(f"{name} is not a ledger", _UNKNOWN)
     if not text.endswith("\n"):
         raise LedgerError(f"the end of {name} is missing", "Take it from a backup.")
+    return verified_entries(lines[:-1], name)
+
+
+def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
+    """A ledger from its entries, each unchanged and after the one before it."""
     releases: list[Release] = []
     hashes: list[str] = []
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(lines, start=1):
         releases.append(_entry(line, number, name))
         if releases[-1].previous != (hashes[-1] if hashes else ""):
             raise LedgerError(
@@ -77,10 +82,10 @@ def _verified(text: str, name: str) -> Ledger:
     return Ledger(tuple(releases), tuple(hashes))
 
 
-def _entry(line: str, number: int, name: str) -> Release:
+def _entry(line: str | bytes, number: int, name: str) -> Release:
     try:
         return release_from_dict(json.loads(line))
-    except (json.JSONDecodeError, RecursionError, KanabError):
+    except (ValueError, RecursionError, KanabError):
         raise LedgerError(
             f"entry {number} of {name} has been changed", "Take the ledger from a backup; do not release into it."
         ) from None

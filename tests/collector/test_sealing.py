@@ -1,0 +1,216 @@
+"""From posts to sealed batches, through the gate, in every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab import count
+from kanab.collect.boxes import Boxes
+from kanab.collect.keys import Chain, Keyring
+from kanab.collect.nonces import hour_of, make_nonce
+from kanab.collect.scheme import Scheme
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.store import Entry, Store
+from kanab.errors import LedgerError, StoreError
+from kanab.planfile import parse_plan
+from kanab.privacy.checks import check_release, passes
+from kanab.sealing import people_by_arm, seal_cohorts, stored_ledger
+
+PLAN = parse_plan("""
+k = 10
+[cohorts]
+every = "7d"
+window = "7d"
+[covariates]
+tier = [1, 2, 3]
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 600], resolution = 0.01 }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+[experiments.banner]
+arms = { off = 1, on = 1 }
+interactions = ["checkout"]
+""")
+MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
+
+Rows = dict[str, Any]
+
+
+def people(n: int, seed: int = 1, *, banner: int | None = None) -> Rows:
+    """Everybody's final row; only the first so many are in the banner experiment."""
+    rng = np.random.default_rng(seed)
+    inside = np.arange(n) < (n if banner is None else banner)
+    return {
+        "checkout": rng.choice(["A", "B"], n),
+        "banner": np.where(inside, rng.choice(["off", "on"], n), None),
+        "tier": rng.choice([1, 2, 3], n),
+        "bought": (rng.random(n) < 0.4).astype(int),
+        "minutes": np.round(rng.gamma(2, 30, n), 2),
+    }
+
+
+def posts(rows: Rows, week: str) -> Iterator[str]:
+    """One post per person: enrolled, and both totals."""
+    for arm, banner, tier, bought, minutes in zip(*(rows[name] for name in rows), strict=True):
+        heads = [f"checkout/tier:{arm}:{tier}@{week}"]
+        heads += [f"banner:{banner}@{week}", f"banner/checkout:{banner}:{arm}@{week}"] if banner else []
+        lines = list(heads)
+        for head in heads:
+            lines += [f"{head}:bought:0>{bought}"] * int(bought) + [f"{head}:minutes:0>{minutes}"]
+        yield "\n".join(lines)
+
+
+def send(store: Store, boxes: Boxes, bodies: Iterator[str] | list[str], now: datetime) -> None:
+    scheme, entries = Scheme(PLAN), []
+    for body in bodies:
+        accepted = scheme.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
+        assert accepted.dropped == ()
+        nonce = boxes.keyring.nonce_hash(accepted.nonce)
+        entries.append(Entry(nonce, hour_of(accepted.nonce), accepted.deltas))
+    store.append(entries, boxes.wrap)
+
+
+def cohort(now: datetime) -> int:
+    found = Scheme(PLAN).calendar.periods
+    assert found is not None
+    return found.of_day(now.date())
+
+
+@pytest.fixture
+def boxes() -> Boxes:
+    return Boxes(Keyring(Chain.new()))
+
+
+def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, boxes: Boxes) -> None:
+    rows = people(600)
+    send(store, boxes, posts(rows, "2026-W46"), MONDAY)
+    sealed = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert sealed.release is not None
+    counted = count(rows, plan=PLAN)
+    assert set(sealed.release.tables) == {"checkout/tier", "banner", "banner/checkout"}
+    for name, table in sealed.release.tables.items():
+        assert table == counted.tallies[name]
+    receipt = sealed.release.receipt
+    assert receipt.effective_k is None  # nobody knows how the tables overlap
+    assert receipt.batch is not None
+    assert (receipt.batch.after, receipt.batch.through) == (None, "2026-W46")
+    assert passes(check_release(sealed.release))
+    assert store.records() == []
+    with pytest.raises(StoreError, match="has been erased"):
+        boxes.wrap(cohort(MONDAY), {})
+
+
+def test_batches_are_chained_and_follow_each_other(store: Store, boxes: Boxes) -> None:
+    for week in range(3):
+        now = MONDAY + timedelta(weeks=week)
+        send(store, boxes, posts(people(400, week), f"2026-W{46 + week}"), now)
+        assert seal_cohorts(store, boxes, PLAN, cohort(now)).release is not None
+    ledger = stored_ledger(store)
+    assert [one.receipt.batch and one.receipt.batch.through for one in ledger.releases] == [
+        "2026-W46", "2026-W47", "2026-W48",
+    ]  # fmt: skip
+    assert ledger.releases[1].previous == ledger.hashes[0]
+
+
+def test_too_few_people_wait_for_the_next_tick_and_nothing_is_said_about_how_few(store: Store, boxes: Boxes) -> None:
+    send(store, boxes, posts(people(9), "2026-W46"), MONDAY)
+    few = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert few.release is None
+    assert few.held_back.endswith("holds fewer than k = 10 people. These cohorts wait for the next seal")
+    later = MONDAY + timedelta(weeks=1)
+    send(store, boxes, posts(people(300, 2), "2026-W47"), later)
+    both = seal_cohorts(store, boxes, PLAN, cohort(later))
+    assert both.release is not None
+    assert both.release.tables["checkout/tier"].total == 309
+
+
+def test_nobody_at_all_is_told_in_the_same_words(store: Store, boxes: Boxes) -> None:
+    nobody = seal_cohorts(store, boxes, PLAN, cohort(MONDAY)).held_back
+    send(store, boxes, posts(people(9), "2026-W46"), MONDAY)
+    assert seal_cohorts(store, boxes, PLAN, cohort(MONDAY)).held_back == nobody
+
+
+def test_a_small_experiment_does_not_hold_the_others_back(store: Store, boxes: Boxes) -> None:
+    send(store, boxes, posts(people(400, banner=12), "2026-W46"), MONDAY)
+    sealed = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert sealed.release is not None
+    assert set(sealed.release.tables) == {"checkout/tier"}
+    assert sealed.release.receipt.left_out["banner"].startswith("banner is left out of this batch")
+    later = MONDAY + timedelta(weeks=1)
+    send(store, boxes, posts(people(400, 2), "2026-W47"), later)
+    second = seal_cohorts(store, boxes, PLAN, cohort(later))
+    assert second.release is not None
+    assert "banner" in second.release.tables
+
+
+def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, boxes: Boxes) -> None:
+    rows = people(400)
+    send(store, boxes, posts(rows, "2026-W46"), MONDAY)
+    forged = "checkout/tier:A:1@2026-W46:minutes:600>0"  # nobody ever had 600
+    send(store, boxes, [forged] * 40, MONDAY)
+    sealed = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert sealed.release is not None
+    table = sealed.release.tables["checkout/tier"]
+    assert [metric.name for metric in table.metrics] == ["bought"]
+    assert "minutes is withheld altogether" in sealed.release.receipt.left_out["checkout: minutes"]
+    counted = count(rows, plan=PLAN).tallies["checkout/tier"]
+    assert table == counted.select_metrics(["bought"])
+
+
+def test_sealing_twice_changes_nothing(store: Store, boxes: Boxes) -> None:
+    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
+    assert seal_cohorts(store, boxes, PLAN, cohort(MONDAY)).release is not None
+    again = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert (again.release, again.held_back) == (None, "another collector has sealed these cohorts")
+    assert len(store.sealed()) == 1
+
+
+def test_before_a_seal_people_are_seen_in_steps_of_k_only(store: Store, boxes: Boxes) -> None:
+    assert people_by_arm(store, boxes, PLAN)["checkout"] == {"A": 0, "B": 0}
+    rows = people(309)
+    send(store, boxes, posts(rows, "2026-W46"), MONDAY)
+    exact = {arm: int((rows["checkout"] == arm).sum()) for arm in "AB"}
+    assert people_by_arm(store, boxes, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
+    seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert people_by_arm(store, boxes, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
+
+
+def test_a_changed_batch_in_the_store_is_noticed(tmp_path: Path, boxes: Boxes) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
+    seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    store.close()
+    import sqlite3  # noqa: PLC0415
+
+    with sqlite3.connect(tmp_path / "store.db") as db:
+        (batch,) = db.execute("SELECT batch FROM sealed").fetchone()
+        db.execute("UPDATE sealed SET batch = ?", (batch.replace(b'"people": 6', b'"people": 7', 1),))
+        changed = db.execute("SELECT batch FROM sealed").fetchone()[0] != batch
+    assert changed
+    with pytest.raises(LedgerError, match="entry 1 of the store has been changed"):
+        stored_ledger(SqliteStore(tmp_path / "store.db"))
+
+
+def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, boxes: Boxes) -> None:
+    from dataclasses import replace  # noqa: PLC0415
+
+    plan = replace(PLAN, cohorts=None)
+    scheme, rows = Scheme(plan), people(400)
+    entries = []
+    for body in posts(rows, ""):
+        text = f"kanab/1 {make_nonce(MONDAY)}\n{body.replace('@', '')}\n"
+        accepted = scheme.accept(text.encode(), "text/plain", MONDAY)
+        entries.append(Entry(boxes.keyring.nonce_hash(accepted.nonce), hour_of(accepted.nonce), accepted.deltas))
+    store.append(entries, boxes.wrap)
+    sealed = seal_cohorts(store, boxes, plan, 0)
+    assert sealed.release is not None
+    assert sealed.release.receipt.batch is None
+    assert sealed.release.tables["banner"] == count(rows, plan=plan).tallies["banner"]
