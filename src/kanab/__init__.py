@@ -48,6 +48,9 @@ from kanab.sources.csvfile import count_csv
 from kanab.sources.dispatch import count
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
+from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.bayes import Candidate, Posterior, Prior, best_arm, posterior
+from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.hc import RobustFit, robust_fit
@@ -58,13 +61,23 @@ from kanab.stats.interactionpower import (
     crossed_noise_of,
     interaction_power,
 )
+from kanab.stats.margins import Margin, MarginTest, against_margin
 from kanab.stats.multiplicity import correct
 from kanab.stats.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.ols import Anova, Fit, fit
 from kanab.stats.power import Power, Question, power_curve, solve_power
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
-from kanab.stats.relative import Relative, relative_effect
+from kanab.stats.relative import Relative, relative_delta, relative_effect
 from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.sequential import (
+    AnyTimeLook,
+    AnyTimeRatio,
+    PlannedLook,
+    any_time_look,
+    planned_look,
+    sample_ratio_any_time,
+)
+from kanab.stats.simultaneous import HolmRegion, Simultaneous, holm_regions, simultaneous_intervals
 from kanab.stats.srm import SampleRatio, sample_ratio
 from kanab.tally import Tally
 
@@ -73,7 +86,11 @@ __version__ = "0.1.0"
 __all__ = [
     "AnalysisError",
     "Anova",
+    "AnyTimeLook",
+    "AnyTimeRatio",
     "ArmMeans",
+    "Candidate",
+    "Caution",
     "Counted",
     "CrossedNoise",
     "DesignError",
@@ -85,6 +102,7 @@ __all__ = [
     "Forecast",
     "FormulaError",
     "GridError",
+    "HolmRegion",
     "InteractionPower",
     "KanabError",
     "Known",
@@ -92,6 +110,8 @@ __all__ = [
     "LedgerError",
     "LevelError",
     "Looks",
+    "Margin",
+    "MarginTest",
     "MessageError",
     "Metric",
     "MissingExtraError",
@@ -100,8 +120,11 @@ __all__ = [
     "PairReadout",
     "Plan",
     "PlanError",
+    "PlannedLook",
     "Population",
+    "Posterior",
     "Power",
+    "Prior",
     "PrivacyError",
     "QueryError",
     "Question",
@@ -112,6 +135,7 @@ __all__ = [
     "RobustFit",
     "SampleRatio",
     "SegmentReadout",
+    "Simultaneous",
     "SourceError",
     "StoreError",
     "Study",
@@ -124,7 +148,12 @@ __all__ = [
     "adjusted_ratio_effect",
     "adjusted_ratio_means",
     "against_control",
+    "against_margin",
     "analyze",
+    "any_time_look",
+    "best_arm",
+    "changed_shares",
+    "clamped_values",
     "contrast",
     "correct",
     "count",
@@ -136,15 +165,23 @@ __all__ = [
     "fit",
     "follow_ups",
     "forecast_plan",
+    "holm_regions",
     "interaction_power",
+    "joint_contrasts",
     "known_from_release",
+    "looked_early",
     "make_plan",
+    "many_to_one",
+    "metric_cautions",
     "nested_f",
     "noise_of_amounts",
     "noise_of_means",
     "noise_of_rate",
+    "omnibus",
     "plain_means",
+    "planned_look",
     "pooled_f",
+    "posterior",
     "power_curve",
     "ratio_effect",
     "ratio_means",
@@ -153,14 +190,17 @@ __all__ = [
     "read_plan",
     "read_release",
     "readout",
+    "relative_delta",
     "relative_effect",
     "release",
     "robust_f",
     "robust_fit",
     "sample_ratio",
+    "sample_ratio_any_time",
     "scan_heterogeneity",
     "scan_interactions",
     "simulate",
+    "simultaneous_intervals",
     "solve_power",
     "write_release",
 ]

@@ -135,6 +135,8 @@ def readout(source: Any, **choices: Any) -> Readout:
     {'A': 462, 'B': 438}
     """
     reading = {name: choices.pop(name) for name in _READING if name in choices}
+    if "pool" in reading and "control" in choices:  # a pool may be the control
+        reading["control"] = choices.pop("control")
     return analyze(release_alone(source, **choices), **reading)
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.display.figures import together
+from kanab.display.further import Part, caution_sentences, further_answers, omnibus_sentences
 from kanab.display.page import section, whole_page
 from kanab.display.sheet import STYLE
 from kanab.display.tables import (
@@ -71,8 +72,10 @@ def report_html(data: Data, *, charts: Mapping[str, str]) -> str:
     """
     parts = [
         _header(data),
+        section("cautions", "Before you act on it", _cautions(data)),
         section("arrival", "Did people arrive as planned?", _arrival(data)),
         section("effects", "What happened?", _effects(data, charts)),
+        *(section(one.name, one.heading, _parts(one.parts, one.heading)) for one in further_answers(data)),
         section("segments", "Does the effect differ by segment?", _segments(data, charts)),
         section("privacy", "Privacy receipt", _privacy(data)),
         section("notes", "Notes", bullets(note_sentences(data))),
@@ -88,6 +91,26 @@ def _header(data: Data) -> str:
         f'<header>\n<p class="kicker">Experiment</p>\n<h1>{escape(data["experiment"])}</h1>\n'
         f'<p class="lede">{escape(people)}.</p>\n<p class="lede">{escape(summary(data))}</p>\n</header>\n'
     )
+
+
+def _cautions(data: Data) -> str:
+    """Each caution in a box of its own, so that none is overlooked."""
+    return "\n".join(
+        f'<p class="call caution" role="note">{marked(sentence)}</p>' for sentence in caution_sentences(data)
+    )
+
+
+def _parts(parts: Iterable[Part], name: str) -> str:
+    """Sentences as a list, tables as cards on a phone, in reading order."""
+    found: list[str] = []
+    said: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            said.append(part)
+            continue
+        found += [bullets(said), table_html(part, f"{name} {part.header[0]}", kind="cards wide")]
+        said = []
+    return "\n".join([*found, bullets(said)])
 
 
 def _arrival(data: Data) -> str:
@@ -114,6 +137,10 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
         f'<span class="claim">{marked(one.claim)}</span> '
         f'<span class="evidence">{marked(_sentence(one.evidence))}</span></li>'
         for one in verdicts(data, metric)
+    )
+    items += "".join(
+        f'<li class="unclear"><span class="evidence">{marked(sentence)}</span></li>'
+        for sentence in omnibus_sentences(data, metric)
     )
     picture = _figure(charts.get(f"forest: {metric}"))
     pair = "pair" if picture else "pair words"

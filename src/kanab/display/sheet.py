@@ -50,6 +50,7 @@ article+article{{margin-top:2.5rem}}
 .call strong{{color:var(--fine)}}
 .call.alarm{{border-color:var(--alarm);border-left-width:8px}}
 .call.alarm strong{{color:var(--alarm)}}
+.call.caution{{border-color:var(--down);margin-bottom:.8rem}}
 .verdicts{{list-style:none}}
 .verdicts li{{position:relative;padding-left:1.6rem}}
 .verdicts li+li,.said li+li{{margin-top:.8rem}}

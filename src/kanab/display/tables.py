@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.display.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
+from kanab.display.further import caution_sentences, further_answers, omnibus_sentences
 from kanab.display.words import (
     CORRECTIONS,
     differs,
@@ -35,13 +36,16 @@ class Section:
 
 def sections(data: Data) -> list[Section]:
     """The whole readout in reading order: can it be trusted, what happened, for whom, at what k."""
-    found = [Section("Did people arrive as planned?", (sample_ratio_sentence(data), arms_table(data)))]
+    cautions = caution_sentences(data)
+    found = [Section("Before you act on it", tuple(cautions))] if cautions else []
+    found.append(Section("Did people arrive as planned?", (sample_ratio_sentence(data), arms_table(data))))
     found += [
         Section(metric_heading(data, metric), (*_said(data, metric), effects_table(data, metric)))
         for metric in metrics_of(data)
     ]
     if not metrics_of(data):
         found.append(Section("Effects", (summary(data),)))
+    found += [Section(one.heading, one.parts) for one in further_answers(data)]
     if data["heterogeneity"]:
         said = segment_sentences(data)
         found.append(Section("Does the effect differ by segment?", (*said, segments_table(data))))
@@ -51,7 +55,7 @@ def sections(data: Data) -> list[Section]:
 
 
 def _said(data: Data, metric: str) -> tuple[str, ...]:
-    return tuple(verdict.sentence for verdict in verdicts(data, metric))
+    return *(verdict.sentence for verdict in verdicts(data, metric)), *omnibus_sentences(data, metric)
 
 
 def metric_heading(data: Data, metric: str) -> str:

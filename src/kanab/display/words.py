@@ -39,6 +39,7 @@ CORRECTIONS = {
     "hochberg": "Hochberg",
     "bh": "Benjamini–Hochberg",
     "by": "Benjamini–Yekutieli",
+    "dunnett": "Dunnett",
 }
 
 
@@ -164,7 +165,7 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     change = figures.change(row["estimate"], signed=True)
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
-        return f"{arm} may {verb} {metric}, but {_family_size(data, row)} comparisons leave it in doubt: {change}"
+        return f"{arm} may {verb} {metric}, but {family_size(data, row)} comparisons leave it in doubt: {change}"
     if data["alternative"] == "two-sided":
         return f"no clear effect of {arm} on {metric}: {change}"
     return f"no sign that {arm} {'raises' if data['alternative'] == 'greater' else 'lowers'} {metric}: {change}"
@@ -182,10 +183,15 @@ def _interval(data: Data, row: Row, figures: Figures) -> str:
     return f", {percent(data['confidence'])} interval {figures.spoken(row['interval'])}"
 
 
-def _family_size(data: Data, row: Row) -> int:
+def family_of(row: Row) -> tuple[str, tuple[str, ...]]:
+    """Plain effects are corrected together, and each adjustment by itself."""
+    return row["method"], tuple(row["covariates"])
+
+
+def family_size(data: Data, row: Row) -> int:
     """How many comparisons were corrected together with this one?"""
-    own = (row["method"], row["covariates"])
-    return len([one for one in data["effects"] if (one["method"], one["covariates"]) == own and one["p"] is not None])
+    own = family_of(row)
+    return len([one for one in data["effects"] if family_of(one) == own and one["p"] is not None])
 
 
 def spoken_ps(row: Row) -> str:
@@ -330,7 +336,7 @@ def method_sentences(data: Data) -> list[str]:
             "where an adjustment was asked for, it carries the verdict."
         )
     method = CORRECTIONS.get(data["correction"], data["correction"])
-    size = max((_family_size(data, row) for row in data["effects"]), default=0)
+    size = max((family_size(data, row) for row in data["effects"]), default=0)
     if method and size > 1:
         sentences.append(f"p ({method}) is corrected over metrics × arms: {size} comparisons at a time.")
     if data["alternative"] != "two-sided" and methods:

@@ -1,0 +1,301 @@
+"""What else was asked: intervals that hold together, all arms at once, contrasts, claims, beliefs; and cautions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.display.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
+from kanab.display.words import CORRECTIONS, family_of, family_size, headlines, metrics_of, spoken_arm
+from kanab.errors import listed
+from kanab.tabular import Table, number, p_value
+
+Data = Mapping[str, Any]
+Part = str | Table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One further question: a short name, a heading, and sentences and tables in reading order."""
+
+    name: str
+    heading: str
+    parts: tuple[Part, ...]
+
+
+def further_answers(data: Data) -> list[Answer]:
+    """The questions that were asked, or that several comparisons bring with them."""
+    found = [
+        Answer("together", "Do they hold together?", together_parts(data)),
+        Answer("contrasts", "Other comparisons of arms", contrast_parts(data)),
+        Answer("claims", "Are the claims shown?", margin_parts(data)),
+        Answer("beliefs", "What to believe, given the prior", belief_parts(data)),
+    ]
+    return [one for one in found if one.parts]
+
+
+def caution_sentences(data: Data) -> list[str]:
+    """What to know before any number is acted on."""
+    return [one["sentence"] for one in data.get("cautions", ())]
+
+
+def omnibus_sentences(data: Data, metric: str) -> list[str]:
+    """Do any arms differ? One line for a metric of more than two arms, by the method that carries the verdict."""
+    wanted = {family_of(row) for row in headlines(data, metric)}
+    found = [
+        row
+        for row in data.get("omnibus", ())
+        if row["metric"] == metric and row["F"] is not None and family_of(row) in wanted
+    ]
+    sentences = []
+    for row in found[:1]:
+        said = "some of them differ" if row["p"] < 1 - data["confidence"] else "no sign that any of them differ"
+        first, second = row["df"]
+        test = f"Welch's F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_p(row['p'])}"
+        sentences.append(f"All {len(data['arms'])} arms at once: {said} ({test}{_adjusted(row)}).")
+    return sentences
+
+
+def _adjusted(row: Row) -> str:
+    return f", adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else ""
+
+
+# ── intervals that hold together ───────────────────────────────────────────────────────────────
+
+
+def together_parts(data: Data) -> tuple[Part, ...]:
+    """The intervals that go with corrected p-values, where several effects were corrected together."""
+    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    tested = [row for row in rows if row["p"] is not None and "interval_adjusted" in row]
+    if data["correction"] == "none" or not any(family_size(data, row) > 1 for row in tested):
+        return ()
+    return together_sentence(data, tested), _together_table(data, tested)
+
+
+def together_sentence(data: Data, rows: Sequence[Row]) -> str:
+    """What the intervals promise together, and which of them do not agree with their corrected p."""
+    method, level = CORRECTIONS.get(data["correction"], data["correction"]), percent(data["confidence"])
+    apart = ", for each method by itself" if len({family_of(row) for row in rows}) > 1 else ""
+    if data["correction"] in ("bh", "by"):
+        if not any(row["interval_adjusted"] for row in rows):
+            return f"No effect was selected ({method}), so none has an interval that holds after selection."
+        return (
+            f"Of the intervals of selected effects ({method}), at most {percent(1 - data['confidence'])} are expected "
+            f"to miss{apart}; effects that were not selected have none."
+        )
+    promise = f"All intervals here hold their effects together, with {level} confidence{apart}"
+    wrong = [row for row in rows if row["agrees"] is False]
+    if data["correction"] not in ("holm", "hochberg"):
+        how = "Dunnett over arms, Bonferroni over metrics" if data["correction"] == "dunnett" else method
+        return f"{promise}, and agree with the corrected p ({how}){_but(data, wrong)}."
+    own = f"{method}'s p has none of its own, so they are Bonferroni's"
+    return f"{promise}; {own}{_but(data, wrong) or ', and all of them agree with p'}."
+
+
+def _but(data: Data, wrong: Sequence[Row]) -> str:
+    """The intervals that contradict their corrected p, in either direction."""
+    alpha = 1 - data["confidence"]
+    said = ""
+    for small, verbs, side in ((True, ("contains", "contain"), "is"), (False, ("leaves out", "leave out"), "is not")):
+        names = [
+            f"{spoken_arm(row['arm'])} on {row['metric']}" for row in wrong if (row["p_adjusted"] <= alpha) == small
+        ]
+        if names:
+            that, verb = ("that", verbs[0]) if len(names) == 1 else ("those", verbs[1])
+            said += f", but {that} of {listed(names)} {verb} 0 although p {side} below {alpha:.4g}"
+    return said
+
+
+def _together_table(data: Data, rows: Sequence[Row]) -> Table:
+    method = CORRECTIONS.get(data["correction"], data["correction"])
+    cells = []
+    for row in rows:
+        share = is_share(data, row["metric"])
+        figures = figures_of([{**row, "interval": row["interval_adjusted"] or row["interval"]}], share=share)
+        cells.append(
+            (
+                f"{row['arm']} on {_unit(row['metric'], share)}{_adjusted(row)}",
+                figures.bare(row["estimate"], signed=True),
+                figures.between(row["interval_adjusted"]),
+                "–" if row["level"] is None else percent(round(row["level"], 5)),
+                p_value(row["p_adjusted"]),
+                {True: "yes", False: "no", None: "–"}[row["agrees"]],
+            )
+        )
+    return Table(("effect of", "effect", "interval", "each at", f"p ({method})", "agree"), tuple(cells))
+
+
+def _unit(metric: str, share: bool) -> str:
+    return f"{metric} (points)" if share else metric
+
+
+# ── contrasts ──────────────────────────────────────────────────────────────────────────────────
+
+
+def contrast_parts(data: Data) -> tuple[Part, ...]:
+    """Comparisons that were asked for beside those with the control."""
+    rows = data.get("contrasts", ())
+    if not rows:
+        return ()
+    method = CORRECTIONS.get(data["correction"], data["correction"])
+    size = max(len([one for one in rows if family_of(one) == family_of(row)]) for row in rows)
+    said = (
+        f"Corrected by themselves ({method}), {size} comparisons at a time."
+        if method and size > 1
+        else "Each comparison stands by itself."
+    )
+    cells = []
+    for row in rows:
+        share = is_share(data, row["metric"])
+        figures = figures_of([row], share=share)
+        cells.append(
+            (
+                f"{contrast_name(row['contrast'])} on {_unit(row['metric'], share)}{_adjusted(row)}",
+                figures.bare(row["estimate"], signed=True),
+                figures.between(row["interval"]),
+                p_value(row["p"]),
+                p_value(row["p_adjusted"]),
+            )
+        )
+    header = ("contrast", "effect", f"{percent(data['confidence'])} interval", "p", f"p ({method or 'no correction'})")
+    return said, Table(header, tuple(cells))
+
+
+def contrast_name(weights: Mapping[str, float]) -> str:
+    """The contrast as a sum.
+
+    >>> contrast_name({"B": 0.5, "C": 0.5, "A": -1})
+    '0.5 B + 0.5 C − A'
+    """
+    words = " ".join(
+        f"{'+' if weight > 0 else '−'} {'' if abs(weight) == 1 else f'{abs(weight):g} '}{arm}"
+        for arm, weight in weights.items()
+    )
+    return words.removeprefix("+ ")
+
+
+# ── claims against a margin ────────────────────────────────────────────────────────────────────
+
+
+def margin_parts(data: Data) -> tuple[Part, ...]:
+    """Non-inferiority, superiority, equivalence: a sentence for each claim and arm, then all methods."""
+    rows = data.get("margins", ())
+    if not rows:
+        return ()
+    carried = {(row["metric"], row["arm"], family_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
+    said = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], family_of(row)) in carried]
+    level = percent(rows[0]["confidence"])
+    return *said, f"Each claim is tested by itself, one-sided at {level}.", _margin_table(data, rows)
+
+
+def margin_sentence(data: Data, row: Row) -> str:
+    """Was it shown?
+
+    A claim that is not shown is not refuted.
+    """
+    figures = _margin_figures(data, row)
+    head = f"{row['claim'].capitalize()} of {spoken_arm(row['arm'])} on {row['metric']}"
+    if row["p"] is None:
+        return f"{head} cannot be tested: nothing varies."
+    lies = f"the effect lies {_limits(row, figures)}"
+    unit = " %" if row["relative"] else " points" if figures.share else ""
+    evidence = f"{figures.between(row['interval'])}{unit}; {spoken_p(row['p'])}{_adjusted(row)}"
+    if row["shown"]:
+        return f"{head} is shown: {lies} (interval {evidence})."
+    return f"{head} is not shown: that {lies} is not certain (interval {evidence})."
+
+
+def _limits(row: Row, figures: Figures) -> str:
+    low, high = (None if limit is None else _change(row, figures, limit) for limit in row["limits"])
+    if low is None or high is None:
+        return f"above {low}" if high is None else f"below {high}"
+    return f"between {low} and {high}"
+
+
+def _change(row: Row, figures: Figures, value: float) -> str:
+    """A limit as it was given: exact, not rounded to what is known."""
+    scale = 100 if figures.share else 1
+    unit = " %" if row["relative"] else " points" if figures.share else ""
+    return f"{value * scale:+.6g}{unit}".replace("-", "−")
+
+
+def _margin_figures(data: Data, row: Row) -> Figures:
+    if row["relative"]:
+        return relative_figures([{"relative": row["estimate"], "relative_interval": row["interval"]}])
+    return figures_of([row], share=is_share(data, row["metric"]))
+
+
+def _margin_table(data: Data, rows: Sequence[Row]) -> Table:
+    cells = []
+    for row in rows:
+        figures = _margin_figures(data, row)
+        unit = " (%)" if row["relative"] else " (points)" if figures.share else ""
+        cells.append(
+            (
+                f"{row['arm']} on {row['metric']}{unit}{_adjusted(row)}",
+                row["claim"],
+                _limits(row, figures),
+                figures.bare(row["estimate"], signed=True),
+                figures.between(row["interval"]),
+                p_value(row["p"]),
+                "–" if row["p"] is None else "yes" if row["shown"] else "no",
+            )
+        )
+    return Table(("effect of", "claim", "lies", "effect", "interval", "p", "shown"), tuple(cells))
+
+
+# ── beliefs ────────────────────────────────────────────────────────────────────────────────────
+
+
+def belief_parts(data: Data) -> tuple[Part, ...]:
+    """Every metric with a prior: what was believed, and what to believe now."""
+    parts: list[Part] = []
+    for metric in metrics_of(data):
+        wanted = {family_of(row) for row in headlines(data, metric)}
+        own = [one for one in data.get("bayes", ()) if one["metric"] == metric]
+        for one in [one for one in own if family_of(one) in wanted][:1]:
+            parts += [_prior_sentence(data, one), _belief_table(data, one)]
+    return tuple(parts)
+
+
+def _prior_sentence(data: Data, one: Row) -> str:
+    share = is_share(data, one["metric"])
+    unit = " points" if share else ""
+    scale = 100 if share else 1
+    mean, sd = one["prior"]["mean"], one["prior"]["sd"]
+    said = "nothing" if sd is None else f"{scale * mean:g} ± {scale * sd:g}{unit} (one standard deviation)"
+    less = "; less is better" if one["better"] == "lower" else ""
+    from_what = f"; its estimate is{_adjusted(one).removeprefix(',')}" if one["method"] == "adjusted" else ""
+    return f"Believed before about an effect on {one['metric']}: {said}{less}{from_what}."
+
+
+def _belief_table(data: Data, one: Row) -> Table:
+    share = is_share(data, one["metric"])
+    rows = {row["arm"]: {"estimate": row["mean"], "interval": row["interval"]} for row in one["effects"]}
+    chances = {row["arm"]: row["positive"] for row in one["effects"]}
+    figures = figures_of(rows.values(), share=share)
+    cells = tuple(
+        (
+            row["arm"],
+            figures.bare(rows[row["arm"]]["estimate"], signed=True) if row["arm"] in rows else "–",
+            figures.between(rows[row["arm"]]["interval"]) if row["arm"] in rows else "–",
+            chance(chances.get(row["arm"])),
+            chance(row["best"]),
+            number(100 * row["loss"] if share else row["loss"], 2),
+        )
+        for row in one["arms"]
+    )
+    credible = f"{percent(data['confidence'])} credible"
+    return Table((_unit(one["metric"], share), "effect", credible, "above 0", "best arm", "expected loss"), cells)
+
+
+def chance(probability: float | None) -> str:
+    """A probability in percent, never quite certain.
+
+    >>> chance(0.99999), chance(0.1234), chance(0.0), chance(None)
+    ('> 99.9 %', '12.3 %', '< 0.1 %', '–')
+    """
+    if probability is None:
+        return "–"
+    return "> 99.9 %" if probability > 0.9995 else "< 0.1 %" if probability < 0.0005 else percent(probability, 1)

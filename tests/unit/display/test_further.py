@@ -1,0 +1,249 @@
+"""What else was asked, in words, tables and on the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kanab.display.further import (
+    belief_parts,
+    caution_sentences,
+    contrast_parts,
+    further_answers,
+    margin_parts,
+    omnibus_sentences,
+    together_parts,
+)
+from kanab.display.html import readout_html, report_html
+from kanab.display.text import readout_markdown, readout_text
+from kanab.tabular import Table
+
+Readout = dict[str, Any]
+Maker = Callable[..., Readout]
+TOGETHER = "All intervals here hold their effects together, with 95 % confidence"
+
+
+def joint(effect: Maker, **changes: Any) -> Readout:
+    """An effect with its place in a family of two."""
+    return effect(interval_adjusted=[0.27, 0.73], level=0.975, agrees=True, **changes)
+
+
+def claim(**changes: Any) -> Readout:
+    return {
+        "metric": "spend", "control": "A", "arm": "B", "method": "difference", "covariates": [],
+        "claim": "non-inferiority", "better": "higher", "limits": [-0.1, None], "relative": False, "estimate": 0.5,
+        "interval": [0.336, None], "confidence": 0.95, "t": 6.0, "p": 1e-9, "shown": True,
+    } | changes  # fmt: skip
+
+
+def belief(**changes: Any) -> Readout:
+    return {
+        "metric": "spend", "method": "difference", "covariates": [], "prior": {"mean": 0.0, "sd": 0.5},
+        "better": "higher",
+        "effects": [
+            {"arm": "B", "control": "A", "mean": 0.48, "sd": 0.098, "interval": [0.288, 0.672], "positive": 1.0}
+        ],
+        "arms": [{"arm": "B", "mean": 0.48, "best": 0.9999995, "loss": 2.5e-8},
+                 {"arm": "A", "mean": 0.0, "best": 5e-7, "loss": 0.48}],
+    } | changes  # fmt: skip
+
+
+def table(parts: tuple[str | Table, ...]) -> Table:
+    (found,) = [part for part in parts if isinstance(part, Table)]
+    return found
+
+
+def flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def test_a_single_comparison_and_older_plain_data_have_nothing_further(small: Maker, effect: Maker) -> None:
+    assert further_answers(small()) == []
+    assert further_answers(small(joint(effect))) == []
+    assert further_answers(small(effect(), effect(metric="visits"))) == []
+    assert caution_sentences(small()) == []
+
+
+@pytest.mark.parametrize(
+    ("correction", "said"),
+    [
+        ("bonferroni", f"{TOGETHER}, and agree with the corrected p (Bonferroni)."),
+        ("dunnett", f"{TOGETHER}, and agree with the corrected p (Dunnett over arms, Bonferroni over metrics)."),
+        (
+            "holm",
+            f"{TOGETHER}; Holm's p has none of its own, so they are Bonferroni's, and all of them agree with p.",
+        ),
+        (
+            "bh",
+            "Of the intervals of selected effects (Benjamini–Hochberg), at most 5 % are expected to miss; effects that "
+            "were not selected have none.",
+        ),
+    ],
+)
+def test_one_sentence_says_what_intervals_promise_together(
+    small: Maker, effect: Maker, correction: str, said: str
+) -> None:
+    data = small(joint(effect), joint(effect, metric="visits"), correction=correction)
+    parts = together_parts(data)
+    assert parts[0] == said
+    assert table(parts).rows[0] == ("B on spend", "+0.50", "0.27 to 0.73", "97.5 %", "1.00e-06", "yes")
+
+
+def test_without_correction_nothing_is_promised_together(small: Maker, effect: Maker) -> None:
+    assert together_parts(small(joint(effect), joint(effect, metric="visits"), correction="none")) == ()
+
+
+def test_an_interval_that_contradicts_its_p_is_named(small: Maker, effect: Maker) -> None:
+    wrong = joint(effect, metric="visits", p_adjusted=0.04) | {"interval_adjusted": [-0.1, 0.7], "agrees": False}
+    said, shown = together_parts(small(joint(effect), wrong))
+    assert isinstance(said, str)
+    assert said.endswith("Bonferroni's, but that of B on visits contains 0 although p is below 0.05.")
+    assert isinstance(shown, Table)
+    assert shown.rows[1][-1] == "no"
+    other = joint(effect, metric="clicks", p_adjusted=0.2) | {"agrees": False}
+    again = wrong | {"metric": "orders"}
+    said, _ = together_parts(small(joint(effect), wrong, other, again))
+    assert isinstance(said, str)
+    assert "but those of B on visits, B on orders contain 0 although p is below 0.05" in said
+    assert "but that of B on clicks leaves out 0 although p is not below 0.05" in said
+
+
+def test_what_was_not_selected_has_no_interval(small: Maker, effect: Maker) -> None:
+    rows = [joint(effect, metric=name) | {"interval_adjusted": None, "level": None, "agrees": None} for name in "xy"]
+    said, shown = together_parts(small(*rows, correction="by"))
+    assert said == "No effect was selected (Benjamini–Yekutieli), so none has an interval that holds after selection."
+    assert isinstance(shown, Table)
+    assert shown.rows[0][2:4] == ("–", "–")
+    assert shown.rows[0][-1] == "–"
+
+
+def test_families_are_told_apart(small: Maker, effect: Maker) -> None:
+    adjusted = joint(effect, method="adjusted", covariates=["tier"])
+    said, _ = together_parts(small(joint(effect), joint(effect, metric="visits"), adjusted))
+    assert isinstance(said, str)
+    assert "with 95 % confidence, for each method by itself" in said
+
+
+def test_all_arms_at_once_are_one_line(small: Maker, effect: Maker) -> None:
+    plain = {"metric": "spend", "method": "difference", "covariates": [], "F": 4.321, "df": [2, 1996.4], "p": 0.0134}
+    adjusted = plain | {"method": "adjusted", "covariates": ["tier"], "p": 0.4}
+    arms = {"A": 500, "B": 500, "C": 500}
+    data = small(arms=arms, omnibus=[plain, adjusted])
+    assert omnibus_sentences(data, "spend") == [
+        "All 3 arms at once: some of them differ (Welch's F(2, 1,996) = 4.32, p = 0.0134)."
+    ]
+    data["effects"].append(effect(method="adjusted", covariates=["tier"]))
+    assert omnibus_sentences(data, "spend") == [
+        "All 3 arms at once: no sign that any of them differ (Welch's F(2, 1,996) = 4.32, p = 0.400, "
+        "adjusted for tier)."
+    ]
+    data["omnibus"] = [plain | {"F": None, "df": None, "p": None}]
+    assert omnibus_sentences(data, "spend") == []
+
+
+def test_contrasts_are_named_as_sums(small: Maker, effect: Maker) -> None:
+    pair = effect(p=0.01, p_adjusted=0.02) | {"contrast": {"C": 1.0, "B": -1.0}}
+    mixed = pair | {"contrast": {"B": 0.5, "C": 0.5, "A": -1.0}, "metric": "spend"}
+    parts = contrast_parts(small(contrasts=[pair, mixed]))
+    assert parts[0] == "Corrected by themselves (Holm), 2 comparisons at a time."
+    assert [row[0] for row in table(parts).rows] == ["C − B on spend", "0.5 B + 0.5 C − A on spend"]
+    assert table(parts).rows[0][1:] == ("+0.50", "0.30 to 0.70", "0.0100", "0.0200")
+    assert contrast_parts(small(contrasts=[pair]))[0] == "Each comparison stands by itself."
+
+
+def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
+    parts = margin_parts(small(margins=[claim(), claim(claim="superiority", limits=[0.45, None], p=0.31, shown=False)]))
+    assert (
+        parts[0]
+        == "Non-inferiority of B on spend is shown: the effect lies above −0.1 (interval ≥ 0.34; p = 1.00e-09)."
+    )
+    assert parts[1] == (
+        "Superiority of B on spend is not shown: that the effect lies above +0.45 is not certain "
+        "(interval ≥ 0.34; p = 0.310)."
+    )
+    assert parts[2] == "Each claim is tested by itself, one-sided at 95 %."
+    assert [row[-1] for row in table(parts).rows] == ["yes", "no"]
+
+
+def test_claims_in_percent_lower_ones_and_untestable_ones(small: Maker) -> None:
+    rows = [
+        claim(relative=True, limits=[-0.02, 0.03], claim="equivalence", estimate=0.01, interval=[-0.005, 0.025]),
+        claim(limits=[None, 0.5], better="lower", interval=[None, 0.3]),
+        claim(t=None, p=None, interval=None, shown=False),
+    ]
+    parts = margin_parts(small(margins=rows))
+    assert str(parts[0]).startswith(
+        "Equivalence of B on spend is shown: the effect lies between −2 % and +3 % (interval −0.5 to 2.5 %;"
+    )
+    assert "lies below +0.5 (interval ≤ 0.30;" in str(parts[1])
+    assert parts[2] == "Non-inferiority of B on spend cannot be tested: nothing varies."
+    assert [row[-1] for row in table(parts).rows] == ["yes", "yes", "–"]
+
+
+def test_only_the_method_that_carries_the_verdict_is_told(small: Maker, effect: Maker) -> None:
+    adjusted = {"method": "adjusted", "covariates": ["tier"]}
+    parts = margin_parts(small(effect(), effect(**adjusted), margins=[claim(), claim(**adjusted)]))
+    assert sum(isinstance(part, str) for part in parts) == 2
+    assert "adjusted for tier" in str(parts[0])
+    assert len(table(parts).rows) == 2
+
+
+def test_a_belief_names_its_prior_and_is_never_quite_certain(small: Maker) -> None:
+    parts = belief_parts(small(bayes=[belief()]))
+    assert parts[0] == "Believed before about an effect on spend: 0 ± 0.5 (one standard deviation)."
+    assert table(parts).header == ("spend", "effect", "95 % credible", "above 0", "best arm", "expected loss")
+    assert table(parts).rows == (
+        ("B", "+0.48", "0.29 to 0.67", "> 99.9 %", "> 99.9 %", "2.5e-08"),
+        ("A", "–", "–", "–", "< 0.1 %", "0.48"),
+    )
+    less = belief(prior={"mean": 0.0, "sd": None}, better="lower")
+    assert belief_parts(small(bayes=[less]))[0] == "Believed before about an effect on spend: nothing; less is better."
+
+
+def test_beliefs_about_shares_are_in_points(small: Maker, effect: Maker) -> None:
+    share = effect(
+        metric="bought", mean_control=0.1, mean_arm=0.12, estimate=0.02, interval=[0.0, 0.04],
+        se=(0.09 / 499 + 0.12 * 0.88 / 499) ** 0.5,
+    )  # fmt: skip
+    adjusted = share | {"method": "adjusted", "covariates": ["tier"]}
+    one = belief(metric="bought", prior={"mean": 0.0, "sd": 0.01}, method="adjusted", covariates=["tier"])
+    parts = belief_parts(small(share, adjusted, bayes=[one]))
+    assert parts[0] == (
+        "Believed before about an effect on bought: 0 ± 1 points (one standard deviation); its estimate is adjusted "
+        "for tier."
+    )
+    assert table(parts).rows[0][1] == "+48"
+
+
+@pytest.fixture
+def full(small: Maker, effect: Maker) -> Readout:
+    """Everything at once."""
+    return small(
+        joint(effect), joint(effect, metric="visits"), margins=[claim()], bayes=[belief()],
+        contrasts=[effect() | {"contrast": {"B": 1.0, "A": -1.0}}],
+        cautions=[{"kind": "clamped", "metric": "spend", "sentence": "At least 3 % of people had <odd> values."}],
+    )  # fmt: skip
+
+
+def test_cautions_come_before_any_number(full: Readout) -> None:
+    text = readout_text(full)
+    assert "── Before you act on it ─" in text
+    assert text.index("At least 3 % of people had <odd> values.") < text.index("Sample ratio")
+    markdown = readout_markdown(full)
+    assert markdown.index("## Before you act on it\n\n- At least 3 %") < markdown.index("Sample ratio")
+
+
+def test_text_markdown_notebook_and_page_have_the_same_answers(full: Readout) -> None:
+    page = report_html(full, charts={})
+    for shown in (flat(readout_text(full)), readout_markdown(full), flat(readout_html(full)), flat(page)):
+        plain = shown.replace("\N{NO-BREAK SPACE}", " ").replace("&#x27;", "'")
+        for heading in ("Do they hold together?", "Other comparisons of arms", "Are the claims shown?"):
+            assert heading in plain
+        assert "What to believe, given the prior" in plain
+        assert "Non-inferiority of B on spend is shown" in plain
+    assert '<p class="call caution" role="note">' in page
+    assert "&lt;odd&gt;" in page
+    assert '<h2 id="claims">' in page
