@@ -27,7 +27,10 @@ from kanab.tally import Tally
 _BITS = 160
 """Binary digits behind the point of a coefficient."""
 
-_Numbers = list[Fraction]
+_Number = int | Fraction
+"""Whole numbers where all scores are whole, which add much faster; fractions otherwise."""
+
+_Numbers = list[_Number]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +68,8 @@ class _Margins:
     def products(self, columns: Sequence[_Coded], place: Any) -> list[_Numbers]:
         """X'X with an intercept, of one arm or (a slice) of everyone, exact."""
         size = len(columns) + 1
-        found = [[Fraction(0)] * size for _ in range(size)]
-        found[0][0] = Fraction(int(np.sum(self.counts[place])))
+        found: list[_Numbers] = [[0] * size for _ in range(size)]
+        found[0][0] = int(np.sum(self.counts[place]))
         for i, one in enumerate(columns, 1):
             counts = _arm(self.single[one.covariate][0], place)
             found[0][i] = found[i][0] = _total(counts * one.values)
@@ -84,8 +87,8 @@ class _Margins:
 
     def right_side(self, columns: Sequence[_Coded], place: int) -> _Numbers:
         """X'y of one arm, y about the centre."""
-        first = Fraction(int(self.sums[place]) - self.centre * int(self.counts[place]))
-        rest = []
+        first = int(self.sums[place]) - self.centre * int(self.counts[place])
+        rest: _Numbers = []
         for one in columns:
             counts, sums = (cells[place] for cells in self.single[one.covariate])
             rest.append(_total((sums - self.centre * counts) * one.values))
@@ -124,7 +127,7 @@ def additive_means(
     if not columns:
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
     everyone, total = held.products(columns, slice(None)), held.total
-    mean = [x / total for x in everyone[0][1:]]
+    mean = [Fraction(x) / total for x in everyone[0][1:]]
     about = [[float(everyone[i][j] - total * a * b) for j, b in enumerate(mean, 1)] for i, a in enumerate(mean, 1)]
     parts = [_arm_fit(held, columns, mean, place, variance) for place in range(len(held.arms.levels))]
     exact, slopes, sample, df = zip(*parts, strict=True)
@@ -136,7 +139,7 @@ def additive_means(
 
 
 def _arm_fit(
-    held: _Margins, columns: Sequence[_Coded], mean: _Numbers, place: int, variance: Variance
+    held: _Margins, columns: Sequence[_Coded], mean: list[Fraction], place: int, variance: Variance
 ) -> tuple[Fraction, tuple[Fraction, ...], float, float]:
     """One arm's mean at the common covariate means, its slopes, its variance and degrees of freedom."""
     arm, n = label(held.arms.levels[place]), int(held.counts[place])
@@ -148,16 +151,17 @@ def _arm_fit(
         )
     xtx, xty = held.products(columns, place), held.right_side(columns, place)
     b, inverse = _solved(xtx, xty, ["Intercept", *(column.name for column in columns)], arm)
-    left = held.squares_about(place) - 2 * _dot(b, xty) + _dot(b, [_dot(row, b) for row in xtx])
+    unit = 1 << _BITS  # coefficients are whole numbers of these parts
+    left = (held.squares_about(place) * unit - 2 * _dot(b, xty)) * unit + _dot(b, [_dot(row, b) for row in xtx])
     at_mean = np.array([1.0, *map(float, mean)])
     share = 1 / n if variance == "ding" else float(at_mean @ inverse @ at_mean)
     scale = held.metric.scale
-    alpha = (b[0] + _dot(b[1:], mean) + held.centre) / scale
-    sample = max(0.0, float(left)) / freedom * share / scale**2
-    return alpha, tuple(x / scale for x in b[1:]), sample, float(freedom)
+    alpha = ((b[0] + _dot(b[1:], mean)) / Fraction(unit) + held.centre) / scale
+    sample = max(0.0, float(left / (unit * unit))) / freedom * share / scale**2
+    return alpha, tuple(Fraction(x, unit * scale) for x in b[1:]), sample, float(freedom)
 
 
-def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> tuple[_Numbers, Floats]:
+def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> tuple[list[int], Floats]:
     """Coefficients to the last digit: residuals of the normal equations are exact, and fitted again."""
     matrix = np.array([[float(x) for x in row] for row in xtx])
     lengths = np.sqrt(np.diag(matrix))
@@ -171,10 +175,10 @@ def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> t
             "Drop the terms, or merge levels so that every combination holds people.",
         )
     inverse = (vectors / values) @ vectors.T / np.outer(lengths, lengths)
-    b = [Fraction(0)] * len(names)
+    b, unit = [0] * len(names), 1 << _BITS
     for _ in range(4):
-        rest = np.array([float(y - _dot(row, b)) for y, row in zip(xty, xtx, strict=True)])
-        step = [Fraction(round(Fraction(x) * (1 << _BITS)), 1 << _BITS) for x in (inverse @ rest).tolist()]
+        rest = np.array([float((y * unit - _dot(row, b)) / unit) for y, row in zip(xty, xtx, strict=True)])
+        step = [round(Fraction(x) * unit) for x in (inverse @ rest).tolist()]
         b = [old + new for old, new in zip(b, step, strict=True)]
     return b, inverse
 
@@ -244,8 +248,9 @@ def _coded(factor: Factor, people: Cells) -> list[_Coded]:
             found.append((f"{factor.name}[missing]", [Fraction(score is None) for score in factor.scores]))
     columns = []
     for name, values in found:
+        whole = all(value.denominator == 1 for value in values)
         cells = np.empty(len(values), dtype=object)
-        cells[:] = values
+        cells[:] = [value.numerator for value in values] if whole else values
         columns.append(_Coded(factor.name, name, cells))
     return columns
 
@@ -255,9 +260,10 @@ def _arm(cells: Cells, place: Any) -> Cells:
     return np.asarray(cells.sum(axis=0) if isinstance(place, slice) else cells[place])
 
 
-def _total(cells: Cells) -> Fraction:
-    return sum(cells.ravel().tolist(), Fraction(0))
+def _total(cells: Cells) -> _Number:
+    found: _Number = sum(cells.ravel().tolist())
+    return found
 
 
-def _dot(first: Sequence[Fraction], second: Sequence[Fraction]) -> Fraction:
-    return sum((a * b for a, b in zip(first, second, strict=True)), Fraction(0))
+def _dot(first: Sequence[_Number], second: Sequence[_Number]) -> _Number:
+    return sum(a * b for a, b in zip(first, second, strict=True))

@@ -8,7 +8,7 @@ conditioning). Both are deterministic: the same question has the same answer, to
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy import special
@@ -65,10 +65,9 @@ def joint_quantile(confidence: float, df: float, correlations: Floats, alternati
     if m == 1:
         return single
     one: Alternative = "two-sided" if sides == 2 else "greater"
-    bonferroni = -t_quantile(alpha / (sides * m), df)
-    if joint_tail(bonferroni, df, correlations, one) >= alpha:  # pragma: no cover - only by rounding
-        return bonferroni
-    return crossing(lambda t: joint_tail(t, df, correlations, one) - alpha, single, bonferroni, enough=1e-10)
+    bonferroni = -t_quantile(alpha / (sides * m), df) * (1 + 1e-12)  # beyond it, whatever rounding does
+    # on the scale of logarithms tails are nearly straight, and found in few steps
+    return crossing(lambda t: math.log(joint_tail(t, df, correlations, one) / alpha), single, bonferroni, enough=1e-9)
 
 
 def one_factor(correlations: Floats) -> Floats | None:
@@ -90,20 +89,27 @@ def one_factor(correlations: Floats) -> Floats | None:
 
 def _by_quadrature(reach: float, df: float, loadings: Floats, two_sided: bool) -> float:
     """1 − E Π P(|T_j| ≤ reach | common part, scale)."""
-    own = np.sqrt(1 - loadings**2)
+    shift, unit, weights, scale_weights = _grid(df, tuple(loadings.tolist()), two_sided)
+    limit = reach * unit
+    beyond = special.ndtr(shift - limit)
+    if two_sided:
+        beyond += special.ndtr(-shift - limit)
+    any_beyond = 1 - np.prod(1 - np.minimum(beyond, 1.0), axis=1)
+    return float(scale_weights @ (any_beyond @ weights))
+
+
+@lru_cache(maxsize=8)
+def _grid(df: float, loadings: tuple[float, ...], two_sided: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """What the quadrature needs at every reach: kept, because a limit is looked for by several of them."""
+    load = np.array(loadings)
+    own = np.sqrt(1 - load**2)
     pieces = 3 if own.min() > 0.2 else 12  # the common part decides nearly alone: steep steps
     z, weights = _gauss(0.0, 9.0, 20, pieces)
     if not two_sided:  # two-sided, both halves of the common part are alike
         z, weights = np.concatenate([-z, z]), np.concatenate([weights, weights]) / 2
     weights = weights * np.exp(-(z**2) / 2) * math.sqrt(2 / math.pi)
     scales, scale_weights = _scales(df)
-    shift = loadings[:, None] * z / own[:, None]
-    limit = reach * scales[:, None, None] / own[:, None]
-    beyond = special.ndtr(shift - limit)
-    if two_sided:
-        beyond += special.ndtr(-shift - limit)
-    any_beyond = 1 - np.prod(1 - np.minimum(beyond, 1.0), axis=1)
-    return float(scale_weights @ (any_beyond @ weights))
+    return load[:, None] * z / own[:, None], scales[:, None, None] / own[:, None], weights, scale_weights
 
 
 def _scales(df: float) -> tuple[Floats, Floats]:
