@@ -39,8 +39,9 @@ class Gauge(NamedTuple):
         >>> Gauge(100.0, 0, 50_000, True).steps(0.29), Gauge(100.0, 0, 50_000, True).steps(9_999.0)
         (29, 50000)
         """
-        found = value * self.scale + 0.5
-        return self.high if found >= self.high else self.low if found < self.low else floor(found)
+        scale, low, high, _ = self
+        found = value * scale + 0.5
+        return high if found >= high else low if found < low else floor(found)
 
 
 class Spot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kanab.collect.spelling import encode, spell
 from kanab.errors import PlanError
@@ -44,7 +45,7 @@ class Layout:
     margins: dict[str, tuple[By, ...]]
     ratios: tuple[Ratio, ...]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The linkage as messages and counters write it: checkout/tier."""
         return "/".join(encode(factor.name) for factor in self.factors)

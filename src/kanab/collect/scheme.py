@@ -82,23 +82,23 @@ class Scheme:
         known = heads.known.get
         groups: Groups = {}
         dropped: list[Reason] = []
-        for position, line in enumerate(post.lines):
-            head, old, new = line
+        for position, (head, old, new) in enumerate(post.lines):
             found = known(head)
             if found is None or (new is None) != (found[1] == ENROLLED):
-                result = heads.find(line, post.place(position))
+                result = heads.find((head, old, new), post.place(position))
                 if result is None:
                     dropped.append(Reason.EXPERIMENT)
                     continue
-                found, (_, old, new) = result
+                found, (_, old, new) = result  # noqa: PLW2901 - the paper writes totals in another way
             spot, what, gauges = found
             move = _move(what, gauges, old, new)
             if move is None:
                 raise refused(Reason.NUMBER, *_TOTALS, post.place(position))
-            if spot in groups:
-                groups[spot].append(move)
-            else:
+            moves = groups.get(spot)
+            if moves is None:
                 groups[spot] = [move]
+            else:
+                moves.append(move)
         return groups, dropped
 
 

@@ -10,6 +10,7 @@ Errors name the line and never repeat what stands in it.
 from __future__ import annotations
 
 import math
+import sys
 from typing import NamedTuple
 
 import msgspec
@@ -30,8 +31,10 @@ Line = tuple[str, Value | None, Value | None]
 """Everything before the totals, the old total (None: there was none) and the new (None: an enrollment)."""
 
 _FIRST = "kanab/1 "
-_SMALL = {str(number): float(number) for number in range(1000)}
 _DIGITS = "0123456789.+-eE"
+_PLAIN = _DIGITS + ">"
+_HIGHEST = sys.float_info.max
+_LOWEST = -_HIGHEST
 
 
 class Post(NamedTuple):
@@ -79,7 +82,7 @@ def _read_text(body: bytes) -> Post:
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
-    return Post(nonce, [_read_line(line, position) for position, line in enumerate(lines)])
+    return Post(nonce, _read_lines(lines))
 
 
 def _check_lines(count: int) -> None:
@@ -89,28 +92,35 @@ def _check_lines(count: int) -> None:
         raise refused(Reason.FORMAT, "a post has no message", "Write one to a line, after the nonce.")
 
 
-def _read_line(line: str, position: int) -> Line:
-    head, _, totals = line.rpartition(":")
-    old, moved, new = totals.partition(">")
-    if not moved:
-        return line, None, None
-    try:
-        return head, _total(old) if old else None, _total(new)
-    except ValueError:
-        raise refused(
-            Reason.NUMBER, "a total is not a finite number", "Write old>new, such as 0>4.", f"line {position + 2}"
-        ) from None
+def _read_lines(lines: list[str]) -> list[Line]:
+    found: list[Line] = []
+    for line in lines:
+        head, _, totals = line.rpartition(":")
+        old, moved, new = totals.partition(">")
+        if not moved:
+            found.append((line, None, None))
+            continue
+        try:
+            if totals.strip(_PLAIN):
+                found.append((head, _total(old) if old else None, _total(new)))
+                continue
+            after = float(new)
+            before = float(old) if old else None
+            if not _LOWEST <= after <= _HIGHEST or (before is not None and not _LOWEST <= before <= _HIGHEST):
+                raise ValueError
+        except ValueError:
+            at = f"line {len(found) + 2}"
+            raise refused(Reason.NUMBER, "a total is not a finite number", "Write old>new, such as 0>4.", at) from None
+        found.append((head, before, after))
+    return found
 
 
 def _total(text: str) -> Value:
     """A number, or two numbers with a slash between them; anything else is a ValueError."""
-    small = _SMALL.get(text)
-    if small is not None:
-        return small
-    if "/" in text:
-        first, second = text.split("/")
-        return number(first), number(second)
-    return number(text)
+    if "/" not in text:
+        return number(text)
+    first, second = text.split("/")
+    return number(first), number(second)
 
 
 def number(text: str) -> float:

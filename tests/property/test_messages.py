@@ -1,0 +1,358 @@
+"""The central promise: what people send, in any order, gives the tallies that their rows would have given."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kanab as kb
+from kanab.collect.counters import Counters, add_counters
+from kanab.collect.nonces import make_nonce
+from kanab.collect.scheme import Scheme
+from kanab.collect.spelling import encode, spell
+from kanab.collect.tables import counters_of, tables
+from kanab.errors import MessageError
+from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+
+NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)
+NAMES = ("checkout", "ban/ner: x", "größe")
+LEVELS: dict[str, tuple[Any, ...]] = {
+    "tier": (1, 2.5, 30),
+    "device, kind": ("phone", "tv & radio", "other"),
+    "member": (True, False),
+}
+METRICS = (
+    MetricPlan("bought", binary=True),
+    MetricPlan("minutes", (0, 600), 0.01),
+    MetricPlan("change", (-3.3, 7.7)),
+    MetricPlan("rating @ all", (1, 5), 0.5, missing="exclude"),
+    MetricPlan("clicks", (-5, 2**40), 1, squares="class"),
+    MetricPlan("returned", binary=True, missing="exclude"),
+)
+
+
+# ── plans ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """One to three experiments with any tables, pairs and ratios."""
+    metrics = draw(st.lists(st.sampled_from(METRICS), min_size=1, max_size=4, unique=True))
+    pairs = [(a.name, b.name) for i, a in enumerate(metrics) for b in metrics[:i]]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
+    ratios = [MetricPlan(f"ratio {number}", ratio=pair) for number, pair in enumerate(chosen)]
+    names = NAMES[: draw(st.integers(1, 3))]
+    some = st.lists(st.sampled_from([*LEVELS]), max_size=2, unique=True).map(tuple)
+    experiments = [
+        ExperimentPlan(
+            name,
+            tuple((arm, 1.0) for arm in draw(st.sampled_from([("A", "B"), ("on", "off", "á:1"), (0, 1)]))),
+            adjust=draw(some),
+            segments=draw(some),
+            interactions=tuple(other for other in names[:position] if draw(st.booleans())),
+        )
+        for position, name in enumerate(names)
+    ]
+    covariates = tuple(CovariatePlan(name, levels) for name, levels in LEVELS.items())
+    return Plan((*metrics, *ratios), tuple(experiments), covariates)
+
+
+# ── people ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Person:
+    """Somebody's client: arms, levels, running totals; what changes is written as posts."""
+
+    plan: Plan
+    arms: dict[str, Any]
+    levels: dict[str, Any]
+    enrolled: list[str] = field(default_factory=list)
+    totals: dict[str, float] = field(default_factory=dict)
+
+    def tables(self, experiments: list[str]) -> list[Linkage]:
+        """The tables that this person is in because of some experiments."""
+        mine = {*self.enrolled}
+        return [
+            one
+            for one in self.plan.linkages
+            if {*one.experiments} <= mine and any(name in experiments for name in one.experiments)
+        ]
+
+    def enroll(self, name: str) -> list[dict[str, Any]]:
+        """The lines of an enrollment: in tables that are new to this person, totals begin at the beginning."""
+        self.enrolled.append(name)
+        lines = []
+        for table in self.tables([name]):
+            lines += [self.line(table)]
+            lines += self.moves(table, {}, self.totals)
+        return lines
+
+    def move(self, changes: dict[str, float]) -> list[dict[str, Any]]:
+        """The lines of totals that moved."""
+        old = dict(self.totals)
+        self.totals |= changes
+        return [line for table in self.tables(self.enrolled) for line in self.moves(table, old, self.totals)]
+
+    def moves(self, table: Linkage, old: dict[str, float], new: dict[str, float]) -> Iterator[dict[str, Any]]:
+        begin = {one.name: 0.0 for one in self.plan.metrics if one.missing == "zero"}
+        before, after = begin | old, begin | new
+        changed = [name for name in new if name not in old or old[name] != new[name]]
+        for name in changed:
+            yield self.line(table, metric=name, old=before.get(name), new=after[name])
+        for one in self.plan.metrics:
+            if one.ratio is not None and {*one.ratio} & {*changed} and {*one.ratio} <= {*after}:
+                was = [before[part] for part in one.ratio] if {*one.ratio} <= {*before} else None
+                yield self.line(table, ratio=one.ratio, old=was, new=[after[part] for part in one.ratio])
+
+    def line(self, table: Linkage, **rest: Any) -> dict[str, Any]:
+        names = [*table.experiments, *([table.covariate] if table.covariate else [])]
+        return {"linkage": names, "levels": [(self.arms | self.levels)[name] for name in names], **rest}
+
+
+def as_text(line: dict[str, Any]) -> str:
+    """The text form of a line in the JSON form."""
+
+    def total(value: Any) -> str:
+        if isinstance(value, list):
+            return "/".join(map(repr, value))
+        return "" if value is None else repr(value)
+
+    text = "/".join(map(encode, line["linkage"]))
+    text = ":".join([text, *(encode(spell(level)) for level in line["levels"])])
+    if "new" not in line:
+        return text
+    what = encode(line["metric"]) if "metric" in line else "/".join(map(encode, line["ratio"]))
+    return f"{text}:{what}:{total(line['old'])}>{total(line['new'])}"
+
+
+def send(scheme: Scheme, lines: list[dict[str, Any]], into: Counters, form: str) -> None:
+    nonce = make_nonce(NOW)
+    if form == "text":
+        body = "\n".join([f"kanab/1 {nonce}", *map(as_text, lines)])
+        found = scheme.accept(body.encode(), "text/plain; charset=UTF-8", NOW, None)
+    else:
+        body = json.dumps({"kanab": 1, "nonce": nonce, "messages": lines})
+        found = scheme.accept(body.encode(), "application/json", NOW, None)
+    assert found.dropped == ()
+    assert found.nonce.hex() == nonce
+    for delta in found.deltas.values():
+        add_counters(into, delta)
+
+
+def some_value(one: MetricPlan, chance: random.Random) -> float:
+    """Whole, fractional, tiny, beyond the bounds: what a page may report."""
+    if one.binary:
+        return float(chance.random() < 0.5)
+    low, high = one.bounds or (0, 1)
+    return chance.choice(
+        [
+            round(chance.uniform(low, min(high, low + 50)), 2),
+            chance.uniform(low - 1, min(high, 1000.0) + 1),
+            float(chance.randint(int(low), int(min(high, 2**39)))),
+            low + chance.random() * 1e-7,
+            high + 10,
+            low - 3.5,
+        ]
+    )
+
+
+def history(person: Person, chance: random.Random) -> Iterator[list[dict[str, Any]]]:
+    """Posts of one person: enrollments at any time, totals that go up and down, at last a row."""
+    metrics = [one for one in person.plan.metrics if one.ratio is None]
+    wanted = [name for name, arm in person.arms.items() if arm is not None]
+    chance.shuffle(wanted)
+    while wanted or chance.random() < 0.6:
+        if wanted and (not person.enrolled or chance.random() < 0.5):
+            lines = person.enroll(wanted.pop())
+        elif person.enrolled:
+            changed = chance.sample(metrics, chance.randint(1, len(metrics)))
+            lines = person.move({one.name: some_value(one, chance) for one in changed})
+        else:
+            return
+        if lines:
+            yield lines
+
+
+def world(plan: Plan, chance: random.Random, people: int) -> tuple[list[list[dict[str, Any]]], dict[str, list[Any]]]:
+    """Everybody's posts, interleaved, and the same people's rows."""
+    histories, everyone = [], []
+    missing = chance.random() < 0.3
+    for number in range(people):
+        arms = {one.name: chance.choice([*(one.arms or ()), *([None] if number else [])]) for one in plan.experiments}
+        levels = {name: chance.choice([*known, *([None] if missing else [])]) for name, known in LEVELS.items()}
+        if missing and not number:  # rows have a missing level in all tables if anybody has it in one
+            levels = dict.fromkeys(LEVELS)
+        person = Person(plan, arms, levels)
+        histories.append(list(history(person, chance)))
+        everyone.append(person)
+    posts = []
+    while any(histories):  # each history in its order, among the others in any
+        posts.append(chance.choice([one for one in histories if one]).pop(0))
+    rows: dict[str, list[Any]] = {name: [one.arms[name] for one in everyone] for name in arms}
+    rows |= {name: [one.levels[name] for one in everyone] for name in LEVELS}
+    rows |= {one.name: [p.totals.get(one.name) for p in everyone] for one in plan.metrics if one.ratio is None}
+    return posts, rows
+
+
+# ── the promise ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def duck() -> Any:
+    return ibis.duckdb.connect()
+
+
+def typed(rows: dict[str, list[Any]], plan: Plan) -> pa.Table:
+    floats = {one.name for one in plan.metrics}
+    return pa.table({name: pa.array(column, pa.float64() if name in floats else None) for name, column in rows.items()})
+
+
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 12))
+def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan, seed: int, people: int) -> None:
+    chance = random.Random(seed)
+    posts, rows = world(plan, chance, people)
+    scheme, counters = Scheme(plan), Counters()
+    for lines in posts:
+        send(scheme, lines, counters, chance.choice(["text", "json"]))
+    counted = kb.count(rows, plan)
+    assert tables(plan, counters) == counted.tallies
+    assert {name: value for name, value in counters.items() if value} == counters_of(plan, counted.tallies)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 30))
+def test_and_those_that_a_database_counts(plan: Plan, seed: int, people: int, duck: Any) -> None:
+    chance = random.Random(seed)
+    posts, rows = world(plan, chance, people)
+    scheme, counters = Scheme(plan), Counters()
+    for lines in posts:
+        send(scheme, lines, counters, "text")
+    people_in_duck = duck.create_table("people", typed(rows, plan), overwrite=True)
+    assert tables(plan, counters) == kb.count(people_in_duck, plan).tallies
+
+
+def test_a_million_messages_give_the_tallies_of_fifty_thousand_rows(duck: Any) -> None:
+    """Twenty lines a person, in one to three posts, everybody's posts shuffled."""
+    plan = Plan(
+        (MetricPlan("bought", binary=True), MetricPlan("minutes", (0, 60), 0.01), MetricPlan("pages", (0, 500), 1)),
+        (ExperimentPlan("checkout", (("A", 1), ("B", 1)), adjust=("tier",), segments=("device, kind",)),),
+        tuple(CovariatePlan(name, LEVELS[name]) for name in ("tier", "device, kind")),
+    )
+    people, rng = 50_000, np.random.default_rng(7)
+    arm, tier = rng.choice(["A", "B"], people), rng.integers(0, 3, people)
+    device, bought = rng.integers(0, 3, people), rng.random(people) < 0.2
+    steps = np.round(rng.gamma(0.7, 9, (people, 4)), 2).cumsum(axis=1)  # beyond the bounds for some
+    pages = rng.integers(0, 40, (people, 4)).cumsum(axis=1)
+    spelled = {name: [encode(spell(level)) for level in levels] for name, levels in LEVELS.items()}
+    posts: list[bytes] = []
+    columns = (arm, tier, device, bought, steps, pages, rng.integers(1, 4, people))
+    for which, t, d, yes, minutes, seen, cuts in zip(*(column.tolist() for column in columns), strict=True):
+        moves = ["", f":bought:0>{int(yes)}"]
+        moves += [f":minutes:{a!r}>{b!r}" for a, b in zip([0.0, *minutes], minutes, strict=False)]
+        moves += [f":pages:{a}>{b}" for a, b in zip([0, *seen], seen, strict=False)]
+        places = (
+            f"checkout/tier:{which}:{spelled['tier'][t]}",
+            f"checkout/device%2C%20kind:{which}:{spelled['device, kind'][d]}",
+        )
+        for start in range(cuts):
+            lines = [place + move for place in places for move in moves[10 * start // cuts : 10 * (start + 1) // cuts]]
+            posts.append("\n".join([f"kanab/1 00079b70{len(posts):024x}", *lines]).encode())
+    assert sum(post.count(b"\n") for post in posts) == 1_000_000
+    rng.shuffle(posts)  # type: ignore[arg-type]
+    scheme, counters = Scheme(plan), Counters()
+    for post in posts:
+        for delta in scheme.accept(post, None, NOW, None).deltas.values():
+            add_counters(counters, delta)
+    rows = {
+        "checkout": arm, "bought": bought,
+        "tier": np.array(LEVELS["tier"])[tier], "device, kind": np.array(LEVELS["device, kind"])[device],
+        "minutes": steps[:, -1], "pages": pages[:, -1],
+    }  # fmt: skip
+    found = tables(plan, counters)
+    assert found == kb.count(rows, plan).tallies
+    assert found == kb.count(duck.create_table("many", pa.table(rows), overwrite=True), plan).tallies
+
+
+# ── anything at all ────────────────────────────────────────────────────────────────────────────
+
+FUZZED = Plan(
+    (
+        MetricPlan("bought", binary=True), MetricPlan("minutes", (0, 600), 0.01),
+        MetricPlan("r", ratio=("minutes", "bought")),
+    ),
+    (ExperimentPlan("checkout", (("A", 1), ("B", 1)), adjust=("tier",)), ExperimentPlan("solo", (("A", 1), ("B", 1)))),
+    (CovariatePlan("tier", (1, 2, 3)),),
+)  # fmt: skip
+GOOD = [
+    "kanab/1 00079b700001020304050607", "checkout/tier:B:3", "checkout/tier:B:3:minutes:0>4", "solo:A:bought:0>1",
+    "solo:A:minutes/bought:0/0>4/1", "solo:B:minutes_old:4:minutes:2", "@2026-W46", "%C3%A9", "%ff", "1e999", "nan",
+    '{"kanab": 1, "nonce": "00079b700001020304050607", "messages": [{"linkage": ["solo"], "levels": ["A"]}]}',
+]  # fmt: skip
+SECRET = "zQ7#vX!wK$"
+"""What a sender might let slip; no character of it stands in any text of the program by itself."""
+
+
+def malformed(chance: random.Random) -> bytes:
+    """A good post cut, doubled, mixed and sprinkled with secrets and noise; or noise alone."""
+    parts = [f"kanab/1 00079b70{chance.getrandbits(96):024x}"] if chance.random() < 0.8 else []
+    parts += chance.choices(GOOD, k=chance.randint(0, 4))
+    text = chance.choice(["\n", "\n", "\r\n", ":", ""]).join(parts)
+    for _ in range(chance.randint(0, 4)):
+        at = chance.randint(0, len(text))
+        noise = chance.choice(
+            [SECRET, SECRET[: chance.randint(4, 9)], chr(chance.randint(1, 0x2FFF)), *':/@>|%{[,"0-e.']
+        )
+        text = text[:at] + noise + text[at + chance.randint(0, 3) :]
+    body = text.encode("utf-8", "surrogatepass")
+    if chance.random() < 0.1:
+        body = body[: chance.randint(0, len(body))] + chance.randbytes(chance.randint(0, 8))
+    return body
+
+
+def test_no_body_raises_anything_but_an_error_that_says_nothing_of_it() -> None:
+    """A hundred thousand bodies; every text is one of a few that the plan alone determines."""
+    chance = random.Random(5)
+    schemes = [Scheme(FUZZED), Scheme(replace(FUZZED, cohorts=Cohorts()))]
+    texts: set[str] = set()
+    reasons: Counter[str] = Counter()
+    for number in range(100_000):
+        kind = chance.choice([None, "text/plain", "application/json", "application/json; charset=utf-8", SECRET])
+        try:
+            schemes[number % 2].accept(malformed(chance), kind, NOW, None)
+        except MessageError as problem:
+            texts.add(re.sub(r"(line |messages\[)\d+", r"\1", str(problem)))
+            reasons[problem.reason] += 1
+            assert problem.__cause__ is None
+            assert problem.__suppress_context__ or problem.__context__ is None
+        else:
+            reasons["counted or dropped"] += 1
+    assert len(texts) < 60
+    secret = [SECRET[at : at + 4] for at in range(len(SECRET) - 3)]
+    assert [text for text in texts for run in secret if run in text] == []
+    expected = {
+        "format", "encoding", "content_type", "line", "number", "linkage", "level", "metric", "cohort", "incomplete",
+        "nonce", "counted or dropped",
+    }  # fmt: skip
+    assert {reason for reason, times in reasons.items() if times > 20} >= expected
+
+
+@settings(max_examples=500)
+@given(body=st.binary(max_size=200), kind=st.sampled_from([None, "application/json"]))
+def test_noise_is_refused(body: bytes, kind: str | None) -> None:
+    with pytest.raises(MessageError):
+        Scheme(FUZZED).accept(body, kind, NOW, None)
