@@ -54,14 +54,12 @@ class Calendar:
             if label is None:
                 return 0
             raise refused(Reason.COHORT, "the plan has no cohorts", "Leave out the label.", at)
-        example = self.periods.label(0)
-        remedy = f"Write the cohort of enrollment after @, such as @{example}."
-        if label is None:
-            raise refused(Reason.COHORT, "the cohort is missing", remedy, at)
-        try:
-            return self.periods.number(label)
-        except PlanError:
-            raise refused(Reason.COHORT, "that is no cohort's label", remedy, at) from None
+        number = None if label is None else _number(self.periods, label)
+        if number is None:
+            fact = "the cohort is missing" if label is None else "that is no cohort's label"
+            example = self.periods.label(0)
+            raise refused(Reason.COHORT, fact, f"Write the cohort of enrollment, such as {example}, after @.", at)
+        return number
 
     def opening(self, seconds: int) -> Opening:
         """The cohorts that are open at a moment, in seconds since 1970."""
@@ -76,3 +74,11 @@ class Calendar:
 
     def _at(self, seconds: int) -> int:
         return (seconds // _DAY - self._offset) // self._days
+
+
+def _number(periods: Periods, label: str) -> int | None:
+    """The number of a label, or None: an error of the plan would repeat what was sent."""
+    try:
+        return periods.number(label)
+    except PlanError:
+        return None

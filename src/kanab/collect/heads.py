@@ -5,6 +5,7 @@ Heads are few and come again and again, so each is read once and then looked up 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import floor
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from kanab.collect.cohorts import Calendar
 from kanab.collect.increment import ENROLLED, Place
 from kanab.collect.layout import Layout, layouts
 from kanab.collect.reasons import Reason, refused
-from kanab.collect.spelling import decode, encode, spell
+from kanab.collect.spelling import decode, encode, respell, spell
 from kanab.collect.wire import Line, number
 from kanab.errors import MessageError, listed
 from kanab.factor import Level
@@ -101,13 +102,10 @@ class Heads:
         None if its experiment is unknown.
         """
         head, _, new = line
-        try:
-            if self._paper and new is None:
-                line = self._from_paper(head, at)
-                head, _, new = line
-            found = self._read(head, at, total=new is not None)
-        except UnicodeDecodeError:
-            raise refused(Reason.ENCODING, "a name is not percent-encoded UTF-8", at=at) from None
+        if self._paper and new is None:
+            line = self._from_paper(head, at)
+            head, _, new = line
+        found = self._read(head, at, total=new is not None)
         if found is not None:
             self.known[head] = found
         return None if found is None else (found, line)
@@ -120,13 +118,12 @@ class Heads:
             named = ""
             if total:
                 before, named, metric = before.rpartition(":")
-        if bool(named) != total:
-            raise _unreadable(at)
         table, *levels = before.split(":")
-        names = [encode(decode(name)) for name in table.split("/")]
-        if decode(names[0]) not in self.experiments:
+        if bool(named) != total or not levels:
+            raise _unreadable(at)
+        if decode(table.partition("/")[0]) not in self.experiments:
             return None
-        layout = self._layouts.get("/".join(names))
+        layout = self._layouts.get(respell(table))
         if layout is None:
             raise refused(Reason.LINKAGE, "unknown table", f"The plan has: {self._tables}.", at)
         place = self._place(layout, levels, at)
@@ -155,7 +152,7 @@ class Heads:
         return place
 
     def _what(self, metric: str, at: str) -> tuple[int, tuple[Gauge, ...]]:
-        found = self._whats.get("/".join(encode(decode(name)) for name in metric.split("/")))
+        found = self._whats.get(respell(metric))
         if found is None:
             known = listed(decode(name) for name in self._whats)
             raise refused(Reason.METRIC, "unknown metric", f"The plan has: {known}.", at)
@@ -164,23 +161,26 @@ class Heads:
     def _from_paper(self, head: str, at: str) -> Line:
         """A line in the paper's spelling: Test1:B:3, …:minutes:4 and …:minutes_old:4:minutes:2 (two more)."""
         table, *rest = head.split(":")
-        layout = self._layouts.get("/".join(encode(decode(name)) for name in table.split("/")))
+        layout = self._layouts.get(respell(table))
         size = 0 if layout is None else len(layout.factors)
         totals = rest[size:]
         if layout is None or not totals:
             return head, None, None
         before = ":".join([table, *rest[:size]])
-        try:
-            if len(totals) == 2:
-                metric, new = totals
-                _, gauges = self._what(metric, at)
-                return f"{before}:{metric}", 0.0 if gauges[0].whole else None, number(new)
-            was, old, metric, more = totals if len(totals) == 4 else ("", "", "", "")
-            if decode(was) == decode(metric) + _OLD:
-                return f"{before}:{metric}", number(old), number(old) + number(more)
-        except ValueError:
-            raise refused(Reason.NUMBER, "a total is not a finite number", "Write it in digits.", at) from None
-        raise _unreadable(at)
+        if len(totals) == 2:
+            metric, new = totals
+            _, gauges = self._what(metric, at)
+            return f"{before}:{metric}", 0.0 if gauges[0].whole else None, _number(new, at)
+        if len(totals) != 4 or decode(totals[0]) != decode(totals[2]) + _OLD:
+            raise _unreadable(at)
+        old, more = _number(totals[1], at), _number(totals[3], at)
+        return f"{before}:{totals[2]}", old, old + more
+
+
+def _number(text: str, at: str) -> float:
+    with suppress(ValueError):  # Python's own error repeats the text: ours is raised where that one is gone
+        return number(text)
+    raise refused(Reason.NUMBER, "a total is not a finite number", "Write it in digits.", at)
 
 
 def _gauge(metric: Metric) -> Gauge:

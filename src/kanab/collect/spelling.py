@@ -13,7 +13,7 @@ def encode(text: str) -> str:
     >>> encode("time on app"), encode("a/b:c|d@e>f")
     ('time%20on%20app', 'a%2Fb%3Ac%7Cd%40e%3Ef')
     """
-    return quote(text, safe="")
+    return quote(text, safe="", errors="replace")
 
 
 def decode(text: str) -> str:
@@ -22,7 +22,16 @@ def decode(text: str) -> str:
     >>> decode("time%20on app")
     'time on app'
     """
-    return unquote(text, errors="strict") if "%" in text else text
+    return unquote(text) if "%" in text else text
+
+
+def respell(text: str) -> str:
+    """Names with slashes between them, each in its one spelling, whatever spelling they came in.
+
+    >>> respell("check%6Fut/time on app")
+    'checkout/time%20on%20app'
+    """
+    return "/".join(encode(decode(name)) for name in text.split("/"))
 
 
 def spell(level: Level) -> str:

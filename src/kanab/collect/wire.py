@@ -18,7 +18,7 @@ import msgspec
 from kanab.collect.nonces import read_nonce
 from kanab.collect.reasons import Reason, refused
 from kanab.collect.spelling import encode, spell
-from kanab.errors import LevelError, MessageError
+from kanab.errors import MessageError
 from kanab.factor import as_level
 
 MOST_BYTES = 16_384
@@ -69,10 +69,9 @@ def read_post(body: bytes, content_type: str | None = None) -> Post:
 
 
 def _read_text(body: bytes) -> Post:
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        raise refused(Reason.ENCODING, "a post is not UTF-8 text", "Percent-encode names.") from None
+    text = _decoded(body)
+    if text is None:
+        raise refused(Reason.ENCODING, "a post is not UTF-8 text", "Percent-encode names.")
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     first, *lines = text.split("\n")
@@ -83,6 +82,13 @@ def _read_text(body: bytes) -> Post:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
     return Post(nonce, _read_lines(lines))
+
+
+def _decoded(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _check_lines(count: int) -> None:
@@ -107,12 +113,14 @@ def _read_lines(lines: list[str]) -> list[Line]:
             after = float(new)
             before = float(old) if old else None
             if not _LOWEST <= after <= _HIGHEST or (before is not None and not _LOWEST <= before <= _HIGHEST):
-                raise ValueError
+                break
         except ValueError:
-            at = f"line {len(found) + 2}"
-            raise refused(Reason.NUMBER, "a total is not a finite number", "Write old>new, such as 0>4.", at) from None
+            break  # Python's own error repeats the text: ours is raised where that one is gone
         found.append((head, before, after))
-    return found
+    else:
+        return found
+    at = f"line {len(found) + 2}"
+    raise refused(Reason.NUMBER, "a total is not a finite number", "Write old>new, such as 0>4.", at)
 
 
 def _total(text: str) -> Value:
@@ -160,10 +168,9 @@ _JSON = msgspec.json.Decoder(_Body)
 
 
 def _read_json(body: bytes) -> Post:
-    try:
-        found = _JSON.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise refused(Reason.FORMAT, "the JSON is not that of a post", "docs/how-to/messages.md shows one.") from None
+    found = _parsed(body)
+    if found is None:
+        raise refused(Reason.FORMAT, "the JSON is not that of a post", "docs/how-to/messages.md shows one.")
     if found.kanab != 1:
         raise refused(Reason.FORMAT, "the JSON is of an unknown version", 'Write "kanab": 1.', "$.kanab")
     nonce = read_nonce(found.nonce, "$.nonce")
@@ -171,15 +178,19 @@ def _read_json(body: bytes) -> Post:
     return Post(nonce, [_json_line(message, position) for position, message in enumerate(found.messages)], json=True)
 
 
+def _parsed(body: bytes) -> _Body | None:
+    try:
+        return _JSON.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _json_line(message: _Message, position: int) -> Line:
     """The same line as text would give, names in their one spelling."""
-    try:
-        head = "/".join(map(encode, message.linkage))
-        head = ":".join([head, *(encode(spell(as_level(level, "the plan"))) for level in message.levels)])
-        if message.cohort is not None:
-            head += f"@{encode(message.cohort)}"
-    except (LevelError, UnicodeEncodeError):
-        raise _unreadable(position) from None
+    head = "/".join(map(encode, message.linkage))
+    head = ":".join([head, *(encode(spell(as_level(level, "the plan"))) for level in message.levels)])
+    if message.cohort is not None:
+        head += f"@{encode(message.cohort)}"
     what = message.metric is not None, message.ratio is not None
     if all(what) or any(what) != (message.new is not None) or (message.old is not None and message.new is None):
         raise _unreadable(position)

@@ -236,7 +236,7 @@ METRICS = "unknown metric - at line 2. The plan has: bought, minutes, rating."
         ("checkout/tier:B:3@2026-W46:minutes:0> 1", "number", None),
         ("checkout/tier:B:3@2026-W46:minutes:0>0x1", "number", None),
         ("checkout/tier:B:3@2026-W46:minutes:0>١", "number", None),
-        ("checkout/tier:%ff:3@2026-W46", "encoding", None),
+        ("checkout/tier:%ff:3@2026-W46", "level", None),
         ("checkout/tier:B:3@2026-W47", "cohort", None),
     ],
 )  # fmt: skip
