@@ -13,7 +13,7 @@ def encode(text: str) -> str:
     >>> encode("time on app"), encode("a/b:c|d@e>f")
     ('time%20on%20app', 'a%2Fb%3Ac%7Cd%40e%3Ef')
     """
-    return quote(text, safe="", errors="replace")
+    return quote(text, safe="")
 
 
 def decode(text: str) -> str:
