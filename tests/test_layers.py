@@ -28,12 +28,14 @@ LAYERS = (
     ("counted", "pairs"),
     ("stats", "sources", "privacy", "collect"),
     ("datasets", "files", "forecast", "simulation", "reading", "readoutrows", "sealing"),
+    ("health",),
     ("paper", "display"),
     ("readouts",),
     ("comparing",),
     ("analysis", "scanreadouts"),
     ("scanning",),
     ("__init__",),
+    ("web",),
     ("cli",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}

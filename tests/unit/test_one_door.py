@@ -64,7 +64,9 @@ def test_every_command_is_known() -> None:
     """Some go through the gate, some read what came out of it, and some are about nobody at all."""
     count_and_pass = {"analyze", "release", "scan"}
     read_releases = {"audit", "attack", "privacy-report", "power", "plan"}
-    assert set(cli.commands) == count_and_pass | read_releases | {"example", "paper"}
+    collect_and_pass = {"serve", "seal"}
+    about_nobody = {"init", "example", "paper"}
+    assert set(cli.commands) == count_and_pass | read_releases | collect_and_pass | about_nobody
 
 
 def people(n: int = 400) -> dict[str, Any]:
@@ -166,7 +168,11 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     found = calls("write_whole", "staged", "write_text", "write_bytes", "mkstemp", "fdopen", "dump", "to_csv")
     assert {name.split("/")[0] for name in found.pop("write_whole")} == {"cli", "files", "privacy"}
     assert {name for name in calls("write_whole")["write_whole"] if name.startswith("privacy")} == {"privacy/ledger"}
-    assert found == {"staged": {"writing", "cli/release"}, "mkstemp": {"writing"}, "fdopen": {"writing"}}
+    assert found == {
+        "staged": {"writing", "cli/release"},
+        "mkstemp": {"writing", "collect/keyfile"},
+        "fdopen": {"writing"},
+    }
 
 
 def test_only_commands_and_a_tally_on_purpose_print() -> None:

@@ -47,8 +47,15 @@ def next_span(plan: Plan, ledger: Ledger, given: Mapping[str, Any]) -> tuple[Spa
 
 
 def _now(day: str | None) -> datetime:
-    if day is None:
-        return datetime.now(UTC)
+    return datetime.now(UTC) if day is None else moment(day)
+
+
+def moment(day: str) -> datetime:
+    """The beginning of a day, in UTC.
+
+    >>> moment("2026-11-15").isoformat()
+    '2026-11-15T00:00:00+00:00'
+    """
     try:
         return datetime.fromisoformat(day).replace(tzinfo=UTC)
     except ValueError:

@@ -11,12 +11,15 @@ from kanab.cli.analyze import analyze
 from kanab.cli.attack import attack
 from kanab.cli.audit import audit
 from kanab.cli.example import example
+from kanab.cli.init import init
 from kanab.cli.paper import paper
 from kanab.cli.plan import plan_command
 from kanab.cli.power import power
 from kanab.cli.privacy_report import privacy_report
 from kanab.cli.release import release
 from kanab.cli.scan import scan
+from kanab.cli.seal import seal
+from kanab.cli.serve import serve
 from kanab.errors import KanabError, PrivacyError
 
 
@@ -26,7 +29,10 @@ def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""
 
 
-for command in (analyze, scan, power, plan_command, release, audit, attack, privacy_report, example, paper):
+COMMANDS = (
+    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, example, paper,
+)  # fmt: skip
+for command in COMMANDS:
     cli.add_command(command)
 
 

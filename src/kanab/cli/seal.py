@@ -1,0 +1,55 @@
+"""kanab seal: ripe cohorts of a collector, sealed now rather than at the next tick."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from kanab.cli.cohorts import moment
+from kanab.cli.stores import opened_keyring, opened_store, store_options
+from kanab.collect.boxes import Boxes
+from kanab.collect.nonces import seconds_of
+from kanab.collect.scheme import Scheme
+from kanab.errors import PrivacyError
+from kanab.planfile import read_plan
+from kanab.sealing import seal_cohorts
+
+
+@click.command()
+@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="The plan, kanab.toml.")
+@store_options
+@click.option("--as-of", metavar="DATE", help="Which cohorts are ripe on another day; recorded as a deviation.")
+def seal(plan_file: str, data: str | None, store: str | None, key: str | None, as_of: str | None) -> None:
+    """Seal everything that is ripe as one batch; exit 1 if nothing is, or an arm is below k.
+
+    A cohort is ripe when its period, the window after it and the life of a message are over. Without
+    cohorts this is the end: everything is sealed, and nothing more is taken.
+
+    \b
+    kanab seal --plan kanab.toml --data ./kanab-data
+    kanab seal --plan kanab.toml --data ./kanab-data --as-of 2026-12-31
+    """
+    plan = read_plan(plan_file)
+    opened = opened_store(data, store, plan.durability)
+    try:
+        boxes = Boxes(opened_keyring(opened, data, key, say=lambda said: click.echo(said, err=True)))
+        now = datetime.now(UTC) if as_of is None else moment(as_of)
+        ripe = Scheme(plan).calendar.last_ripe(seconds_of(now))
+        through = 0 if ripe is None else ripe
+        if through <= opened.sealed_through():
+            raise PrivacyError(
+                "no further cohort is ripe",
+                "A cohort is sealed when its period, the window after it and the life of a message are over.",
+            )
+        deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
+        sealed = seal_cohorts(opened, boxes, plan, through, deviations)
+    finally:
+        opened.close()
+    if sealed.release is None:
+        raise PrivacyError(f"not sealed: {sealed.held_back}")
+    receipt = sealed.release.receipt
+    told = f"through {receipt.batch.through}" if receipt.batch else "everything"
+    click.echo(f"Sealed {told}: {len(sealed.release.tables)} tables, k-anonymous at k = {receipt.k}; audit passed.")
+    for sentence in (*receipt.left_out.values(), *(f"Deviation: {one}" for one in receipt.deviations)):
+        click.echo(f"- {sentence}.")

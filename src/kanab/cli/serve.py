@@ -1,0 +1,50 @@
+"""kanab serve: a collector that keeps sums, not people."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from kanab.cli.stores import opened_keyring, opened_store, store_options
+from kanab.errors import StoreError
+from kanab.planfile import read_plan
+from kanab.web.collector import Collector
+from kanab.web.limits import is_loopback
+from kanab.web.service import Service
+from kanab.web.serving import bind
+from kanab.web.serving import serve as serve_application
+
+
+@click.command()
+@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="The plan, kanab.toml.")
+@store_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen at.")
+def serve(plan_file: str, data: str | None, store: str | None, key: str | None, *, host: str, port: int) -> None:
+    """Collect messages by a plan: add them to counters, seal them on the clock.
+
+    \b
+    kanab serve --plan kanab.toml --data ./kanab-data
+    kanab serve --plan kanab.toml --store postgresql://localhost/kanab --key kanab.key
+    """
+    plan = read_plan(plan_file)
+    token = os.environ.get("KANAB_TOKEN") or None
+    if token is None and not is_loopback(host):
+        raise StoreError(
+            "numbers could be read from other machines",
+            "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
+        )
+    listening = bind(host, port)
+    opened = opened_store(data, store, plan.durability)
+    try:
+        service = Service(opened, opened_keyring(opened, data, key, say=_say), plan, say=_say)
+        _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
+        serve_application(Collector(service, token=token), listening)
+    finally:
+        opened.close()
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)

@@ -1,0 +1,1 @@
+"""HTTP: the collector's route, and what stands around it."""

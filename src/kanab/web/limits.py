@@ -1,0 +1,83 @@
+"""How often one place may post: a bucket of tokens per address, of which only a keyed hash is in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import secrets
+import time
+from collections.abc import Callable
+
+RATE = 20.0
+"""Posts per second from one address, for long."""
+
+BURST = 200.0
+"""Posts at once from one address: a whole office behind one router starts its day."""
+
+MOST_PLACES = 50_000
+"""Buckets in memory; when there are more, those that are full again are forgotten, and then all."""
+
+
+class Buckets:
+    """Lets so many posts per second through from each address; those of this machine are not limited.
+
+    >>> clock = iter([0.0, 0.0, 0.0, 1.0])
+    >>> buckets = Buckets(rate=1, burst=2, clock=lambda: next(clock))
+    >>> [buckets.take("192.0.2.7") for _ in range(4)]
+    [True, True, False, True]
+    """
+
+    def __init__(
+        self,
+        rate: float = RATE,
+        burst: float = BURST,
+        most: int = MOST_PLACES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rate, self._burst, self._most, self._clock = rate, burst, most, clock
+        self._key = secrets.token_bytes(16)
+        self._buckets: dict[bytes, tuple[float, float]] = {}
+
+    def take(self, address: str | None) -> bool:
+        """May this address post once more?"""
+        if address is None or is_loopback(address):
+            return True
+        now = self._clock()
+        place = hashlib.blake2b(_network(address), key=self._key, digest_size=8).digest()
+        tokens, since = self._buckets.get(place, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        if place not in self._buckets and len(self._buckets) >= self._most:
+            self._forget(now)
+        self._buckets[place] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now)
+        return tokens >= 1
+
+    def _forget(self, now: float) -> None:
+        kept = {
+            place: (tokens, since)
+            for place, (tokens, since) in self._buckets.items()
+            if tokens + (now - since) * self._rate < self._burst
+        }
+        self._buckets = kept if len(kept) < self._most else {}
+
+
+def is_loopback(address: str | None) -> bool:
+    """Is it this machine?
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("192.0.2.7"), is_loopback(None)
+    (True, True, False, False)
+    """
+    if address is None:
+        return False
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _network(address: str) -> bytes:
+    """An IPv4 address, or the /64 of an IPv6 one: whoever has one of those has all of it."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address.encode("utf-8", "replace")
+    return found.packed[:8] if found.version == 6 else found.packed

@@ -1,0 +1,175 @@
+"""A running collector: the plan in force, the writer, and what happens on the clock.
+
+Every pulse it looks whether a tick has come (then ripe cohorts are sealed), whether the hour is over
+(then people per arm are floored and looked at), and what other collectors of the store have sealed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.config import config_digest, public_config
+from kanab.collect.keys import Keyring
+from kanab.collect.nonces import seconds_of
+from kanab.collect.reasons import Drops, Reason, refused
+from kanab.collect.scheme import Scheme
+from kanab.collect.store import Fate, Store
+from kanab.collect.writer import Writer
+from kanab.errors import KanabError, StoreError
+from kanab.health import Live, live
+from kanab.periods import Periods
+from kanab.plan import Plan
+from kanab.sealing import people_by_arm, seal_cohorts
+from kanab.web.exposition import metrics_text
+
+PULSE = 15.0
+"""Seconds between two looks at the clock."""
+
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """Now, in UTC."""
+    return datetime.now(UTC)
+
+
+class Service:
+    """Takes posts for a plan into a store, and seals on the clock.
+
+    ``clock`` is injected by rehearsals and demonstrations only. ``say`` gets the few sentences that an
+    operator should read: none of them is about a person.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keyring: Keyring,
+        plan: Plan,
+        *,
+        clock: Clock = system_clock,
+        pulse: float = PULSE,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.plan = plan
+        self.drops = Drops()
+        self.live = Live()
+        self._boxes = Boxes(keyring)
+        self._clock, self._pulse, self._say = clock, pulse, say
+        self._scheme = Scheme(plan)
+        self._config = public_config(plan)
+        self.digest = config_digest(self._config)
+        self.origins = frozenset(origin.encode() for origin in plan.origins)
+        life = self._scheme.calendar.life
+        self._writer = Writer(store, keyring, life=life, clock=lambda: clock().timestamp())
+        self._sealed_through = store.sealed_through()
+        self._held_back: tuple[int, str] | None = None
+        self._failing = False
+        self._shown: dict[str, int] = {}
+        self._beating: asyncio.Task[None] | None = None
+
+    # ── posts ──────────────────────────────────────────────────────────────────────────────────
+
+    async def take(self, body: bytes, content_type: str | None) -> None:
+        """Count a post; returns when that is on disk, or raises why it is not counted."""
+        accepted = self._scheme.accept(body, content_type, self._clock(), self._sealed_through)
+        if accepted.dropped:
+            self.drops.add(*accepted.dropped)
+        if not accepted.deltas:
+            return
+        try:
+            fate = await self._writer.post(accepted.nonce, accepted.deltas)
+        except StoreError:
+            self._failing = True
+            raise
+        self._failing = False
+        if fate is Fate.EXPIRED:
+            raise refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
+        if fate is not Fate.NEW:
+            self.drops.add(fate.value)
+
+    def config_named(self, digest: str) -> bytes | None:
+        """The plan's public part under its name."""
+        return self._config if digest == self.digest else None
+
+    # ── the clock ──────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Look at the clock now, and from now on."""
+        await asyncio.to_thread(self.beat)
+        self._beating = asyncio.create_task(self._beat_on())
+
+    async def stop(self) -> None:
+        """Take nothing more, commit what waits."""
+        if self._beating is not None:
+            self._beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._beating
+            self._beating = None
+        await asyncio.to_thread(self._writer.close)
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._pulse)
+            await asyncio.to_thread(self.beat)
+
+    def beat(self) -> None:
+        """What the clock demands; what fails is said and tried again at the next pulse."""
+        now = self._clock()
+        try:
+            self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+            self._seal(now)
+            self._look(now)
+            self._shown = self.drops.floored(self.plan.k)
+        except KanabError as problem:
+            self._failing = True
+            self._say(f"kanab: {problem}")
+
+    def _seal(self, now: datetime) -> None:
+        """At a tick: everything that was ripe then becomes one batch, or waits for the next tick."""
+        through = ripe_at_tick(self.plan, self._scheme, now)
+        if through is None or through <= self._sealed_through or self._held_back == (through, self.digest):
+            return
+        sealed = seal_cohorts(self.store, self._boxes, self.plan, through)
+        if sealed.release is None:
+            self._held_back = through, self.digest
+            self._say(f"kanab: not sealed: {sealed.held_back}.")
+        else:
+            batch = sealed.release.receipt.batch
+            self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
+        self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+
+    def _look(self, now: datetime) -> None:
+        """Once an hour: people per arm, floored, and whether they arrive as planned."""
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        if self.live.as_of == hour:
+            return
+        before = self.live.alarms
+        self.live = live(self.plan, people_by_arm(self.store, self._boxes, self.plan), hour)
+        for name in sorted(self.live.alarms - before):
+            self._say(f"kanab: people of {name} do not arrive in the planned shares.")
+
+    # ── health ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def healthy(self) -> bool:
+        """Can posts be written, and keys be erased?"""
+        return not self._failing and self._writer.trouble is None
+
+    def metrics(self) -> str:
+        """The state for a monitoring system: numbers about people in steps of k, refreshed on the clock."""
+        return metrics_text(self.live, self._shown, healthy=self.healthy, sealed=len(self.store.sealed()))
+
+
+def ripe_at_tick(plan: Plan, scheme: Scheme, now: datetime) -> int | None:
+    """The last cohort that was ripe when the last tick came; None where only ``kanab seal`` seals."""
+    if plan.cohorts is None or plan.cohorts.seal == "end":
+        return None
+    ticks = Periods(plan.cohorts.seal)
+    day = ticks.first_day(ticks.of_day(now.astimezone(UTC).date()))
+    tick = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
+    return scheme.calendar.last_ripe(seconds_of(tick))

@@ -1,0 +1,68 @@
+"""Serving an application for real: uvicorn without logs, connections that end, a process that keeps nothing."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from kanab.errors import MissingExtraError, StoreError
+
+IDLE = 30
+"""Seconds that a connection may stay open between two requests."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or an error that says why there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as problem:
+        found.close()
+        if problem.errno == errno.EADDRINUSE:
+            raise StoreError(f"port {port} is in use", "Stop what uses it, or give another one (--port).") from None
+        if problem.errno == errno.EACCES:
+            raise StoreError(f"port {port} may not be used", "Give one above 1023 (--port).") from None
+        raise StoreError(f"this machine has no address {host}", "Give one that it has (--host).") from None
+    return found
+
+
+def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
+    """Serve until SIGINT or SIGTERM; then finish what is under way."""
+    try:
+        import uvicorn  # noqa: PLC0415 - only collectors need it
+    except ImportError:
+        raise MissingExtraError("serving", "server") from None
+    from kanab.web.protocol import PatientProtocol  # noqa: PLC0415
+
+    without_core_dumps()
+    config = uvicorn.Config(
+        app, http=PatientProtocol, ws="none", lifespan="on", access_log=False, log_level="critical",
+        server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE, backlog=4096,
+        timeout_graceful_shutdown=stop_within,
+    )  # fmt: skip
+    before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # as asked
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """Let everything that is open be closed."""
+    raise KeyboardInterrupt
+
+
+def without_core_dumps() -> None:
+    """A crash must not write memory, with what is in flight, to a disk."""
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - not on Windows, which writes none unless told to
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
