@@ -98,9 +98,6 @@ class Readout:
         data["sample_ratio"] |= {"p": self.any_time.p}
         for row in (*data["effects"], *data["contrasts"]):
             row |= {name: row["sequential"][name] for name in ("p", "interval")}
-        for row, own in zip(data["effects"], self.effects, strict=True):
-            method = f", adjusted for {', '.join(row['covariates'])}" if row["covariates"] else ""
-            data["notes"].append(f"{row['metric']}, {row['arm']} against {row['control']}{method}: {own.look}.")
         return data
 
     def to_dict(self) -> dict[str, Any]:

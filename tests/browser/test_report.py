@@ -158,3 +158,40 @@ def test_the_notebook_fragment_takes_the_notebooks_colours(
     )
     assert page.locator("td").first.evaluate("cell => getComputedStyle(cell).color") == colour
     assert page.heard == []  # type: ignore[attr-defined]
+
+
+def asked(data: Readout) -> Readout:
+    """The same report with cautions, claims, beliefs and intervals that hold together."""
+    for row in data["effects"]:
+        row |= {"interval_adjusted": row["interval"], "level": 0.9875, "agrees": True}
+    row = data["effects"][0]
+    pair = {name: row[name] for name in ("metric", "control", "arm", "method", "covariates", "estimate")}
+    claim = {"claim": "equivalence", "better": "higher", "limits": [-0.1, 0.1], "relative": False, "confidence": 0.95}
+    believed = {"arm": row["arm"], "mean": 0.07, "sd": 0.01, "interval": [0.05, 0.09], "positive": 0.99}
+    data["margins"] = [pair | claim | {"interval": [0.07, 0.08], "t": 9.0, "p": 0.001, "shown": True}]
+    data["bayes"] = [
+        {
+            "metric": row["metric"], "method": row["method"], "covariates": [], "better": "higher",
+            "prior": {"mean": 0.0, "sd": 0.01}, "effects": [believed],
+            "arms": [{"arm": row["arm"], "mean": 0.07, "best": 0.99, "loss": 0.0001}],
+        }
+    ]  # fmt: skip
+    data["contrasts"] = [row | {"contrast": {row["arm"]: 0.5, "Womens E-Mail": 0.5, "No E-Mail": -1.0}}]
+    data["cautions"] = [{"kind": "clamped", "metric": "spend", "sentence": "At least 3 % of people had odd values."}]
+    return data
+
+
+@pytest.mark.parametrize("width", [320, 390, 1200])
+def test_what_else_was_asked_fits_the_page_and_cautions_come_first(
+    open_page: Open, hillstrom: Readout, width: int
+) -> None:
+    page = open_page(report_html(asked(hillstrom), charts={}), width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    headings = page.get_by_role("heading", level=2).all_inner_texts()
+    assert headings[0] == "Before you act on it"
+    assert headings[3:6] == ["Do they hold together?", "Other comparisons of arms", "Are the claims shown?"]
+    note = page.get_by_role("note")
+    expect(note).to_have_text("At least 3 % of people had odd values.")
+    assert note.evaluate("note => getComputedStyle(note).borderLeftColor") == "rgb(168, 74, 0)"
+    contrasts = page.evaluate(CONTRASTS)
+    assert {name: ratio for name, ratio in contrasts.items() if ratio < 4.5} == {}

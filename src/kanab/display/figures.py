@@ -15,7 +15,9 @@ Row = Mapping[str, Any]
 MOST_DECIMALS = 6
 """Smaller steps than a millionth are written with an exponent."""
 
-_TOGETHER = re.compile(r"(?<=\bp) (?=[=<])|(?<=\bp [=<]) |(?<=\d) (?=%|points)|(?<=\d %) (?=interval)| (?=±)|(?<=±) ")
+_TOGETHER = re.compile(
+    r"(?<=\bp) (?=[=<])|(?<=\bp [=<]) |(?<=\d) (?=%|points)|(?<=\d %) (?=interval)| (?=±)|(?<=[±≥≤]) "
+)
 _TINY = 1e-100
 _PDG_LIMIT = 3.55
 

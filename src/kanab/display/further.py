@@ -40,6 +40,41 @@ def caution_sentences(data: Data) -> list[str]:
     return [one["sentence"] for one in data.get("cautions", ())]
 
 
+def metric_sentences(data: Data, metric: str) -> list[str]:
+    """What is said about a metric beside its verdicts: may one stop, do any arms differ."""
+    return [*look_sentences(data, metric), *omnibus_sentences(data, metric)]
+
+
+def look_sentences(data: Data, metric: str) -> list[str]:
+    """May I stop? One line for a metric that is looked at more than once."""
+    rows = [row for row in headlines(data, metric) if row.get("sequential")]
+    if not rows:
+        return []
+    first = rows[0]["sequential"]
+    of = f" of {first['looks']}" if first["looks"] else ""
+    when = "At any time" if first["method"] == "always" else f"Look {first['look']}{of}"
+    said = [
+        f"{spoken_arm(row['arm'])}: {_stop(row['sequential'])}" if len(rows) > 1 else _stop(row["sequential"])
+        for row in rows
+    ]
+    return [f"{when}: {'; '.join(said)}."]
+
+
+def _stop(look: Row) -> str:
+    """What a look allows."""
+    if look["verdict"] != "keep going":
+        return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
+    if look["method"] == "always":
+        return (
+            f"keep going, about {look['until']:,} people if the effect stays as it looks"
+            if look["until"]
+            else "keep going"
+        )
+    if look["looks"]:
+        return f"keep going until look {look['look'] + 1}"
+    return f"keep going until the planned {look['planned']:,} people, or a look before"
+
+
 def omnibus_sentences(data: Data, metric: str) -> list[str]:
     """Do any arms differ? One line for a metric of more than two arms, by the method that carries the verdict."""
     wanted = {family_of(row) for row in headlines(data, metric)}
@@ -198,26 +233,21 @@ def margin_sentence(data: Data, row: Row) -> str:
     head = f"{row['claim'].capitalize()} of {spoken_arm(row['arm'])} on {row['metric']}"
     if row["p"] is None:
         return f"{head} cannot be tested: nothing varies."
-    lies = f"the effect lies {_limits(row, figures)}"
     unit = " %" if row["relative"] else " points" if figures.share else ""
+    lies = f"the effect lies {_limits(row, figures, unit)}"
     evidence = f"{figures.between(row['interval'])}{unit}; {spoken_p(row['p'])}{_adjusted(row)}"
     if row["shown"]:
         return f"{head} is shown: {lies} (interval {evidence})."
     return f"{head} is not shown: that {lies} is not certain (interval {evidence})."
 
 
-def _limits(row: Row, figures: Figures) -> str:
-    low, high = (None if limit is None else _change(row, figures, limit) for limit in row["limits"])
-    if low is None or high is None:
-        return f"above {low}" if high is None else f"below {high}"
-    return f"between {low} and {high}"
-
-
-def _change(row: Row, figures: Figures, value: float) -> str:
-    """A limit as it was given: exact, not rounded to what is known."""
+def _limits(row: Row, figures: Figures, unit: str = "") -> str:
+    """Where the effect must lie. Limits are as they were given, not rounded to what is known."""
     scale = 100 if figures.share else 1
-    unit = " %" if row["relative"] else " points" if figures.share else ""
-    return f"{value * scale:+.6g}{unit}".replace("-", "−")
+    low, high = (None if limit is None else f"{limit * scale:+.6g}".replace("-", "−") for limit in row["limits"])
+    if low is None or high is None:
+        return f"above {low}{unit}" if high is None else f"below {high}{unit}"
+    return f"between {low} and {high}{unit}"
 
 
 def _margin_figures(data: Data, row: Row) -> Figures:

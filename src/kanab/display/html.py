@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.display.figures import together
-from kanab.display.further import Part, caution_sentences, further_answers, omnibus_sentences
+from kanab.display.further import Part, caution_sentences, further_answers, metric_sentences
 from kanab.display.page import section, whole_page
 from kanab.display.sheet import STYLE
 from kanab.display.tables import (
@@ -101,16 +101,17 @@ def _cautions(data: Data) -> str:
 
 
 def _parts(parts: Iterable[Part], name: str) -> str:
-    """Sentences as a list, tables as cards on a phone, in reading order."""
+    """Sentences before the table that they are about, in reading order."""
     found: list[str] = []
     said: list[str] = []
     for part in parts:
         if isinstance(part, str):
             said.append(part)
             continue
-        found += [bullets(said), table_html(part, f"{name} {part.header[0]}", kind="cards wide")]
+        told = bullets(said) if len(said) > 1 else "".join(f"<p>{marked(sentence)}</p>" for sentence in said)
+        found += [told, table_html(part, f"{name} {part.header[0]}", kind="cards wide")]
         said = []
-    return "\n".join([*found, bullets(said)])
+    return "\n".join(found)
 
 
 def _arrival(data: Data) -> str:
@@ -140,7 +141,7 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
     )
     items += "".join(
         f'<li class="unclear"><span class="evidence">{marked(sentence)}</span></li>'
-        for sentence in omnibus_sentences(data, metric)
+        for sentence in metric_sentences(data, metric)
     )
     picture = _figure(charts.get(f"forest: {metric}"))
     pair = "pair" if picture else "pair words"
@@ -184,7 +185,7 @@ def _privacy(data: Data) -> str:
         *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
         *(("Differs from defaults", text) for text in privacy["deviations"]),
     ]
-    if not privacy["merged"]:
+    if not merged_levels(data):
         rows.append(("Merged levels", "none"))
     if not privacy["left_out"]:
         rows.append(("Left out", "nothing"))

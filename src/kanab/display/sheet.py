@@ -69,6 +69,7 @@ figure+figure{{margin-top:1.5rem}}
 svg text{{font-family:inherit}}
 {_recoloured()}
 .scroll{{overflow-x:auto;margin-top:1rem}}
+.scroll+p{{margin-top:1.5rem}}
 table{{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}}
 .wide{{width:100%}}
 th,td{{padding:.4rem .7rem;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--line)}}

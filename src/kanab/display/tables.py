@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.display.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.display.further import caution_sentences, further_answers, omnibus_sentences
+from kanab.display.further import caution_sentences, further_answers, metric_sentences
 from kanab.display.words import (
     CORRECTIONS,
     differs,
@@ -55,7 +55,7 @@ def sections(data: Data) -> list[Section]:
 
 
 def _said(data: Data, metric: str) -> tuple[str, ...]:
-    return *(verdict.sentence for verdict in verdicts(data, metric)), *omnibus_sentences(data, metric)
+    return *(verdict.sentence for verdict in verdicts(data, metric)), *metric_sentences(data, metric)
 
 
 def metric_heading(data: Data, metric: str) -> str:

@@ -312,6 +312,7 @@ def merged_levels(data: Data) -> list[tuple[str, str]]:
     return [
         (name.removeprefix(own), "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()))
         for name, levels in data["privacy"]["merged"].items()
+        if levels
     ]
 
 
