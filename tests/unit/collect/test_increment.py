@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from kanab.collect.counters import Counters, add_counters
 from kanab.collect.increment import ENROLLED, Place, increment
 from kanab.collect.layout import layouts
@@ -40,7 +42,7 @@ def test_the_steps_of_a_total_add_up_to_the_way_from_first_to_last() -> None:
     """And so do squares and products: any chain of moves is worth its ends."""
     chain = [0, 9, -3, 250, 250, -1]
     total: Counters = {}
-    for old, new in zip(chain, chain[1:], strict=False):
+    for old, new in pairwise(chain):
         add_counters(total, increment(PLACE, [(MINUTES, old, new), (RATIO, (old, 2), (new, 2))]))
     assert total == increment(PLACE, [(MINUTES, 0, -1), (RATIO, (0, 2), (-1, 2))])
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,8 @@ def test_several_threads_count_every_time() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: [drops.add(Reason.RATE) for _ in range(1000)], range(8)))
     assert drops.floored(1)["rate"] == 8000
+
+
+def test_the_page_on_messages_names_every_reason() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "messages.md").read_text(encoding="utf-8")
+    assert [reason for reason in Reason if f"`{reason}`" not in page] == []
