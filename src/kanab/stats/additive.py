@@ -7,6 +7,7 @@ that crosses them all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -128,7 +129,10 @@ def additive_means(
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
     everyone, total = held.products(columns, slice(None)), held.total
     mean = [Fraction(x) / total for x in everyone[0][1:]]
-    about = [[float(everyone[i][j] - total * a * b) for j, b in enumerate(mean, 1)] for i, a in enumerate(mean, 1)]
+    about = [
+        [float((everyone[i][j] * total - a * b) / total) for j, b in enumerate(everyone[0][1:], 1)]
+        for i, a in enumerate(everyone[0][1:], 1)
+    ]
     parts = [_arm_fit(held, columns, mean, place, variance) for place in range(len(held.arms.levels))]
     exact, slopes, sample, df = zip(*parts, strict=True)
     return ArmMeans(
@@ -178,7 +182,7 @@ def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> t
     b, unit = [0] * len(names), 1 << _BITS
     for _ in range(4):
         rest = np.array([float((y * unit - _dot(row, b)) / unit) for y, row in zip(xty, xtx, strict=True)])
-        step = [round(Fraction(x) * unit) for x in (inverse @ rest).tolist()]
+        step = [int(math.ldexp(x, _BITS)) for x in (inverse @ rest).tolist()]
         b = [old + new for old, new in zip(b, step, strict=True)]
     return b, inverse
 

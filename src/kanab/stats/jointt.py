@@ -158,6 +158,7 @@ def box_probability(low: Floats, high: Floats, correlations: Floats, df: float =
     return float(np.mean(inside))
 
 
+@cache
 def lattice(dimensions: int) -> Floats:
     """Points spread evenly over a cube of one dimension more, the same ones every time (Richtmyer's, shifted)."""
     if dimensions + 1 > len(_PRIMES):
@@ -165,7 +166,9 @@ def lattice(dimensions: int) -> Floats:
     rng = np.random.default_rng(2025)
     steps = np.arange(1, _POINTS + 1)[:, None] * _PRIMES[: dimensions + 1]
     shifted = [np.abs(2 * np.mod(steps + rng.random(dimensions + 1), 1) - 1) for _ in range(_SHIFTS)]
-    return np.asarray(np.clip(np.concatenate(shifted), 1e-12, 1 - 1e-12))
+    points: Floats = np.clip(np.concatenate(shifted), 1e-12, 1 - 1e-12)
+    points.setflags(write=False)
+    return points
 
 
 def _root(covariance: Floats) -> Floats:

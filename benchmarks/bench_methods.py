@@ -1,0 +1,132 @@
+"""How long does an analysis take, once there is a tally? Every method, best of many, in milliseconds.
+
+Two arms by five levels, or four arms, of made-up people: how many there were does not matter to a tally.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import kanab as kb
+from kanab.datasets import shop_rows
+from kanab.stats.arms import many_to_one, omnibus
+from kanab.stats.bayes import Prior, best_arm
+from kanab.stats.margins import Margin, against_margin
+from kanab.stats.relative import relative_delta
+from kanab.stats.sequential import any_time_look, planned_look
+from kanab.stats.simultaneous import simultaneous_intervals
+
+Question = Callable[[], Any]
+LIMIT = 1.0
+"""Milliseconds; the joint t and a first planned look may take longer."""
+
+
+def effects() -> dict[str, Question]:
+    """One effect of one metric, from tables of the made-up shop."""
+    rows = shop_rows(40_000)
+    bounds, steps = {"spend": (0.0, 500.0)}, {"spend": 0.01}
+
+    def counted(*covariates: str, squares: Any = "margins") -> kb.Tally:
+        return kb.count_columns(
+            rows, arm="variant", covariates=covariates, metrics=["spend", "bought"], bounds=bounds, resolution=steps,
+            squares=squares, products=[("spend", "bought")],
+        )  # fmt: skip
+
+    one, classes = counted("tier"), counted("tier", squares="class")
+    pairs = [counted(*pair) for pair in combinations(("tier", "device", "country"), 2)]
+    means = kb.plain_means(one, "spend")
+    effect = kb.against_control(means)
+    return {
+        "difference in means (Welch)": lambda: kb.difference_in_means(one, "spend"),
+        "adjusted effect, five levels": lambda: kb.adjusted_effect(one, "spend"),
+        "... with the exact variance": lambda: kb.adjusted_effect(one, "spend", variance="exact"),
+        "additive, three covariates": lambda: kb.additive_means(pairs, "spend"),
+        "ratio": lambda: kb.ratio_effect(one, "spend", "bought"),
+        "ratio, adjusted": lambda: kb.adjusted_ratio_effect(one, "spend", "bought"),
+        "relative effect, Fieller": lambda: kb.relative_effect(means, effect),
+        "relative effect, delta": lambda: relative_delta(means, effect),
+        "margin, equivalence": lambda: against_margin(effect, Margin("equivalence", 0.5)),
+        "any time": lambda: any_time_look(effect, 40_000),
+        "planned look 3 of 5": lambda: planned_look(effect, [10_000, 20_000, 40_000], looks=5),
+        "OLS, arm + tier": lambda: kb.fit(one, "arm + tier", "spend"),
+        "HC3, arm + tier": lambda: kb.robust_fit(classes, "arm + tier", "spend"),
+        "pooled F, arm x tier": lambda: kb.pooled_f(one, "tier", "spend"),
+        "robust F, two margins": lambda: kb.robust_f(one, "tier", "spend"),
+        "sample ratio": lambda: kb.sample_ratio(one, {"A": 1, "B": 1}),
+        "intervals of ten effects, BH": lambda: simultaneous_intervals([effect] * 10, "bh"),
+    }
+
+
+def arms() -> dict[str, Question]:
+    """Four arms, and five: from there on adjusted effects share more than the control."""
+    world = kb.Population(4_000, "number", 5.0, 2.0, shares=dict.fromkeys("ABCDE", 1), levels=5, correlation=0.5)
+    five = world.draw(np.random.default_rng(4))
+    plain, adjusted = kb.plain_means(five.select_arms(list("ABCD"))), kb.adjusted_means(five)
+    return {
+        "omnibus of four arms": lambda: omnibus(plain),
+        "best of four arms (joint normal)": lambda: best_arm(plain, Prior(0, 0.1)),
+        "four arms, Dunnett (joint t, quadrature)": lambda: many_to_one(plain),
+        "five arms adjusted, Dunnett (joint t, lattice)": lambda: many_to_one(adjusted),
+    }
+
+
+def plans() -> dict[str, Question]:
+    """Before anybody has come."""
+    noise, three = kb.noise_of_rate(0.05), kb.noise_of_amounts(20, shares={"A": 1, "B": 1, "C": 1})
+    cells = kb.crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 2, "z": 1}, sd=10)
+    dunnett = kb.Question(correction="dunnett")
+    return {
+        "people for an effect": lambda: kb.solve_power(noise, effect=0.005, power=0.8),
+        "effect for people": lambda: kb.solve_power(noise, people=20_000, power=0.8),
+        "people for an interaction": lambda: kb.interaction_power(cells, effect=1, power=0.8),
+        "people, three arms, Dunnett (joint t)": lambda: kb.solve_power(three, effect=1, power=0.8, question=dunnett),
+    }
+
+
+def whole() -> dict[str, Question]:
+    """A readout of two metrics, plain and adjusted, with segments, checks and all."""
+    world = shop_rows(40_000)
+    released = kb.release(
+        kb.count(world, arm="variant", metrics=["spend", "bought"], adjust=["tier"], segments=["device"])
+    )
+    study = replace(kb.Population(10_000), kind="amount", mean=4.0, spread=1.5, paying=0.2, levels=5)
+    return {
+        "analyze() of two metrics, one covariate, one segment": lambda: kb.analyze(released),
+        "a simulated study of 10,000 people": lambda: kb.simulate(study, kb.adjusted_effect, runs=2),
+    }
+
+
+def milliseconds(question: Question, times: int) -> float:
+    question()
+    best = float("inf")
+    for _ in range(times):
+        start = perf_counter()
+        question()
+        best = min(best, perf_counter() - start)
+    return 1e3 * best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=200)
+    times = parser.parse_args().times
+    over = []
+    for title, questions in (("an effect", effects()), ("arms", arms()), ("a plan", plans()), ("whole", whole())):
+        print(f"\n{title}")
+        for what, question in questions.items():
+            found = milliseconds(question, times if title in ("an effect", "arms") else max(5, times // 10))
+            print(f"  {what:<54}{found:>9.3f} ms", flush=True)
+            if title in ("an effect", "arms") and found > LIMIT:
+                over.append(what)
+    print(f"\nover {LIMIT:g} ms: {', '.join(over) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
