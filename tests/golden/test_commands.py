@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from scipy import stats
 
 from kanab.cli.main import cli
 
@@ -53,3 +56,38 @@ def test_cookie_cats_retention_and_its_sample_ratio(shared: Path) -> None:
     assert row["p"] == pytest.approx(0.0016, abs=5e-5)
     assert [round(100 * end, 2) for end in row["interval"]] == [-1.33, -0.31]
     assert any("Control is gate_30" in note for note in data["notes"])
+
+
+def test_hillstroms_arms_compared_in_every_way_agree_with_scipy_on_the_rows(shared: Path) -> None:
+    file = shared / "hillstrom_email.csv.gz"
+    flags = ("--arm", "segment", "--metric", "spend", "--control", "No E-Mail")
+    data = answer(
+        file, *flags, "--correct", "dunnett", "--contrast", "Mens E-Mail - Womens E-Mail",
+        "--superiority", "spend=0.25", "--prior", "0,0.5",
+    )  # fmt: skip
+    people = pd.read_csv(file)
+    none, mens, womens = (
+        people.loc[people["segment"] == arm, "spend"] for arm in ("No E-Mail", "Mens E-Mail", "Womens E-Mail")
+    )
+    welch = stats.f_oneway(none, mens, womens, equal_var=False)
+    (row,) = data["omnibus"]
+    assert (row["F"], row["p"]) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-8)
+    (pair,) = data["contrasts"]
+    t = stats.ttest_ind(mens, womens, equal_var=False)
+    assert (pair["arm"], pair["control"]) == ("Mens E-Mail", "Womens E-Mail")
+    assert (pair["t"], pair["p"], pair["df"]) == pytest.approx((t.statistic, t.pvalue, t.df), rel=1e-8)
+    found = {one["arm"]: one for one in data["effects"]}
+    base, one, two = (arm.var(ddof=1) / len(arm) for arm in (none, mens, womens))
+    rho = base / np.sqrt((base + one) * (base + two))
+    for row in found.values():
+        joint = stats.multivariate_t(shape=[[1, rho], [rho, 1]], df=round(row["df"]), seed=1)
+        reach = np.full(2, abs(row["t"]))
+        assert row["p_adjusted"] == pytest.approx(1 - joint.cdf(reach, lower_limit=-reach), abs=1e-4)
+        assert row["p"] < row["p_adjusted"] < 2 * row["p"]
+    shifted = stats.ttest_ind(womens - 0.25, none, equal_var=False, alternative="greater")
+    claim = {one["arm"]: one for one in data["margins"]}["Womens E-Mail"]
+    assert claim["p"] == pytest.approx(shifted.pvalue, rel=1e-8)
+    assert [one["arm"] for one in data["bayes"][0]["arms"]] == ["Mens E-Mail", "Womens E-Mail", "No E-Mail"]
+    pooled = answer(file, *flags, "--pool", "any=Mens E-Mail+Womens E-Mail")["effects"][0]
+    both = stats.ttest_ind(pd.concat([mens, womens]), none, equal_var=False)
+    assert (pooled["t"], pooled["p"]) == pytest.approx((both.statistic, both.pvalue), rel=1e-8)
