@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from kanab.errors import PrivacyError
 from kanab.factor import Level
+from kanab.plan import Plan
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.levels import OTHER, LevelMap
+from kanab.privacy.meaning import continues, linkages_of, united
 from kanab.privacy.released import Batch, Receipt, Release
 from kanab.tally import Tally
 
@@ -18,36 +21,61 @@ def add_releases(releases: Sequence[Release]) -> Release:
     """The sum of batches that were released by the same plan, about different people.
 
     Levels that any batch merged are merged in all of them; a table that any batch left out is
-    left out of the sum.
+    left out of the sum. Experiments may have joined later, and shares of arms may have changed: the
+    sum's shares are then those that all batches together should have.
     """
     if not releases:
         raise PrivacyError("there is no release to add", "Name at least one file.")
     if not all(isinstance(one, Release) for one in releases):
         raise PrivacyError("only releases can be added", "Call release() on what count() returned.")
-    first = releases[0]
-    if any(_terms(one) != _terms(first) for one in releases[1:]):
+    if not all(continues(later.plan, one.plan) for one, later in combinations(releases, 2)):
         raise PrivacyError(
             "these releases were made by different plans",
             "Analyze them one by one, or release all batches with one plan.",
         )
     if len(releases) == 1:
-        return first
+        return releases[0]
     _check_disjoint(releases)
-    shared = [name for name in first.tables if all(name in one.tables for one in releases)]
     tables, maps = {}, {}
-    for name in shared:
-        tables[name], levels = _added(name, releases)
-        if levels is not None:
-            maps[name] = levels
-    for experiment in first.plan.experiments:
+    for name in dict.fromkeys(name for one in releases for name in one.tables):
+        planned = [one for one in releases if name in linkages_of(one.plan) | _names_of(one)]
+        if all(name in one.tables for one in planned):
+            tables[name], levels = _added(name, planned)
+            if levels is not None:
+                maps[name] = levels
+    plan = united([one.plan for one in releases])
+    for experiment in plan.experiments:
+        own = [one for one in releases if experiment.name in _names_of(one)]
         published = {m.name for name in tables if name.split("/")[0] == experiment.name for m in tables[name].metrics}
-        totals = _sum(_alike([one.totals(experiment.name) for one in releases]))
+        totals = _sum(_alike([one.totals(experiment.name) for one in own]))
         if not published >= {metric.name for metric in totals.metrics}:
             tables[experiment.name] = totals
     declared = all(one.bounds_declared for one in releases)
     previous = releases[-1].previous if all(one.chained for one in releases) else None
     parts = tuple(part for one in releases for part in one.parts or (one,))
-    return Release(first.plan, tables, _receipt(releases, tables, maps), declared, previous, parts)
+    return Release(_with_shares(plan, releases), tables, _receipt(releases, tables, maps), declared, previous, parts)
+
+
+def _names_of(release: Release) -> frozenset[str]:
+    return frozenset(one.name for one in release.plan.experiments)
+
+
+def _with_shares(plan: Plan, releases: Sequence[Release]) -> Plan:
+    """The shares that all batches together should have: each batch's own, weighted by its people."""
+    experiments = []
+    for one in plan.experiments:
+        own = [(part.plan.experiment(one.name).shares, part) for part in releases if one.name in _names_of(part)]
+        if len({shares for shares, _ in own}) > 1 and all(shares for shares, _ in own):
+            sums: dict[Level, float] = {}
+            for shares, part in own:
+                whole = math.fsum(share for _, share in shares or ())
+                people = part.totals(one.name).total
+                for arm, share in shares or ():
+                    sums[arm] = sums.get(arm, 0.0) + people * share / whole
+            experiments.append(replace(one, shares=tuple(sums.items())))
+        else:
+            experiments.append(one)
+    return replace(plan, experiments=tuple(experiments))
 
 
 def _check_disjoint(releases: Sequence[Release]) -> None:
@@ -62,11 +90,6 @@ def _check_disjoint(releases: Sequence[Release]) -> None:
         same = any(one.previous in hashes for one in releases)
     if same:
         raise PrivacyError("these releases are about the same people", "Analyze them one by one.")
-
-
-def _terms(one: Release) -> object:
-    """What must agree: arms, metrics and covariates; batches may differ in k."""
-    return replace(one.plan, k=0)
 
 
 def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | None]:
@@ -189,7 +212,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
     lost = {name: sentence for one in receipts for name, sentence in one.left_out.items()}
     gone = {name for one in releases for name in one.tables if name not in tables}
     lost |= {name: f"{name} is left out: not every batch has it" for name in gone}
-    metrics = [metric.name for metric in releases[0].plan.metrics]
+    metrics = list(dict.fromkeys(metric.name for one in releases for metric in one.plan.metrics))
     effective = [one.effective_k for one in receipts]
     narrowest = [one.narrowest for one in receipts if one.narrowest is not None]
     return Receipt(

@@ -13,8 +13,9 @@ from kanab.privacy.audit import MEANING, Audit, audit_table
 from kanab.privacy.heights import heights_of
 from kanab.privacy.ledger import Ledger, append, held
 from kanab.privacy.levels import LevelMap
+from kanab.privacy.meaning import linkages_of
 from kanab.privacy.overlap import Shown
-from kanab.privacy.recount import batch_of, check_batches, linkages_of, recounted
+from kanab.privacy.recount import batch_of, check_batches, recounted
 from kanab.privacy.released import Receipt, Release
 from kanab.privacy.rules import (
     Draft,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan import Plan
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.levels import LevelMap
+from kanab.privacy.meaning import continues, linkages_of
 from kanab.privacy.overlap import Column, Shown, columns, linkage_of
 from kanab.privacy.released import Batch, Release
 from kanab.tally import Tally
@@ -101,7 +102,7 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
         )
     if batch is None or last.receipt.batch is None:
         return {}
-    same = all(_continues(counted.plan, old.plan) for old in ledger.releases)
+    same = all(continues(counted.plan, old.plan) for old in ledger.releases)
     if not same or _clock(batch) != _clock(last.receipt.batch):
         raise PrivacyError(
             "the batches of a ledger are released by one plan",
@@ -116,31 +117,6 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
         for name, table in old.tables.items():
             maps[name] = old.receipt.maps.get(name, _unmerged(table)) if table.covariates else None
     return maps
-
-
-def linkages_of(plan: Plan) -> frozenset[str]:
-    """The names of the tables that a plan needs."""
-    return frozenset(linkage.name for linkage in plan.linkages)
-
-
-def _continues(plan: Plan, old: Plan) -> bool:
-    """Does a plan mean the same by everything that it shares with an older one? Shares of arms may change."""
-    named = {one.name: one for one in old.experiments}
-    return (
-        plan.cohorts == old.cohorts
-        and _shared(plan.metrics, old.metrics)
-        and _shared(plan.covariates, old.covariates)
-        and all(_meaning(one) == _meaning(named.get(one.name, one)) for one in plan.experiments)
-    )
-
-
-def _shared(new: Sequence[MetricPlan] | Sequence[CovariatePlan], old: Sequence[object]) -> bool:
-    known = {getattr(one, "name", None): one for one in old}
-    return all(known.get(one.name, one) == one for one in new)
-
-
-def _meaning(one: ExperimentPlan) -> tuple[object, ...]:
-    return one.arms, one.control, one.adjust, one.segments
 
 
 def _clock(batch: Batch) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import pytest
 from kanab.errors import PrivacyError
 from kanab.periods import Span
 from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.privacy.batches import add_releases
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed, release
 from kanab.privacy.ledger import read_ledger
@@ -383,3 +384,23 @@ def test_other_shares_go_on_in_a_ledger_and_other_arms_do_not(tmp_path: Path) ->
         release(spanned(replace(counted, plan=other), "2026-W40", "2026-W41"), ledger=ledger)
     release(spanned(replace(counted, plan=uneven), "2026-W40", "2026-W41"), ledger=ledger)
     assert len(read_ledger(ledger).releases) == 2
+
+
+def test_batches_with_and_without_an_experiment_are_added_each_over_its_own(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    first = release(spanned(two_experiments(900, banner=False), None, "2026-W40"), ledger=ledger)
+    second = release(spanned(two_experiments(400, seed=2), "2026-W40", "2026-W41"), ledger=ledger)
+    both = add_releases([first, second])
+    assert both.tables["arm/x"] == first.tables["arm/x"] + second.tables["arm/x"]
+    assert both.tables["banner"] == second.tables["banner"]
+    assert [one.name for one in both.plan.experiments] == ["arm", "banner"]
+
+
+def test_the_shares_of_a_sum_are_weighted_by_the_people_of_each_phase(tmp_path: Path) -> None:
+    ledger = tmp_path / "kanab.ledger"
+    counted = two_experiments(900, banner=False)
+    (arm,) = counted.plan.experiments
+    uneven = replace(counted.plan, experiments=(replace(arm, shares=(("A", 3.0), ("B", 1.0))),))
+    first = release(spanned(counted, None, "2026-W40"), ledger=ledger)
+    second = release(spanned(replace(counted, plan=uneven), "2026-W40", "2026-W41"), ledger=ledger)
+    assert add_releases([first, second]).plan.experiment("arm").shares == (("A", 1125.0), ("B", 675.0))
