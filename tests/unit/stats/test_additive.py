@@ -50,6 +50,15 @@ def test_pair_tables_are_as_good_as_the_full_cross(variance, metric, shift):
         )
 
 
+def test_scores_may_have_fractions():
+    data = rows(shift=1e6)
+    data["tier"] = data["tier"] / 4 + 0.1
+    found = additive_means(pairs(data), "y")
+    full = adjusted_means(counted(data, NAMES), "y")
+    assert found.means == pytest.approx(full.means, rel=1e-13)
+    assert found.covariance == pytest.approx(full.covariance, rel=1e-9)
+
+
 def test_the_order_of_tables_and_covariates_does_not_matter():
     data = rows()
     swapped = [counted(data, pair[::-1]) for pair in reversed(list(combinations(NAMES, 2)))]
