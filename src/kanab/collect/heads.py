@@ -128,10 +128,9 @@ class Heads:
             raise refused(Reason.LINKAGE, "unknown table", f"The plan has: {self._tables}.", at)
         place = self._place(layout, levels, at)
         number = self._calendar.number(cohort if dated else None, at)
-        spot = self._spots.setdefault((place, number), Spot(place, number))
-        if not total:
-            return spot, ENROLLED, ()
-        return (spot, *self._what(metric, at))
+        what = self._what(metric, at) if total else (ENROLLED, ())
+        spot = self._spots.setdefault((place, number), Spot(place, number))  # last, so that each has a known head
+        return (spot, *what)
 
     def _place(self, layout: Layout, levels: list[str], at: str) -> Place:
         declared = self._levels[layout.name]
@@ -142,7 +141,7 @@ class Heads:
             spelled = encode(decode(text))
             if spelled not in known:
                 word = "arm" if factor.role == "arm" else "level"
-                names = listed(level for level in factor.labels if level != "missing")
+                names = listed(spell(level) for level in factor.levels if level is not None)
                 raise refused(Reason.LEVEL, f"unknown {word} for {factor.name!r}", f"Declared {word}s: {names}.", at)
             found.append(known[spelled])
         key = layout.name, tuple(found)

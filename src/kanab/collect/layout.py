@@ -134,7 +134,9 @@ def _levels(plan: CovariatePlan) -> Factor:
 
 
 def _open_choices(plan: Plan) -> Iterator[str]:
-    """What a collector would have to take from the data, which it must not look at."""
+    """What a collector would have to take from the data, which it must not look at; what it could not tell apart."""
+    if not plan.experiments:
+        yield "experiments is missing: name at least one"
     for metric in plan.metrics:
         path = path_to("metrics", metric.name)
         if metric.ratio is not None:
@@ -144,8 +146,11 @@ def _open_choices(plan: Plan) -> Iterator[str]:
         elif metric.missing == "zero" and metric.bounds is not None and not metric.bounds[0] <= 0 <= metric.bounds[1]:
             yield f"{path}.bounds do not hold 0, with which everybody begins; declare missing = 'exclude'"
     for one in plan.experiments:
+        path = path_to("experiments", one.name)
         if one.arms is None:
-            yield f"{path_to('experiments', one.name)} takes its arms from the data; declare them"
+            yield f"{path} takes its arms from the data; declare them"
+        elif len({spell(arm) for arm in one.arms}) < len(one.arms):
+            yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
     for name in dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)):
         if plan.covariate(name).levels is None:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"

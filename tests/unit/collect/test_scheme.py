@@ -365,6 +365,8 @@ BINNED = CovariatePlan("c", bins=3)
         (Plan((MetricPlan("y"),), (ExperimentPlan("e", ARMS),)), "metrics.y takes its bounds from the data"),
         (Plan((MetricPlan("y", (1, 5)),), (ExperimentPlan("e", ARMS),)), "metrics.y.bounds do not hold 0"),
         (Plan((MetricPlan("y", (0, 5)),), (ExperimentPlan("e"),)), "experiments.e takes its arms from the data"),
+        (Plan((MetricPlan("y", (0, 5)),), ()), "experiments is missing"),
+        (Plan((), (ExperimentPlan("e", ((True, 1), ("true", 1))),)), "two arms that are spelled alike"),
         (
             Plan((MetricPlan("y", (0, 5)),), (ExperimentPlan("e", ARMS, adjust=("c",)),), (BINNED,)),
             "covariates.c takes its levels from the data",
@@ -402,3 +404,12 @@ def test_heads_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyP
             for what in ("", ":minutes:0>1", ":bought:0>1"):
                 assert len(counters(scheme, f"banner:{arm}{what}")) in (1, 2)
     assert len(scheme._heads.known) <= 4
+
+
+def test_refused_lines_leave_nothing_in_memory() -> None:
+    scheme = Scheme(parse_plan("[cohorts]\n" + SHOP))
+    for week in range(10, 46):
+        refusal(scheme, f"banner:on@2026-W{week}:hours:0>1")
+        refusal(scheme, f"banner:maybe@2026-W{week}")
+        accept(scheme, f"basket:on@2026-W{week}")
+    assert (len(scheme._heads.known), len(scheme._heads._spots)) == (0, 0)
