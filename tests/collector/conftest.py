@@ -15,6 +15,7 @@ from kanab.collect.memorystore import MemoryStore
 from kanab.collect.pgstore import PostgresStore
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.store import Store
+from tests.collector.serving import Nursery, Place
 
 Opener = Callable[[], Store]
 
@@ -72,3 +73,17 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[An
         url = request.getfixturevalue("postgres_url")
         return lambda: closing(PostgresStore(url, wait=5))
     return lambda: closing(SqliteStore(tmp_path / "data" / "store.sqlite", wait=5))
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Forks commands."""
+    found = Nursery()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, nursery: Nursery) -> Place:
+    """A folder in which commands run."""
+    return Place(tmp_path / "place", nursery)

