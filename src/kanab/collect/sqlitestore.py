@@ -48,6 +48,11 @@ CREATE TABLE plans (number INTEGER PRIMARY KEY, since INTEGER NOT NULL, digest T
 )
 assert len(_STEPS) == SCHEMA
 
+_SPLIT = "WITH RECURSIVE places(at) AS (SELECT 1 UNION ALL SELECT at + 16 FROM places WHERE at + 16 < length(?2)) "
+_SEEN = f"""{_SPLIT} SELECT group_concat(hex(nonce), '') FROM places
+    CROSS JOIN nonces ON hour = ?1 AND nonce = substr(?2, at, 16)"""
+_REMEMBER = f"INSERT OR IGNORE INTO nonces {_SPLIT} SELECT ?1, substr(?2, at, 16) FROM places"
+
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
     sqlite3.SQLITE_BUSY: ("another process holds the store", "Try again when it has finished."),
@@ -82,9 +87,7 @@ class SqliteStore:
         """Remember the nonces, add up what is new by cohort, and keep one box per cohort."""
         with self._transaction() as db:
             sealed_through, forgotten = db.execute("SELECT sealed_through, forgotten FROM store").fetchone()
-            insert = "INSERT OR IGNORE INTO nonces VALUES (?, ?)"
-            fresh = [db.execute(insert, (entry.hour, entry.nonce)).rowcount == 1 for entry in entries]
-            fates, sums = sort_out(entries, fresh, sealed_through, forgotten)
+            fates, sums = sort_out(entries, _fresh(db, entries), sealed_through, forgotten)
             for cohort, counters in sums.items():
                 db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, wrap(cohort, counters)))
         return Appended(fates, list(sums), sealed_through)
@@ -180,6 +183,28 @@ class SqliteStore:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, _explained():
             yield self._db
+
+
+def _fresh(db: sqlite3.Connection, entries: Sequence[Entry]) -> list[bool]:
+    """Which nonces are new, the first time in the group; all are remembered from now on.
+
+    The nonces of an hour go into SQLite as one blob: a statement for each would let go of Python's
+    lock as often, and a busy event loop would have to be waited for every time.
+    """
+    hours: dict[int, set[bytes]] = {}
+    for entry in entries:
+        hours.setdefault(entry.hour, set()).add(entry.nonce)
+    known: set[bytes] = set()
+    for hour, nonces in hours.items():
+        values = (hour, b"".join(nonces))
+        seen = bytes.fromhex(db.execute(_SEEN, values).fetchone()[0] or "")
+        known.update(seen[at : at + 16] for at in range(0, len(seen), 16))
+        db.execute(_REMEMBER, values)
+    fresh = []
+    for entry in entries:
+        fresh.append(entry.nonce not in known)
+        known.add(entry.nonce)
+    return fresh
 
 
 def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:

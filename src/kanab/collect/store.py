@@ -36,7 +36,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One post: the hash and hour of its nonce, and what it adds to each cohort."""
+    """One post: the hash (16 bytes) and hour of its nonce, and what it adds to each cohort."""
 
     nonce: bytes
     hour: int

@@ -1,0 +1,91 @@
+"""How many posts a second go through the writer to a commit on disk? One event loop, many waiting posts.
+
+    .venv/bin/python benchmarks/bench_writer.py [seconds] [postgresql://…]
+
+Also with two milliseconds more for every commit, as slower disks take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from kanab.collect.keys import Chain, Keyring
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.store import Appended, Store
+from kanab.collect.writer import Writer
+
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
+DELTAS = [
+    {2943: {f"checkout/tier|{arm}:{tier}|n": 1, f"checkout/tier|{arm}:{tier}|minutes|s": 400 + tier,
+            f"checkout/tier|checkout={arm}|minutes|q": (400 + tier) ** 2, f"checkout/device|{arm}:phone|n": 1,
+            f"checkout/device|{arm}:phone|minutes|s": 400 + tier,
+            f"checkout/device|checkout={arm}|minutes|q": (400 + tier) ** 2}}
+    for arm in "AB" for tier in range(3)
+]  # fmt: skip
+
+
+class Slow:
+    """A store on a slower disk."""
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self.store, self.seconds = store, seconds
+
+    def append(self, *group: Any) -> Appended:
+        done = self.store.append(*group)
+        time.sleep(self.seconds)
+        return done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+async def load(writer: Writer, senders: int) -> tuple[int, list[float]]:
+    hour = (int(time.time()) // 3600).to_bytes(4, "big")
+    until = time.perf_counter() + SECONDS
+    waits: list[float] = []
+
+    async def send(number: int) -> int:
+        sent = 0
+        while (began := time.perf_counter()) < until:
+            await writer.post(hour + os.urandom(12), DELTAS[(number + sent) % len(DELTAS)])
+            waits.append(time.perf_counter() - began)
+            sent += 1
+        return sent
+
+    return sum(await asyncio.gather(*(send(number) for number in range(senders)))), waits
+
+
+def measure(name: str, store: Any, senders: int) -> None:
+    writer = Writer(store, Keyring(Chain.new()), life=86_400)
+    began = time.perf_counter()
+    sent, waits = asyncio.run(load(writer, senders))
+    rate = sent / (time.perf_counter() - began)
+    writer.close()
+    waits.sort()
+    middle, late = (1000 * waits[int(len(waits) * share)] for share in (0.5, 0.99))
+    print(f"{name:28} {senders:6} waiting {rate:10,.0f} posts/s   median {middle:5.1f} ms   p99 {late:5.1f} ms")
+
+
+def main() -> None:
+    for senders in (64, 256, 2000):
+        with tempfile.TemporaryDirectory() as folder:
+            store = SqliteStore(Path(folder) / "store.sqlite")
+            measure("SQLite", store, senders)
+            store.close()
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "store.sqlite")
+        measure("SQLite, +2 ms per commit", Slow(store, 0.002), 256)
+        store.close()
+    for url in sys.argv[2:]:
+        for senders in (64, 2000):
+            measure("PostgreSQL", PostgresStore(url), senders)
+
+
+main()

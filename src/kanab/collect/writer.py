@@ -1,0 +1,171 @@
+"""The writer: everything that waits becomes one commit, and then the whole group is answered.
+
+Posts come from event loops or threads into a bounded queue. One thread takes all that wait, appends
+them to the store in one transaction, and tells their senders what became of them. While it commits,
+the next group gathers: the busier the collector, the larger its groups. Between groups the thread
+keeps house: it moves the key after a seal, merges records, and forgets old nonces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import NamedTuple
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.counters import Counters
+from kanab.collect.housekeeping import Housekeeping
+from kanab.collect.keys import Keyring
+from kanab.collect.nonces import hour_of
+from kanab.collect.store import Entry, Fate, Store
+from kanab.errors import KanabError, StoreError
+
+LIMIT = 20_000
+"""How many posts may wait; more are refused, and sent again later."""
+
+LARGEST = 5_000
+"""How many posts one commit may hold, so that nobody waits for a very long one."""
+
+PAUSE = 5.0
+"""Seconds after which housekeeping is looked at although nothing came."""
+
+
+class _Waiting(NamedTuple):
+    nonce: bytes
+    deltas: Mapping[int, Counters]
+    loop: asyncio.AbstractEventLoop | None
+    future: Future[Fate] | asyncio.Future[Fate]
+
+
+_Answer = tuple[_Waiting, Fate | StoreError]
+
+
+class Writer:
+    """Puts posts into a store, many at once, from any number of event loops and threads.
+
+    ``life`` is how long nonces are remembered, in seconds. The keys of what the store has sealed
+    are forgotten at the start, in case a crash came in between.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keyring: Keyring,
+        *,
+        life: int,
+        limit: int = LIMIT,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        store.claim(keyring.fingerprint)
+        keyring.forget(store.sealed_through())
+        self._store = store
+        self._keyring = keyring
+        self._boxes = Boxes(keyring)
+        self._housekeeping = Housekeeping(store, self._boxes, life, clock)
+        self._limit = limit
+        self._queue: list[_Waiting] = []
+        self._idle = False
+        self._closed = False
+        self._wake = threading.Condition(threading.Lock())
+        self._thread = threading.Thread(target=self._work, name="kanab-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many posts wait for the next commit."""
+        return len(self._queue)
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """What keeps the house from being kept, if anything does: a key that cannot be erased, a full disk."""
+        return self._housekeeping.trouble
+
+    def submit(self, nonce: bytes, deltas: Mapping[int, Counters]) -> Future[Fate]:
+        """Queue a post from any thread; the future has its fate once that is on disk."""
+        future: Future[Fate] = Future()
+        self._put(_Waiting(nonce, deltas, None, future))
+        return future
+
+    def post(self, nonce: bytes, deltas: Mapping[int, Counters]) -> asyncio.Future[Fate]:
+        """Queue a post from a running event loop; awaiting it gives its fate once that is on disk."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._put(_Waiting(nonce, deltas, loop, future))
+        return future
+
+    def close(self) -> None:
+        """Take nothing more, commit what waits, and end; the store stays open."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _put(self, waiting: _Waiting) -> None:
+        with self._wake:
+            if self._closed:
+                raise StoreError("the collector is stopping", "Send the message again later.")
+            if len(self._queue) >= self._limit:
+                raise StoreError("too many messages are waiting", "Send the message again later.")
+            self._queue.append(waiting)
+            if self._idle:
+                self._idle = False
+                self._wake.notify()
+
+    def _work(self) -> None:
+        while (group := self._next_group()) is not None:
+            if group:
+                self._answer(self._committed(group))
+            self._housekeeping.look_after()
+
+    def _next_group(self) -> list[_Waiting] | None:
+        """All that wait; nothing after a while without posts; None when the writer is closed and all is done."""
+        with self._wake:
+            if not self._queue and not self._closed:
+                self._idle = True
+                self._wake.wait(PAUSE)
+                self._idle = False
+            if not self._queue and self._closed:
+                return None
+            group, self._queue = self._queue[:LARGEST], self._queue[LARGEST:]
+            return group
+
+    def _committed(self, group: list[_Waiting]) -> list[_Answer]:
+        """The fate of every post; a store that fails fails this group only, and nothing of it is stored."""
+        digest = self._keyring.nonce_hash
+        try:
+            entries = [Entry(digest(one.nonce), hour_of(one.nonce), one.deltas) for one in group]
+            done = self._store.append(entries, self._boxes.wrap)
+        except KanabError as problem:
+            return [(one, StoreError(problem.fact, problem.remedy)) for one in group]
+        except Exception:  # a mistake of this program: it must cost one post, not all that came with it
+            if len(group) > 1:
+                return [answer for one in group for answer in self._committed([one])]
+            return [(group[0], StoreError("a message could not be stored", "Send it again later."))]
+        self._housekeeping.note(done)
+        return list(zip(group, done.fates, strict=True))
+
+    def _answer(self, answers: list[_Answer]) -> None:
+        """Tell every sender: event loops once for the whole group, so that they are woken once."""
+        loops: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+        for answer in answers:
+            loop = answer[0].loop
+            if loop is None:
+                _settle([answer])
+            else:
+                loops.setdefault(loop, []).append(answer)
+        for loop, own in loops.items():
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(_settle, own)
+
+
+def _settle(answers: list[_Answer]) -> None:
+    for waiting, result in answers:
+        with suppress(asyncio.InvalidStateError, InvalidStateError):  # its sender went away
+            if isinstance(result, StoreError):
+                waiting.future.set_exception(result)
+            else:
+                waiting.future.set_result(result)
