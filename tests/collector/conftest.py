@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collector.serving import Nursery, Place
 
 from kanab.collect.memorystore import MemoryStore
 from kanab.collect.pgstore import PostgresStore
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.store import Store
-from tests.collector.serving import Nursery, Place
 
 Opener = Callable[[], Store]
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.collector.serving import Wire
+
 from kanab import count
 from kanab.collect.boxes import Boxes
 from kanab.collect.counters import Counters, add_counters
@@ -18,7 +20,6 @@ from kanab.collect.store import Store
 from kanab.collect.tables import tables
 from kanab.planfile import parse_plan
 from kanab.tally import Tally
-from tests.collector.serving import Wire
 
 PLAN_TEXT = """
 k = 10
@@ -140,17 +141,18 @@ class Crowd:
         self.acknowledged.append(person.sent)
         person.state, person.enrolled, person.sent = person.sent.after, True, None
 
-    def rows(self, counted: Callable[[Sent], bool] = lambda sent: False) -> dict[str, list[Any]]:
+    def rows(self, counted: Callable[[Sent], bool] | None = None) -> dict[str, list[Any]]:
         """Everybody's row as it must have been counted; posts under way may be counted or not."""
-        states = [
-            person.sent.after if person.sent is not None and counted(person.sent) else person.state
-            for person in self.people
-            if person.enrolled or (person.sent is not None and counted(person.sent))
-        ]
+        states = []
+        for person in self.people:
+            if person.sent is not None and counted is not None and counted(person.sent):
+                states.append(person.sent.after)
+            elif person.enrolled:
+                states.append(person.state)
         names = ("checkout", "tier", "device", "banner", "bought", "minutes")
         return {name: [getattr(state, name) for state in states] for name in names}
 
-    def tallies(self, counted: Callable[[Sent], bool] = lambda sent: False) -> dict[str, Tally]:
+    def tallies(self, counted: Callable[[Sent], bool] | None = None) -> dict[str, Tally]:
         """What counting those rows gives: another way than messages, the same digits."""
         return dict(count(self.rows(counted), plan=PLAN).tallies)
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.collector.crowd import PLAN_TEXT, Crowd, Sent, after_everything, collected
+from tests.collector.serving import Place, Server
 
 from kanab.collect.boxes import Boxes
 from kanab.collect.keys import Keyring
 from kanab.collect.pgstore import PostgresStore
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.sealing import stored_ledger
-from tests.collector.crowd import PLAN_TEXT, Crowd, Sent, after_everything, collected
-from tests.collector.serving import Place, Server
 
 ROUNDS = 20
 

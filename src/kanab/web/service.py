@@ -7,6 +7,7 @@ Every pulse it looks whether a tick has come (then ripe cohorts are sealed), whe
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -150,7 +151,7 @@ class Service:
             self._say(sentence)
 
     def _compare(self, now: datetime) -> None:
-        """A clock that stands before the last sealed cohort would drop everything: nothing is taken until it is right."""
+        """A clock that stands before the last sealed cohort would drop everything: nothing is taken meanwhile."""
         behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
         if behind and not self._behind:
             self._say(f"kanab: {_clock_behind()}")
