@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from kanab.analysis import analyze as analyze_release
-from kanab.cli.counting import counted_source, is_ledger, is_release
+from kanab.analysis import with_assignment
+from kanab.cli.counting import counted_source, is_release, reading_of
+from kanab.cli.ledgers import is_ledger, releases_at
 from kanab.cli.options import plan_of, source_options
 from kanab.cli.reading import reading_choices, reading_options
 from kanab.errors import PlanError
-from kanab.files import read_release
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
-from kanab.privacy.ledger import read_ledger
 from kanab.privacy.released import Release
 from kanab.readouts import Readout
 from kanab.writing import write_whole
@@ -28,6 +28,7 @@ from kanab.writing import write_whole
 @click.option("--adjust", help="Covariates to adjust for, separated by commas; each in a table of its own.")
 @click.option("--segment", help="Covariates by which the effect may differ; each in a table of its own.")
 @click.option("--experiment", help="One experiment of several.")
+@click.option("--assigned-by", metavar="COLUMN", help="What arms were assigned by, if not by person: household, store.")
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report into this file.")
@@ -45,6 +46,8 @@ def analyze(source: tuple[str, ...], **given: Any) -> None:
     if len(wanted) > 1 and (choices["pool"] or choices["contrasts"]):
         raise PlanError("arms are those of one experiment", "Name it with --experiment.")
     readouts = [analyze_release(found, name, **choices) for name in wanted]
+    if given["assigned_by"]:
+        readouts = [with_assignment(one, source[0], given["assigned_by"], reading_of(given)) for one in readouts]
     if given["html"]:
         if len(readouts) > 1:
             raise PlanError("a report is about one experiment", "Name it with --experiment.")
@@ -60,9 +63,12 @@ def analyze(source: tuple[str, ...], **given: Any) -> None:
 def _released(source: tuple[str, ...], given: Mapping[str, Any]) -> Release:
     """What is analyzed; several batches are added."""
     if is_release(source[0]) or is_ledger(source[0]):
-        clash = [flag for flag in ("arm", "metric", "plan_file", "adjust", "segment", "k") if given[flag]]
+        clash = [
+            flag for flag in ("arm", "metric", "plan_file", "adjust", "segment", "k", "assigned_by") if given[flag]
+        ]
         if clash:
-            raise PlanError("a release already says what was counted", f"Leave out --{clash[0].removesuffix('_file')}.")
+            flag = clash[0].removesuffix("_file").replace("_", "-")
+            raise PlanError("a release already says what was counted", f"Leave out --{flag}.")
         return add_releases([one for path in source for one in _read(path)])
     if len(source) > 1:
         raise PlanError("several sources are given", "Name one; a pattern such as 'visits-*.parquet' takes many files.")
@@ -71,10 +77,8 @@ def _released(source: tuple[str, ...], given: Mapping[str, Any]) -> Release:
 
 
 def _read(path: str) -> tuple[Release, ...]:
-    """A release file, or the batches of a ledger."""
-    if not is_ledger(path):
-        return (read_release(path),)
-    found = read_ledger(path).releases
+    """A release file, or the batches of a ledger or of a collector."""
+    found = tuple(one for _, one in releases_at(path))
     if len(found) > 1 and any(one.receipt.batch is None for one in found):
         raise PlanError("the ledger holds several releases about the same people", "Name the file of one of them.")
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kanab.cli.counting import is_ledger
+from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 from kanab.files import read_release
 from kanab.privacy.checks import Check, check_chain, check_release, check_together, passes
@@ -25,11 +25,14 @@ _MARKS = {True: "holds", False: "BROKEN", None: "not evaluated"}
 @click.option("--ledger", type=click.Path(dir_okay=False), help="The ledger; default kanab.ledger beside a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print plain data.")
 def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
-    """Check release FILEs, or a whole ledger, against every rule; exit 1 when one is broken.
+    """Check release FILEs, a whole ledger or a collector's data directory against every rule.
+
+    Exits with 1 when a rule is broken.
 
     \b
     kanab audit checkout.release.json
     kanab audit kanab.ledger
+    kanab audit ./kanab-data
     """
     found = audit_files(files, ledger)
     whole = all(passes(checks) for checks in found.values())
@@ -56,9 +59,7 @@ def _releases(file: str, found: dict[str, list[Check]]) -> list[tuple[str, Relea
     if not Path(file).exists():
         read_release(file)  # says that there is no such file
     try:
-        if not is_ledger(file):
-            return [(name, read_release(file))]
-        return [(f"{name}, entry {place}", one) for place, one in enumerate(read_ledger(file).releases, start=1)]
+        return releases_at(file)
     except KanabError as problem:
         found[name] = [Check("unchanged", False, problem.fact, problem.remedy)]
         return []
@@ -67,7 +68,9 @@ def _releases(file: str, found: dict[str, list[Check]]) -> list[tuple[str, Relea
 def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
     if ledger is not None:
         return read_ledger(ledger)
-    beside = Path(file) if is_ledger(file) else Path(file).with_name("kanab.ledger")
+    if is_ledger(file):
+        return ledger_at(file)
+    beside = Path(file).with_name("kanab.ledger")
     return read_ledger(beside) if beside.exists() else None
 
 

@@ -25,11 +25,6 @@ def is_release(source: str) -> bool:
     return Path(source).suffix == ".json"
 
 
-def is_ledger(source: str) -> bool:
-    """A ledger is called so."""
-    return Path(source).suffix == ".ledger"
-
-
 def counted_source(
     source: str, plan: Plan, given: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
 ) -> Counted:

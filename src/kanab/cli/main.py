@@ -11,6 +11,7 @@ from kanab.cli.analyze import analyze
 from kanab.cli.attack import attack
 from kanab.cli.audit import audit
 from kanab.cli.example import example
+from kanab.cli.export import export
 from kanab.cli.init import init
 from kanab.cli.paper import paper
 from kanab.cli.plan import plan_command
@@ -30,7 +31,8 @@ def cli() -> None:
 
 
 COMMANDS = (
-    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, example, paper,
+    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, export,
+    example, paper,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

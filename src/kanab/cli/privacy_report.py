@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from kanab.cli.counting import progress
+from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
 from kanab.display.officer import privacy_html
 from kanab.errors import LedgerError, PrivacyError, SourceError
-from kanab.files import read_release
 from kanab.privacy.account import privacy_account
-from kanab.privacy.ledger import Ledger, read_ledger
+from kanab.privacy.ledger import Ledger
 from kanab.privacy.released import Release
 from kanab.writing import write_whole
 
@@ -25,7 +25,7 @@ from kanab.writing import write_whole
 @click.option("--ledger", type=click.Path(dir_okay=False), help="The ledger; default kanab.ledger beside the first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
 def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | None, *, as_json: bool) -> None:
-    """Tell a privacy officer what is in release FILEs, why, and what remains open.
+    """Tell a privacy officer what is in release FILEs, ledgers or data directories, why, and what remains open.
 
     The report is written also when a rule is broken, and says so at its top; the exit code is then 1.
 
@@ -48,30 +48,30 @@ def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | Non
 
 
 def _releases(files: Sequence[str]) -> dict[str, Release]:
-    """Every file by its name, without its folder; a second one of the same name gets a number."""
+    """Every release by its file's name, without its folder; a second one of the same name gets a number."""
     found: dict[str, Release] = {}
-    for file in files:
-        name = Path(file).name
+    for name, release in (one for file in files for one in _read(file)):
         same = sum(one == name or one.startswith(f"{name} (") for one in found)
-        found[f"{name} ({same + 1})" if same else name] = _read(file)
+        found[f"{name} ({same + 1})" if same else name] = release
     return found
 
 
-def _read(file: str) -> Release:
+def _read(file: str) -> list[tuple[str, Release]]:
     try:
-        return read_release(file)
+        return releases_at(file)
     except PrivacyError as problem:  # nothing is written, as with any other file that cannot be used
         raise SourceError(problem.fact, problem.remedy, at=problem.at) from None
 
 
 def _ledger(first: str, given: str | None) -> Ledger | LedgerError | None:
     """The ledger that was named, or the one beside the first file; its problem, if it cannot be verified."""
-    path = Path(first).with_name("kanab.ledger") if given is None else Path(given)
+    beside = Path(first) if is_ledger(first) else Path(first).with_name("kanab.ledger")
+    path = beside if given is None else Path(given)
     if not path.exists():
         if given is not None:
             raise SourceError(f"there is no file {path.name!r}", "Check the path.")
         return None
     try:
-        return read_ledger(path)
+        return ledger_at(str(path))
     except LedgerError as problem:
         return problem

@@ -104,10 +104,16 @@ def append(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledge
     plain = release_to_dict(release)
     if release.previous != ledger.head:
         raise LedgerError("the release was made for another state of the ledger", "Release it again.")
-    entries = [release_to_dict(one) for one in ledger.releases] + [plain]
+    longer = Ledger((*ledger.releases, release), (*ledger.hashes, plain["hash"]))
+    write_whole(path, ledger_text(longer))
+    return longer
+
+
+def ledger_text(ledger: Ledger) -> str:
+    """What the file of a ledger says."""
+    entries = (release_to_dict(one) for one in ledger.releases)
     lines = [_HEADER, *(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)]
-    write_whole(path, "\n".join(lines) + "\n")
-    return Ledger((*ledger.releases, release), (*ledger.hashes, plain["hash"]))
+    return "\n".join(lines) + "\n"
 
 
 @contextmanager

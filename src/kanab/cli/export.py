@@ -1,0 +1,34 @@
+"""kanab export: what a collector has sealed, as one file for elsewhere."""
+
+from __future__ import annotations
+
+import click
+
+from kanab.cli.stores import opened_store
+from kanab.errors import SourceError
+from kanab.privacy.ledger import ledger_text
+from kanab.sealing import stored_ledger
+from kanab.writing import write_whole
+
+
+@click.command()
+@click.option("--data", type=click.Path(file_okay=False, exists=True), help="The data directory of one collector.")
+@click.option("--store", metavar="URL", help="A PostgreSQL database for several collectors.")
+@click.option("-o", "--output", default="kanab.ledger", show_default=True, help="The ledger to write.")
+def export(data: str | None, store: str | None, output: str) -> None:
+    """Write the sealed batches of a collector into one ledger; no key is needed.
+
+    \b
+    kanab export --store postgresql://localhost/kanab -o kanab.ledger
+    kanab analyze kanab.ledger
+    """
+    opened = opened_store(data, store)
+    try:
+        ledger = stored_ledger(opened)
+    finally:
+        opened.close()
+    if not ledger.releases:
+        raise SourceError("nothing is sealed yet", "A cohort is sealed at the first tick after it is ripe.")
+    write_whole(output, ledger_text(ledger))
+    batches = len(ledger.releases)
+    click.echo(f"{output}: {batches} sealed batch{'es' if batches > 1 else ''}.")
