@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any
 
@@ -34,9 +34,17 @@ from kanab.reading import (
 )
 from kanab.readoutrows import SegmentRow
 from kanab.readouts import Readout
-from kanab.sources.dispatch import count
+from kanab.sources.clusters import people_share
+from kanab.sources.dispatch import Reading, count
 from kanab.stats.bayes import Prior
-from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
+from kanab.stats.cautions import (
+    Caution,
+    assigned_together,
+    changed_shares,
+    clamped_values,
+    looked_early,
+    metric_cautions,
+)
 from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.margins import Margin
@@ -126,7 +134,9 @@ def readout(source: Any, **choices: Any) -> Readout:
     """From people to an answer in one call: count, release, analyze.
 
     Takes what ``count`` takes (arm, metrics, adjust, segments, bounds, k, …) and how to read the
-    result, as ``analyze`` does (confidence, correction, looks, margins, …).
+    result, as ``analyze`` does (confidence, correction, looks, margins, …). ``assigned_by`` names the
+    column by which arms were assigned, if not person by person: where several people share a value of
+    it, the readout says so.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -137,7 +147,18 @@ def readout(source: Any, **choices: Any) -> Readout:
     reading = {name: choices.pop(name) for name in _READING if name in choices}
     if "pool" in reading and "control" in choices:  # a pool may be the control
         reading["control"] = choices.pop("control")
-    return analyze(release_alone(source, **choices), **reading)
+    by = choices.pop("assigned_by", None)
+    released = release_alone(source, **choices)
+    found = analyze(released, **reading)
+    rows = Reading(**{one.name: choices[one.name] for one in fields(Reading) if one.name in choices})
+    return found if by is None else with_assignment(found, source, by, rows)
+
+
+def with_assignment(found: Readout, source: Any, by: str, rows: Reading) -> Readout:
+    """The readout with a caution, if arms were assigned by a column of the source that several people share."""
+    if not people_share(source, by, [found.experiment], rows, found.receipt.k):
+        return found
+    return replace(found, cautions=(assigned_together(by), *found.cautions))
 
 
 def release_alone(source: Any, *, override: str = "", **choices: Any) -> Release:

@@ -17,8 +17,9 @@ from kanab.tabular import p_value
 from kanab.tally import Tally
 
 Code = Literal[
-    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early"
-]
+    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early",
+    "assigned-together",
+]  # fmt: skip
 
 ALARM = 0.001
 """Below this p shares are said to have changed: the check is made often."""
@@ -140,6 +141,19 @@ def looked_early(looks: int, sequential: bool) -> list[Caution]:
         "than they say. Plan the looks, or use intervals that hold at any time."
     )
     return [Caution("looked-early", sentence)]
+
+
+def assigned_together(by: str) -> Caution:
+    """Arms were assigned by something that several people share, but people were counted.
+
+    >>> print(assigned_together("household"))
+    Arms were assigned by household, which several people share, and people are counted: standard errors and ...
+    """
+    sentence = (
+        f"Arms were assigned by {by}, which several people share, and people are counted: standard errors and p-values "
+        f"are too small. Count every {by} as one (--unit {by})."
+    )
+    return Caution("assigned-together", sentence)
 
 
 @dataclass(frozen=True)

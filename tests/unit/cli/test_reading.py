@@ -125,6 +125,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown pool": (("--pool", "any=B+C"), "unknown arm of 'variant'. It has: A, B, B-2."),
     "looks and margins": (("--sequential", "always", "--superiority", "spend=1"), "margins are tested at one look"),
     "looks and Dunnett": (("--sequential", "always", "--correct", "dunnett"), "Dunnett's correction is for one look"),
+    "assigned by nothing": (
+        ("--assigned-by", "home"),
+        "a release already says what was counted. Leave out --assigned-by",
+    ),
     "looks of nothing": (("--looks", "3"), "--looks is about several looks"),
     "a claim without confidence": (("--superiority", "spend=1", "--confidence", "0.4"), "a claim needs a confidence"),
 }

@@ -1,0 +1,27 @@
+"""Who shares a home with whom: every engine says what rows say."""
+
+from __future__ import annotations
+
+import pytest
+
+from kanab.sources.clusters import people_share
+from kanab.sources.dispatch import Reading
+
+from .conftest import Loader
+
+ROWS = {
+    "person": list(range(120)),
+    "home": [None if i % 10 == 0 else i // 3 for i in range(120)],
+    "variant": [None if i % 8 == 0 else "AB"[i // 3 % 2] for i in range(120)],
+}
+
+
+@pytest.mark.parametrize("reading", [Reading(), Reading(where="person < 60"), Reading(unit="person")])
+def test_every_engine_finds_the_people_of_one_home(engine: Loader, reading: Reading) -> None:
+    table = engine.load(ROWS)
+    rows = [i for i in range(120) if reading.where is None or i < 60]
+    there = [i for i in rows if ROWS["home"][i] is not None and ROWS["variant"][i] is not None]
+    shared = len(there) - len({ROWS["home"][i] for i in there})
+    assert shared > 10
+    assert people_share(table, "home", ["variant"], reading, shared)
+    assert not people_share(table, "home", ["variant"], reading, shared + 1)
