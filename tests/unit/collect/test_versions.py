@@ -138,21 +138,21 @@ def test_what_would_mix_meanings_is_refused_with_its_path(old: str, new: str, re
     text = TEXT.replace(old, new)
     if 'kind = "binary"' in old:
         text = text.replace(', of = "bought"', "")
-    with pytest.raises(PlanError, match="mistakes? in the changed plan") as caught:
+    with pytest.raises(PlanError, match=r"mistakes? in the changed plan") as caught:
         check_change(PLAN, parse_plan(text))
     assert reason in str(caught.value)
 
 
 def test_a_metric_may_not_become_less_sensitive() -> None:
     strict = changed("bought = {", 'bought = { sensitive = "both", ')
-    with pytest.raises(PlanError, match="metrics.bought.sensitive may only become stricter"):
+    with pytest.raises(PlanError, match=r"metrics.bought.sensitive may only become stricter"):
         check_change(strict, PLAN)
 
 
 def test_experiments_that_run_may_not_begin_to_exclude_each_other() -> None:
     apart = parse_plan(TEXT.replace('interactions = ["checkout"]', ""))
     excluding = parse_plan(TEXT.replace('interactions = ["checkout"]', 'exclude_with = ["checkout"]'))
-    with pytest.raises(PlanError, match="experiments.banner.exclude_with may not change"):
+    with pytest.raises(PlanError, match=r"experiments.banner.exclude_with may not change"):
         check_change(apart, excluding)
 
 
@@ -163,7 +163,9 @@ def test_every_reason_is_given_at_once() -> None:
 
 
 def test_a_metric_of_a_running_experiment_may_not_be_removed() -> None:
-    with pytest.raises(PlanError, match="metrics.spend may not be removed while an experiment that began with it runs"):
+    with pytest.raises(
+        PlanError, match=r"metrics.spend may not be removed while an experiment that began with it runs"
+    ):
         check_change(PLAN, parse_plan("\n".join(line for line in TEXT.splitlines() if "spend" not in line)))
 
 
@@ -171,7 +173,7 @@ def test_without_cohorts_nothing_can_wait_for_the_next_period() -> None:
     alone = replace(PLAN, cohorts=None)
     with pytest.raises(PlanError, match=r"experiments.checkout.arms: other shares .* without cohorts there is none"):
         check_change(alone, replace(OTHER_SHARES, cohorts=None))
-    with pytest.raises(PlanError, match="experiments.banner ends with a period"):
+    with pytest.raises(PlanError, match=r"experiments.banner ends with a period"):
         check_change(alone, replace(WITHOUT_BANNER, cohorts=None))
     assert check_change(alone, replace(parse_plan(TEXT + MENU), cohorts=None)).at_once == ("experiments.menu begins",)
 
@@ -253,7 +255,7 @@ def test_a_metric_that_nobody_began_with_may_be_removed_again() -> None:
 
 def test_an_experiment_that_ended_does_not_come_back_as_another_one() -> None:
     versions = adopted((7, PLAN), (9, WITHOUT_BANNER))
-    with pytest.raises(PlanError, match="experiments.banner.arms may not be added, removed or renamed"):
+    with pytest.raises(PlanError, match=r"experiments.banner.arms may not be added, removed or renamed"):
         versions.adopt(changed("off = 9, on = 1", "off = 9, low = 1"), 20)
     assert versions.adopt(PLAN, 20)[1] == Change(("experiments.banner begins",))
 
