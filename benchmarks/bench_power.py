@@ -19,7 +19,6 @@ from kanab import (
     adjusted_means,
     difference_in_means,
     noise_of_means,
-    noise_of_rate,
     plain_means,
     simulate,
     solve_power,
@@ -46,9 +45,7 @@ def planned(runs: int) -> Iterator[tuple[str, ...]]:
                 if how is adjusted_effect and world.levels == 1:
                     continue
                 for grows in (False, True) if world.kind == "amount" else (False,):
-                    noise = noise_of_means(means(pilot), shares=shares, grows=grows)
-                    if world.kind == "rate" and how is difference_in_means:
-                        noise = noise_of_rate(world.mean, shares=shares)
+                    noise = noise_of_means(means(pilot), shares=shares, rate=world.kind == "rate", grows=grows)
                     effect = solve_power(noise, people=world.people, power=0.8).effect
                     found = simulate(replace(ab, effects={"B": effect}), how, runs=runs, seed=2)
                     yield (

@@ -359,7 +359,8 @@ def known_from_release(released: Release) -> Known:
                 for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
                     try:
                         means = _found_means(tally, metric, adjusted=bool(name))
-                        own.setdefault(name, noise_of_means(means, shares=shares, control=plan.control))
+                        rate = metric.ratio is None and tally.moments_of(metric.name).metric.binary
+                        own.setdefault(name, noise_of_means(means, shares=shares, control=plan.control, rate=rate))
                     except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
                         continue
     return Known(levels=levels, noises={key: found for key, found in noises.items() if found})

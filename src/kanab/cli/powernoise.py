@@ -120,7 +120,7 @@ def _released(given: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
         raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
     noise = noise_of_means(
         means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
-        grows=given["multiplies"],
+        rate=binary, grows=given["multiplies"],
     )  # fmt: skip
     return Basis(noise.mean, binary, (_origin(given, plan, name), *_growth(given))), noise
 

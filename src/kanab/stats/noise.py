@@ -150,11 +150,17 @@ def noise_of_rate(
 
 
 def noise_of_means(
-    means: ArmMeans, *, shares: Mapping[Any, float] | None = None, control: Any = None, grows: bool = False
+    means: ArmMeans,
+    *,
+    shares: Mapping[Any, float] | None = None,
+    control: Any = None,
+    rate: bool = False,
+    grows: bool = False,
 ) -> Noise:
     """Noise as it was found: from plain, adjusted or ratio means of a finished experiment.
 
-    Shares are the realised ones unless others are given. ``grows``: the effect multiplies amounts.
+    Shares are the realised ones unless others are given. ``rate``: a 0/1 metric, whose variance follows
+    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -172,9 +178,16 @@ def noise_of_means(
     if base not in arms:
         raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
     mean = float(means.means[means.arms.index(base)])
+    variances = (means.sample * people)[order]
+    left = None
+    if rate:
+        whole = (means.means * (1 - means.means))[order]
+        if grows or not np.all(whole > 0):
+            raise AnalysisError("a rate must lie between 0 and 1", "Amounts are planned without rate=True.")
+        left = variances / whole
     return Noise(
-        arms, base, share, (means.sample * people)[order], drawn[np.ix_(order, order)], (people - means.df)[order],
-        mean, grows=_multiplied(grows, mean),
+        arms, base, share, variances, drawn[np.ix_(order, order)], (people - means.df)[order], mean, rate, left,
+        _multiplied(grows, mean),
     )  # fmt: skip
 
 

@@ -193,6 +193,13 @@ def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) 
     assert found["effect"] == pytest.approx(0.1 * found["mean"])
 
 
+def test_a_released_rate_is_planned_with_the_variance_of_its_new_rate(file: Path) -> None:
+    means = kb.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought")
+    words = ("--release", str(file), "--metric", "bought", "--adjust", "tier", "--people", "2000", "--power", "0.8")
+    assert data(*words)["effect"] == solve_power(noise_of_means(means, rate=True), people=2_000, power=0.8).effect
+    assert data(*words)["effect"] > 1.04 * solve_power(noise_of_means(means), people=2_000, power=0.8).effect
+
+
 def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
     words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--metric", "spend/bought")
     assert isinstance(problem(*words), AnalysisError)

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, LevelError, adjusted_effect, adjusted_means, difference_in_means, plain_means
+from kanab import (
+    AnalysisError,
+    LevelError,
+    Population,
+    adjusted_effect,
+    adjusted_means,
+    difference_in_means,
+    plain_means,
+)
 from kanab.datasets import eighteen
 from kanab.stats.noise import noise_of_amounts, noise_of_means, noise_of_rate
 
@@ -85,3 +93,24 @@ def test_an_effect_that_multiplies_amounts_multiplies_their_deviation():
     for mean in (None, 0, -3):
         with pytest.raises(AnalysisError, match="positive mean"):
             noise_of_amounts(20, mean=mean, grows=True)
+
+
+def test_a_found_rate_keeps_what_adjustment_left_and_follows_the_effect():
+    world = Population(50_000, "rate", 0.1, levels=5, correlation=0.6, shares={"A": 4, "B": 1})
+    table = world.draw(np.random.default_rng(3))
+    plain, adjusted = plain_means(table), adjusted_means(table)
+    noise = noise_of_means(plain, rate=True)
+    assert noise.unexplained == pytest.approx([1, 1], abs=2e-4)  # n − 1, not n
+    p = float(plain.means[0])
+    assert noise.variance_of("B", 0.05) == pytest.approx((p + 0.05) * (0.95 - p), rel=2e-4)
+    left = noise_of_means(adjusted, rate=True)
+    assert left.error("B", 50_000, float(adjusted.means[1]) - left.mean) == pytest.approx(
+        noise_of_means(adjusted).error("B", sum(adjusted.people), 0.0), rel=1e-4
+    )
+    assert left.variance_of("B", 0.05) > 1.2 * left.variance_of("B", 0.0)
+
+
+def test_only_a_rate_is_planned_as_a_rate():
+    for choices in ({"rate": True}, {"rate": True, "grows": True}):
+        with pytest.raises(AnalysisError, match="between 0 and 1"):
+            noise_of_means(plain_means(eighteen()), **choices)
