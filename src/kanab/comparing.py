@@ -129,8 +129,6 @@ def _corrected(family: Family, choices: Choices) -> Iterator[Simultaneous]:
     """One family with corrected p-values and intervals; over several looks, intervals hold over all of them."""
     assert choices.correction != "dunnett"
     rows = [(one, row) for one, own in family for row in own]
-    if not rows:
-        return iter(())
     found = simultaneous_intervals([replace(row.effect, p=row.p) for _, row in rows], choices.correction)
     return iter([_over_looks(one, row.effect, this, choices) for (one, row), this in zip(rows, found, strict=True)])
 

@@ -344,6 +344,18 @@ def test_what_does_not_vary_has_no_belief() -> None:
     assert any(note.startswith("bought is not read with its prior: nothing varies") for note in data["notes"])
 
 
+def test_an_effect_that_cannot_be_had_is_a_note_and_the_others_are_given() -> None:
+    counted = rows()
+    counted["orders"] = np.where(np.arange(3_000) % 3 == 0, np.nan, np.arange(3_000) % 4 + 1)
+    found = kb.readout(
+        counted, arm="variant", metrics=[], ratios=["minutes/orders"], adjust=["tier"], missing={"orders": "exclude"},
+        bounds={"minutes": (0, 200), "orders": (0, 10)}, resolution={"minutes": 0.1, "orders": 1}, contrasts=["C-B"],
+    ).to_dict()  # fmt: skip
+    assert [row["method"] for row in of(found["effects"], metric="minutes/orders")] == ["difference"] * 2
+    assert len(of(found["contrasts"], metric="minutes/orders")) == 1
+    assert any(note.startswith("An effect on minutes/orders is not given: ") for note in found["notes"])
+
+
 # ── cautions ───────────────────────────────────────────────────────────────────────────────────
 
 
