@@ -115,7 +115,8 @@ class Forecast:
         head = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
         return head | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
 
-    def __str__(self) -> str:
+    def tables(self) -> list[Table]:
+        """The tables of the plan, and the effects that will be seen if any are known."""
         rows = tuple(
             (
                 one.linkage, _or_dash(one.classes), _or_dash(one.people), _or_dash(one.days), _or_dash(one.batch),
@@ -124,7 +125,7 @@ class Forecast:
             for one in self.linkages
         )  # fmt: skip
         header = ("table", "classes", f"people for k = {self.k}", "days", "people a seal", "levels then")
-        tables = [str(Table(header, rows))]
+        tables = [Table(header, rows)]
         if self.effects:
             found = tuple(
                 (
@@ -135,8 +136,11 @@ class Forecast:
                 for one in self.effects
             )  # fmt: skip
             effects = ("experiment", "metric", "adjusted for", "people", "detectable", "relative")
-            tables.append(str(Table(effects, found)))
-        return "\n\n".join([*tables, *(["\n".join(self.notes)] if self.notes else [])])
+            tables.append(Table(effects, found))
+        return tables
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.tables()), *(["\n".join(self.notes)] if self.notes else [])])
 
 
 def _or_dash(value: float | None) -> str:

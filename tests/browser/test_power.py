@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
+from kanab.cli.plan import plan_command
 from kanab.cli.power import power
 
 Open = Callable[..., Page]
@@ -47,6 +48,24 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("plan", PLANS)
 def test_nothing_overlaps_or_sticks_out(open_page: Open, pages: dict[str, str], plan: str, width: int) -> None:
     page = open_page(pages[plan], width=width)
+    assert page.evaluate(OVERLAPS) == []
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.heard == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_a_forecast_fits_on_any_screen(open_page: Open, tmp_path: Path, width: int) -> None:
+    plan, file = tmp_path / "kanab.toml", tmp_path / "page.html"
+    plan.write_text(
+        'metrics.bought = { kind = "binary" }\nmetrics.spend = { bounds = [0, 500] }\ncovariates.tier = [1, 2, 3]\n'
+        'experiments.checkout = { arms = { A = 1, B = 1 }, adjust = ["tier"] }\n',
+        encoding="utf-8",
+    )
+    words = [str(plan), "--per-day", "60", "--days", "28", "--rate", "bought=0.1", "--sd", "spend=300", "--html"]
+    assert CliRunner().invoke(plan_command, [*words, str(file)], catch_exceptions=False).exit_code == 0
+    page = open_page(file.read_text(encoding="utf-8"), width=width)
+    assert page.locator("figure svg").count() == 2
     assert page.evaluate(OVERLAPS) == []
     assert page.evaluate(OUTSIDE) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 from kanab.cli.options import number, pairs
-from kanab.errors import PlanError, listed
+from kanab.display.planhtml import plan_charts, plan_report
+from kanab.errors import MissingExtraError, PlanError, listed
 from kanab.files import read_release
 from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
 from kanab.plan import ExperimentPlan, Plan
 from kanab.planfile import read_plan
 from kanab.stats.noise import Noise
 from kanab.stats.power import Question
+from kanab.writing import write_whole
+
+_STEPS = tuple(step / 8 for step in range(2, 17))
 
 
 @click.command("plan")
@@ -34,6 +41,7 @@ from kanab.stats.power import Question
 @click.option("--power", type=float, default=0.8, show_default=True, help="Of the detectable effects.")
 @click.option("--confidence", type=float, default=0.95, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves into this file.")
 def plan_command(file: str, **given: Any) -> None:
     """Forecast what the plan in FILE will give: classes, people and days until each has k, merging, effects.
 
@@ -44,14 +52,30 @@ def plan_command(file: str, **given: Any) -> None:
     plan = read_plan(file)
     if not 0 < given["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
-    found = forecast_plan(
-        plan, per_day=_per_day(given["per_day"]), days=given["days"], known=_known(plan, given), power=given["power"],
+    forecast = partial(
+        forecast_plan, plan, per_day=_per_day(given["per_day"]), known=_known(plan, given), power=given["power"],
         question=Question(given["confidence"]),
     )  # fmt: skip
+    found = forecast(days=given["days"])
+    if given["html"]:
+        write_whole(given["html"], _page(found, Path(file).name, forecast, given["days"]))
     if given["as_json"]:
         click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        click.echo(f"{_summary(found)}\n\n{found}")
+        return
+    click.echo(f"{_summary(found)}\n\n{found}")
+    if given["html"]:
+        click.echo(f"\nPage: {given['html']}")
+
+
+def _page(found: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
+    """The page, with pictures where days are given, effects are known and the [charts] extra is installed."""
+    data = found.to_dict() | {"days": days}
+    charts: dict[str, str] = {}
+    if days is not None and found.effects:
+        later = {days * step: forecast(days=days * step).to_dict() for step in _STEPS}
+        with suppress(MissingExtraError):
+            charts = plan_charts(data, later)
+    return plan_report(data, name, _summary(found), found.tables(), charts=charts)
 
 
 def _summary(found: Forecast) -> str:

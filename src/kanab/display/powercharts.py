@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 Spec = dict[str, Any]
 
 HEIGHT = 320
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.21.0.json"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.21.0.json"
 _STEPS = (1, 2, 5)
 _FEW_TICKS = 6
 
@@ -47,7 +47,7 @@ def effect_curve(data: Data, points: Sequence[Row]) -> Spec | None:
     here = _nearest(rows, data["people"])
     label = [f"{here['people']:,} people", f"{rounded(here['y'])}{' points' if data['binary'] else ''}"]
     told = "; ".join(f"{row['people']:,} people, {rounded(row['y'])}" for row in _some(rows))
-    y = {"scale": {"zero": data["margin"] is None, "nice": True}, "axis": {"title": title, "format": "~g"}}
+    y = {"scale": {"zero": data["margin"] is None, "nice": True}, "axis": {"title": title, "format": ",.4~r"}}
     return _curve(rows, here, label, y, (f"The {title}", f"{told}."), up=True)
 
 
@@ -90,7 +90,7 @@ def _curve(rows: Sequence[Row], here: Row, label: list[str], y: Spec, said: tupl
     }  # fmt: skip
     dot = {"data": {"values": [dict(here)]}, "encoding": encoding}
     return {
-        "$schema": _SCHEMA, "width": WIDTH, "height": HEIGHT, "description": said[1], "usermeta": {"title": said[0]},
+        "$schema": SCHEMA, "width": WIDTH, "height": HEIGHT, "description": said[1], "usermeta": {"title": said[0]},
         "autosize": {"type": "fit", "contains": "padding"}, "padding": 2, "background": "transparent",
         "layer": [
             {"data": {"values": [dict(row) for row in rows]}, "mark": {"type": "line", "color": UP, "strokeWidth": 3},
@@ -98,11 +98,11 @@ def _curve(rows: Sequence[Row], here: Row, label: list[str], y: Spec, said: tupl
             dot | {"mark": {"type": "point", "filled": True, "size": 110, "opacity": 1, "color": UP}},
             dot | {"mark": text},
         ],
-        "config": _LOOK,
+        "config": LOOK,
     }  # fmt: skip
 
 
-_LOOK: Spec = {
+LOOK: Spec = {
     "font": "sans-serif", "view": {"stroke": None}, "text": {"fontSize": 14},
     "axis": {
         "domain": False, "grid": True, "gridColor": TRACK, "tickColor": MUTED, "tickSize": 4, "labelColor": MUTED,

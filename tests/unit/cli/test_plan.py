@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,28 @@ def test_files_that_cannot_be_read_are_said(file: Path, tmp_path: Path) -> None:
     assert isinstance(problem(file, "--release", tmp_path / "none.json"), SourceError)
     assert isinstance(problem(file, "--release", file), SourceError)
     assert isinstance(problem(file, "--confidence", "2"), KanabError)
+
+
+def test_the_page_has_tables_notes_and_a_curve_for_every_metric(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    words = (file, *TRAFFIC, "--rate", "bought=0.1", "--sd", "spend=30")
+    text = said(*words, "--html", page)
+    assert text == f"{said(*words)}\nPage: {page}\n"
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<svg") == 2
+    for part in ("<h1>kanab.toml</h1>", "variant/tier", "5 of 5", "The smallest change of spend in variant, by days"):
+        assert part in html
+    assert "<script" not in html
+    assert json.loads(said(*words, "--json", "--html", page)) == data(*words)
+
+
+def test_a_page_without_days_or_without_the_extra_has_no_pictures(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "plan.html"
+    said(file, "--html", page)
+    assert "<svg" not in page.read_text(encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    said(file, *TRAFFIC, "--rate", "bought=0.1", "--html", page)
+    assert "<svg" not in page.read_text(encoding="utf-8")
+    assert "Which effects can be seen?" in page.read_text(encoding="utf-8")
