@@ -1,0 +1,289 @@
+"""Stores that are killed, filled up, copied and cut off: what was acknowledged is there, once.
+
+The same is asked of whole servers in test_exactly_once.py; here it is the store and the writer alone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.counters import Counters
+from kanab.collect.keyfile import read_key_file
+from kanab.collect.keys import Chain, Keyring
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.store import Entry, Fate, Store
+from kanab.collect.writer import Writer
+from kanab.errors import StoreError
+
+SCRIPT = Path(__file__).with_name("dying.py")
+COHORT, PEOPLE = 4, 400
+HOUR = int(time.time()) // 3600
+
+
+def truth(people: int) -> Counters:
+    spend = range(people)
+    return {"banner|on|n": people, "banner|on|spend|s": sum(spend), "banner|on|spend|q": sum(y * y for y in spend)}
+
+
+def total(store: Store, key: Path) -> Counters:
+    return Boxes(Keyring.from_file(key)).total(COHORT, [record.box for record in store.records()])
+
+
+def entry(number: int, cohort: int = COHORT) -> Entry:
+    return Entry(number.to_bytes(16, "big"), HOUR, {cohort: {"banner|on|n": 1, "banner|on|spend|s": number}})
+
+
+def started(place: str, key: Path, seed: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(SCRIPT), "send", place, str(key), "0", str(PEOPLE), str(seed)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def told(process: subprocess.Popen[bytes]) -> set[int]:
+    """What it had still acknowledged when it ended."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    found = {int(line) for line in process.stdout.read().splitlines()}
+    process.stdout.close()
+    process.stderr.close()
+    process.wait(60)
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_url"))
+    return str(tmp_path / "data" / "store.sqlite")
+
+
+def test_processes_killed_while_they_append_lose_and_double_nothing(
+    place: str, tmp_path: Path, closing: Callable[[Any], Any]
+) -> None:
+    """Two at once on one store, each sends everybody; one is killed in mid-stream, twice, and starts anew."""
+    key = tmp_path / "key"
+    Keyring.create(key)
+    chance = random.Random(place.startswith("postgresql"))
+    acknowledged: set[int] = set()
+    steady = started(place, key, seed=0)
+    for round_ in (1, 2):
+        victim = started(place, key, seed=round_)
+        assert victim.stdout is not None
+        for _ in range(chance.randrange(20, 150)):
+            acknowledged.add(int(victim.stdout.readline()))
+        victim.send_signal(signal.SIGKILL)
+        acknowledged.update(told(victim))
+        assert victim.returncode == -signal.SIGKILL
+    output, problems = steady.communicate(timeout=60)
+    assert (steady.returncode, problems) == (0, b"")
+    assert len(output.splitlines()) == PEOPLE
+    store = closing(PostgresStore(place) if place.startswith("postgresql") else SqliteStore(place))
+    assert total(store, key) == truth(PEOPLE)
+    assert acknowledged <= set(range(PEOPLE))
+
+
+def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+    key, path = tmp_path / "key", tmp_path / "store.sqlite"
+    Keyring.create(key)
+    victim = started(str(path), key, seed=5)
+    assert victim.stdout is not None
+    acknowledged = {int(victim.stdout.readline()) for _ in range(50)}
+    victim.kill()
+    acknowledged |= told(victim)
+    store = closing(SqliteStore(path))
+    counted = total(store, key)
+    assert len(acknowledged) <= counted["banner|on|n"] <= len(acknowledged) + 20  # one group was perhaps not yet told
+    again = started(str(path), key, seed=6)
+    assert len(again.communicate(timeout=60)[0].splitlines()) == PEOPLE
+    assert total(store, key) == truth(PEOPLE)
+
+
+def test_a_seal_killed_before_any_of_its_steps_is_done_once_in_the_end(
+    tmp_path: Path, closing: Callable[[Any], Any]
+) -> None:
+    key, path = tmp_path / "key", tmp_path / "store.sqlite"
+    wrap = Boxes(Keyring.create(key)).wrap
+    old = read_key_file(key)
+    store = SqliteStore(path)
+    for at in range(0, 50, 10):
+        store.append([entry(number) for number in range(at, at + 10)], wrap)
+    store.close()
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "seal", str(path), str(key)], capture_output=True, timeout=120, check=True
+    )
+    batch = {"banner|on|n": 50, "banner|on|spend|s": sum(range(50))}
+    open_, sealed, over = [[], 5, 0], [[batch], 0, 0], [[batch], 0, COHORT + 1]
+    crashes = json.loads(done.stdout)
+    assert [after for _, after in crashes] == [over] * len(crashes)  # however it crashed, it is finished once
+    found = [before for before, _ in crashes]
+    assert found == [open_] * found.count(open_) + [sealed] * found.count(sealed) + [over] * found.count(over)
+    assert found.count(open_) >= 6  # begin, look, read, write, delete, commit
+    assert found.count(sealed) >= 2  # between the commit and the end of the old key
+    for file in path.parent.rglob("key"):
+        assert (old.state.hex().encode() in file.read_bytes()) == (file == key)  # only where nothing was sealed
+
+
+# ── a full disk ─────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def tiny_disk(folder: Path) -> Iterator[Callable[[], Any]]:
+    """A folder on a disk of one megabyte, and what makes it larger."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "kanab", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs rights")
+    try:
+        yield lambda: subprocess.run(["mount", "-o", "remount,size=9m", str(folder)], check=True)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextmanager
+def short_files(folder: Path) -> Iterator[Callable[[], Any]]:
+    """A process whose files may not grow beyond a megabyte, and what lifts that."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("disk", [tiny_disk, short_files])
+def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_path: Path, disk: Any) -> None:
+    key = tmp_path / "key"
+    wrap = Boxes(Keyring.create(key)).wrap
+    (tmp_path / "disk").mkdir()
+    with disk(tmp_path / "disk") as enlarge:
+        store = SqliteStore(tmp_path / "disk" / "store.sqlite")
+        number = 0
+        with suppress(StoreError):
+            while number < 999 and store.append([entry(number)], wrap):
+                number += 1
+        assert 10 < number < 999
+        with pytest.raises(StoreError, match="disk"):
+            store.append([entry(number)], wrap)
+        assert total(store, key)["banner|on|n"] == number
+        enlarge()
+        assert store.append([entry(number), entry(number - 1)], wrap).fates == [Fate.NEW, Fate.DUPLICATE]
+        store.close()
+        again = SqliteStore(tmp_path / "disk" / "store.sqlite")
+        assert total(again, key) == {"banner|on|n": number + 1, "banner|on|spend|s": sum(range(number + 1))}
+        again.close()
+
+
+# ── what is left on the disk ────────────────────────────────────────────────────────────────────
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def test_after_a_seal_no_key_that_is_left_opens_an_old_record(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+    """Somebody copied the store before the seal, and takes the key file after it."""
+    data, key = tmp_path / "data", tmp_path / "key"
+    keyring = Keyring.create(key)
+    first = read_key_file(key)
+    store = closing(SqliteStore(data / "store.sqlite"))
+    boxes = Boxes(keyring)
+    for number in range(30):
+        store.append([entry(100 * cohort + number, cohort) for cohort in (3, COHORT)], boxes.wrap)
+    store.compact(3, boxes.merge)
+    shutil.copytree(data, tmp_path / "copy")
+    store.seal(COHORT, lambda records, before: b"%d after %d" % (len(records), len(before)))
+    keyring.forget(store.sealed_through())
+
+    copied = closing(SqliteStore(tmp_path / "copy" / "store.sqlite"))
+    found = copied.records()
+    assert {record.cohort for record in found} == {3, COHORT}
+    left = Chain(*read_key_file(key))
+    for record in found:
+        with pytest.raises(StoreError, match="has been erased"):
+            Boxes(Keyring.from_file(key)).unwrap(record.cohort, record.box)
+        for period in range(left.period, left.period + 30):
+            wrong = Keyring(left)
+            wrong._keys[record.cohort] = left.key(period)  # try every key there is
+            with pytest.raises(StoreError, match="cannot be decrypted"):
+                Boxes(wrong).unwrap(record.cohort, record.box)
+    everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for secret in (first.state, Chain(*first).key(3), Chain(*first).key(COHORT)):
+        assert secret not in everything
+        assert secret.hex().encode() not in everything
+    boxes_left = [record.box for record in found if record.box in b"".join(p.read_bytes() for p in data.iterdir())]
+    assert boxes_left == []  # and the records themselves are overwritten
+
+
+def test_the_disk_holds_as_much_after_ten_times_as_many_posts(tmp_path: Path) -> None:
+    sizes = []
+    for number in (1_000, 10_000):
+        folder = tmp_path / str(number)
+        boxes = Boxes(Keyring(Chain.new()))
+        store = SqliteStore(folder / "store.sqlite")
+        for at in range(0, number, 50):
+            store.append([entry(one) for one in range(at, at + 50)], boxes.wrap)
+        grown = sum(files(folder).values())
+        store.compact(COHORT, boxes.merge)
+        while store.forget_nonces(HOUR + 1):
+            pass
+        store.tidy()
+        sizes.append(files(folder))
+        assert sum(sizes[-1].values()) < grown / 3
+        store.close()
+    assert sizes[0] == sizes[1]
+
+
+def test_a_postgresql_keeps_one_record_and_no_nonce_once_all_is_over(
+    postgres_url: str, closing: Callable[[Any], Any]
+) -> None:
+    boxes = Boxes(Keyring(Chain.new()))
+    store = closing(PostgresStore(postgres_url))
+    for at in range(0, 3_000, 100):
+        store.append([entry(one) for one in range(at, at + 100)], boxes.wrap)
+    store.compact(COHORT, boxes.merge)
+    while store.forget_nonces(HOUR + 1, most=1_000):
+        pass
+    store.tidy()
+    assert store.sizes() == {COHORT: 1}
+    assert store._open().execute("SELECT count(*) FROM kanab_nonces").fetchone() == (0,)
+
+
+# ── a database that hangs up ────────────────────────────────────────────────────────────────────
+
+
+def test_connections_cut_again_and_again_under_load_cost_no_post(
+    postgres_url: str, tmp_path: Path, closing: Callable[[Any], Any]
+) -> None:
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    key = tmp_path / "key"
+    writer = Writer(closing(PostgresStore(postgres_url)), Keyring.create(key), life=86_400)
+    waiting = list(range(PEOPLE))
+    cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'kanab'"
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        while waiting:
+            futures = [(number, writer.submit(*post(number))) for number in waiting[:25]]
+            db.execute(cut)
+            for number, future in futures:
+                if future.exception(30) is None:
+                    waiting.remove(number)
+    writer.close()
+    assert total(closing(PostgresStore(postgres_url)), key) == truth(PEOPLE)
+
+
+def post(number: int) -> tuple[bytes, dict[int, Counters]]:
+    nonce = HOUR.to_bytes(4, "big") + number.to_bytes(12, "big")
+    return nonce, {COHORT: {"banner|on|n": 1, "banner|on|spend|s": number, "banner|on|spend|q": number**2}}
