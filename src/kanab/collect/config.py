@@ -22,7 +22,7 @@ def public_config(plan: Plan) -> bytes:
     >>> from kanab.plan import ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A")
     >>> msgspec.json.decode(public_config(Plan((MetricPlan("bought", binary=True),), (shop,))))["experiments"]
-    {'checkout': {'arms': {'A': 1, 'B': 1}, 'control': 'A', 'covariates': []}}
+    {'checkout': {'arms': [['A', 1], ['B', 1]], 'control': 'A', 'covariates': []}}
     """
     return msgspec.json.encode(_document(plan), order="deterministic")
 
@@ -42,7 +42,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         },
         "metrics": {one.name: _metric(one) for one in plan.metrics if one.ratio is None},
         "ratios": [list(one.ratio) for one in plan.metrics if one.ratio is not None],
-        "experiments": {one.name: _experiment(one) for one in plan.experiments},
+        "experiments": {one.name: _experiment(one, plan) for one in plan.experiments},
         "pairs": [list(link.experiments) for link in plan.linkages if len(link.experiments) > 1],
         "most_pairs": MOST_PAIRS,
     }
@@ -61,14 +61,22 @@ def _metric(one: MetricPlan) -> dict[str, Any]:
     return found
 
 
-def _experiment(one: ExperimentPlan) -> dict[str, Any]:
+def _experiment(one: ExperimentPlan, plan: Plan) -> dict[str, Any]:
+    """Arms stand in the plan's order, which draws go by: a JSON object would lose it."""
     found: dict[str, Any] = {
-        "arms": {spell(arm): share for arm, share in one.shares or ()},
+        "arms": [[spell(arm), share] for arm, share in one.shares or ()],
         "control": spell(one.control),
         "covariates": list(dict.fromkeys((*one.adjust, *one.segments))),
     }
-    optional = {"salt": one.salt, "holdout": one.holdout, "exclude_with": list(one.exclude_with)}
+    optional = {"salt": one.salt, "holdout": one.holdout, "exclude_with": _excluded(one, plan)}
     return found | {name: value for name, value in optional.items() if value}
+
+
+def _excluded(one: ExperimentPlan, plan: Plan) -> list[str]:
+    """The experiments that share nobody with this one, whichever of the two says so."""
+    return [
+        other.name for other in plan.experiments if other.name in one.exclude_with or one.name in other.exclude_with
+    ]
 
 
 def _hours(text: str) -> float:
