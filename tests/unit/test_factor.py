@@ -61,7 +61,7 @@ def test_a_level_has_one_spelling(given: Any, level: Any) -> None:
         np.array([918273645, 918273645]),
         np.clongdouble(1j),
     ],
-    ids=repr,
+    ids=lambda one: type(one).__name__,
 )
 def test_anything_else_is_no_level(value: Any) -> None:
     with pytest.raises(LevelError, match="a level of 'tier' is neither text, a finite number") as caught:
