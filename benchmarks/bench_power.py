@@ -44,7 +44,7 @@ def planned(runs: int) -> Iterator[tuple[str, ...]]:
             for how, means in ((difference_in_means, plain_means), (adjusted_effect, adjusted_means)):
                 if how is adjusted_effect and world.levels == 1:
                     continue
-                for grows in (False, True) if world.kind == "amount" else (False,):
+                for grows in (False, True) if world.kind in ("amount", "count") else (False,):
                     noise = noise_of_means(means(pilot), shares=shares, rate=world.kind == "rate", grows=grows)
                     effect = solve_power(noise, people=world.people, power=0.8).effect
                     found = simulate(replace(ab, effects={"B": effect}), how, runs=runs, seed=2)
