@@ -22,6 +22,7 @@ from kanab.collect.store import Appended, Store
 from kanab.collect.writer import Writer
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
+KEYRING = Keyring(Chain.new())
 DELTAS = [
     {2943: {f"checkout/tier|{arm}:{tier}|n": 1, f"checkout/tier|{arm}:{tier}|minutes|s": 400 + tier,
             f"checkout/tier|checkout={arm}|minutes|q": (400 + tier) ** 2, f"checkout/device|{arm}:phone|n": 1,
@@ -63,14 +64,18 @@ async def load(writer: Writer, senders: int) -> tuple[int, list[float]]:
 
 
 def measure(name: str, store: Any, senders: int) -> None:
-    writer = Writer(store, Keyring(Chain.new()), life=86_400)
-    began = time.perf_counter()
+    writer = Writer(store, KEYRING, life=86_400)
+    began, busy = time.perf_counter(), time.process_time()
     sent, waits = asyncio.run(load(writer, senders))
     rate = sent / (time.perf_counter() - began)
     writer.close()
+    work = 1e6 * (time.process_time() - busy) / sent  # does not depend on what else the machine does
     waits.sort()
     middle, late = (1000 * waits[int(len(waits) * share)] for share in (0.5, 0.99))
-    print(f"{name:28} {senders:6} waiting {rate:10,.0f} posts/s   median {middle:5.1f} ms   p99 {late:5.1f} ms")
+    print(
+        f"{name:26} {senders:5} waiting {rate:9,.0f} posts/s   median {middle:5.1f} ms   p99 {late:5.1f} ms"
+        f"   {work:5.1f} µs of processor time a post"
+    )
 
 
 def main() -> None:
