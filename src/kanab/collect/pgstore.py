@@ -54,7 +54,7 @@ _STEPS = (
 assert len(_STEPS) == SCHEMA
 
 _REMEMBER = """
-    INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%s::integer[], %s::bytea[])
+    INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%b::integer[], %b::bytea[])
     ON CONFLICT DO NOTHING RETURNING nonce
 """
 _KEEP = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s)"
