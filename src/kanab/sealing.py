@@ -16,6 +16,7 @@ from kanab.collect.counters import Counters, add_counters
 from kanab.collect.spelling import encode
 from kanab.collect.store import Record, Store
 from kanab.collect.tables import tables
+from kanab.collect.versions import Versions
 from kanab.counted import Counted
 from kanab.errors import PrivacyError, StoreError, TallyError
 from kanab.periods import Periods, Span
@@ -38,18 +39,40 @@ class Sealed:
     held_back: str = ""
 
 
-def seal_cohorts(store: Store, boxes: Boxes, plan: Plan, through: int, deviations: Sequence[str] = ()) -> Sealed:
+def seal_ripe(
+    store: Store, boxes: Boxes, versions: Versions, through: int, deviations: Sequence[str] = ()
+) -> list[Sealed]:
+    """Seal everything through a cohort: one batch, or one for every phase in which people were divided otherwise.
+
+    A phase that must wait joins the next one.
+    """
+    first = first_open(store, versions)
+    if through < first:
+        return []
+    return [seal_cohorts(store, boxes, versions, end, deviations) for end in versions.phases(first, through)]
+
+
+def first_open(store: Store, versions: Versions) -> int:
+    """The first cohort that is not sealed; none is older than the store."""
+    return max(store.sealed_through() + 1, versions.entries[0].since)
+
+
+def seal_cohorts(
+    store: Store, boxes: Boxes, versions: Versions, through: int, deviations: Sequence[str] = ()
+) -> Sealed:
     """Seal everything through a cohort as one batch, then forget its keys; or say why not yet.
 
     Safe against a crash at any point: the batch is written and its records are deleted in one
     transaction, and keys that a crash left are forgotten at the next start.
     """
+    plan = versions.over(min(first_open(store, versions), through), through)
     made: list[Release] = []
 
     def make(records: list[Record], entries: list[bytes]) -> bytes:
         counters = _summed(records, boxes)
         ledger = verified_entries(entries, "the store")
         counted, left = _counted(plan, counters, _last_sealed(ledger), through)
+        counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
         found = passed(counted, ledger=ledger)
         receipt = found.receipt
         told = replace(receipt, left_out=dict(receipt.left_out) | left, deviations=(*receipt.deviations, *deviations))
@@ -114,6 +137,15 @@ def _counted(plan: Plan, counters: Counters, after: str | None, through: int) ->
     if plan.cohorts is not None:
         span = Span(CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
     return Counted(plan, tallies, None, span=span), left
+
+
+def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tally]:
+    """Each table with the metrics that its experiments began with: the others would be zeros that nobody meant."""
+    found = {}
+    for name, tally in tallies.items():
+        began = versions.metrics(*(factor.name for factor in tally.arms))
+        found[name] = tally.select_metrics(metric.name for metric in tally.metrics if metric.name in began)
+    return found
 
 
 def _possible(plan: Plan, counters: Counters) -> tuple[Plan, dict[str, str]]:

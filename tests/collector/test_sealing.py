@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from kanab.collect.nonces import hour_of, make_nonce
 from kanab.collect.scheme import Scheme
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.store import Entry, Store
+from kanab.collect.versions import Version, Versions
 from kanab.errors import LedgerError, StoreError
 from kanab.planfile import parse_plan
+from kanab.privacy.batches import add_releases
 from kanab.privacy.checks import check_release, passes
-from kanab.sealing import people_by_arm, seal_cohorts, stored_ledger
+from kanab.sealing import people_by_arm, seal_cohorts, seal_ripe, stored_ledger
 
 PLAN = parse_plan("""
 k = 10
@@ -39,6 +42,7 @@ adjust = ["tier"]
 arms = { off = 1, on = 1 }
 interactions = ["checkout"]
 """)
+VERSIONS = Versions((Version(0, PLAN),))
 MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
 
 Rows = dict[str, Any]
@@ -92,7 +96,7 @@ def boxes() -> Boxes:
 def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, boxes: Boxes) -> None:
     rows = people(600)
     send(store, boxes, posts(rows, "2026-W46"), MONDAY)
-    sealed = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     assert sealed.release is not None
     counted = count(rows, plan=PLAN)
     assert set(sealed.release.tables) == {"checkout/tier", "banner", "banner/checkout"}
@@ -112,7 +116,7 @@ def test_batches_are_chained_and_follow_each_other(store: Store, boxes: Boxes) -
     for week in range(3):
         now = MONDAY + timedelta(weeks=week)
         send(store, boxes, posts(people(400, week), f"2026-W{46 + week}"), now)
-        assert seal_cohorts(store, boxes, PLAN, cohort(now)).release is not None
+        assert seal_cohorts(store, boxes, VERSIONS, cohort(now)).release is not None
     ledger = stored_ledger(store)
     assert [one.receipt.batch and one.receipt.batch.through for one in ledger.releases] == [
         "2026-W46", "2026-W47", "2026-W48",
@@ -122,31 +126,31 @@ def test_batches_are_chained_and_follow_each_other(store: Store, boxes: Boxes) -
 
 def test_too_few_people_wait_for_the_next_tick_and_nothing_is_said_about_how_few(store: Store, boxes: Boxes) -> None:
     send(store, boxes, posts(people(9), "2026-W46"), MONDAY)
-    few = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    few = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     assert few.release is None
     assert few.held_back.endswith("holds fewer than k = 10 people. These cohorts wait for the next seal")
     later = MONDAY + timedelta(weeks=1)
     send(store, boxes, posts(people(300, 2), "2026-W47"), later)
-    both = seal_cohorts(store, boxes, PLAN, cohort(later))
+    both = seal_cohorts(store, boxes, VERSIONS, cohort(later))
     assert both.release is not None
     assert both.release.tables["checkout/tier"].total == 309
 
 
 def test_nobody_at_all_is_told_in_the_same_words(store: Store, boxes: Boxes) -> None:
-    nobody = seal_cohorts(store, boxes, PLAN, cohort(MONDAY)).held_back
+    nobody = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY)).held_back
     send(store, boxes, posts(people(9), "2026-W46"), MONDAY)
-    assert seal_cohorts(store, boxes, PLAN, cohort(MONDAY)).held_back == nobody
+    assert seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY)).held_back == nobody
 
 
 def test_a_small_experiment_does_not_hold_the_others_back(store: Store, boxes: Boxes) -> None:
     send(store, boxes, posts(people(400, banner=12), "2026-W46"), MONDAY)
-    sealed = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     assert sealed.release is not None
     assert set(sealed.release.tables) == {"checkout/tier"}
     assert sealed.release.receipt.left_out["banner"].startswith("banner is left out of this batch")
     later = MONDAY + timedelta(weeks=1)
     send(store, boxes, posts(people(400, 2), "2026-W47"), later)
-    second = seal_cohorts(store, boxes, PLAN, cohort(later))
+    second = seal_cohorts(store, boxes, VERSIONS, cohort(later))
     assert second.release is not None
     assert "banner" in second.release.tables
 
@@ -156,7 +160,7 @@ def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, boxes: 
     send(store, boxes, posts(rows, "2026-W46"), MONDAY)
     forged = "checkout/tier:A:1@2026-W46:minutes:600>0"  # nobody ever had 600
     send(store, boxes, [forged] * 40, MONDAY)
-    sealed = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     assert sealed.release is not None
     table = sealed.release.tables["checkout/tier"]
     assert [metric.name for metric in table.metrics] == ["bought"]
@@ -167,8 +171,8 @@ def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, boxes: 
 
 def test_sealing_twice_changes_nothing(store: Store, boxes: Boxes) -> None:
     send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
-    assert seal_cohorts(store, boxes, PLAN, cohort(MONDAY)).release is not None
-    again = seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    assert seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY)).release is not None
+    again = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     assert (again.release, again.held_back) == (None, "another collector has sealed these cohorts")
     assert len(store.sealed()) == 1
 
@@ -179,14 +183,14 @@ def test_before_a_seal_people_are_seen_in_steps_of_k_only(store: Store, boxes: B
     send(store, boxes, posts(rows, "2026-W46"), MONDAY)
     exact = {arm: int((rows["checkout"] == arm).sum()) for arm in "AB"}
     assert people_by_arm(store, boxes, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
-    seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     assert people_by_arm(store, boxes, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
 
 
 def test_a_changed_batch_in_the_store_is_noticed(tmp_path: Path, boxes: Boxes) -> None:
     store = SqliteStore(tmp_path / "store.db")
     send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
-    seal_cohorts(store, boxes, PLAN, cohort(MONDAY))
+    seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
     store.close()
     import sqlite3  # noqa: PLC0415
 
@@ -200,8 +204,6 @@ def test_a_changed_batch_in_the_store_is_noticed(tmp_path: Path, boxes: Boxes) -
 
 
 def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, boxes: Boxes) -> None:
-    from dataclasses import replace  # noqa: PLC0415
-
     plan = replace(PLAN, cohorts=None)
     scheme, rows = Scheme(plan), people(400)
     entries = []
@@ -210,7 +212,59 @@ def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, boxes: B
         accepted = scheme.accept(text.encode(), "text/plain", MONDAY)
         entries.append(Entry(boxes.keyring.nonce_hash(accepted.nonce), hour_of(accepted.nonce), accepted.deltas))
     store.append(entries, boxes.wrap)
-    sealed = seal_cohorts(store, boxes, plan, 0)
+    sealed = seal_cohorts(store, boxes, Versions((Version(0, plan),)), 0)
     assert sealed.release is not None
     assert sealed.release.receipt.batch is None
     assert sealed.release.tables["banner"] == count(rows, plan=plan).tallies["banner"]
+
+
+# ── plans that change ──────────────────────────────────────────────────────────────────────────
+
+
+def test_other_shares_make_a_batch_of_their_own(store: Store, boxes: Boxes) -> None:
+    uneven = replace(
+        PLAN,
+        experiments=tuple(
+            replace(one, shares=(("A", 3), ("B", 1))) if one.name == "checkout" else one for one in PLAN.experiments
+        ),
+    )
+    later = MONDAY + timedelta(weeks=1)
+    versions = Versions((Version(cohort(MONDAY), PLAN), Version(cohort(MONDAY), uneven)))
+    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
+    send(store, boxes, posts(people(300, 2), "2026-W47"), later)
+    first, second = seal_ripe(store, boxes, versions, cohort(later))
+    assert first.release is not None
+    assert second.release is not None
+    shares = [one.plan.experiment("checkout").shares for one in (first.release, second.release)]
+    assert shares == [(("A", 1), ("B", 1)), (("A", 3), ("B", 1))]
+    assert [one.tables["checkout/tier"].total for one in (first.release, second.release)] == [400, 300]
+    both = add_releases(stored_ledger(store).releases)
+    assert both.plan.experiment("checkout").shares == (("A", 425.0), ("B", 275.0))
+
+
+def test_a_phase_that_is_too_small_joins_the_next(store: Store, boxes: Boxes) -> None:
+    uneven = replace(PLAN, experiments=tuple(replace(one, holdout=0.1) for one in PLAN.experiments))
+    later = MONDAY + timedelta(weeks=1)
+    versions = Versions((Version(cohort(MONDAY), PLAN), Version(cohort(MONDAY), uneven)))
+    send(store, boxes, posts(people(8), "2026-W46"), MONDAY)
+    send(store, boxes, posts(people(300, 2), "2026-W47"), later)
+    first, second = seal_ripe(store, boxes, versions, cohort(later))
+    assert first.release is None
+    assert second.release is not None
+    assert second.release.tables["checkout/tier"].total == 308
+
+
+def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, boxes: Boxes) -> None:
+    """People who enrolled before a metric existed must not count as people who had none of it."""
+    old = replace(PLAN, metrics=PLAN.metrics[:1], experiments=PLAN.experiments[:1])
+    versions = Versions((Version(cohort(MONDAY), old), Version(cohort(MONDAY), PLAN)))
+    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
+    (sealed,) = seal_ripe(store, boxes, versions, cohort(MONDAY))
+    assert sealed.release is not None
+    metrics = {name: [one.name for one in table.metrics] for name, table in sealed.release.tables.items()}
+    assert metrics == {"checkout/tier": ["bought"], "banner": ["bought", "minutes"], "banner/checkout": ["bought"]}
+
+
+def test_nothing_is_ripe_before_the_store_began(store: Store, boxes: Boxes) -> None:
+    versions = Versions((Version(cohort(MONDAY), PLAN),))
+    assert seal_ripe(store, boxes, versions, cohort(MONDAY) - 1) == []

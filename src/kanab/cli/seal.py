@@ -11,9 +11,10 @@ from kanab.cli.stores import opened_keyring, opened_store, store_options
 from kanab.collect.boxes import Boxes
 from kanab.collect.nonces import seconds_of
 from kanab.collect.scheme import Scheme
+from kanab.collect.versions import Versions
 from kanab.errors import PrivacyError
 from kanab.planfile import read_plan
-from kanab.sealing import seal_cohorts
+from kanab.sealing import Sealed, seal_ripe
 
 
 @click.command()
@@ -34,20 +35,27 @@ def seal(plan_file: str, data: str | None, store: str | None, key: str | None, a
     opened = opened_store(data, store, plan.durability)
     try:
         boxes = Boxes(opened_keyring(opened, data, key, say=lambda said: click.echo(said, err=True)))
-        now = datetime.now(UTC) if as_of is None else moment(as_of)
-        ripe = Scheme(plan).calendar.last_ripe(seconds_of(now))
-        through = 0 if ripe is None else ripe
-        if through <= opened.sealed_through():
-            raise PrivacyError(
-                "no further cohort is ripe",
-                "A cohort is sealed when its period, the window after it and the life of a message are over.",
-            )
+        calendar, now = Scheme(plan).calendar, datetime.now(UTC)
+        versions, _ = Versions.read(opened).record(opened, plan, calendar.opening(seconds_of(now)).current)
+        ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))
         deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
-        sealed = seal_cohorts(opened, boxes, plan, through, deviations)
+        sealed = seal_ripe(opened, boxes, versions, 0 if ripe is None else ripe, deviations)
     finally:
         opened.close()
+    if not sealed:
+        raise PrivacyError(
+            "no further cohort is ripe",
+            "A cohort is sealed when its period, the window after it and the life of a message are over.",
+        )
+    for one in sealed:
+        _tell(one)
+    if sealed[-1].release is None:
+        raise PrivacyError(f"not sealed: {sealed[-1].held_back}")
+
+
+def _tell(sealed: Sealed) -> None:
     if sealed.release is None:
-        raise PrivacyError(f"not sealed: {sealed.held_back}")
+        return
     receipt = sealed.release.receipt
     told = f"through {receipt.batch.through}" if receipt.batch else "everything"
     click.echo(f"Sealed {told}: {len(sealed.release.tables)} tables, k-anonymous at k = {receipt.k}; audit passed.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,15 +17,17 @@ MOST_PAIRS = 20
 """A client reports at most so many pairs of experiments, drawn once at random."""
 
 
-def public_config(plan: Plan) -> bytes:
+def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> bytes:
     """The plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k.
+
+    ``began`` are the metrics that experiments began with, where the plan has grown since.
 
     >>> from kanab.plan import ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A")
     >>> msgspec.json.decode(public_config(Plan((MetricPlan("bought", binary=True),), (shop,))))["experiments"]
     {'checkout': {'arms': [['A', 1], ['B', 1]], 'control': 'A', 'covariates': []}}
     """
-    return msgspec.json.encode(_document(plan), order="deterministic")
+    return msgspec.json.encode(_document(plan, began or {}), order="deterministic")
 
 
 def config_digest(config: bytes) -> str:
@@ -32,7 +35,7 @@ def config_digest(config: bytes) -> str:
     return hashlib.sha256(config).hexdigest()[:32]
 
 
-def _document(plan: Plan) -> dict[str, Any]:
+def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "cohorts": plan.cohorts and {"days": duration(plan.cohorts.every).days, "window": _hours(plan.cohorts.window)},
@@ -42,7 +45,7 @@ def _document(plan: Plan) -> dict[str, Any]:
         },
         "metrics": {one.name: _metric(one) for one in plan.metrics if one.ratio is None},
         "ratios": [list(one.ratio) for one in plan.metrics if one.ratio is not None],
-        "experiments": {one.name: _experiment(one, plan) for one in plan.experiments},
+        "experiments": {one.name: _experiment(one, plan, began.get(one.name)) for one in plan.experiments},
         "pairs": [list(link.experiments) for link in plan.linkages if len(link.experiments) > 1],
         "most_pairs": MOST_PAIRS,
     }
@@ -61,13 +64,15 @@ def _metric(one: MetricPlan) -> dict[str, Any]:
     return found
 
 
-def _experiment(one: ExperimentPlan, plan: Plan) -> dict[str, Any]:
+def _experiment(one: ExperimentPlan, plan: Plan, began: Sequence[str] | None) -> dict[str, Any]:
     """Arms stand in the plan's order, which draws go by: a JSON object would lose it."""
     found: dict[str, Any] = {
         "arms": [[spell(arm), share] for arm, share in one.shares or ()],
         "control": spell(one.control),
         "covariates": list(dict.fromkeys((*one.adjust, *one.segments))),
     }
+    if began is not None and set(began) != {metric.name for metric in plan.metrics}:
+        found["metrics"] = [metric.name for metric in plan.metrics if metric.name in began]
     optional = {"salt": one.salt, "holdout": one.holdout, "exclude_with": _excluded(one, plan)}
     return found | {name: value for name, value in optional.items() if value}
 

@@ -86,7 +86,7 @@ class Versions:
         if period < self.entries[-1].since:
             raise PlanError("the newest plan began in a later period than this one", "Check the clock.")
         began = {one.name: self.metrics(one.name) for one in self.newest.experiments}
-        refuse([*_mixed(self._known(), plan), *_dropped(self.newest, plan, began)], _WHERE)
+        refuse([*_mixed(self.known, plan), *_dropped(self.newest, plan, began)], _WHERE)
         return Versions((*self.entries, Version(period, plan))), _change(self.newest, plan)
 
     def record(self, store: Store, plan: Plan, period: int) -> tuple[Versions, Change]:
@@ -117,7 +117,32 @@ class Versions:
             found = own if found is None else tuple(metric for metric in found if metric in own)
         return found or ()
 
-    def _known(self) -> Plan:
+    def over(self, first: int, last: int) -> Plan:
+        """What holds for everybody who enrolled in some periods: the last plan, and what ended on the way."""
+        plan = self.in_force(first)
+        for period in self._turns(first, last):
+            plan = _with_ended(plan, self.in_force(period))
+        return plan
+
+    def phases(self, first: int, last: int) -> list[int]:
+        """The last period of every phase between two periods: after it, people were divided anew."""
+        ends = [
+            period - 1
+            for period in self._turns(first, last)
+            if any(
+                _divided(before) != _divided(after)
+                for before, after in _both(self.in_force(period - 1).experiments, self.in_force(period).experiments)
+            )
+        ]
+        return [*ends, last]
+
+    def _turns(self, first: int, last: int) -> list[int]:
+        """The periods after the first in which another plan may be in force than in the one before."""
+        turns = {period for one in self.entries for period in (one.since, one.since + 1)}
+        return sorted(period for period in turns if first < period <= last)
+
+    @property
+    def known(self) -> Plan:
         """Everything that was ever declared, as it was declared last."""
         plan = self.entries[0].plan
         for one in self.entries[1:]:

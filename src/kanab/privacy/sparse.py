@@ -30,7 +30,7 @@ def too_sparse(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[
         before = [t for one in earlier for t in one.tables.values() if metric in [m.name for m in t.metrics]]
         numbers, tables = numbers_of(before), sum(len(table.axes) > 1 for table in before)
         for name, draft in drafts.items():
-            if draft.why or len(draft.tally.axes) == 1:
+            if draft.why or len(draft.tally.axes) == 1 or metric not in [one.name for one in draft.tally.metrics]:
                 continue
             more = numbers + _added(draft.table, first=not numbers)
             if tables and too_few_off(draft.tally, metric, more, counted.ranges.get(metric)):

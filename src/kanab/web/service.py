@@ -19,12 +19,13 @@ from kanab.collect.nonces import seconds_of
 from kanab.collect.reasons import Drops, Reason, refused
 from kanab.collect.scheme import Scheme
 from kanab.collect.store import Fate, Store
+from kanab.collect.versions import Versions
 from kanab.collect.writer import Writer
 from kanab.errors import KanabError, StoreError
 from kanab.health import Live, live
 from kanab.periods import Periods
 from kanab.plan import Plan
-from kanab.sealing import people_by_arm, seal_cohorts
+from kanab.sealing import people_by_arm, seal_ripe
 from kanab.web.exposition import metrics_text
 
 PULSE = 15.0
@@ -59,17 +60,18 @@ class Service:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.store = store
-        self.plan = plan
         self.drops = Drops()
         self.live = Live()
         self._boxes = Boxes(keyring)
         self._clock, self._pulse, self._say = clock, pulse, say
-        self._scheme = Scheme(plan)
-        self._config = public_config(plan)
-        self.digest = config_digest(self._config)
-        self.origins = frozenset(origin.encode() for origin in plan.origins)
-        life = self._scheme.calendar.life
+        scheme = Scheme(plan)  # a plan that cannot be collected is refused before anything is written
+        life = scheme.calendar.life
         self._writer = Writer(store, keyring, life=life, clock=lambda: clock().timestamp())
+        now = scheme.calendar.opening(seconds_of(clock())).current
+        self._versions, change = Versions.read(store).record(store, plan, now)
+        for sentence in (*change.at_once, *(f"from the next period on: {one}" for one in change.next_period)):
+            say(f"kanab: {sentence}.")
+        self._follow(now)
         self._sealed_through = store.sealed_through()
         self._held_back: tuple[int, str] | None = None
         self._failing = False
@@ -100,6 +102,16 @@ class Service:
             raise refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
         if fate is not Fate.NEW:
             self.drops.add(fate.value)
+
+    def _follow(self, period: int) -> None:
+        """Take the plan that is in force in a period; totals of experiments that ended are still taken."""
+        self._followed = period, len(self._versions.entries)
+        self.plan = self._versions.in_force(period)
+        self._scheme = Scheme(self._versions.known)
+        began = {one.name: self._versions.metrics(one.name) for one in self.plan.experiments}
+        self._config = public_config(self.plan, began)
+        self.digest = config_digest(self._config)
+        self.origins = frozenset(origin.encode() for origin in self.plan.origins)
 
     def config_named(self, digest: str) -> bytes | None:
         """The plan's public part under its name."""
@@ -132,6 +144,7 @@ class Service:
         try:
             self._sealed_through = max(self._sealed_through, self.store.sealed_through())
             self._compare(now)
+            self._turn(now)
             self._seal(now)
             self._look(now)
             self._shown = self.drops.floored(self.plan.k)
@@ -157,6 +170,13 @@ class Service:
             self._say(f"kanab: {_clock_behind()}")
         self._behind = behind
 
+    def _turn(self, now: datetime) -> None:
+        """A new period, or another collector with a newer plan, may have put another plan in force."""
+        self._versions = Versions.read(self.store)
+        period = self._current(now)
+        if self._followed != (period, len(self._versions.entries)):
+            self._follow(period)
+
     def _current(self, now: datetime) -> int:
         return self._scheme.calendar.opening(seconds_of(now)).current
 
@@ -165,13 +185,13 @@ class Service:
         through = ripe_at_tick(self.plan, self._scheme, now)
         if through is None or through <= self._sealed_through or self._held_back == (through, self.digest):
             return
-        sealed = seal_cohorts(self.store, self._boxes, self.plan, through)
-        if sealed.release is None:
-            self._held_back = through, self.digest
-            self._say(f"kanab: not sealed: {sealed.held_back}.")
-        else:
-            batch = sealed.release.receipt.batch
-            self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
+        for sealed in seal_ripe(self.store, self._boxes, self._versions, through):
+            if sealed.release is None:
+                self._held_back = through, self.digest
+                self._say(f"kanab: not sealed: {sealed.held_back}.")
+            else:
+                batch = sealed.release.receipt.batch
+                self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
         self._sealed_through = max(self._sealed_through, self.store.sealed_through())
 
     def _look(self, now: datetime) -> None:

@@ -221,7 +221,7 @@ def test_the_config_has_the_name_of_its_digest(app: Collector, desk: Desk) -> No
     assert config.status == 200
     assert config.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert config.headers["access-control-allow-origin"] == "*"
-    assert json.loads(config.body)["experiments"]["checkout"]["arms"] == {"A": 1, "B": 1}
+    assert json.loads(config.body)["experiments"]["checkout"]["arms"] == [["A", 1], ["B", 1]]
     assert int(config.headers["content-length"]) == len(config.body)
 
 

@@ -14,6 +14,7 @@ from tests.unit.web.conftest import NOON, PLAN, Desk, ask
 from kanab.collect.boxes import Boxes
 from kanab.collect.scheme import Scheme
 from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.versions import Versions
 from kanab.errors import MessageError, StoreError
 from kanab.plan import Cohorts
 from kanab.sealing import seal_cohorts, stored_ledger
@@ -96,7 +97,7 @@ def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(desk
 def test_what_another_collector_sealed_is_taken_from_the_store(desk: Desk) -> None:
     post_people(desk, 240)
     other = SqliteStore(desk.service.store._path)  # type: ignore[attr-defined]
-    assert seal_cohorts(other, Boxes(desk.service._boxes.keyring), PLAN, W46).release is not None
+    assert seal_cohorts(other, Boxes(desk.service._boxes.keyring), Versions.read(other), W46).release is not None
     other.close()
     desk.now = NOON + timedelta(weeks=1)
     desk.service.beat()
