@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from tests.browser.people import Tab
+from tests.browser.site import Site
+from tests.collector.serving import Nursery, Place
 
 from kanab.display.charts import report_charts
 from kanab.display.html import report_html
@@ -124,3 +127,78 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]
     yield opened
     for page in pages:
         page.close()
+
+
+# ── the client ─────────────────────────────────────────────────────────────────────────────────
+
+SHOP = """
+k = 10
+
+[cohorts]
+every = "7d"
+window = "7d"
+
+[covariates]
+tier = [1, 2, 3]
+device = ["phone", "desktop", "other"]
+
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 600], resolution = 0.01 }
+revenue = { bounds = [0, 500], resolution = 0.01 }
+orders = { bounds = [0, 50], resolution = 1 }
+rating = { bounds = [1, 5], resolution = 1, missing = "exclude" }
+aov = { ratio = ["revenue", "orders"] }
+joy = { ratio = ["rating", "orders"] }
+
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+segments = ["device"]
+
+[experiments.banner]
+arms = { off = 1, on = 1 }
+interactions = ["checkout"]
+"""
+
+
+@pytest.fixture(scope="session")
+def peoples_browser(browser: Browser) -> Iterator[Browser]:
+    """A browser that does not say that it is automated: the client would not count it."""
+    args = [*QUIET, "--disable-blink-features=AutomationControlled"]
+    found = browser.browser_type.launch(executable_path=installed(), args=args)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Forks commands."""
+    found = Nursery()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path, nursery: Nursery) -> Iterator[Site]:
+    """A shop with a collector of its own."""
+    found = Site(Place(tmp_path / "place", nursery), SHOP)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def someone(peoples_browser: Browser, site: Site) -> Iterator[Callable[..., Tab]]:
+    """Opens the shop for somebody new; scripts run in their pages before anything else."""
+    opened: list[BrowserContext] = []
+
+    def made(*scripts: str, path: str = "") -> Tab:
+        context = peoples_browser.new_context()
+        opened.append(context)
+        for script in scripts:
+            context.add_init_script(script)
+        return Tab(context, site, path)
+
+    yield made
+    for context in opened:
+        context.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from importlib.resources import files
 from typing import Any
 
 from kanab.collect.reasons import Reason
@@ -24,8 +25,10 @@ Headers = list[tuple[bytes, bytes]]
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _JSON = (b"content-type", b"application/json")
+_SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 _SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _FRESH = (b"cache-control", b"no-cache")
+_FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _EMPTY: Message = {"type": "http.response.body", "body": b""}
 
@@ -41,6 +44,7 @@ class Collector:
         self.service = service
         self._token = None if token is None else token.encode()
         self._buckets = buckets or Buckets()
+        self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -109,7 +113,7 @@ class Collector:
     # ── what may be read ───────────────────────────────────────────────────────────────────────
 
     async def _get(self, path: str, scope: Scope, send: Send) -> None:
-        """Config and health for everybody; numbers, however coarse, for this machine or with the token."""
+        """The client, config and health for everybody; numbers, however coarse, for this machine or with the token."""
         if scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, b"use GET\n", [_TEXT, (b"allow", b"GET, HEAD")])
             return
@@ -124,6 +128,8 @@ class Collector:
                 await _answer(send, 404, b"there is no such config\n", [_TEXT, _FRESH, *public])
             else:
                 await _answer(send, 200, config, [_JSON, _FOR_EVER, *public])
+        elif path == "/kanab.js":
+            await _answer(send, 200, self._script, [_SCRIPT, _FOR_AN_HOUR, *public])
         elif path == "/healthz":
             fine = service.healthy
             await _answer(send, 200 if fine else 503, b"ok\n" if fine else b"the store cannot be written\n", [_TEXT])

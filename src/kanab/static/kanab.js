@@ -1,0 +1,509 @@
+// @ts-check
+/**
+ * Kanab in the browser: draws arms, remembers them, and sends counts and running totals.
+ *
+ *   import { init } from "/kanab.js";
+ *   const kanab = await init({ url: "/" });
+ *   if (kanab.variant("checkout") === "B") showTheNewCheckout();
+ *   kanab.enroll("checkout", { tier: 3 });
+ *   kanab.track("minutes", 4);
+ *
+ * What is remembered on the device: the arms, the classes that somebody is counted in, running totals, and posts
+ * that are not answered yet. What leaves is text that you can read in the network tab, and nothing else:
+ * no id, no cookie, no referrer, no address of a page. The format: docs/how-to/messages.md.
+ */
+
+/** @typedef {{ arms: [string, number][], control: string, covariates: string[], salt?: string, holdout?: number,
+ *    exclude_with?: string[] }} Experiment   an experiment as the collector's config tells it */
+/** @typedef {{ format: string, cohorts: { days: number, window: number } | null, nonce_life: number,
+ *    covariates: Record<string, string[]>, experiments: Record<string, Experiment>, pairs: [string, string][],
+ *    metrics: Record<string, { bounds: [number, number], scale: number, missing?: string }>,
+ *    ratios: [string, string][], most_pairs: number }} Config   the public part of a plan */
+/** @typedef {Record<string, number>} Totals   running totals by metric; no entry: none yet */
+/** @typedef {{ over?: 1, heads: string[], end: number | null, totals: Totals, sent: Totals, enrolled?: 1,
+ *    frozen?: string[], post?: string, then?: Totals, at?: number }} Unit
+ *    Somebody's part in an experiment or a pair: the classes they are in, how long they are measured, totals so far
+ *    and as acknowledged, and the post that is not answered yet with the totals that hold once it is. */
+/** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[] }} State */
+/** @typedef {["enroll", string, Record<string, string>, number] | ["track", string, number, number]} Step */
+/** @typedef {string | number | boolean | null | undefined} Level */
+/** @typedef {{ url?: string, storage?: "local" | "session" | "none", id?: string, development?: boolean }} Options
+ *    url: where the collector is. storage: where arms and totals are remembered; "none" shows arms and sends
+ *    nothing. id: a stable id to draw arms by; it is hashed here and never sent. development: say mistakes aloud. */
+/** @typedef {{ ready: boolean, variant: (experiment: string) => string | null,
+ *    enroll: (experiment: string, levels?: Record<string, Level>) => void,
+ *    track: (metric: string, amount?: number) => void,
+ *    flush: () => Promise<void>, optOut: () => Promise<void> }} Client */
+
+const HOUR = 36e5;
+const DAY = 24 * HOUR;
+const WHOLE = 2 ** 32;
+const DELAY = 1000; // what happens within a second travels in one post
+const SETTLE = 100; // a lock goes on only when other tabs see what was written: localStorage has no order with locks
+const PATIENCE = 1e4; // an answer that takes longer counts as none
+const LEASE = ".lease"; // without Web Locks: who may write, and until when
+const TERM = 3e4; // so long a tab that vanished stops the others
+const MOST_LINES = 100;
+const MOST_BYTES = 16384;
+const FINAL = [400, 403, 410, 413]; // these answers will be the same next time
+
+// ── who gets which arm (docs/how-to/assignment.md) ────────────────────────────────────────────
+
+/** murmur3 (x86, 32 bits, seed 0) of a text. @param {string} text */
+export const murmur3 = (text) => {
+  const bytes = new TextEncoder().encode(text);
+  const { length } = bytes;
+  let hash = 0;
+  for (let at = 0; at < length; at += 4) {
+    let block = bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
+    block = Math.imul(block, 0xcc9e2d51);
+    hash ^= Math.imul((block << 15) | (block >>> 17), 0x1b873593);
+    if (at + 4 <= length) hash = Math.imul((hash << 13) | (hash >>> 19), 5) + 0xe6546b64;
+  }
+  hash ^= length;
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+};
+
+/** The arm at a number below 2^32, by shares. @param {[string, number][]} arms @param {number} number */
+export const draw = (arms, number) => {
+  const point = (number / WHOLE) * arms.reduce((sum, [, share]) => sum + share, 0);
+  let reached = 0;
+  return (arms.find(([, share]) => point < (reached += share)) ?? arms[arms.length - 1])[0];
+};
+
+const chance = () => crypto.getRandomValues(new Uint32Array(1))[0];
+
+/** The numbers that decide: hashed with an id, else drawn. @param {string} [id] @returns {(key: string) => number} */
+export const numbers = (id) => {
+  if (id) return (key) => murmur3(key + ":" + id);
+  /** @type {Record<string, number>} */
+  const drawn = {};
+  return (key) => (drawn[key] ??= chance());
+};
+
+/**
+ * Arms in all experiments; null: not in it. What is known stays.
+ * @param {Record<string, Experiment>} experiments @param {(key: string) => number} number
+ * @param {Record<string, string | null>} [known]
+ */
+export const assign = (experiments, number, known = {}) => {
+  /** @param {string} name @param {string} what */
+  const at = (name, what) => number((experiments[name].salt ?? name) + ":" + what);
+  return Object.fromEntries(
+    Object.entries(experiments).map(([name, one]) => [
+      name,
+      Object.hasOwn(known, name)
+        ? known[name]
+        : at(name, "holdout") / WHOLE >= (one.holdout ?? 0) &&
+            (one.exclude_with ?? []).every((other) =>
+              Object.hasOwn(known, other) ? known[other] == null : at(name, "group") < at(other, "group"),
+            )
+          ? draw(one.arms, at(name, "arm"))
+          : null,
+    ]),
+  );
+};
+
+// ── what is sent ──────────────────────────────────────────────────────────────────────────────
+
+const encode = encodeURIComponent;
+
+/** The cohort at a moment: its label, and when its people have been measured. @param {Config} config @param {number} now */
+const cohort = ({ cohorts }, now) => {
+  if (!cohorts) return { label: "", end: null };
+  const { days, window } = cohorts;
+  const offset = days === 7 ? 4 : 0; // 1970-01-05 was a Monday
+  const first = Math.floor((Math.floor(now / DAY) - offset) / days) * days + offset;
+  let label = new Date(first * DAY).toISOString().slice(0, 10);
+  if (offset) {
+    const year = new Date((first + 3) * DAY).getUTCFullYear(); // a week belongs to the year of its Thursday
+    const week = Math.floor((first + 3 - Date.UTC(year, 0) / DAY) / 7) + 1;
+    label = year + "-W" + String(week).padStart(2, "0");
+  }
+  return { label: "@" + label, end: (first + days) * DAY + window * HOUR };
+};
+
+/** The classes of somebody in an experiment. @param {Config} config @param {string} name @param {string} arm
+ * @param {Record<string, string>} levels @param {string} label */
+const heads = (config, name, arm, levels, label) => {
+  const { covariates } = config.experiments[name];
+  const own = encode(name);
+  if (!covariates.length) return [own + ":" + encode(arm) + label];
+  return covariates.map((one) => `${own}/${encode(one)}:${encode(arm)}:${encode(levels[one])}${label}`);
+};
+
+/** A total as it is sent: within bounds, on the metric's grid. @param {Config} config @param {string} name
+ * @param {Totals} totals */
+const value = ({ metrics }, name, totals) => {
+  const { bounds, scale, missing } = metrics[name];
+  const total = totals[name] ?? (missing ? null : 0);
+  return total === null ? null : Math.floor(Math.min(Math.max(total, bounds[0]), bounds[1]) * scale + 0.5) / scale;
+};
+
+/** The lines that take a unit from what was acknowledged to other totals. @param {Config} config @param {Unit} unit
+ * @param {Totals} to */
+const lines = (config, unit, to) => {
+  const moves = unit.enrolled ? [] : [""];
+  /** @param {string} name @param {Totals} totals */
+  const at = (name, totals) => value(config, name, totals);
+  /** @param {string} name */
+  const moved = (name) => at(name, to) !== at(name, unit.sent);
+  for (const name in config.metrics)
+    if (moved(name)) moves.push(`:${encode(name)}:${at(name, unit.sent) ?? ""}>${at(name, to)}`);
+  for (const ratio of config.ratios) {
+    /** @param {Totals} totals */
+    const both = (totals) => (ratio.some((name) => at(name, totals) === null) ? "" : ratio.map((name) => at(name, totals)).join("/"));
+    if (ratio.some(moved) && both(to)) moves.push(`:${ratio.map(encode).join("/")}:${both(unit.sent)}>${both(to)}`);
+  }
+  return unit.heads.flatMap((head) => moves.map((move) => head + move));
+};
+
+const nonce = () =>
+  Math.floor(Date.now() / HOUR).toString(16).padStart(8, "0") +
+  Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(16).padStart(8, "0")).join("");
+
+// ── the client ────────────────────────────────────────────────────────────────────────────────
+
+/** @param {number} ms @returns {Promise<void>} */
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** @type {RequestInit} */
+const QUIET = { credentials: "omit", referrerPolicy: "no-referrer" };
+
+/**
+ * A client of the collector at ``url``. It never throws, and never stands in a page's way.
+ * @param {Options} options @returns {Promise<Client>}
+ */
+export const init = async ({ url = "/", storage: mode = "local", id, development }) => {
+  const base = new URL(url.replace(/\/*$/, "/"), document.baseURI);
+  const KEY = "kanab/1 " + base;
+  /** @type {Config | undefined} */ let config;
+  /** @type {Record<string, string | null>} */ let arms = {};
+  /** @type {State} */ let state = { arms, units: {} };
+  /** @type {Storage | undefined} */ let storage;
+  let off = true; // nothing is remembered or sent
+  let held = false; // the lock is ours: what we have in memory is how things stand
+  let dirty = false;
+  let hurry = false;
+  let failed = false;
+  let wait = 0;
+  let count = 0;
+  let go = () => {};
+  /** @type {Promise<void> | undefined} */ let running;
+  /** @type {Map<string, Promise<void>>} */ const flying = new Map();
+
+  /** @param {string} text */
+  const warn = (text) => void (development && console.warn("kanab: " + text));
+
+  // ── what is remembered ──
+
+  /** Writes, if that is possible. @param {string} key @param {unknown} thing */
+  const write = (key, thing) => {
+    try {
+      storage?.setItem(key, JSON.stringify(thing));
+      return !!storage;
+    } catch {
+      warn("nothing can be stored here: it is full or blocked");
+      return false;
+    }
+  };
+  /** @param {string} key */
+  const read = (key) => {
+    try {
+      return JSON.parse(storage?.getItem(key) ?? "null");
+    } catch {
+      return null; // blocked, or not ours
+    }
+  };
+  const save = () => !off && write(KEY, state);
+  const load = () => {
+    const found = read(KEY);
+    state = found?.arms && found.units ? found : { arms, units: {} };
+    for (const unit of Object.values(state.units))
+      if (config && unit.end && Date.now() > unit.end + config.nonce_life * HOUR) close(unit);
+  };
+  const steps = () => Object.keys(storage ?? {}).filter((key) => key.startsWith(KEY + " ")).sort();
+  const wipe = () => {
+    for (const each of ["localStorage", "sessionStorage"])
+      try {
+        storage = /** @type {any} */ (globalThis)[each];
+        for (const key of [KEY, KEY + LEASE, ...steps()]) storage?.removeItem(key);
+      } catch {
+        continue; // blocked: then there is nothing
+      }
+    storage = undefined;
+  };
+  /** Nothing more is counted; of a person who is done, nothing is kept. @param {Unit} unit */
+  const close = (unit) => {
+    for (const key of Object.keys(unit)) delete (/** @type {any} */ (unit)[key]);
+    unit.over = 1;
+  };
+
+  /** Runs while no other tab does. @type {(run: () => Promise<void>) => Promise<void>} */
+  const lock = async (run) => {
+    if (mode === "session") return run();
+    if (navigator.locks) return navigator.locks.request(KEY, run);
+    const own = chance(); // a lease: written, and read again when every tab must have seen it
+    for (;;) {
+      const [owner, until] = read(KEY + LEASE) ?? [];
+      if (!(until > Date.now())) {
+        if (!write(KEY + LEASE, [own, Date.now() + TERM])) return;
+      } else if (owner === own) break;
+      await sleep(SETTLE + (chance() % SETTLE));
+    }
+    const free = () => storage?.removeItem(KEY + LEASE);
+    addEventListener("pagehide", free, { once: true });
+    await run();
+    free();
+  };
+
+  // ── what happens ──
+
+  /** @param {Step} step */
+  const apply = ([what, name, more, now]) => {
+    if (!config) return;
+    const { units } = state;
+    if (what === "track") {
+      const { bounds, scale } = config.metrics[name];
+      const binary = scale === 1 && bounds[0] === 0 && bounds[1] === 1;
+      for (const { over, end, totals } of Object.values(units))
+        if (!over && now <= (end ?? now)) totals[name] = binary ? +(more > 0) : (totals[name] ?? 0) + more;
+      return;
+    }
+    const arm = arms[name];
+    if (arm == null || Object.hasOwn(units, encode(name))) return;
+    state.arms[name] = arm;
+    const { label, end } = cohort(config, now);
+    units[encode(name)] = { heads: heads(config, name, arm, more, label), end, totals: {}, sent: {} };
+    for (const pair of config.pairs) {
+      const key = pair.map(encode).join("/");
+      const both = pair.map((one) => units[encode(one)]);
+      if (!pair.includes(name) || both.some((unit) => !unit || unit.over) || units[key]) continue;
+      if (state.pairs && !state.pairs.includes(key)) continue;
+      units[key] = { heads: [key + ":" + pair.map((one) => encode(arms[one] ?? "")).join(":") + label], end, totals: {}, sent: {} };
+    }
+  };
+
+  /** @param {Step} step */
+  const note = (step) => {
+    if (off) return;
+    if (held) {
+      apply(step);
+      save();
+    } else write(`${KEY} ${Date.now()}.${1e6 + count++}.${chance()}`, step); // a key of its own: tabs cannot clash
+    dirty = true;
+    wake();
+  };
+
+  // ── delivery ──
+
+  /** The post to be sent next is on the device before it leaves. @param {Unit} unit @returns {boolean} */
+  const prepare = (unit) => {
+    if (!config || unit.over) return false;
+    if (unit.post) {
+      if (Date.now() - (unit.at ?? 0) <= config.nonce_life * HOUR) return save();
+      giveUp(unit);
+      return prepare(unit);
+    }
+    const { ratios } = config;
+    /** @type {Totals} */
+    let to = { ...unit.sent };
+    for (const name in config.metrics) {
+      /** @param {string} one */
+      const frozen = (one) => unit.frozen?.includes(one);
+      if (frozen(name) || ratios.some((ratio) => ratio.includes(name) && ratio.some(frozen))) continue;
+      const more = { ...to };
+      if (name in unit.totals) more[name] = unit.totals[name];
+      const found = lines(config, unit, more);
+      if (found.length > MOST_LINES || found.join().length > MOST_BYTES - 50) break;
+      to = more;
+    }
+    const found = lines(config, unit, to);
+    if (!found.length) return false;
+    Object.assign(unit, { post: `kanab/1 ${nonce()}\n${found.join("\n")}\n`, then: to, at: Date.now() });
+    return save();
+  };
+
+  /** Nobody knows or will know whether it counts: these totals stay as they are. @param {Unit} unit */
+  const giveUp = (unit) => {
+    const { then = {}, sent } = unit;
+    if (!unit.enrolled) return close(unit);
+    unit.frozen = [...(unit.frozen ?? []), ...Object.keys(then).filter((name) => then[name] !== sent[name])];
+    delete unit.post;
+  };
+
+  /** @param {Unit} unit */
+  const deliver = async (unit) => {
+    while (!off && prepare(unit)) {
+      let status = 0;
+      try {
+        const signal = AbortSignal.timeout(PATIENCE);
+        ({ status } = await fetch(new URL("v1/t", base), { ...QUIET, method: "POST", body: unit.post, keepalive: true, signal }));
+      } catch {
+        // no answer: the same bytes again, later
+      }
+      if (status >= 200 && status < 300) {
+        Object.assign(unit, { sent: unit.then, enrolled: 1 });
+        delete unit.post;
+      } else if (FINAL.includes(status)) giveUp(unit);
+      else {
+        failed = true;
+        return;
+      }
+      save();
+    }
+  };
+  /** All units at once; one post of each is under way, whoever asks. */
+  const post = () =>
+    Promise.all(
+      Object.entries(state.units).map(([key, unit]) => {
+        if (!flying.has(key)) flying.set(key, deliver(unit).finally(() => flying.delete(key)));
+        return flying.get(key);
+      }),
+    );
+
+  const run = async () => {
+    if (off) return;
+    load();
+    held = true;
+    try {
+      do {
+        for (const key of steps()) {
+          const step = read(key);
+          storage?.removeItem(key);
+          if (step) apply(step);
+        }
+        save();
+        if (!hurry) await new Promise((done) => setTimeout((go = /** @type {() => void} */ (done)), DELAY));
+        hurry = dirty = failed = false;
+        await post();
+        await sleep(SETTLE);
+      } while (dirty && !failed && !off);
+    } catch {
+      failed = true; // what is stored here is not ours: it stays silent
+    }
+    held = false;
+  };
+  const wake = () =>
+    (running ??= (async () => {
+      do {
+        failed = true; // unless it runs
+        await lock(run);
+      } while (dirty && !failed && !off);
+      running = undefined;
+      wait = failed && !off ? Math.min(2 * wait || DELAY, 3e5) : 0;
+      if (wait) setTimeout(wake, wait * (0.5 + chance() / WHOLE));
+    })());
+  const rush = () => {
+    hurry = true;
+    go();
+    if (held) post(); // at once: a page that is being left gets no other chance
+    return wake();
+  };
+
+  // ── the beginning ──
+
+  const opened = () => {
+    const one = /** @type {any} */ (globalThis)[mode + "Storage"];
+    one.setItem(KEY + ".", "");
+    one.removeItem(KEY + ".");
+    return one;
+  };
+
+  const begin = async () => {
+    if (/** @type {any} */ (navigator).globalPrivacyControl) return wipe();
+    const answer = await fetch(new URL("v1/config.json", base), { ...QUIET, signal: AbortSignal.timeout(PATIENCE) });
+    /** @type {Config} */
+    const found = await answer.json();
+    if (found.format !== "kanab-config/1") throw "unknown format";
+    config = found;
+    if (navigator.webdriver) return;
+    const { experiments } = found;
+    try {
+      storage = mode === "none" ? undefined : opened();
+    } catch {
+      warn("nothing can be stored here: arms are shown, and nothing is sent");
+    }
+    if (!storage) {
+      arms = assign(experiments, numbers(id));
+      return;
+    }
+    off = false;
+    const remember = () => {
+      load();
+      const stays = Object.entries(state.arms).filter(
+        ([name, arm]) => Object.hasOwn(experiments, name) && (Object.hasOwn(state.units, encode(name)) || !id) &&
+          (arm === null || experiments[name].arms.some(([one]) => one === arm)),
+      );
+      state.arms = arms = assign(experiments, numbers(id), Object.fromEntries(stays));
+      if (found.pairs.length > found.most_pairs)
+        state.pairs ??= found.pairs
+          .filter((pair) => pair.every((name) => arms[name] !== null))
+          .map((pair) => /** @type {const} */ ([chance(), pair.map(encode).join("/")]))
+          .sort(([a], [b]) => a - b)
+          .slice(0, found.most_pairs)
+          .map(([, key]) => key);
+      return JSON.stringify(state) !== storage?.getItem(KEY);
+    };
+    if (remember())
+      await new Promise((ready) => {
+        lock(async () => {
+          if (remember()) save();
+          ready(null);
+          await sleep(SETTLE);
+        }).then(ready);
+      });
+    addEventListener("visibilitychange", () => document.visibilityState === "hidden" && rush());
+    addEventListener("pagehide", rush);
+    addEventListener("online", wake);
+    addEventListener("storage", ({ key, newValue, storageArea }) => {
+      if (storageArea === storage && (key === KEY || key === null) && newValue === null) off = true; // opted out elsewhere
+    });
+    if (Object.keys(state.units).length || steps().length) rush();
+  };
+
+  try {
+    await begin();
+  } catch (problem) {
+    warn(`the config cannot be read: everybody sees the control (${problem})`);
+  }
+
+  /** Is this a name that the plan has? @param {"experiments" | "metrics"} what @param {string} name */
+  const known = (what, name) => {
+    if (config && !Object.hasOwn(config[what], name))
+      warn(`unknown name "${name}". The plan's ${what}: ${Object.keys(config[what]).join(", ")}.`);
+    return !!config && Object.hasOwn(config[what], name);
+  };
+
+  return {
+    ready: !!config,
+    variant: (name) => (config && known("experiments", name) ? (arms[name] ?? config.experiments[name].control) : null),
+    enroll: (name, levels = {}) => {
+      if (!config || !known("experiments", name)) return;
+      /** @type {Record<string, string>} */
+      const found = {};
+      for (const covariate of config.experiments[name].covariates) {
+        const declared = config.covariates[covariate];
+        const level = String(levels[covariate] ?? "");
+        const fits = !level || declared.includes(level);
+        if (!fits) warn(`unknown level for "${covariate}". Declared levels: ${declared.join(", ")}.`);
+        found[covariate] = fits ? level : declared.includes("other") ? "other" : "";
+      }
+      note(["enroll", name, found, Date.now()]);
+    },
+    track: (name, amount = 1) => {
+      if (!known("metrics", name)) return;
+      if (Number.isFinite(amount)) note(["track", name, amount, Date.now()]);
+      else warn(`the amount for "${name}" is not a number`);
+    },
+    flush: async () => (off ? undefined : rush()),
+    optOut: async () => {
+      off = true;
+      arms = {};
+      wipe();
+      await lock(async () => wipe()); // once more, when no other tab is writing
+    },
+  };
+};

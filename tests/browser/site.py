@@ -1,0 +1,178 @@
+"""A shop's web site for tests: pages under a strict policy, and the way to a real collector, watched and disturbed."""
+
+from __future__ import annotations
+
+import http.client
+import mimetypes
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.collector.serving import HOST, Place, Server
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.counters import Counters, add_counters
+from kanab.collect.keys import Keyring
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.tables import tables
+from kanab.plan import Plan
+from kanab.planfile import parse_plan
+from kanab.tally import Tally
+
+POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'"
+PAGE = b'<!doctype html><title>shop</title><script type="module" src="/shop.js"></script>'
+SCRIPT = b'import * as module from "/kanab.js"; Object.assign(window, module);'
+FOLDERS = {"/js/": Path(__file__).parents[2] / "js", "/src/": Path(__file__).parents[2] / "src"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a browser sent, and how it was answered; 0: not at all."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: str
+    status: int
+
+    @property
+    def nonce(self) -> str:
+        return self.body.split("\n")[0].removeprefix("kanab/1 ")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.body.strip().split("\n")[1:]
+
+
+Fault = Callable[[str, str], "int | str | None"]
+"""For a method and a path: "drop" (it never arrives), "deaf" (the answer is lost), a status to answer with, or None."""
+
+
+@dataclass
+class Site:
+    """Pages, and everything that went to the collector; ``/p/17/…`` is the same site for another person."""
+
+    place: Place
+    text: str
+    requests: list[Request] = field(default_factory=list)
+    fault: Fault = lambda _method, _path: None
+    policy: str = POLICY
+
+    def __post_init__(self) -> None:
+        self.collector = self.serve(self.text)
+        self.server = ThreadingHTTPServer((HOST, 0), type("Handler", (_Handler,), {"site": self}))
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def serve(self, text: str) -> Server:
+        """Start a collector with a plan; on the port of the one before, if there was one."""
+        self.text = text
+        return Server(self.place, "--plan", self.place.plan(text), "--data", self.place.data).start()
+
+    def restart(self, text: str | None = None) -> None:
+        """Killed without warning, and started again, with another plan if one is given."""
+        self.collector.close()
+        self.collector = self.serve(text or self.text)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.server.server_port}/"
+
+    @property
+    def posts(self) -> list[Request]:
+        return [request for request in self.requests if request.method == "POST"]
+
+    @property
+    def counted(self) -> list[str]:
+        """The lines of all posts that were acknowledged, each post once."""
+        return [
+            line for post in {one.nonce: one for one in self.posts if one.status == 204}.values() for line in post.lines
+        ]
+
+    @property
+    def plan(self) -> Plan:
+        return parse_plan(self.text)
+
+    def tallies(self) -> dict[str, Tally]:
+        """What the collector holds; it is stopped for that."""
+        if self.collector.pid is not None:
+            assert self.collector.stop() == 0
+        store, boxes = SqliteStore(self.place.data / "store.db"), Boxes(Keyring.from_file(self.place.key))
+        found: Counters = {}
+        for record in store.records():
+            add_counters(found, boxes.unwrap(record.cohort, record.box))
+        store.close()
+        return dict(tables(self.plan, found))
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.collector.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    site: Site
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path = self._path()
+        if path.startswith("/v1/") or path == "/kanab.js":
+            self._pass_on(path)
+        elif path == "/shop.js":
+            self._answer(200, SCRIPT, {"content-type": "text/javascript"})
+        elif (file := _file(path)) is not None:
+            kind = mimetypes.guess_type(file.name)[0] or "text/plain"
+            self._answer(200, file.read_bytes(), {"content-type": kind})
+        else:
+            policy = {"content-security-policy": self.site.policy} if self.site.policy else {}
+            self._answer(200, PAGE, {"content-type": "text/html", "set-cookie": "who=cookie-of-the-shop"} | policy)
+
+    do_POST = do_OPTIONS = lambda self: self._pass_on(self._path())
+
+    def _path(self) -> str:
+        return re.sub(r"^/p/\d+/", "/", self.path.partition("?")[0])
+
+    def _pass_on(self, path: str) -> None:
+        site = self.site
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        fault = site.fault(self.command, path)
+        status, more, answer = 0, {}, b""
+        if fault in (None, "deaf"):
+            try:
+                status, more, answer = site.collector.ask(self.command, path, body or None, headers)
+            except (OSError, http.client.HTTPException):
+                fault = "drop"
+        elif isinstance(fault, int):
+            status = fault
+        answered = 0 if fault in ("drop", "deaf") else status
+        site.requests.append(Request(self.command, path, headers, body.decode(), answered))
+        if answered:
+            kept = {name: more[name] for name in ("content-type", "location", "cache-control") if name in more}
+            self._answer(status, answer, kept)
+        else:
+            self.close_connection = True
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def _file(path: str) -> Path | None:
+    for folder, root in FOLDERS.items():
+        file = root / path.removeprefix(folder)
+        if path.startswith(folder) and ".." not in path and file.is_file():
+            return file
+    return None
