@@ -16,6 +16,7 @@ from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import Better, MarginTest, against_margin
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
+from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.stats.simultaneous import Simultaneous, excludes, simultaneous_intervals
 from kanab.tally import Tally
 
@@ -114,7 +115,7 @@ def _row(one: Measured, weights: Weights, choices: Choices) -> EffectRow:
     """One contrast of the means; two arms also relative to the second."""
     means = one.means
     effect = contrast(means, weights, confidence=choices.confidence, alternative=choices.alternative)
-    look = None if choices.looks is None else choices.looks.at(effect, one.people)
+    look = None if choices.looks is None else _careful(choices.looks.at(effect, one.people), means, weights)
     if effect.arm is None:
         return EffectRow(effect, None, None, look=look)
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
@@ -131,6 +132,16 @@ def _corrected(family: Family, choices: Choices) -> Iterator[Simultaneous]:
     rows = [(one, row) for one, own in family for row in own]
     found = simultaneous_intervals([replace(row.effect, p=row.p) for _, row in rows], choices.correction)
     return iter([_over_looks(one, row.effect, this, choices) for (one, row), this in zip(rows, found, strict=True)])
+
+
+def _careful(look: PlannedLook | AnyTimeLook, means: ArmMeans, weights: Weights) -> PlannedLook | AnyTimeLook:
+    """Nobody stops because an arm has had no event yet: without a variance of its own it looks surer than it is."""
+    still = [arm for arm, spread in zip(means.arms, means.sample, strict=True) if spread <= 0]
+    if look.verdict != "may stop" or not any(weights.get(arm) for arm in still):
+        return look
+    if isinstance(look, PlannedLook):
+        return replace(look, verdict="ended" if look.fraction >= 1 else "keep going")
+    return replace(look, verdict="keep going")
 
 
 def _over_looks(one: Measured, effect: Effect, this: Simultaneous, choices: Choices) -> Simultaneous:

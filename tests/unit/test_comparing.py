@@ -433,3 +433,25 @@ def test_people_who_were_assigned_together_are_cautioned_about() -> None:
     assert kinds(kb.readout(counted | {"home": np.arange(1_200)}, **choices)) == []
     with pytest.raises(kb.SourceError, match="there is no column 'house'"):
         kb.readout(counted, **choices | {"assigned_by": "house"})
+
+
+# ── an arm without events ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("looks", "verdict"),
+    [
+        (kb.Looks("spending", looks=5), "keep going"),
+        (kb.Looks("spending", looks=5, last=True), "ended"),
+        (kb.Looks("always"), "keep going"),
+    ],
+)
+def test_nobody_stops_because_an_arm_has_had_no_event_yet(looks: kb.Looks, verdict: str) -> None:
+    """36 of 3,600 against 0 of 400: p is 2e-9 by the variance of one arm alone; chance does it in 2 % of studies."""
+    people = {"variant": ["A"] * 3_600 + ["B"] * 400, "bought": [1] * 36 + [0] * 3_964}
+    found = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, looks=looks)
+    (row,) = found.effects
+    assert row.look is not None
+    assert row.look.verdict == verdict
+    assert row.look.p is not None
+    assert row.look.p < 0.05
