@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -101,6 +102,7 @@ class Crowd:
     label: str = field(default_factory=this_week)
     people: list[Person] = field(default_factory=list)
     acknowledged: list[Sent] = field(default_factory=list)
+    ahead: timedelta = timedelta()
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
@@ -119,7 +121,7 @@ class Crowd:
             minutes = min(round(before.minutes + self._rng.expovariate(0.05), 2), 600.0)
             after = replace(before, bought=max(before.bought, int(self._rng.random() < 0.2)), minutes=minutes)
             lines = self._lines(before, after, enrolls=not person.enrolled)
-            nonce = make_nonce()
+            nonce = make_nonce(datetime.now(UTC) + self.ahead)
             body = f"kanab/1 {nonce}\n" + "\n".join(lines) + "\n"
             person.sent = Sent(nonce, body.encode(), after)
         return person.sent
@@ -160,17 +162,27 @@ class Crowd:
         """Post over several connections until told to stop; every status is noted, None as 0."""
 
         async def one(number: int) -> None:
-            wire, own, rng = Wire(), [self.join()], random.Random(self.seed * 1000 + number)
-            while not stop.is_set():
-                if rng.random() < 0.3:
-                    own.append(self.join())
-                person = rng.choice(own)
-                await self._deliver(wire, person, ports, number, stop, seen)
-            wire.close()
+            own, rng = [self.join()], random.Random(self.seed * 1000 + number)
+            async with Wire() as wire:
+                while not stop.is_set():
+                    if rng.random() < 0.3:
+                        own.append(self.join())
+                    await self._deliver(wire, rng.choice(own), ports, number, stop, seen)
 
         async with asyncio.TaskGroup() as group:
             for number in range(connections):
                 group.create_task(one(number))
+
+    async def for_a_while(self, ports: Sequence[int], seconds: float, most: int | None = None) -> None:
+        """Post for so long, or until so many more are acknowledged; then everything is."""
+        stop, end = asyncio.Event(), len(self.acknowledged) + (most or 10**9)
+        posting = asyncio.create_task(self.post(ports, stop=stop, seen=set()))
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and len(self.acknowledged) < end:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await posting
+        await self.finish(ports)
 
     async def _deliver(
         self, wire: Wire, person: Person, ports: Sequence[int], number: int, stop: asyncio.Event, seen: set[int]
@@ -191,8 +203,8 @@ class Crowd:
 
     async def finish(self, ports: Sequence[int], seconds: float = 30) -> None:
         """Send everything that is still under way until it is acknowledged."""
-        wire, attempt = Wire(), 0
-        async with asyncio.timeout(seconds):
+        attempt = 0
+        async with asyncio.timeout(seconds), Wire() as wire:
             for person in self.people:
                 while person.sent is not None:
                     attempt += 1
@@ -200,15 +212,12 @@ class Crowd:
                         self.acknowledge(person)
                     else:
                         await asyncio.sleep(0.05)
-        wire.close()
 
     async def replay(self, ports: Sequence[int], most: int = 50) -> list[int | None]:
         """Send old posts again, as a retry or an attacker would; the statuses."""
-        wire = Wire()
         old = self._rng.sample(self.acknowledged, min(most, len(self.acknowledged)))
-        found = [await wire.send(ports[number % len(ports)], sent.body) for number, sent in enumerate(old)]
-        wire.close()
-        return found
+        async with Wire() as wire:
+            return [await wire.send(ports[number % len(ports)], sent.body) for number, sent in enumerate(old)]
 
 
 def collected(store: Store, boxes: Boxes) -> dict[str, Tally]:

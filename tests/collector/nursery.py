@@ -6,6 +6,9 @@ its own files, folder and environment and runs ``main()`` as the shell would. Ch
 
 ``die_at`` makes a child end itself by SIGKILL before its n-th step: a statement of SQLite, a write or a
 sync of the key file. Counting n up visits every place at which a machine may crash.
+
+``clock`` names a file with the seconds by which a child's clock is fast; such a child also keeps house and
+looks at the clock all the time.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ import signal
 import sqlite3
 import sys
 import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import uvicorn  # noqa: F401 - what a server needs is imported once
 
 import kanab.web.protocol  # noqa: F401
 from kanab.cli.main import main
-from kanab.collect import sqlitestore
+from kanab.collect import housekeeping, sqlitestore, writer
 from kanab.collect.keys import Chain
+from kanab.web.service import Service
 
 Chain.new().key(1)  # imports the ciphers
 
@@ -60,6 +66,18 @@ def arm(last: int) -> None:
     os.pwrite, os.fsync = steps.before(os.pwrite), steps.before(os.fsync)
 
 
+def rehearse(path: str) -> None:
+    """Give services the clock of a file."""
+    file = Path(path)
+
+    def clock() -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=float(file.read_text()))
+
+    Service.__init__.__kwdefaults__ |= {"clock": clock, "pulse": 0.05}
+    housekeeping.COMPACT_AFTER, housekeeping.TIDY_EVERY, housekeeping.RETRY_AFTER = 1, 0.1, 0.1
+    writer.PAUSE = 0.05
+
+
 def child(order: dict[str, Any]) -> int:
     os.environ.clear()
     os.environ.update(order["env"])
@@ -70,6 +88,8 @@ def child(order: dict[str, Any]) -> int:
         os.close(handle)
     if order.get("die_at") is not None:
         arm(order["die_at"])
+    if order.get("clock") is not None:
+        rehearse(order["clock"])
     sys.argv = ["kanab", *order["argv"]]
     try:
         main()

@@ -94,13 +94,11 @@ class Place:
         path.write_text(text)
         return path
 
-    def begin(self, *argv: str, name: str = "command", die_at: int | None = None) -> int:
+    def begin(self, *argv: str | Path, name: str = "command", **more: Any) -> int:
         """Start a command in a process of its own; its number."""
         out, err = (str(self.root / f"{name}.{end}") for end in ("out", "err"))
-        cwd = str(self.root / "cwd")
-        return int(
-            self.nursery.order(argv=[str(one) for one in argv], env=self.env, cwd=cwd, out=out, err=err, die_at=die_at)
-        )
+        order = {"argv": [str(one) for one in argv], "env": self.env, "cwd": str(self.root / "cwd")}
+        return int(self.nursery.order(**order, out=out, err=err, **more))
 
     def end(self, pid: int, seconds: float = 30) -> int:
         code = self.nursery.order(wait=pid, seconds=seconds)
@@ -115,7 +113,7 @@ class Place:
         files = [self.root / f"command.{end}" for end in ("out", "err")]
         for file in files:
             file.unlink(missing_ok=True)
-        code = self.end(self.begin(*map(str, argv), die_at=die_at))
+        code = self.end(self.begin(*argv, die_at=die_at))
         out, err = (file.read_text() if file.exists() else "" for file in files)
         return Done(code, out, err)
 
@@ -123,9 +121,17 @@ class Place:
 class Server:
     """A collector: started, killed and started again on the same data."""
 
-    def __init__(self, place: Place, *options: str | Path, name: str = "server", fresh: bool = False) -> None:
+    def __init__(
+        self,
+        place: Place,
+        *options: str | Path,
+        name: str = "server",
+        fresh: bool = False,
+        clock: Path | None = None,
+    ) -> None:
         self.place = place
         self.name = name
+        self._clock = clock
         self.port = free_port()
         self._options = ["serve", *map(str, options), "--port", str(self.port)]
         self._fresh = fresh  # not from the nursery, but as the shell starts it
@@ -139,7 +145,7 @@ class Server:
     def _file(self, end: str) -> Path:
         return self.place.root / f"{self.name}.{end}"
 
-    def start(self, *, wait: bool = True) -> Server:
+    def start(self, *, wait: bool = True, healthy: bool = True) -> Server:
         assert self.pid is None
         if self._fresh:
             with self._file("out").open("ab") as out, self._file("err").open("ab") as err:
@@ -149,16 +155,18 @@ class Server:
                 )  # fmt: skip
             self.pid = self._process.pid
         else:
-            self.pid = self.place.begin(*self._options, name=self.name)
+            self.pid = self.place.begin(
+                *self._options, name=self.name, clock=None if self._clock is None else str(self._clock)
+            )
         if wait:
-            self.wait_ready()
+            self.wait_ready(healthy=healthy)
         return self
 
-    def wait_ready(self, seconds: float = 30) -> None:
+    def wait_ready(self, seconds: float = 30, *, healthy: bool = True) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(OSError, http.client.HTTPException):
-                if self.ask("GET", "/healthz")[0] == 200:
+                if (self.ask("GET", "/healthz")[0] == 200) == healthy:
                     return
             time.sleep(0.02)
         raise AssertionError(f"the collector did not start: {self.stderr}")
@@ -241,8 +249,15 @@ class Wire:
 
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            self._writer.transport.abort()
         self._reader = self._writer = None
+
+    async def __aenter__(self) -> Wire:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        await asyncio.sleep(0)  # lets the transport go
 
 
 def every_file(root: Path) -> dict[Path, bytes]:

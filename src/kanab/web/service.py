@@ -218,8 +218,8 @@ class Service:
 
 def _clock_behind() -> StoreError:
     return StoreError(
-        "the clock of this machine stands before the last sealed cohort",
-        "Set it right; until then nothing is taken, and clients send their messages again.",
+        "the last sealed cohort lies ahead of this machine's clock",
+        "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again.",
     )
 
 

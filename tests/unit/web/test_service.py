@@ -207,8 +207,8 @@ def test_a_clock_that_went_back_takes_nothing_until_it_is_right(desk: Desk) -> N
     desk.service.beat()
     desk.service.beat()
     assert desk.said == [
-        "kanab: the clock of this machine stands before the last sealed cohort. "
-        "Set it right; until then nothing is taken, and clients send their messages again."
+        "kanab: the last sealed cohort lies ahead of this machine's clock. "
+        "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again."
     ]
     app = Collector(desk.service)
     assert ask(app, "POST", "/v1/t", desk.enroll()).status == 503

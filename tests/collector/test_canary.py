@@ -1,0 +1,427 @@
+"""What a collector writes anywhere, searched byte by byte; and a leaky one, which the same search must catch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.collector.canaries import (
+    Needles,
+    address_forms,
+    bytes_forms,
+    number_forms,
+    scan,
+    text_forms,
+    written_files,
+)
+from tests.collector.crowd import PLAN_TEXT as CROWD_PLAN
+from tests.collector.crowd import Crowd, after_everything, cohort_label
+from tests.collector.serving import HOST, Place, Server, free_port
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.counters import pack
+from kanab.collect.keyfile import Link, read_key_file
+from kanab.collect.keys import Chain, Keyring
+from kanab.collect.nonces import make_nonce
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.store import Record
+from kanab.errors import StoreError
+from kanab.periods import Periods
+
+PLAN_TEXT = """
+k = 10
+origins = ["https://shop.example"]
+[cohorts]
+every = "7d"
+window = "7d"
+[covariates]
+tier = [1, 2, 3]
+[metrics]
+spend = { bounds = [0, 1000000000000], resolution = 0.001 }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+"""
+SCALE = 1000
+PEOPLE = 60
+HEADERS = ("Cookie", "User-Agent", "Referer", "X-Forwarded-For", "Authorization", "Accept-Language", "X-Request-Id")
+
+
+@dataclass
+class Planter:
+    """Talks to a collector, and remembers everything that must not be found afterwards."""
+
+    port: int
+    needles: Needles = field(default_factory=Needles)
+    sums: dict[str, int] = field(default_factory=dict)
+    posts: int = 0
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(5)
+
+    def canary(self, what: str) -> str:
+        """A text that is nowhere else."""
+        text = f"cnry{self._rng.getrandbits(64):016x}"
+        self.needles.add(what, text_forms(text))
+        return text
+
+    def address(self) -> str:
+        """An address of this machine that nobody else uses."""
+        found = f"127.{self._rng.randrange(100, 250)}.{self._rng.randrange(100, 250)}.{self._rng.randrange(100, 250)}"
+        self.needles.add("address", address_forms(found))
+        return found
+
+    def send(self, data: bytes, address: str = "", *, ends: bool = True) -> bytes:
+        """Bytes on a connection of their own, and whatever comes back; the sender may end before the answer."""
+        with socket.create_connection((HOST, self.port), 5, (address or HOST, 0)) as line:
+            answer = b""
+            with suppress(OSError):
+                line.sendall(data)
+                if ends:
+                    line.shutdown(socket.SHUT_WR)
+                while piece := line.recv(65536):
+                    answer += piece
+            return answer
+
+    def request(
+        self,
+        body: bytes,
+        *,
+        path: str = "/v1/t",
+        method: str = "POST",
+        headers: tuple[str, ...] = (),
+        address: str = "",
+    ) -> bytes:
+        head = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", "Connection: close", *headers]
+        return self.send("\r\n".join([*head, "", ""]).encode() + body, address, ends=False)
+
+    # ── people ─────────────────────────────────────────────────────────────────────────────────
+
+    def people(self) -> None:
+        """Everybody posts, from an address and with headers of their own; no two values are alike."""
+        for number in range(PEOPLE):
+            arm, tier = "AB"[number % 2], number % 3 + 1
+            head = f"checkout/tier:{arm}:{tier}@{cohort_label(datetime.now(UTC))}"
+            first, second = (self._rng.randrange(2**49, 10**15) for _ in range(2))
+            self._person([head, f"{head}:spend:0>{first / SCALE:.3f}"], arm, tier, [0, first])
+            self._person([f"{head}:spend:{first / SCALE:.3f}>{second / SCALE:.3f}"], arm, tier, [first, second])
+
+    def _person(self, lines: list[str], arm: str, tier: int, moved: list[int]) -> None:
+        nonce = make_nonce()
+        names = (
+            "Cookie",
+            "User-Agent",
+            "Referer",
+            "X-Forwarded-For",
+            "Authorization",
+            "Accept-Language",
+            "X-Request-Id",
+        )
+        headers = tuple(f"{name}: {self.canary(name)}" for name in names)
+        body = "\n".join([f"kanab/1 {nonce}", *lines, ""]).encode()
+        answer = self.request(body, headers=headers, address=self.address())
+        assert b" 204 " in answer.split(b"\r\n")[0]
+        self.posts += 1
+        self.needles.add("nonce", text_forms(nonce) | bytes_forms(bytes.fromhex(nonce)))
+        old, new = moved
+        self.needles.add("value", number_forms(new, SCALE))
+        self.needles.add("difference", number_forms(abs(new - old), SCALE))
+        for place, by in ((f"{arm}:{tier}", new - old), (f"squares of {arm}", new * new - old * old)):
+            self.sums[place] = self.sums.get(place, 0) + by
+            self.needles.add(f"sum of {place}", number_forms(self.sums[place], SCALE))
+
+    # ── nonsense ───────────────────────────────────────────────────────────────────────────────
+
+    def nonsense(self) -> None:
+        """Identifiers in every place where a mistake, a proxy or an attacker may put them."""
+        mark, label = self.canary, cohort_label(datetime.now(UTC))
+        fine, head = f"kanab/1 {make_nonce()}\n", f"checkout/tier:A:1@{label}"
+        bodies = [
+            mark("whole body"), f"kanab/1 {mark('nonce place')}\n{head}\n", f"{fine}{mark('line')}\n",
+            f"{fine}{mark('experiment')}/tier:A:1@{label}\n", f"{fine}checkout/{mark('covariate')}:A:1@{label}\n",
+            f"{fine}checkout/tier:{mark('arm')}:1@{label}\n", f"{fine}checkout/tier:A:{mark('level')}@{label}\n",
+            f"{fine}checkout/tier:A:1@{mark('label')}\n", f"{fine}{head}:{mark('metric')}:0>1\n",
+            f"{fine}{head}:spend:0>{mark('number')}\n", f"{fine}{head}\n{mark('second line')}\n",
+            f"{fine}{head}\n" + mark("oversized") * 2000, f"\x00{mark('control character')}\n",
+        ]  # fmt: skip
+        for body in bodies:
+            self._answered(self.request(body.encode()))
+        self._answered(self.request(b"\xff" + mark("not UTF-8").encode()))
+        kinds = (mark("type"), "application/json", "multipart/form-data; boundary=" + mark("boundary"))
+        for kind in kinds:
+            body = f'{{"kanab": 1, "{mark("JSON name")}": "{mark("JSON value")}"}}'
+            self._answered(self.request(body.encode(), headers=(f"Content-Type: {kind}",)))
+        for path in (
+            f"/{mark('path')}",
+            f"/v1/config/{mark('digest')}.json",
+            f"/v1/t/{mark('tail')}",
+            f"/%00{mark('x')}",
+        ):
+            self._answered(self.request(b"", method="GET", path=path))
+        self._answered(self.request(fine.encode(), headers=(f"Origin: https://{mark('origin')}.example",)))
+        self._answered(self.request(b"", path=f"/v1/t?id={mark('query')}#{mark('fragment')}"))
+        self._answered(self.request(b"", headers=(f"{mark('header name')}: 1", f"Host: {mark('host')}")))
+        self._answered(self.request(b"", headers=(f"Content-Length: {mark('length')}",)))
+        self._answered(self.request(b"", headers=("Connection: upgrade", f"Upgrade: {mark('upgrade')}")))
+        self._answered(self.request(b"", method="BREW", path=f"/{mark('method')}"))
+        self._refused(self.send(f"{mark('no HTTP')}\r\n\r\n".encode()))
+        self._refused(self.send(f"POST /v1/t HTTP/1.1\r\nHost: x\r\n{mark('half a head')}".encode()))
+        self._refused(self.send(f"POST /v1/t HTTP/1.1\r\nContent-Length: 900\r\n\r\n{mark('half a body')}".encode()))
+        chunks = f"5\r\nkanab\r\n0\r\n{mark('trailer')}: 1\r\n\r\n"
+        self._refused(self.send(f"POST /v1/t HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}".encode()))
+        self._refused(self.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + mark("TLS").encode()))
+        self._refused(self.send(f"GET /{mark('huge head')} HTTP/1.1\r\nX: {mark('huge') * 4000}\r\n\r\n".encode()))
+
+    def _answered(self, answer: bytes) -> None:
+        assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 204"))
+        self._refused(answer)
+
+    def _refused(self, answer: bytes) -> None:
+        assert b" 500 " not in answer.split(b"\r\n")[0]
+        assert b"cnry" not in answer.lower()
+
+
+@pytest.fixture
+def canary_place(place: Place) -> Place:
+    place.plan(PLAN_TEXT)
+    return place
+
+
+def _embedded(place: Place) -> Server:
+    return Server(place, "--plan", place.root / "kanab.toml", "--data", place.data, fresh=True)
+
+
+def _boxes(place: Place) -> Boxes:
+    return Boxes(Keyring.from_file(place.key))
+
+
+def _plaintext(boxes: Boxes, records: list[Record]) -> dict[str, bytes]:
+    """Every eight bytes of what the boxes hold, as far as names of counters, and so their values, are in them."""
+    texts = {pack(boxes.unwrap(record.cohort, record.box)) for record in records}
+    windows = {text[at : at + 8] for text in texts for at in range(len(text) - 7)}
+    return {f"box {window!r}": window for window in windows if b"|" in window}
+
+
+def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
+    canary_place: Place, closing: Callable[[Any], Any]
+) -> None:
+    server = closing(_embedded(canary_place)).start()
+    planter = Planter(server.port)
+    planter.people()
+    planter.nonsense()
+    outside = [name for name in written_files(server.pid) if not name.startswith(str(canary_place.root))]
+    assert outside == []  # what is searched is all that it has open
+    found = scan(canary_place.root, planter.needles, server.pid)
+    server.kill()
+    assert len(planter.needles) > 30_000
+    assert found == {}
+    assert scan(canary_place.root, planter.needles) == {}
+    assert server.stderr.count("\n") <= 3  # where the key is, where it listens
+    assert (canary_place.root / "server.out").read_bytes() == b""
+
+    store, boxes = SqliteStore(canary_place.data / "store.db"), _boxes(canary_place)
+    records = store.records()
+    store.close()
+    total = boxes.total(records[0].cohort, [record.box for record in records])
+    assert len(records) == planter.posts  # each was a commit of its own, and each of its pages was searched
+    assert {f"{key.split('|')[1]}": value for key, value in total.items() if key.endswith("spend|s")} == {
+        place: value for place, value in planter.sums.items() if "squares" not in place
+    }
+
+
+def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, closing: Callable[[Any], Any]) -> None:
+    server = closing(_embedded(canary_place)).start()
+    planter = Planter(server.port)
+    planter.people()
+    server.kill()
+    store = SqliteStore(canary_place.data / "store.db")
+    records = store.records()
+    store.close()
+    clear = Needles()
+    clear.add("plaintext", _plaintext(_boxes(canary_place), records))
+    assert len(clear) > 100
+    assert scan(canary_place.root, clear) == {}
+    assert {len(record.box) for record in records} == {4141}  # and lengths tell nothing either
+
+
+def test_a_database_and_its_log_hold_nothing_that_was_sent(
+    canary_place: Place, postgres_server: Any, postgres_url: str, closing: Callable[[Any], Any]
+) -> None:
+    Keyring.create(canary_place.key)
+    options = ("--plan", canary_place.root / "kanab.toml", "--store", postgres_url, "--key", canary_place.key)
+    server = closing(Server(canary_place, *options)).start()
+    planter = Planter(server.port)
+    planter.people()
+    planter.nonsense()
+    server.kill()
+    store = PostgresStore(postgres_url)
+    records = store.records()
+    store.close()
+    assert len(records) == planter.posts
+    planter.needles.add("plaintext", _plaintext(_boxes(canary_place), records))
+    assert scan(canary_place.root, planter.needles) == {}
+    assert scan(Path(postgres_server.pgdata), planter.needles) == {}
+
+
+# ── after a seal ───────────────────────────────────────────────────────────────────────────────
+
+
+def _through(place: Place) -> int:
+    store = SqliteStore(place.data / "store.db")
+    found = store.sealed_through()
+    store.close()
+    return found
+
+
+def _keys(link: Link, through: int) -> Needles:
+    """Every state and key with which a record of a cohort through this one could be read."""
+    needles, chain = Needles(), Chain(*link)
+    while chain.period <= through:
+        for what, secret in (("state", chain.state), ("key", chain.key(chain.period))):
+            needles.add(f"{what} {chain.period}", bytes_forms(secret))
+        chain = chain.forward(chain.period + 1)
+    return needles
+
+
+def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(
+    place: Place, tmp_path: Path, closing: Callable[[Any], Any]
+) -> None:
+    plan = place.plan(CROWD_PLAN)
+    server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
+    crowd = Crowd(6)
+    asyncio.run(crowd.for_a_while([server.port], 1.0))
+    server.kill()
+
+    stolen = tmp_path / "stolen"  # a backup from before the seal, with the key
+    shutil.copytree(place.data, stolen / "data")
+    shutil.copy(place.key, stolen / "data.key")
+    store = SqliteStore(stolen / "data" / "store.db")
+    records = store.records()
+    store.close()
+    thief = Boxes(Keyring.from_file(stolen / "data.key"))
+    assert all(thief.unwrap(*record) for record in records)
+
+    assert place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything()).code == 0
+    server.start(healthy=False)  # the rehearsed seal lies ahead of its clock
+    server.kill()
+    left = _boxes(place)
+    for record in records:
+        with pytest.raises(StoreError, match="the key of a cohort has been erased"):
+            left.unwrap(*record)
+    secrets = _keys(read_key_file(stolen / "data.key"), _through(place))
+    assert scan(place.root, secrets) == {}
+    ciphertext = Needles()
+    ciphertext.add("record", {str(number): record.box[1:33] for number, record in enumerate(records)})
+    assert scan(place.root, ciphertext) == {}  # not even the records themselves are left
+    assert set.union(*scan(stolen, ciphertext).values()) == ciphertext.names()
+    assert "state 0 (hex)" in scan(stolen, secrets)["data.key"]  # the search would have found them
+
+
+def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callable[[Any], Any]) -> None:
+    clock = place.root / "clock"
+    clock.write_text("0")
+    plan = place.plan(CROWD_PLAN.replace('every = "7d"', 'every = "28d"'))
+    server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
+    periods = Periods("28d")
+    label = periods.label(periods.of_day(datetime.now(UTC).date()))
+    sizes, sent, crowd = [], [], Crowd(7, label)
+    for most in (300, 3000):
+        asyncio.run(crowd.for_a_while([server.port], 20, most=most))
+        crowd.ahead += timedelta(hours=27)
+        clock.write_text(str(crowd.ahead.total_seconds()))
+        sizes.append(_settled(place.data))
+        sent.append(len(crowd.acknowledged))
+    assert sent[1] >= 3000
+    assert sizes[1] == sizes[0]
+    assert sum(sizes[0].values()) < 150_000
+
+
+def _settled(data: Path) -> dict[str, int]:
+    """The sizes of all files once nonces are forgotten, records merged and the log is empty."""
+    for _ in range(500):
+        time.sleep(0.02)
+        with sqlite3.connect(data / "store.db") as db:
+            nonces, records = (db.execute(f"SELECT count(*) FROM {one}").fetchone()[0] for one in ("nonces", "records"))
+        db.close()
+        sizes = {path.name: path.stat().st_size for path in data.iterdir()}
+        if (nonces, records, sizes.get("store.db-wal")) == (0, 1, 0):
+            return sizes
+    raise AssertionError(f"{nonces} nonces and {records} records are left, {sizes}")
+
+
+# ── positive control ───────────────────────────────────────────────────────────────────────────
+
+
+def test_the_same_search_finds_every_leak_of_a_leaky_collector(canary_place: Place) -> None:
+    root, port = canary_place.root, free_port()
+    script = str(Path(__file__).with_name("leaky.py"))
+    with (root / "server.out").open("wb") as out, (root / "server.err").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, script, str(port)], env=canary_place.env, cwd=root / "cwd", stdout=out, stderr=err
+        )
+    try:
+        _wait_for(port)
+        planter = Planter(port)
+        planter.people()
+        planter.request(f"kanab/1\ncheckout:{planter.canary('mistake')}:0>x".encode())
+        found = scan(root, planter.needles, process.pid)
+    finally:
+        process.kill()
+        process.wait()
+    leaks = {
+        "server.err": "mistake (utf-8)",
+        "cwd/agents.utf16": "User-Agent (utf-16-le)",
+        "cwd/agents.txt": "User-Agent (utf-8)",
+        "home/cookies": "Cookie (base64 +1)",
+        "home/addresses": "address (sha256)",
+        "tmp/referrers": "Referer (utf-8)",
+        "tmp/queue": "nonce (utf-8)",
+        "tmp/bodies.gz": "value (decimal, utf-8)",
+        "cwd/values.le": "value (float64 LE)",
+        "cwd/values.be": "value (float64 BE)",
+        "cwd/values.int": "value (integer LE)",
+        "cwd/values.json": "value (decimal, utf-8)",
+    }
+    for name, leak in leaks.items():
+        assert leak in found[name], name
+    assert "address (utf-8)" in found["server.err"]  # the access log
+    log = found["data.db-wal"]  # "aggregates only"
+    assert len([leak for leak in log if leak.startswith("sum of ") and "BE" in leak]) >= 6
+    held = next(hits for name, hits in found.items() if name.startswith("held open") and "deleted" in name)
+    assert any(leak.startswith(("nonce (hex", "value (decimal, hex")) for leak in held)
+
+
+def test_the_search_finds_every_form_it_knows_wherever_it_stands() -> None:
+    needles = Needles()
+    forms = number_forms(987_654_321_012, SCALE) | text_forms("somebody@example.org") | address_forms("127.201.7.45")
+    needles.add("it", forms)
+    rng, cases = random.Random(1), []
+    for how, form in forms.items():
+        if len(form) >= 5:
+            for length in (0, 1, 4097):
+                cases.append((how, rng.randbytes(length) + form + rng.randbytes(100)))
+    found = needles.found_in(*(case for _, case in cases))
+    assert [how for (how, _), hits in zip(cases, found, strict=True) if not hits] == []
+    assert needles.found_in(rng.randbytes(1 << 22), bytes(1 << 16)) == [set(), set()]
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(500):
+        with suppress(OSError), socket.create_connection((HOST, port), 1):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the leaky collector did not start")
