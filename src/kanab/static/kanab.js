@@ -328,10 +328,12 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   /** Nobody knows or will know whether it counts: these totals stay as they are. @param {Unit} unit */
   const giveUp = (unit) => {
-    const { then = {}, sent } = unit;
-    if (!unit.enrolled) return close(unit);
-    unit.frozen = [...(unit.frozen ?? []), ...Object.keys(then).filter((name) => then[name] !== sent[name])];
-    delete unit.post;
+    const { then = {}, sent, frozen = [] } = unit;
+    if (unit.enrolled) {
+      unit.frozen = [...frozen, ...Object.keys(then).filter((name) => then[name] !== sent[name])];
+      delete unit.post;
+    } else close(unit);
+    save();
   };
 
   /** @param {Unit} unit */

@@ -1,0 +1,201 @@
+"""Exactly once: two tabs, no network, lost answers, a collector that is killed, and what is given up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.browser.people import Tab
+from tests.browser.site import Request, Site
+
+import kanab as kb
+from kanab.tally import Tally
+
+Open = Callable[..., Tab]
+
+NO_LOCKS = "Object.defineProperty(Navigator.prototype, 'locks', { value: undefined });"
+BUSY = """(amounts) => { window.done = (async () => {
+  for (const amount of amounts) {
+    kanab.track("minutes", amount);
+    await new Promise((next) => setTimeout(next, 20 * Math.random()));
+    if (Math.random() < 0.1) kanab.flush();
+  }
+  await kanab.flush();
+})(); }"""
+
+
+def truth(site: Site, *people: dict[str, Any]) -> dict[str, Tally]:
+    """What counting these people's rows gives: another way than messages."""
+    start: dict[str, Any] = {"checkout": None, "tier": 1, "device": "phone", "banner": None}
+    start |= {"bought": 0, "minutes": 0, "revenue": 0, "orders": 0, "rating": math.nan}
+    rows = {name: [(start | person)[name] for person in people] for name in start}
+    return dict(kb.count(rows, plan=site.plan).tallies)
+
+
+def moves(posts: list[Request], metric: str = "minutes") -> list[str]:
+    return [line.rpartition(":")[2] for post in posts for line in post.lines if f":{metric}:" in line]
+
+
+@pytest.mark.parametrize("script", ["", NO_LOCKS], ids=["Web Locks", "a lease"])
+def test_two_tabs_at_once_do_not_break_the_sum_of_squares(site: Site, someone: Open, script: str) -> None:
+    first = someone(script).start()
+    second = Tab(first.context, site).start()
+    arm = first.variant("banner")
+    assert second.variant("banner") == arm
+    first.enroll("banner")
+    second.enroll("banner")
+    tabs, amounts = (first, second), ([0.25] * 60, [1.75] * 60)
+    for tab, each in zip(tabs, amounts, strict=True):
+        tab.page.evaluate(BUSY, each)
+    for tab in tabs:
+        tab.page.evaluate("() => window.done")
+    first.flush()
+    assert site.tallies() == truth(site, {"banner": arm, "minutes": 120})
+    assert len(site.posts) > 2
+    assert [text for tab in tabs for text in tab.heard] == []
+
+
+@pytest.mark.parametrize("script", ["", NO_LOCKS], ids=["Web Locks", "a lease"])
+def test_two_tabs_that_open_at_once_draw_one_arm(someone: Open, site: Site, script: str) -> None:
+    first = someone(script)
+    second = Tab(first.context, site)
+    for person in range(5):
+        for tab in (first, second):
+            tab.page.evaluate("(url) => { window.begun = init({ url }); }", f"/p/{person}/")
+        arms = {
+            tab.page.evaluate("async () => (window.kanab = await begun).variant('checkout')") for tab in (first, second)
+        }
+        assert len(arms) == 1
+
+
+def test_offline_then_online_delivers_exactly_once(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    arm = tab.variant("banner")
+    tab.enroll("banner").flush()
+    tab.context.set_offline(True)
+    for _ in range(3):
+        tab.track("minutes", 2).flush()
+    assert len(site.posts) == 1
+    tab.context.set_offline(False)  # and the client notices by itself
+    tab.wait(lambda: site.posts[-1].status == 204 and tab.state["units"]["banner"]["sent"] == {"minutes": 6})
+    assert site.tallies() == truth(site, {"banner": arm, "minutes": 6})
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_bytes(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    arm = tab.variant("banner")
+    tab.enroll("banner").flush()
+    site.fault = lambda method, _: "deaf" if method == "POST" else None  # counted, but nobody hears of it
+    tab.track("minutes", 4).flush()
+    tab.track("minutes", 3).flush()
+    site.fault = lambda *_: None
+    tab.visit().start().flush()
+    lost, *again = site.posts[1:]
+    assert lost.status == 0
+    assert {post.body for post in again[:-1]} == {lost.body}
+    assert moves(again[-1:]) == ["4>7"]
+    assert site.tallies() == truth(site, {"banner": arm, "minutes": 7})
+
+
+def test_a_collector_killed_in_mid_flight_and_restarted_loses_and_doubles_nothing(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    checkout, banner = tab.arms("checkout", "banner")
+    tab.enroll("checkout", tier=2, device="desktop").enroll("banner").flush()
+    killed: list[str] = []
+
+    def kill(method: str, _: str) -> str | None:
+        if method != "POST" or len(killed) > 5:
+            return None
+        killed.append(method)
+        if len(killed) == 2:  # the first has arrived, the others are on their way
+            site.collector.kill()
+        return "deaf"
+
+    for round_ in range(3):
+        killed.clear()
+        site.fault = kill
+        tab.track("minutes", 1 + round_).track("bought").flush()
+        site.fault = lambda *_: None
+        site.restart()
+        tab.flush()
+    person = {"checkout": checkout, "tier": 2, "device": "desktop", "banner": banner, "bought": 1, "minutes": 6}
+    assert site.tallies() == truth(site, person)
+    assert sum(post.status == 0 for post in site.posts) >= 6
+
+
+def test_a_busy_collector_gets_the_same_bytes_later(site: Site, someone: Open) -> None:
+    answers = [503, 429]
+    site.fault = lambda method, _: answers.pop() if method == "POST" and answers else None
+    tab = someone().start().enroll("banner").flush()
+    assert [post.status for post in site.posts] == [429]
+    tab.wait(lambda: len(site.posts) == 3)  # after about one second, and two more
+    assert [post.status for post in site.posts] == [429, 503, 204]
+    assert len({post.body for post in site.posts}) == 1
+
+
+def test_whoever_could_not_be_enrolled_sends_nothing_more(site: Site, someone: Open) -> None:
+    tab = someone()
+    for person, status in enumerate((400, 403, 410, 413)):
+        site.fault = lambda method, _, status=status: status if method == "POST" else None
+        tab.start(url=f"/p/{person}/").enroll("banner").flush().track("minutes", 4).flush()
+        tab.visit().start(url=f"/p/{person}/").enroll("banner").track("minutes", 4).flush()
+    assert [post.status for post in site.posts] == [400, 403, 410, 413]
+    assert {value.partition('"units":')[2] for value in tab.stored.values()} == {'{"banner":{"over":1}}}'}
+
+
+def test_a_refused_total_freezes_its_metric_and_no_other(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    arm = tab.variant("banner")
+    tab.enroll("banner").track("revenue", 5).flush()
+    site.fault = lambda method, _: 400 if method == "POST" else None
+    tab.track("revenue", 5).flush()
+    site.fault = lambda *_: None
+    tab.track("revenue", 5).track("orders", 1).track("minutes", 2).flush()  # orders move with revenue, or not at all
+    assert tab.state["units"]["banner"]["frozen"] == ["revenue"]
+    assert moves(site.posts[-1:]) == ["0>2"]
+    assert site.tallies() == truth(site, {"banner": arm, "minutes": 2, "revenue": 5})
+
+
+def test_a_post_without_an_answer_is_given_up_when_its_nonce_is_too_old(site: Site, someone: Open) -> None:
+    tab = someone().start().enroll("banner").flush()
+    site.fault = lambda method, _: "drop" if method == "POST" else None
+    tab.track("minutes", 4).flush()
+
+    def age(state: Any) -> None:
+        state["units"]["banner"]["at"] -= 25 * 3_600_000
+
+    tab.page.goto(site.url + "elsewhere")
+    tab.tamper(age)
+    site.fault = lambda *_: None
+    before = len(site.posts)
+    tab.visit().start().track("minutes", 1).track("bought").flush()
+    assert [line.rpartition("W")[2][3:] for post in site.posts[before:] for line in post.lines] == ["bought:0>1"]
+
+
+def test_a_client_that_was_never_answered_is_not_counted_after_a_day(site: Site, someone: Open) -> None:
+    site.fault = lambda method, _: "drop" if method == "POST" else None
+    tab = someone().start().enroll("banner").flush()
+    tab.page.goto(site.url + "elsewhere")
+    tab.tamper(lambda state: state["units"]["banner"].update(at=0))
+    site.fault = lambda *_: None
+    tab.visit().start().track("minutes", 1).flush()
+    assert tab.state["units"] == {"banner": {"over": 1}}
+    assert {post.status for post in site.posts} == {0}
+
+
+def test_nothing_is_added_after_the_window_and_then_nothing_is_kept(site: Site, someone: Open) -> None:
+    tab = someone().start().enroll("banner").track("minutes", 4).flush()
+    day = 24 * 3_600_000
+
+    def end(ago: int) -> Callable[[Any], None]:
+        return lambda state: state["units"]["banner"].update(end=tab.page.evaluate("() => Date.now()") - ago)
+
+    tab.tamper(end(day // 2))
+    tab.visit().start().track("minutes", 4).flush()
+    assert moves(site.posts) == ["0>4"]
+    tab.tamper(end(2 * day))
+    tab.visit().start().enroll("banner").track("minutes", 4).flush()
+    assert tab.state["units"] == {"banner": {"over": 1}}
+    assert moves(site.posts) == ["0>4"]
