@@ -27,7 +27,7 @@ LAYERS = (
     ("planjoin",),
     ("counted", "pairs"),
     ("stats", "sources", "privacy", "collect"),
-    ("datasets", "files", "forecast", "simulation", "reading", "readoutrows", "sealing"),
+    ("datasets", "files", "forecast", "simulation", "reading", "readoutrows", "sealing", "client"),
     ("health",),
     ("paper", "display"),
     ("readouts",),

@@ -1,0 +1,159 @@
+"""Client: one for each process of a server. It has people, a config and a courier."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from kanab.client.config import Config, read_config
+from kanab.client.courier import LAST_WORDS, Courier
+from kanab.client.forks import begin_again_in_children
+from kanab.client.memory import Memory
+from kanab.client.person import Person
+from kanab.client.posts import make_posts
+from kanab.client.state import State, fresh_version, unpack_state
+from kanab.client.steps import OptOut, Step, apply_step, settle
+from kanab.client.transport import Http, Transport
+from kanab.client.watch import Watch
+from kanab.collect.config import public_config
+from kanab.errors import KanabError
+from kanab.plan import Plan
+
+_DAY = 86_400
+
+
+class Client:
+    """Shows arms and counts people for a server, through the collector at an address.
+
+    ``source`` is the collector's address, whose config is fetched in the background; or a plan or the
+    bytes of a config, together with a ``transport``. ``development`` says mistakes aloud, in the log.
+    """
+
+    def __init__(
+        self,
+        source: str | Plan | bytes,
+        transport: Transport | None = None,
+        *,
+        threads: int = 2,
+        development: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._transport = _transport(source, transport)
+        self._fixed = _fixed(source)
+        self._watch = Watch(self._transport.config)
+        if self._fixed is None:
+            self._watch.start()
+        self._development, self._clock = development, clock
+        self.begin()
+        begin_again_in_children(self)
+        self._courier = Courier(
+            self._transport.post, self._life, threads=threads, clock=lambda: self._clock().timestamp()
+        )
+
+    def begin(self) -> None:
+        """Nothing is known of anybody yet; so it is in a forked process, too."""
+        self._memory = Memory()
+        self._lock = threading.Lock()
+
+    @property
+    def config(self) -> Config | None:
+        """What the collector's plan says; None before it is known."""
+        return self._fixed or self._watch.current
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until the config is known, as at the start of a server; False if the time was too short."""
+        return self._fixed is not None or self._watch.wait(timeout)
+
+    def person(self, state: bytes | None = None, *, id: str | None = None, opted_out: bool = False) -> Person:
+        """Somebody with the state that was handed on last, or with none.
+
+        ``id`` draws arms by a stable id, which is hashed and goes nowhere. ``opted_out``: this request
+        comes from somebody who does not want to be counted (it says Sec-GPC: 1, say): the control is shown, and
+        their state, if there is one, is forgotten.
+        """
+        found = unpack_state(state)
+        if opted_out:
+            self._commit(found, [OptOut()], id)
+            found = State()
+        else:
+            found = self._commit(found, [], id)
+        return Person(
+            self.config, found, self._commit, self._wait,
+            given=state or b"", clock=self._clock, id=id, silent=opted_out, development=self._development,
+        )  # fmt: skip
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything is delivered or given up; False if the time was too short."""
+        return self._courier.flush(timeout)
+
+    def close(self, timeout: float = LAST_WORDS) -> None:
+        """Deliver what waits, and stop; the end of the process does it, too."""
+        self._watch.close()
+        self._courier.close(timeout)
+
+    # ── within ─────────────────────────────────────────────────────────────────────────────────
+
+    def _life(self) -> int:
+        config = self.config
+        return _DAY if config is None else config.life
+
+    def _commit(self, state: State, steps: list[Step], id: str | None) -> State:
+        """Steps on the newest state that this one has become here, with the posts that follow from them.
+
+        One lock for all: it is held for the few microseconds of this, and never while anything is sent.
+        """
+        config, now = self.config, self._clock()
+        if config is None:
+            return state
+        with self._lock:
+            before = self._memory.newest(state)
+            after = settle(config, before, self._courier.counted, now)
+            waiting = [unit.outbox for unit in after.units.values() if unit.outbox]
+            for step in steps:
+                after = apply_step(config, after, step, id)
+            if after.out and not before.out:
+                for posts in waiting:
+                    self._courier.withdraw(posts)
+                self._memory.follow(before.version, after)
+                return after
+            after = self._with_posts(config, before, after, now)
+            for unit in after.units.values():
+                self._courier.submit(unit.outbox, fresh=False)
+            return after
+
+    def _with_posts(self, config: Config, before: State, after: State, now: datetime) -> State:
+        """Every unit up to date, its new posts under way, under a new version if anything is new."""
+        units = dict(after.units)
+        for name, unit in after.units.items():
+            units[name], made = make_posts(config, name, unit, before.version, now)
+            if made:
+                self._courier.submit(units[name].outbox[: -len(made)], fresh=False)
+                self._courier.submit(units[name].outbox)
+        after = replace(after, units=units)
+        if after == before:
+            return before
+        after = replace(after, version=fresh_version())
+        self._memory.follow(before.version, after)
+        return after
+
+    def _wait(self, timeout: float | None, state: State) -> bool:
+        return self._courier.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])
+
+
+def _transport(source: str | Plan | bytes, transport: Transport | None) -> Transport:
+    if transport is not None:
+        return transport
+    if isinstance(source, str):
+        return Http(source)
+    raise KanabError(
+        "a client with a plan needs to know where its collector is", "Give transport=Http('https://…'), or its address."
+    )
+
+
+def _fixed(source: str | Plan | bytes) -> Config | None:
+    if isinstance(source, Plan):
+        return read_config(public_config(source))
+    return read_config(source) if isinstance(source, bytes) else None

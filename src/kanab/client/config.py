@@ -1,0 +1,156 @@
+"""What a client knows of a plan: the config that a collector serves at /v1/config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from kanab.collect.config import FORMAT
+from kanab.collect.heads import Gauge
+from kanab.collect.spelling import encode, spell
+from kanab.errors import KanabError, LevelError, PlanError
+from kanab.factor import as_level
+from kanab.metric import Metric
+from kanab.periods import Periods
+
+_DAY = 86_400
+_HOUR = 3600
+OTHER = "other"
+"""The level of whoever has one that is not declared, if the plan has it; else it is missing."""
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """One experiment: arms and shares in the plan's order, and who is not in it."""
+
+    arms: list[tuple[str, float]]
+    control: str
+    covariates: list[str] = []
+    salt: str | None = None
+    holdout: float = 0.0
+    exclude_with: list[str] = []
+    metrics: list[str] | None = None
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """A metric's bounds, steps per unit, and whether people may be without a value."""
+
+    bounds: tuple[float, float]
+    scale: int
+    missing: str = "zero"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Days of a period of enrollment, and hours in which people are measured after it."""
+
+    days: int
+    window: float
+
+
+class Config(msgspec.Struct, frozen=True, dict=True):
+    """The public part of a plan."""
+
+    format: str
+    nonce_life: float
+    metrics: dict[str, Grid]
+    experiments: dict[str, Experiment]
+    cohorts: Window | None = None
+    covariates: dict[str, list[str]] = {}
+    ratios: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
+    most_pairs: int = 20
+
+    @property
+    def life(self) -> int:
+        """Seconds for which a post may be sent again."""
+        return int(self.nonce_life * _HOUR)
+
+    @cached_property
+    def gauges(self) -> dict[str, Gauge]:
+        """The grids of all metrics, by the collector's own rule."""
+        return {name: _gauge(name, one) for name, one in self.metrics.items()}
+
+    @cached_property
+    def _periods(self) -> Periods | None:
+        return None if self.cohorts is None else Periods(f"{self.cohorts.days}d")
+
+    def cohort(self, now: datetime) -> str | None:
+        """The label of the period of whoever enrolls now; None where the plan has no cohorts."""
+        if self._periods is None:
+            return None
+        return self._periods.label(self._periods.of_day(now.astimezone(UTC).date()))
+
+    def end(self, cohort: str | None) -> float | None:
+        """When the people of a cohort have been measured, in seconds since 1970; None: never.
+
+        What is no label of this plan's cohorts is over.
+        """
+        if self._periods is None or self.cohorts is None:
+            return None
+        try:
+            following = self._periods.number(cohort) + 1
+        except PlanError:
+            return 0.0
+        return self._periods.first_day(following) * _DAY + self.cohorts.window * _HOUR
+
+    def heads(self, name: str, arm: str, levels: Mapping[str, str], cohort: str | None) -> tuple[str, ...]:
+        """The classes of somebody in an experiment, as messages write them: checkout/tier:B:3@2026-W46."""
+        label = "" if cohort is None else f"@{cohort}"
+        own = encode(name)
+        if not self.experiments[name].covariates:
+            return (f"{own}:{encode(arm)}{label}",)
+        return tuple(
+            f"{own}/{encode(one)}:{encode(arm)}:{encode(levels.get(one, ''))}{label}"
+            for one in self.experiments[name].covariates
+        )
+
+    def level(self, covariate: str, given: Any) -> tuple[str, bool]:
+        """A level as it is sent, and whether it is declared (or missing)."""
+        declared = self.covariates.get(covariate, [])
+        try:
+            spelled = spell(as_level(given, covariate))
+        except LevelError:
+            return _unknown(declared), False
+        if not spelled or spelled in declared:
+            return spelled, True
+        return _unknown(declared), False
+
+    def counts(self, unit: tuple[str, ...], metric: str) -> bool:
+        """Does an experiment, or do all of a pair, count a metric? Not one that came after it began."""
+        found = [self.experiments[name].metrics for name in unit if name in self.experiments]
+        return all(names is None or metric in names for names in found)
+
+
+def read_config(data: bytes) -> Config:
+    """A config as a collector serves it; an error if it is something else.
+
+    >>> read_config(b'{"format": "kanab-config/1", "nonce_life": 24.0, "metrics": {}, "experiments": {}}').life
+    86400
+    """
+    problem = KanabError("that is no config of a collector", "Check the address: /v1/config.json is its place.")
+    try:
+        config = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise problem from None
+    names = {name for one in config.experiments.values() for name in one.exclude_with}
+    names |= {name for pair in config.pairs for name in pair}
+    parts = {name for ratio in config.ratios for name in ratio}
+    whole = names <= set(config.experiments) and parts <= set(config.metrics)
+    if config.format != FORMAT or not whole or not all(one.arms for one in config.experiments.values()):
+        raise problem
+    return config
+
+
+_DECODER = msgspec.json.Decoder(Config)
+
+
+def _gauge(name: str, grid: Grid) -> Gauge:
+    low, high = Metric(name, grid.scale, grid.bounds).grid_bounds or (0, 0)
+    return Gauge(float(grid.scale), low, high, grid.missing == "zero")
+
+
+def _unknown(declared: list[str]) -> str:
+    return OTHER if OTHER in declared else ""

@@ -1,0 +1,126 @@
+"""Posts of one person: lines that take a unit from what was sent to its totals, under a nonce that its state fixed.
+
+A nonce is the hour and twelve bytes made from the version of the state and the name of the unit. So two
+parallel requests that began with the same state give the same nonce to the same transition, and the
+collector counts one of the two.
+"""
+
+from __future__ import annotations
+
+import hmac
+from datetime import datetime
+from decimal import Decimal
+
+from msgspec.structs import replace
+
+from kanab.client.config import Config
+from kanab.client.state import Unit
+from kanab.collect.nonces import NONCE_BYTES, seconds_of
+from kanab.collect.spelling import decode, encode
+from kanab.collect.wire import MOST_BYTES, MOST_LINES
+
+MOST_POSTS = 4
+"""So many posts of one unit may be without an answer; what comes then waits in the totals."""
+
+_ROOM = MOST_BYTES - 64
+
+Steps = dict[str, int]
+
+
+def make_posts(config: Config, name: str, unit: Unit, version: str, now: datetime) -> tuple[Unit, list[str]]:
+    """The posts that bring a unit up to its totals, and the unit that has made them.
+
+    They are in its outbox from now on, and their bytes never change.
+    """
+    made: list[str] = []
+    while not unit.over and len(unit.outbox) < MOST_POSTS:
+        then = _next(config, unit)
+        lines = _lines(config, unit, then)
+        if not lines or not _fits(lines):
+            break
+        nonce = derive_nonce(version, f"{name} {len(made)}", now)
+        body = "\n".join([f"kanab/1 {nonce}", *lines, ""])
+        unit = replace(unit, sent=then, enrolled=True, outbox=(*unit.outbox, body))
+        made.append(body)
+    return unit, made
+
+
+def derive_nonce(version: str, what: str, now: datetime) -> str:
+    """The nonce of a transition from a version, in the hour that it is.
+
+    >>> from datetime import UTC
+    >>> derive_nonce("00" * 12, "checkout 0", datetime(2026, 11, 15, 16, tzinfo=UTC))[:8]
+    '00079b70'
+    """
+    hour = seconds_of(now) // 3600
+    rest = hmac.digest(version.encode(), f"kanab/1 nonce {what}".encode(), "sha256")
+    return (hour.to_bytes(4, "big") + rest[: NONCE_BYTES - 4]).hex()
+
+
+def nonce_of(post: str) -> str:
+    """The nonce of a post."""
+    return post[8:40]
+
+
+def metrics_of(post: str) -> tuple[str, ...] | None:
+    """The metrics that a post moves; None if it enrolls."""
+    found: dict[str, None] = {}
+    for line in post.split("\n")[1:-1]:
+        head, moved, _ = line.rpartition(":")
+        if ">" not in line:
+            return None
+        if moved and "/" not in (metric := head.rpartition(":")[2]):
+            found[decode(metric)] = None
+    return tuple(found)
+
+
+def _next(config: Config, unit: Unit) -> Steps:
+    """The totals of the next post: all that moved, or as many as fit into it."""
+    then = dict(unit.sent)
+    for metric, gauge in config.gauges.items():
+        if metric not in unit.totals or _stuck(config, metric, unit.frozen):
+            continue
+        more = then | {metric: gauge.steps(float(Decimal(unit.totals[metric])))}
+        if not _fits(_lines(config, unit, more)):
+            break
+        then = more
+    return then
+
+
+def _stuck(config: Config, metric: str, frozen: tuple[str, ...]) -> bool:
+    """Is nobody sure what was counted of a metric, or of one that shares a ratio with it?"""
+    return metric in frozen or any(metric in pair and not set(pair).isdisjoint(frozen) for pair in config.ratios)
+
+
+def _fits(lines: list[str]) -> bool:
+    return len(lines) <= MOST_LINES and sum(map(len, lines)) + len(lines) <= _ROOM
+
+
+def _lines(config: Config, unit: Unit, then: Steps) -> list[str]:
+    """The lines from what was sent to other totals: the same ones for each class that somebody is in."""
+    moves = [] if unit.enrolled else [""]
+    for metric in config.metrics:
+        old, new = _total(config, metric, unit.sent), _total(config, metric, then)
+        if new is not None and new != old:
+            moves.append(f":{encode(metric)}:{old or ''}>{new}")
+    for first, second in config.ratios:
+        both = [_both(config, first, second, totals) for totals in (unit.sent, then)]
+        if both[1] and both[0] != both[1]:
+            moves.append(f":{encode(first)}/{encode(second)}:{both[0]}>{both[1]}")
+    return [head + move for head in unit.heads for move in moves]
+
+
+def _both(config: Config, first: str, second: str, totals: Steps) -> str:
+    """Both totals of a ratio; nothing while one of them has no value."""
+    found = [_total(config, part, totals) for part in (first, second)]
+    return "" if None in found else "/".join(map(str, found))
+
+
+def _total(config: Config, metric: str, totals: Steps) -> str | None:
+    """A total as it is written; None where there is none yet."""
+    gauge = config.gauges[metric]
+    steps = totals.get(metric, 0 if gauge.whole else None)
+    if steps is None:
+        return None
+    whole, rest = divmod(steps, config.metrics[metric].scale)
+    return str(whole) if not rest else repr(steps / gauge.scale)

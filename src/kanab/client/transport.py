@@ -1,0 +1,93 @@
+"""HTTP to a collector: kept-alive connections, nothing in the headers that tells who asks."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from typing import Protocol
+from urllib.parse import urljoin, urlsplit
+
+from kanab.client.courier import Answer
+from kanab.errors import KanabError
+
+PATIENCE = 10.0
+"""Seconds; an answer that takes longer counts as none."""
+
+_MOST = 2_000_000
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TEXT = {"Content-Type": "text/plain"}
+
+
+class Transport(Protocol):
+    """What carries posts to a collector, and configs back."""
+
+    def post(self, body: bytes) -> Answer:
+        """Send a post; the answer, or any exception if none came."""
+
+    def config(self) -> bytes:
+        """The collector's config now; any exception if it cannot be had."""
+
+
+class Http:
+    """The collector at an address; safe to use from several threads, each with a connection of its own."""
+
+    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise KanabError("that is no address of a collector", "For example https://collect.example.com/.")
+        self._base = parts.path.rstrip("/") + "/"
+        self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
+        self._patience = patience
+        self._own = threading.local()
+        self._named: tuple[str, bytes] | None = None
+
+    def post(self, body: bytes) -> Answer:
+        """Send a post, as text."""
+        status, headers, _ = self._ask("POST", f"{self._base}v1/t", body)
+        wait = headers.get("Retry-After", "")
+        return Answer(status, float(wait) if wait.isdigit() and len(wait) < 6 else 0.0)
+
+    def config(self) -> bytes:
+        """The config, which has its digest for a name: one that is known is not fetched again."""
+        path = f"{self._base}v1/config.json"
+        status, headers, body = self._ask("GET", path)
+        if status in _REDIRECTS:
+            place = urlsplit(urljoin(path, headers.get("Location", ""))).path
+            if self._named is not None and self._named[0] == place:
+                return self._named[1]
+            status, _, body = self._ask("GET", place)
+            if status == http.client.OK:
+                self._named = place, body
+        if status != http.client.OK:
+            raise KanabError("the collector gave no config", "Check its address.")
+        return body
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """One request; once more on a new connection if the old one had been closed meanwhile."""
+        kept = getattr(self._own, "connection", None) is not None
+        try:
+            return self._asked(method, path, body)
+        except (ConnectionError, http.client.HTTPException):
+            if not kept:
+                raise
+            return self._asked(method, path, body)
+
+    def _asked(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
+            connection = self._own.connection = kind(self._host, self._port, timeout=self._patience)
+        try:
+            connection.request(method, path, body, _TEXT if body is not None else {})
+            answer = connection.getresponse()
+            found = answer.status, answer.headers, answer.read(_MOST)
+            if answer.will_close or not answer.isclosed():
+                self._drop(connection)
+        except BaseException:
+            self._drop(connection)
+            raise
+        return found
+
+    def _drop(self, connection: http.client.HTTPConnection) -> None:
+        connection.close()
+        self._own.connection = None

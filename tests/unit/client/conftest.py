@@ -1,0 +1,39 @@
+"""Clients whose collector counts in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.unit.client.shop import Clock, Counting, plan
+
+from kanab.client import Client
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def collector(clock: Clock) -> Counting:
+    return Counting(plan(), clock)
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[Any], Any]]:
+    opened: list[Any] = []
+
+    def keep(one: Any) -> Any:
+        opened.append(one)
+        return one
+
+    yield keep
+    for one in opened:
+        one.close(0)
+
+
+@pytest.fixture
+def client(collector: Counting, clock: Clock, closing: Callable[[Any], Any]) -> Client:
+    return closing(Client(collector.plan, collector, clock=clock))
