@@ -44,8 +44,9 @@ def seal_ripe(
 ) -> list[Sealed]:
     """Seal everything through a cohort: one batch, or one for every phase in which people were divided otherwise.
 
-    A phase that must wait joins the next one.
+    A phase that must wait joins the next one. Keys that a crash after an earlier seal left are forgotten first.
     """
+    boxes.keyring.forget(store.sealed_through())
     first = first_open(store, versions)
     if through < first:
         return []

@@ -1,0 +1,188 @@
+"""A seal that is killed at any point has happened or not; then it happens once, and its keys are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything
+from tests.collector.serving import Done, Nursery, Place, Server
+
+from kanab.collect.keyfile import read_key_file
+from kanab.collect.keys import Keyring
+from kanab.collect.pgstore import PostgresStore
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.privacy.released import Release
+from kanab.sealing import stored_ledger
+from kanab.tally import Tally
+
+WEEKLY = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
+
+
+class Filled(NamedTuple):
+    """A folder in which a collector has collected, and the truth."""
+
+    root: Path
+    tallies: dict[str, Tally]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Filled:
+    place = Place(tmp_path_factory.mktemp("filled") / "place", nursery)
+    server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
+    crowd = Crowd(11)
+    asyncio.run(crowd.for_a_while([server.port], 10, most=800))
+    server.kill()
+    return Filled(place.root, crowd.tallies())
+
+
+@pytest.fixture
+def copied(filled: Filled, tmp_path: Path, nursery: Nursery) -> Callable[[], Place]:
+    """Copies of that folder."""
+
+    def copy() -> Place:
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        shutil.copytree(filled.root, root)
+        return Place(root, nursery)
+
+    return copy
+
+
+def seal(place: Place, die_at: int | None = None) -> Done:
+    plan = place.root / "kanab.toml"
+    return place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything(), die_at=die_at)
+
+
+def state(place: Place) -> tuple[int, list[Release], int]:
+    """Records, sealed batches, and through which period."""
+    store = SqliteStore(place.data / "store.db")
+    found = len(store.records()), list(stored_ledger(store).releases), store.sealed_through()
+    store.close()
+    return found
+
+
+def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
+    records, (release,), through = state(place)
+    assert records == 0
+    for name, table in release.tables.items():
+        assert table == truth[name]
+    assert "checkout/tier" in release.tables
+    assert read_key_file(place.key).period == through + 1
+
+
+def test_a_seal_may_be_killed_before_any_of_its_steps(copied: Callable[[], Place], filled: Filled) -> None:
+    codes, before_commit, after_commit = [], 0, 0
+    for step in range(200):
+        place = copied()
+        first = seal(place, die_at=step)
+        codes.append(first.code)
+        if first.code == 0:
+            break
+        records, batches, _ = state(place)
+        assert (records > 0) != (len(batches) > 0)  # all of it, or nothing
+        before_commit, after_commit = before_commit + (records > 0), after_commit + (records == 0)
+        second = seal(place)
+        assert second.code == (1 if batches else 0), second.err
+        check_sealed_once(place, filled.tallies)
+        shutil.rmtree(place.root)
+    check_sealed_once(place, filled.tallies)
+    assert set(codes[:-1]) == {-signal.SIGKILL}
+    assert before_commit >= 10  # statements of opening, reading, writing
+    assert after_commit >= 4  # room given back; two lines of the key file, each written and synced
+
+
+def test_a_seal_may_be_killed_at_any_moment(copied: Callable[[], Place], filled: Filled) -> None:
+    rng = random.Random(12)
+    place = copied()
+    for _ in range(8):
+        plan = place.root / "kanab.toml"
+        pid = place.begin("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything())
+        time.sleep(rng.uniform(0.0, 0.15))
+        os.kill(pid, signal.SIGKILL)
+        place.end(pid)
+        records, batches, _ = state(place)
+        assert (records > 0) != (len(batches) > 0)
+    assert seal(place).code in (0, 1)
+    check_sealed_once(place, filled.tallies)
+
+
+def test_a_collector_erases_the_keys_that_a_crash_left(
+    copied: Callable[[], Place], closing: Callable[[Any], Any]
+) -> None:
+    for step in range(200):  # the first crash after the commit
+        place = copied()
+        assert seal(place, die_at=step).code == -signal.SIGKILL
+        _, batches, through = state(place)
+        if batches:
+            break
+    assert read_key_file(place.key).period == 0
+    server = closing(Server(place, "--plan", place.root / "kanab.toml", "--data", place.data)).start(healthy=False)
+    assert read_key_file(place.key).period == through + 1
+    server.kill()
+
+
+def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    plan = place.plan(WEEKLY)
+    clock, rng = place.root / "clock", random.Random(13)
+    clock.write_text("0")
+    server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
+    crowd = Crowd(14)
+    asyncio.run(crowd.for_a_while([server.port], 10, most=600))
+    assert state(place)[1] == []
+    clock.write_text(str(timedelta(days=28).total_seconds()))
+    for _ in range(6):
+        time.sleep(rng.uniform(0.0, 0.25))
+        server.kill()
+        records, batches, _ = state(place)
+        assert (records > 0) != (len(batches) > 0)
+        server.start(wait=False)
+    server.wait_ready()
+    end = time.monotonic() + 10
+    while not state(place)[1] and time.monotonic() < end:
+        time.sleep(0.05)
+    server.kill()
+    check_sealed_once(place, crowd.tallies())
+    assert server.stderr.count("kanab: sealed the cohorts through") <= 1
+    assert "Traceback" not in server.stderr
+
+
+def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
+    place: Place, postgres_url: str, closing: Callable[[Any], Any]
+) -> None:
+    plan, clock = place.plan(WEEKLY), place.root / "clock"
+    clock.write_text("0")
+    Keyring.create(place.key)
+    keys = [place.key, place.root / "copy.key"]  # each machine has a file of its own
+    shutil.copy(*keys)
+    options = ("--plan", plan, "--store", postgres_url)
+    servers = [
+        closing(
+            Server(place, "--plan", plan, "--store", postgres_url, "--key", key, name=key.stem, clock=clock)
+        ).start()
+        for key in keys
+    ]
+    crowd = Crowd(15)
+    asyncio.run(crowd.for_a_while([server.port for server in servers], 10, most=600))
+    clock.write_text(str(timedelta(days=28).total_seconds()))
+    store = closing(PostgresStore(postgres_url))
+    end = time.monotonic() + 15
+    while time.monotonic() < end and not all(
+        read_key_file(key).period == store.sealed_through() + 1 > 1 for key in keys
+    ):
+        time.sleep(0.05)
+    (release,) = stored_ledger(store).releases
+    assert all(table == crowd.tallies()[name] for name, table in release.tables.items())
+    assert store.records() == []
+    assert [read_key_file(key).period for key in keys] == [store.sealed_through() + 1] * 2
+    assert sum(server.stderr.count("kanab: sealed the cohorts through") for server in servers) == 1
