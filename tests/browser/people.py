@@ -65,17 +65,17 @@ class Tab:
     @property
     def state(self) -> Any:
         """What the client remembers."""
-        found = {key: value for key, value in self.stored.items() if key.startswith(KEY) and key.count(" ") == 1}
-        return json.loads(next(iter(found.values())))
+        return json.loads(self.stored[self._key("")])
 
-    def tamper(self, change: Callable[[Any], None]) -> None:
+    def tamper(self, change: Callable[[Any], None], path: str = "") -> None:
         """Change what is remembered, as somebody could in the browser's tools."""
-        state = self.state
+        key = self._key(path)
+        state = json.loads(self.stored[key])
         change(state)
-        script = (
-            "(text) => { localStorage[Object.keys(localStorage).find((key) => !key.slice(8).includes(' '))] = text; }"
-        )
-        self.page.evaluate(script, json.dumps(state))
+        self.page.evaluate("([key, text]) => { localStorage[key] = text; }", [key, json.dumps(state)])
+
+    def _key(self, path: str) -> str:
+        return KEY + self.site.url.rstrip("/") + (path or "/")
 
     def wait(self, fact: Callable[[], bool], seconds: float = 15) -> None:
         wait_for(fact, seconds, lambda: self.page.wait_for_timeout(20))

@@ -78,6 +78,13 @@ class Site:
         self.collector.close()
         self.collector = self.serve(text or self.text)
 
+    def anew(self, text: str) -> None:
+        """Another plan, on an empty store: what a plan may not change while people are counted."""
+        self.collector.close()
+        for path in (self.place.data, self.place.key):
+            path.rename(path.with_name(f"old-{len(text)}-{path.name}"))
+        self.collector = self.serve(text)
+
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.server.server_port}/"

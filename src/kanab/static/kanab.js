@@ -14,7 +14,7 @@
  */
 
 /** @typedef {{ arms: [string, number][], control: string, covariates: string[], salt?: string, holdout?: number,
- *    exclude_with?: string[] }} Experiment   an experiment as the collector's config tells it */
+ *    exclude_with?: string[], metrics?: string[] }} Experiment   an experiment as the collector's config tells it */
 /** @typedef {{ format: string, cohorts: { days: number, window: number } | null, nonce_life: number,
  *    covariates: Record<string, string[]>, experiments: Record<string, Experiment>, pairs: [string, string][],
  *    metrics: Record<string, { bounds: [number, number], scale: number, missing?: string }>,
@@ -133,6 +133,11 @@ const heads = (config, name, arm, levels, label) => {
   if (!covariates.length) return [own + ":" + encode(arm) + label];
   return covariates.map((one) => `${own}/${encode(one)}:${encode(arm)}:${encode(levels[one])}${label}`);
 };
+
+/** Does a unit count a metric? Experiments keep those that they began with. @param {Config} config
+ * @param {string} key @param {string} name */
+const counts = ({ experiments }, key, name) =>
+  key.split("/").every((part) => experiments[decodeURIComponent(part)]?.metrics?.includes(name) ?? true);
 
 /** A total as it is sent: within bounds, on the metric's grid. @param {Config} config @param {string} name
  * @param {Totals} totals */
@@ -268,8 +273,9 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     if (what === "track") {
       const { bounds, scale } = config.metrics[name];
       const binary = scale === 1 && bounds[0] === 0 && bounds[1] === 1;
-      for (const { over, end, totals } of Object.values(units))
-        if (!over && now <= (end ?? now)) totals[name] = binary ? +(more > 0) : (totals[name] ?? 0) + more;
+      for (const [key, { over, end, totals }] of Object.entries(units))
+        if (!over && now <= (end ?? now) && counts(config, key, name))
+          totals[name] = binary ? +(more > 0) : (totals[name] ?? 0) + more;
       return;
     }
     const arm = arms[name];
