@@ -93,6 +93,7 @@ class Client:
         """Deliver what waits, and stop; the end of the process does it, too."""
         self._watch.close()
         self._courier.close(timeout)
+        self._transport.close()
 
     # ── within ─────────────────────────────────────────────────────────────────────────────────
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
+import weakref
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
@@ -27,6 +28,9 @@ class Transport(Protocol):
     def config(self) -> bytes:
         """The collector's config now; any exception if it cannot be had."""
 
+    def close(self) -> None:
+        """Let go of what is held; it may be used again."""
+
 
 class Http:
     """The collector at an address; safe to use from several threads, each with a connection of its own."""
@@ -39,6 +43,7 @@ class Http:
         self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
         self._patience = patience
         self._own = threading.local()
+        self._open: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
         self._named: tuple[str, bytes] | None = None
 
     def post(self, body: bytes) -> Answer:
@@ -62,6 +67,12 @@ class Http:
             raise KanabError("the collector gave no config", "Check its address.")
         return body
 
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in list(self._open):
+            connection.close()
+        self._own = threading.local()
+
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, http.client.HTTPMessage, bytes]:
         """One request; once more on a new connection if the old one had been closed meanwhile."""
         kept = getattr(self._own, "connection", None) is not None
@@ -77,6 +88,7 @@ class Http:
         if connection is None:
             kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
             connection = self._own.connection = kind(self._host, self._port, timeout=self._patience)
+            self._open.add(connection)
         try:
             connection.request(method, path, body, _TEXT if body is not None else {})
             answer = connection.getresponse()

@@ -106,6 +106,9 @@ class Counting:
                 raise TimeoutError
             return Answer(204)
 
+    def close(self) -> None:
+        pass
+
     def tallies(self) -> dict[str, Tally]:
         return dict(tables(self.plan, self._counters))
 

@@ -9,10 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import Clock, Counting, plan
+from tests.unit.client.shop import SHOP, Clock, Counting, plan
 
 from kanab import count
 from kanab.client import Client
+from kanab.client.config import read_config
 from kanab.client.state import OPTED_OUT, pack_state, unpack_state
 from kanab.collect.config import public_config
 
@@ -59,13 +60,13 @@ def test_the_state_is_arm_levels_cohort_totals_and_outbox_and_nothing_else(clien
 
 
 def test_everybody_together_gives_the_tallies_of_their_rows(client: Client, collector: Counting, clock: Clock) -> None:
-    """Two hundred people, many visits each, states handed from visit to visit; corrections and missing levels too."""
+    """Many people, many visits each, states handed from visit to visit; corrections and missing levels too."""
     rng = random.Random(5)
     rows: dict[str, list[Any]] = {name: [] for name in ("checkout", "banner", "tier", "device", "bought", "minutes")}
     rows |= {"orders": [], "rating": []}
-    states = [b""] * 200
+    states = [b""] * 120
     truth: list[dict[str, Any]] = [{} for _ in states]
-    for _ in range(1200):
+    for _ in range(700):
         who = rng.randrange(len(states))
         person, known = client.person(states[who]), truth[who]
         if not known:
@@ -97,7 +98,7 @@ def test_everybody_together_gives_the_tallies_of_their_rows(client: Client, coll
                 value = known[name]
                 column.append(float(value) if isinstance(value, Decimal) else value)
     assert collector.refusals == []
-    assert len(rows["checkout"]) > 190
+    assert len(rows["checkout"]) > 110
     found = collector.tallies()
     assert found == dict(count(rows, plan=collector.plan).tallies)
     assert set(found) == {"checkout/tier", "checkout/device", "banner", "banner/checkout"}
@@ -241,6 +242,38 @@ def test_development_says_mistakes_aloud_and_production_does_not(
     assert not any("99" in one or "many" in one or "miles" in one for one in caplog.messages)
 
 
+def test_a_person_who_came_before_the_plan_changed_is_drawn_only_for_what_is_new(
+    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+) -> None:
+    old = closing(Client(collector.plan, collector, clock=clock))
+    text = SHOP.replace("[experiments.banner]", "[experiments.menu]\narms = { x = 1, y = 1 }\n[experiments.banner]")
+    new = closing(Client(plan(text.replace("B = 1", "C = 1")), collector, clock=clock))
+    for _ in range(20):
+        person = old.person()
+        arms = {name: person.variant(name) for name in ("checkout", "banner")}
+        changed = new.person(person.save())
+        assert changed.variant("banner") == arms["banner"]
+        assert changed.variant("menu") in ("x", "y")
+        assert changed.variant("checkout") in ("A", "C")  # B is no arm any more
+        state = changed.save()
+        assert set(unpack_state(state).arms) == {"banner", "checkout", "menu"}
+        assert new.person(state).variant("menu") == changed.variant("menu")
+        assert old.person(state).variant("banner") == arms["banner"]
+
+
+def test_a_metric_that_has_gone_meanwhile_is_passed_over(
+    client: Client, collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+) -> None:
+    person = visit(client, id="user-1")
+    person.track("bought")
+    person.track("minutes", 2)
+    fewer = read_config(public_config(plan(SHOP.replace('bought = { kind = "binary" }', ""))))
+    client._fixed = fewer
+    assert person.flush(5)
+    assert [line for line in collector.lines() if "tier" in line and ":minutes:" in line]
+    assert not any("bought" in line for line in collector.lines())
+
+
 # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -250,6 +283,7 @@ def test_people_are_measured_until_the_window_of_their_cohort_is_over(
     person = visit(client, id="user-1")
     state = person.save()
     assert person.lasts == (4.5 * 24 - 0.5 + 7 * 24) * 3600  # the rest of the week, and a week
+    client.flush(5)
     clock.pass_by(days=11)
     person = client.person(state, id="user-1")
     person.track("minutes", 4)
@@ -281,6 +315,7 @@ def test_a_later_experiment_has_its_own_cohort_and_the_pair_that_of_the_later_on
     client: Client, collector: Counting, clock: Clock
 ) -> None:
     state = visit(client, id="user-1").save()
+    client.flush(5)
     clock.pass_by(days=7)
     person = client.person(state, id="user-1")
     arm = person.variant("banner")

@@ -1,0 +1,313 @@
+"""The same bytes until a final answer; nobody waits; what is given up stops what it moved."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.client.shop import Clock, Counting
+
+from kanab.client import Answer, Client
+from kanab.client import courier as couriers
+from kanab.client.courier import Courier
+from kanab.client.posts import nonce_of
+from kanab.client.state import unpack_state
+from kanab.collect.nonces import make_nonce
+
+TIER = "checkout/tier|B:3"
+
+
+def post(line: str = "checkout:B") -> str:
+    return f"kanab/1 {make_nonce()}\n{line}\n"
+
+
+class Line:
+    """A transport that answers as it is told, and remembers what was sent."""
+
+    def __init__(self, *answers: int | Exception | Answer) -> None:
+        self.answers = list(answers)
+        self.sent: list[str] = []
+
+    def __call__(self, body: bytes) -> Answer:
+        self.sent.append(body.decode())
+        answer = self.answers.pop(0) if self.answers else 204
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Answer) else Answer(answer)
+
+
+@pytest.fixture
+def courier(closing: Callable[[Any], Any]) -> Callable[..., Courier]:
+    def make(send: Callable[[bytes], Answer], life: int = 86_400, **options: Any) -> Courier:
+        return closing(Courier(send, lambda: life, **({"pause": 0.01} | options)))
+
+    return make
+
+
+def test_the_same_bytes_are_sent_until_an_answer_comes(courier: Callable[..., Courier]) -> None:
+    line = Line(ConnectionRefusedError(), TimeoutError(), 503, 429, 500, 302, 204)
+    one = courier(line, threads=1)
+    first = post()
+    one.submit([first])
+    assert one.flush(5)
+    assert line.sent == [first] * 7
+    assert one.counted(nonce_of(first)) is True
+
+
+@pytest.mark.parametrize("status", [400, 403, 410, 413])
+def test_final_answers_end_it_and_what_follows(courier: Callable[..., Courier], status: int) -> None:
+    line = Line(status)
+    one = courier(line)
+    chain = [post() for _ in range(3)]
+    one.submit(chain)
+    assert one.flush(5)
+    assert line.sent == chain[:1]
+    assert [one.counted(nonce_of(each)) for each in chain] == [False] * 3
+    later = post()
+    one.submit([*chain, later])
+    assert (one.flush(5), line.sent, one.counted(nonce_of(later))) == (True, chain[:1], False)
+
+
+def test_posts_of_one_chain_go_in_order_and_others_do_not_wait(courier: Callable[..., Courier]) -> None:
+    hold, sent = threading.Event(), []
+
+    def send(body: bytes) -> Answer:
+        sent.append(body.decode())
+        if len(sent) == 1:
+            hold.wait(5)
+        return Answer(204)
+
+    one = courier(send)
+    chain, other = [post() for _ in range(3)], post()
+    one.submit(chain)
+    while not sent:
+        time.sleep(0.001)
+    one.submit([other])
+    assert one.flush(5, [other])
+    assert sent == [chain[0], other]
+    hold.set()
+    assert one.flush(5)
+    assert sent == [chain[0], other, *chain[1:]]
+
+
+def test_a_post_older_than_its_life_is_given_up_and_anothers_is_taken_as_sent(courier: Callable[..., Courier]) -> None:
+    line = Line()
+    one = courier(line, clock=lambda: time.time() + 26 * 3600)
+    own, others = post(), post()
+    one.submit([own])
+    one.submit([others], fresh=False)
+    assert one.flush(5)
+    assert line.sent == []
+    assert (one.counted(nonce_of(own)), one.counted(nonce_of(others))) == (False, True)
+
+
+def test_a_collector_that_asks_for_time_gets_it(courier: Callable[..., Courier]) -> None:
+    line = Line(Answer(503, wait=0.3))
+    one = courier(line)
+    began = time.monotonic()
+    one.submit([post()])
+    assert one.flush(5)
+    assert 0.3 <= time.monotonic() - began < 2
+
+
+def test_while_nobody_answers_all_posts_wait_together(courier: Callable[..., Courier]) -> None:
+    line = Line(*[ConnectionRefusedError()] * 1000)
+    one = courier(line, threads=2, pause=0.2)
+    for _ in range(500):
+        one.submit([post()])
+    time.sleep(0.5)
+    assert len(line.sent) < 12  # not one try for each
+    line.answers.clear()
+    assert one.flush(5)
+
+
+def test_no_more_is_taken_than_memory_has_room_for(courier: Callable[..., Courier]) -> None:
+    line = Line(*[ConnectionRefusedError()] * 1000)
+    one = courier(line, most=3)
+    posts = [post() for _ in range(5)]
+    for each in posts:
+        one.submit([each])
+    line.answers.clear()
+    assert one.flush(5)
+    assert [one.counted(nonce_of(each)) for each in posts] == [True] * 3 + [None] * 2
+
+
+def test_fates_are_forgotten_in_order(courier: Callable[..., Courier], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(couriers, "MOST_FATES", 2)
+    one = courier(Line())
+    posts = [post() for _ in range(3)]
+    for each in posts:
+        one.submit([each])
+        assert one.flush(5)
+    assert [one.counted(nonce_of(each)) for each in posts] == [None, True, True]
+
+
+def test_what_is_withdrawn_is_not_sent_even_if_it_was_about_to(courier: Callable[..., Courier]) -> None:
+    began, hold = threading.Event(), threading.Event()
+
+    def send(body: bytes) -> Answer:
+        began.set()
+        hold.wait(5)
+        return Answer(503)
+
+    one = courier(send, threads=1)
+    posts = [post(), post()]
+    one.submit(posts[:1])
+    began.wait(5)
+    one.submit(posts[1:])
+    one.withdraw(posts)
+    hold.set()
+    assert one.flush(5)
+    assert [one.counted(nonce_of(each)) for each in posts] == [False, False]
+
+
+def test_a_courier_that_nobody_holds_ends_with_its_last_post() -> None:
+    sent = []
+
+    def send(body: bytes) -> Answer:
+        time.sleep(0.1)
+        sent.append(body)
+        return Answer(204)
+
+    one = Courier(send, lambda: 86_400, threads=1)
+    one.submit([post(), post()])
+    (thread,) = one._running
+    del one
+    thread.join(10)
+    assert (len(sent), thread.is_alive()) == (2, False)
+
+
+def test_after_closing_nothing_more_is_taken(courier: Callable[..., Courier]) -> None:
+    line = Line()
+    one = courier(line)
+    one.close()
+    one.submit([post()])
+    assert (one.flush(1), line.sent) == (True, [])
+
+
+def test_a_process_that_ends_sends_what_waits_first(tmp_path: Any) -> None:
+    out = tmp_path / "sent"
+    code = f"""
+import time
+from kanab.client.courier import Answer, Courier
+from kanab.collect.nonces import make_nonce
+def send(body):
+    time.sleep(0.05)
+    with open({str(out)!r}, "ab") as file:
+        file.write(body)
+    return Answer(204)
+courier = Courier(send, lambda: 86400, threads=1)
+for _ in range(5):
+    courier.submit([f"kanab/1 {{make_nonce()}}\\ncheckout:B\\n"])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    assert out.read_text().count("checkout:B") == 5
+
+
+# ── what it means for people ───────────────────────────────────────────────────────────────────
+
+
+def enrolled(client: Client) -> bytes:
+    person = client.person(id="user-1")
+    person.enroll("checkout", {"tier": 3, "device": "phone"})
+    return person.save()
+
+
+def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collector: Counting) -> None:
+    collector.down = True
+    began = time.monotonic()
+    state = enrolled(client)
+    for _ in range(50):
+        person = client.person(state, id="user-1")
+        person.track("minutes", 1)
+        state = person.save()
+    assert time.monotonic() - began < 0.5
+    assert len(unpack_state(state).units["checkout"].outbox) == 4
+    collector.down = False
+    assert client.flush(10)
+    client.person(state, id="user-1").flush(5)
+    assert collector.refusals == []
+    assert collector.number(f"{TIER}|minutes|s") == 5000
+    assert collector.number("checkout/tier|checkout=B|minutes|q") == 5000**2
+
+
+def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, collector: Counting) -> None:
+    collector.answers_lost = 2
+    state = enrolled(client)
+    assert client.flush(10)
+    person = client.person(state, id="user-1")
+    person.track("bought")
+    assert person.flush(5)
+    assert len(collector.received) == 4
+    assert len(set(collector.received)) == 2
+    assert collector.number(f"{TIER}|n") == 1
+
+
+def test_a_process_that_died_before_sending_leaves_it_to_the_state(
+    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+) -> None:
+    dead = closing(Client(collector.plan, collector, clock=clock))
+    dead.close(0)
+    state = enrolled(dead)
+    assert collector.received == []
+    alive = closing(Client(collector.plan, collector, clock=clock))
+    alive.person(state, id="user-1")
+    assert alive.flush(5)
+    assert collector.number(f"{TIER}|n") == 1
+
+
+def test_whoever_comes_back_after_days_goes_on_from_what_was_sent(
+    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+) -> None:
+    """The answer came after the state was handed on, and the process that heard it is gone."""
+    first = closing(Client(collector.plan, collector, clock=clock))
+    state = enrolled(first)
+    assert first.flush(5)
+    clock.pass_by(days=3)
+    later = closing(Client(collector.plan, collector, clock=clock))
+    person = later.person(state, id="user-1")
+    person.track("minutes", 2)
+    person.flush(5)
+    assert len(collector.received) == 2
+    assert collector.number(f"{TIER}|minutes|s") == 200
+
+
+def test_an_enrollment_that_is_refused_ends_it(client: Client, collector: Counting, clock: Clock) -> None:
+    clock.pass_by(days=-7)
+    late = client.person(id="user-1")
+    late.enroll("checkout", {"tier": 3, "device": "phone"})
+    clock.pass_by(days=7)
+    late.save()
+    assert client.flush(5)
+    late.track("minutes", 4)
+    late.flush(5)
+    assert collector.refusals == ["untimely"]
+    assert len(collector.received) == 1
+    assert unpack_state(late.save()).units["checkout"].over
+
+
+def test_a_total_that_is_refused_freezes_its_metric_and_its_ratios_and_nothing_else(
+    client: Client, collector: Counting
+) -> None:
+    state = enrolled(client)
+    client.flush(5)
+    answers = iter([Answer(400)])
+    right = collector.post
+    collector.post = lambda body: next(answers, None) or right(body)  # type: ignore[method-assign]
+    client._courier._send = collector.post
+    person = client.person(state, id="user-1")
+    person.track("minutes", 4)
+    person.flush(5)
+    person.track("minutes", 4)
+    person.track("orders")
+    person.track("bought")
+    person.flush(5)
+    assert unpack_state(person.save()).units["checkout"].frozen == ("minutes",)
+    assert [line for line in collector.lines() if "tier" in line] == [
+        "checkout/tier:B:3@2026-W46", "checkout/tier:B:3@2026-W46:bought:0>1",
+    ]  # fmt: skip

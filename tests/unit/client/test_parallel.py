@@ -1,0 +1,138 @@
+"""Parallel requests of one person: in one process nothing is lost, in several nothing is counted twice."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tests.unit.client.shop import Clock, Counting
+
+from kanab.client import Client
+from kanab.client.state import unpack_state
+
+TIER = "checkout/tier|B:3"
+SQUARES = "checkout/tier|checkout=B|minutes|q"
+
+
+def enrolled(client: Client) -> bytes:
+    person = client.person(id="user-1")
+    person.enroll("checkout", {"tier": 3, "device": "phone"})
+    person.flush(5)
+    return person.save()
+
+
+def test_forty_requests_at_once_with_one_state_all_count(client: Client, collector: Counting) -> None:
+    state = enrolled(client)
+    gate = threading.Barrier(8)
+
+    def request(number: int) -> bytes:
+        if number < 8:
+            gate.wait(5)
+        person = client.person(state, id="user-1")
+        person.enroll("checkout", {"tier": 3, "device": "phone"})
+        person.track("minutes", number)
+        return person.save()
+
+    with ThreadPoolExecutor(8) as pool:
+        states = list(pool.map(request, range(40)))
+    person = client.person(states[3], id="user-1")  # whichever answer the browser took last
+    person.track("minutes", 0.5)
+    person.flush(5)
+    total = sum(range(40)) * 100 + 50
+    assert collector.refusals == []
+    assert collector.number(f"{TIER}|n") == 1
+    assert collector.number(f"{TIER}|minutes|s") == min(total, 60_000)
+    assert collector.number(SQUARES) == min(total, 60_000) ** 2
+
+
+def test_first_requests_at_once_with_one_state_enroll_once(client: Client, collector: Counting) -> None:
+    first = client.person()
+    arm = first.variant("checkout")
+    state = first.save()
+    people = [client.person(state) for _ in range(5)]
+    for person in people:
+        assert person.variant("checkout") == arm
+        person.enroll("checkout", {"tier": 3, "device": "phone"})
+        person.track("bought")
+    for person in people:
+        person.save()
+    assert client.flush(5)
+    assert collector.number(f"checkout/tier|{arm}:3|n") == 1
+    assert collector.number(f"checkout/tier|{arm}:3|bought|s") == 1
+
+
+@pytest.fixture
+def two(collector: Counting, clock: Clock, closing: Callable[[Any], Any]) -> list[Client]:
+    """Two processes that know nothing of each other."""
+    return [closing(Client(collector.plan, collector, clock=clock)) for _ in range(2)]
+
+
+def test_two_processes_draw_the_same_arm_and_enroll_once(two: list[Client], collector: Counting) -> None:
+    for _ in range(20):
+        blank = two[0].person()
+        blank.variant("checkout")
+        state = blank.save()
+        before = sum(collector.number(f"checkout/tier|{arm}:3|n") for arm in "AB")
+        arms, nonces = set(), set()
+        for client in two:
+            person = client.person(state)
+            arms.add(person.variant("checkout"))
+            person.enroll("checkout", {"tier": 3, "device": "phone"})
+            nonces.add(unpack_state(person.save()).units["checkout"].outbox[0][:40])
+        assert (len(arms), len(nonces)) == (1, 1)
+        assert all(client.flush(5) for client in two)
+        assert sum(collector.number(f"checkout/tier|{arm}:3|n") for arm in "AB") == before + 1
+
+
+def test_of_two_totals_at_once_in_two_processes_one_counts(two: list[Client], collector: Counting) -> None:
+    state = enrolled(two[0])
+    for client, amount in zip(two, (4, 2), strict=True):
+        person = client.person(state, id="user-1")
+        person.track("minutes", amount)
+        person.flush(5)
+    assert collector.number(f"{TIER}|minutes|s") == 400
+    assert collector.number(SQUARES) == 400**2
+
+
+def test_requests_one_after_another_may_go_to_any_process(two: list[Client], collector: Counting) -> None:
+    """The state carries the posts whose answers it has not heard of; the other process sends them again first."""
+    state = b""
+    for number in range(30):
+        person = two[number % 2].person(state, id="user-1")
+        person.enroll("checkout", {"tier": 3, "device": "phone"})
+        person.track("minutes", 1.25)
+        state = person.save()
+    assert all(client.flush(5) for client in two)
+    person = two[1].person(state, id="user-1")  # what waited while too many posts were without an answer
+    person.flush(5)
+    assert collector.refusals == []
+    assert collector.number(f"{TIER}|n") == 1
+    assert collector.number(f"{TIER}|minutes|s") == 3750
+    assert collector.number(SQUARES) == 3750**2
+
+
+def test_a_forked_process_sends_its_own_posts(client: Client, collector: Counting) -> None:
+    enrolled(client)
+    before = len(collector.received)
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks with threads, as servers do
+        child = os.fork()
+    if child == 0:  # pragma: no cover - in the child
+        try:
+            person = client.person(id="user-2")
+            person.enroll("banner")
+            done = person.flush(5)
+            os.write(writing, b"%d %d" % (done, len(collector.received) - before))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reading, 100) == b"1 1"
+    os.close(reading)
+    os.close(writing)
+    assert len(collector.received) == before
