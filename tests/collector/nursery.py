@@ -8,13 +8,14 @@ its own files, folder and environment and runs ``main()`` as the shell would. Ch
 sync of the key file. Counting n up visits every place at which a machine may crash.
 
 ``clock`` names a file with the seconds by which a child's clock is fast; such a child also keeps house and
-looks at the clock all the time.
+looks at the clock all the time. ``limits`` are soft ones of the system: files, bytes of a file.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sqlite3
 import sys
@@ -88,6 +89,9 @@ def child(order: dict[str, Any]) -> int:
         os.close(handle)
     if order.get("die_at") is not None:
         arm(order["die_at"])
+    for name, soft in order.get("limits", {}).items():
+        number = getattr(resource, f"RLIMIT_{name}")
+        resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
     if order.get("clock") is not None:
         rehearse(order["clock"])
     sys.argv = ["kanab", *order["argv"]]

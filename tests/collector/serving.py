@@ -128,10 +128,11 @@ class Server:
         name: str = "server",
         fresh: bool = False,
         clock: Path | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         self.place = place
         self.name = name
-        self._clock = clock
+        self._more = {"clock": None if clock is None else str(clock), "limits": dict(limits or {})}
         self.port = free_port()
         self._options = ["serve", *map(str, options), "--port", str(self.port)]
         self._fresh = fresh  # not from the nursery, but as the shell starts it
@@ -155,9 +156,7 @@ class Server:
                 )  # fmt: skip
             self.pid = self._process.pid
         else:
-            self.pid = self.place.begin(
-                *self._options, name=self.name, clock=None if self._clock is None else str(self._clock)
-            )
+            self.pid = self.place.begin(*self._options, name=self.name, **self._more)
         if wait:
             self.wait_ready(healthy=healthy)
         return self

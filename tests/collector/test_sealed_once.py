@@ -166,12 +166,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     keys = [place.key, place.root / "copy.key"]  # each machine has a file of its own
     shutil.copy(*keys)
     options = ("--plan", plan, "--store", postgres_url)
-    servers = [
-        closing(
-            Server(place, "--plan", plan, "--store", postgres_url, "--key", key, name=key.stem, clock=clock)
-        ).start()
-        for key in keys
-    ]
+    servers = [closing(Server(place, *options, "--key", key, name=key.stem, clock=clock)).start() for key in keys]
     crowd = Crowd(15)
     asyncio.run(crowd.for_a_while([server.port for server in servers], 10, most=600))
     clock.write_text(str(timedelta(days=28).total_seconds()))

@@ -17,6 +17,9 @@ PATIENCE = 10.0
 MOST_HEAD = 16_384
 """Bytes of address and headers."""
 
+MOST_REQUEST = 262_144
+"""Bytes of a whole request on the wire: a body in chunks of one byte takes six times its length."""
+
 
 class HeadTooLargeError(Exception):
     """More bytes before the body than any browser sends."""
@@ -31,6 +34,8 @@ class PatientProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._waiting: asyncio.TimerHandle | None = None
         self._head = 0
+        self._begun = self._ended = self._size = 0
+        self._in_head = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Someone is there: a request must follow."""
@@ -42,9 +47,21 @@ class PatientProtocol(HttpToolsProtocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Bytes came. The parser keeps pieces of a header until it is whole, so they are counted here."""
+        before = self._begun
+        super().data_received(data)
+        if self._ended == before or self._begun != before:
+            return  # the request that was under way is whole, or there was none
+        self._size += len(data)
+        if self._size > (MOST_HEAD if self._in_head else MOST_REQUEST):
+            self._give_up()
+
     def on_message_begin(self) -> None:
         """A request begins, perhaps not the first of the connection."""
-        self._head = 0
+        self._begun += 1
+        self._head = self._size = 0
+        self._in_head = True
         self._wait()
         super().on_message_begin()
 
@@ -58,8 +75,14 @@ class PatientProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value))
         super().on_header(name, value)
 
+    def on_headers_complete(self) -> None:
+        """What follows is the body."""
+        self._in_head = False
+        super().on_headers_complete()
+
     def on_message_complete(self) -> None:
         """The request is whole."""
+        self._ended = self._begun
         self._stop_waiting()
         super().on_message_complete()
 

@@ -15,6 +15,10 @@ IDLE = 30
 """Seconds that a connection may stay open between two requests."""
 
 
+MOST_FILES = 65_536
+"""So many files and connections may be open, if the system allows as many."""
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, or an error that says why there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -41,6 +45,7 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
     from kanab.web.protocol import PatientProtocol  # noqa: PLC0415
 
     without_core_dumps()
+    with_many_files()
     config = uvicorn.Config(
         app, http=PatientProtocol, ws="none", lifespan="on", access_log=False, log_level="critical",
         server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE, backlog=4096,
@@ -66,3 +71,12 @@ def without_core_dumps() -> None:
         import resource  # noqa: PLC0415 - not on Windows, which writes none unless told to
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def with_many_files() -> None:
+    """Every connection is a file: a thousand silent ones must not use up what a shell allows by default."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # noqa: PLC0415 - not on Windows
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_FILES)), hard))
