@@ -28,7 +28,7 @@ LAYERS = (
     ("counted", "pairs"),
     ("stats", "sources", "privacy", "collect"),
     ("datasets", "files", "forecast", "simulation", "reading", "readoutrows", "sealing", "client"),
-    ("health",),
+    ("health", "openfeature"),
     ("paper", "display"),
     ("readouts",),
     ("comparing",),
