@@ -46,6 +46,7 @@ def seal_ripe(
 
     A phase that must wait joins the next one. Keys that a crash after an earlier seal left are forgotten first.
     """
+    store.claim(boxes.keyring.fingerprint)  # another store's key must not be moved
     boxes.keyring.forget(store.sealed_through())
     first = first_open(store, versions)
     if through < first:

@@ -1,0 +1,318 @@
+"""What an operator may do wrong: one clear line, exit 2, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import shutil
+import socket
+import sqlite3
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything, collected
+from tests.collector.serving import HOST, Done, Nursery, Place, Server
+
+from kanab.collect.boxes import Boxes
+from kanab.collect.keyfile import read_key_file
+from kanab.collect.keys import Keyring
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.tally import Tally
+
+
+class Filled(NamedTuple):
+    """A folder in which a collector has collected, and the truth."""
+
+    root: Path
+    tallies: dict[str, Tally]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Filled:
+    place = Place(tmp_path_factory.mktemp("filled") / "place", nursery)
+    server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
+    crowd = Crowd(31)
+    asyncio.run(crowd.for_a_while([server.port], 10, most=300))
+    assert server.stop() == 0
+    return Filled(place.root, crowd.tallies())
+
+
+@pytest.fixture
+def used(filled: Filled, tmp_path: Path, nursery: Nursery) -> Place:
+    """A copy of that folder."""
+    shutil.copytree(filled.root, tmp_path / "used")
+    return Place(tmp_path / "used", nursery)
+
+
+def serve(place: Place, *options: str | Path, plan: str = PLAN_TEXT) -> Done:
+    return place.run("serve", "--plan", place.plan(plan), "--port", "0", *options)
+
+
+def check_refused(done: Done, *words: str) -> None:
+    """One line with these words, and exit code 2."""
+    assert (done.code, done.out) == (2, ""), done.err
+    assert done.err.startswith("kanab: ")
+    assert done.err.count("\n") == 1
+    for word in words:
+        assert word in done.err
+
+
+def check_intact(place: Place, filled: Filled, key: Path | None = None) -> None:
+    store = SqliteStore(place.data / "store.db")
+    assert collected(store, Boxes(Keyring.from_file(key or place.key))) == filled.tallies
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (
+            "k = 10\n[metrics\n",
+            "is not valid TOML: Expected ']' at the end of a table declaration - at line 2, column 9",
+        ),
+        (PLAN_TEXT + "lenght = 3\n", "experiments.banner.lenght is an unknown key; known: arms, control"),
+        (PLAN_TEXT.replace("bounds = [0, 600], ", ""), "metrics.minutes.bounds is missing"),
+        (PLAN_TEXT.replace("k = 10", "k = 0"), "k"),
+        (PLAN_TEXT.replace('["tier"]', '["age"]'), "experiments.checkout.adjust"),
+    ],
+)
+def test_a_mistake_in_the_plan_is_told_with_its_place(place: Place, plan: str, words: str) -> None:
+    check_refused(serve(place, "--data", place.data, plan=plan), "kanab.toml", words)
+    assert not place.data.exists()  # nothing was begun
+
+
+def test_what_a_collector_would_have_to_take_from_the_data_is_refused(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    done = serve(place, "--data", place.data, plan=PLAN_TEXT.replace("[1, 2, 3]", "{ bins = 3 }"))
+    assert done.code == 2
+    last = done.err.splitlines()[-1]
+    assert last.endswith("the plan of a collector: covariates.tier takes its levels from the data; declare them.")
+    closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()  # the plan was not recorded
+
+
+def test_there_must_be_a_plan(place: Place) -> None:
+    done = place.run("serve", "--plan", place.root / "other.toml", "--data", place.data)
+    check_refused(done, "there is no file 'other.toml'")
+
+
+def test_a_port_in_use_is_told(place: Place) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = place.run("serve", "--plan", place.plan(PLAN_TEXT), "--data", place.data, "--port", str(port))
+    check_refused(done, f"port {port} is in use", "--port")
+    assert not place.data.exists()
+
+
+def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Place) -> None:
+    check_refused(serve(place, "--data", place.data, "--host", "0.0.0.0"), "KANAB_TOKEN")
+    place.variables = {"KANAB_TOKEN": "a long random text"}
+    check_refused(serve(place, "--data", place.data, "--host", "192.0.2.1"), "this machine has no address 192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "Give --data DIRECTORY or --store postgresql://"),
+        (("--data", "x", "--store", "postgresql://x"), "Give --data DIRECTORY or --store postgresql://"),
+        (("--store", "mysql://user:hidden@example/x"), "Write --store postgresql://host/database"),
+        (("--store", "postgresql://user:hidden@127.0.0.1:1/x", "--key", "x.key"), "the database cannot be reached"),
+    ],
+)
+def test_where_the_store_is_must_be_said_and_be_there(place: Place, options: tuple[str, ...], words: str) -> None:
+    done = serve(place, *options)
+    check_refused(done, words)
+    assert "hidden" not in done.err
+
+
+def test_a_store_of_another_plan_is_refused_and_stays(used: Place, filled: Filled) -> None:
+    other = PLAN_TEXT.replace("600", "700")
+    check_refused(serve(used, "--data", used.data, plan=other), "metrics.minutes.bounds may not change")
+    sealed = used.run("seal", "--plan", used.root / "kanab.toml", "--data", used.data, "--as-of", after_everything())
+    check_refused(sealed, "metrics.minutes.bounds may not change")
+    check_intact(used, filled)
+
+
+def test_a_store_of_a_newer_version_is_refused_and_stays(used: Place, filled: Filled) -> None:
+    with sqlite3.connect(used.data / "store.db") as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    check_refused(serve(used, "--data", used.data), "the store was written by a newer kanab")
+    with sqlite3.connect(used.data / "store.db") as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    check_intact(used, filled)
+
+
+def test_a_database_of_a_newer_version_is_refused(
+    place: Place, postgres_url: str, closing: Callable[[Any], Any]
+) -> None:
+    Keyring.create(place.key)
+    server = closing(
+        Server(place, "--plan", place.plan(PLAN_TEXT), "--store", postgres_url, "--key", place.key)
+    ).start()
+    server.kill()
+    with psycopg.connect(postgres_url) as db:
+        db.execute("UPDATE kanab_store SET version = 99")
+    check_refused(serve(place, "--store", postgres_url, "--key", place.key), "the store was written by a newer kanab")
+
+
+def test_files_of_other_programs_are_not_touched(place: Place) -> None:
+    place.data.mkdir()
+    file = place.data / "store.db"
+    for content in (b"letters " * 1000, _foreign(place.root / "foreign.db")):
+        file.write_bytes(content)
+        check_refused(serve(place, "--data", place.data), "this file is not a store")
+        assert file.read_bytes() == content
+
+
+def _foreign(path: Path) -> bytes:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE letters (text)")
+    db.close()
+    return path.read_bytes()
+
+
+# ── keys ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_its_key_a_store_is_not_begun_anew(used: Place, filled: Filled) -> None:
+    away = used.key.rename(used.root / "away.key")
+    check_refused(serve(used, "--data", used.data), "there is no key file 'data.key'", "open cohorts are lost")
+    assert not used.key.exists()
+    check_intact(used, filled, away)
+
+
+def test_another_stores_key_is_refused_and_not_moved(used: Place, filled: Filled) -> None:
+    other = used.root / "other.key"
+    Keyring.create(other)
+    before = other.read_bytes()
+    check_refused(serve(used, "--data", used.data, "--key", other), "this is not the key of this store")
+    plan = used.root / "kanab.toml"
+    done = used.run("seal", "--plan", plan, "--data", used.data, "--key", other, "--as-of", after_everything())
+    check_refused(done, "this is not the key of this store")
+    assert other.read_bytes() == before
+    check_intact(used, filled)
+    assert used.run("seal", "--plan", plan, "--data", used.data, "--as-of", after_everything()).code == 0
+    check_refused(serve(used, "--data", used.data, "--key", other), "this is not the key of this store")
+    done = used.run("seal", "--plan", plan, "--data", used.data, "--key", other, "--as-of", after_everything())
+    check_refused(done, "this is not the key of this store")
+    assert other.read_bytes() == before  # its own store still needs the earlier keys
+
+
+def test_a_key_file_that_is_none_or_open_to_others_or_among_the_data_is_refused(used: Place, filled: Filled) -> None:
+    used.key.chmod(0o640)
+    check_refused(serve(used, "--data", used.data), "others may read the key file", "chmod 600 data.key")
+    used.key.chmod(0o600)
+    broken = used.root / "broken.key"
+    broken.write_bytes(used.key.read_bytes()[:100])
+    broken.chmod(0o600)
+    check_refused(serve(used, "--data", used.data, "--key", broken), "broken.key is not a key file, or is damaged")
+    check_refused(serve(used, "--data", used.data, "--key", used.data / "k"), "the key file lies in the data directory")
+    check_refused(serve(used, "--store", "postgresql://x"), "database cannot be reached")
+    check_intact(used, filled)
+
+
+def test_a_secret_that_is_none_is_refused_without_an_echo(used: Place, filled: Filled) -> None:
+    used.variables = {"KANAB_KEY": "hunter2"}
+    done = serve(used, "--data", used.data)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith("kanab: the secret is not 64 hexadecimal digits")
+    assert "hunter2" not in done.err
+    used.variables = {"KANAB_KEY": "5e" * 32}
+    done = serve(used, "--data", used.data)
+    assert done.code == 2
+    assert "this is not the key of this store" in done.err
+    check_intact(used, filled)
+
+
+# ── while it runs ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Callable[[Any], Any]) -> None:
+    server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
+    crowd = Crowd(32)
+    asyncio.run(crowd.for_a_while([server.port], 0.5))
+    largest = max(path.stat().st_size for path in place.data.iterdir())
+    _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (largest + 40_000, hard))  # no file may grow any further
+    seen, people = set[int](), [crowd.join() for _ in range(200)]
+    for person in people:
+        seen.add(server.post(crowd.next_post(person).body))
+        if seen >= {503}:
+            break
+        crowd.acknowledge(person)
+    assert 503 in seen
+    assert server.ask("GET", "/healthz")[0] == 503
+    assert "kanab: the store failed (SQLITE_IOERR" in server.stderr or "the disk of the store is full" in server.stderr
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    asyncio.run(crowd.for_a_while([server.port], 0.5))
+    assert server.ask("GET", "/healthz")[0] == 200
+    server.kill()
+    store = SqliteStore(place.data / "store.db")
+    assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
+    store.close()
+    assert "Traceback" not in server.stderr
+
+
+def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    clock = place.root / "clock"
+    clock.write_text("0")
+    plan = place.plan(PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"'))
+    server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
+    crowd = Crowd(33)
+    asyncio.run(crowd.for_a_while([server.port], 10, most=300))
+    clock.write_text(str(timedelta(days=28).total_seconds()))
+    server.kill()
+    server.start()
+    _until(lambda: "kanab: sealed the cohorts through" in server.stderr)
+    clock.write_text("0")
+    _until(lambda: server.ask("GET", "/healthz")[0] == 503)
+    assert "the last sealed cohort lies ahead of this machine's clock" in server.stderr
+    assert server.post(crowd.next_post(crowd.join()).body) == 503
+    clock.write_text(str(timedelta(days=28).total_seconds()))
+    _until(lambda: server.ask("GET", "/healthz")[0] == 200)
+    assert server.stderr.count("lies ahead of") == 1
+    assert read_key_file(place.key).period > 0
+
+
+def _until(fact: Callable[[], bool]) -> None:
+    end = time.monotonic() + 15
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
+    crowd = Crowd(34)
+
+    async def stopped_under_load() -> int:
+        stop = asyncio.Event()
+        posting = asyncio.create_task(crowd.post([server.port], stop=stop, seen=set()))
+        await asyncio.sleep(0.7)
+        code = await asyncio.to_thread(server.stop)
+        stop.set()
+        await posting
+        return code
+
+    assert asyncio.run(stopped_under_load()) == 0
+    server.start()
+    asyncio.run(crowd.finish([server.port]))
+    server.kill()
+    store = SqliteStore(place.data / "store.db")
+    assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
+    store.close()
+    assert "Traceback" not in server.stderr

@@ -1,0 +1,292 @@
+"""Real shops on three frameworks, real parallel requests, a real collector: sums are the truth that the driver kept."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.collector.serving import HOST, Place, Server, free_port
+
+from kanab import count
+from kanab.client import Client
+from kanab.collect.boxes import Boxes
+from kanab.collect.counters import Counters, add_counters
+from kanab.collect.keys import Keyring
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.collect.tables import tables
+from kanab.planfile import parse_plan
+from kanab.tally import Tally
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PLAN_TEXT = """
+[cohorts]
+every = "7d"
+
+[covariates]
+tier = [1, 2, 3]
+
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 600], resolution = 0.01 }
+
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+"""
+PLAN = parse_plan(PLAN_TEXT)
+KEY = "5a" * 32
+
+
+class Shop:
+    """One of the examples in a process of its own."""
+
+    def __init__(self, name: str, collector: Server, folder: Path) -> None:
+        self.port = free_port()
+        self._err = folder / f"{name}-{self.port}.err"
+        variables = {"KANAB_URL": f"http://{HOST}:{collector.port}/", "KANAB_COOKIE_KEY": KEY}
+        with self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, str(EXAMPLES / f"{name}_shop.py"), str(self.port)],
+                env=os.environ | variables, stdout=subprocess.DEVNULL, stderr=err,
+            )  # fmt: skip
+
+    def wait_ready(self) -> Shop:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            with suppress(OSError, http.client.HTTPException):
+                if self.ask("GET", "/checkout", None, {"Sec-GPC": "1"})[0] == 200:
+                    return self
+            time.sleep(0.05)
+        raise AssertionError(f"the shop did not start: {self._err.read_text()}")
+
+    def ask(
+        self, method: str, path: str, cookie: str | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, str, str | None]:
+        """Status, text and the cookie that was set, if any."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
+        try:
+            more = {} if cookie is None else {"Cookie": f"kanab={cookie}"}
+            connection.request(method, path, b"" if method == "POST" else None, (headers or {}) | more)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            return answer.status, text, answer.getheader("Set-Cookie")
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """An end in order, which delivers what waits."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(20)
+        assert "Traceback" not in self._err.read_text()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(10)
+
+
+@dataclass
+class Visitor:
+    """A browser, and what is true about whoever sits before it."""
+
+    tier: int
+    arm: str = ""
+    cookie: str | None = None
+    bought: int = 0
+    minutes: Decimal = field(default_factory=Decimal)
+
+    def open(self, shop: Shop) -> None:
+        status, text, set_cookie = shop.ask("GET", f"/checkout?tier={self.tier}", self.cookie)
+        assert status == 200
+        assert self.arm in ("", text)
+        self.arm = text
+        self._keep(set_cookie)
+
+    def buy(self, shop: Shop, minutes: Decimal, cookie: str | None = None) -> None:
+        status, text, set_cookie = shop.ask("POST", f"/buy?minutes={minutes}", cookie or self.cookie)
+        assert (status, text) == (200, "thank you")
+        self.bought = 1
+        self.minutes += minutes
+        self._keep(set_cookie)
+
+    def buy_at_once(self, shops: list[Shop], amounts: list[Decimal]) -> None:
+        """Parallel requests with one and the same cookie; the answer that comes last leaves its own."""
+        cookie = self.cookie
+        with ThreadPoolExecutor(len(amounts)) as pool:
+            place = [shops[number % len(shops)] for number in range(len(amounts))]
+            list(pool.map(lambda each: self.buy(*each, cookie), zip(place, amounts, strict=True)))
+
+    def _keep(self, set_cookie: str | None) -> None:
+        if set_cookie is not None:
+            self.cookie = set_cookie.partition("=")[2].partition(";")[0]
+
+
+def collected(place: Place) -> dict[str, Tally]:
+    store, boxes, found = SqliteStore(place.data / "store.db"), Boxes(Keyring.from_file(place.key)), Counters()
+    for record in store.records():
+        add_counters(found, boxes.unwrap(record.cohort, record.box))
+    store.close()
+    return dict(tables(PLAN, found))
+
+
+def truth(visitors: list[Visitor]) -> dict[str, Tally]:
+    rows: dict[str, list[Any]] = {"checkout": [one.arm for one in visitors], "tier": [one.tier for one in visitors]}
+    rows |= {"bought": [one.bought for one in visitors], "minutes": [float(one.minutes) for one in visitors]}
+    return dict(count(rows, plan=PLAN).tallies)
+
+
+def amounts(rng: random.Random, size: int) -> list[Decimal]:
+    return [Decimal(rng.randrange(1, 4000)) / 100 for _ in range(size)]
+
+
+@pytest.fixture
+def collector(place: Place, closing: Callable[[Any], Any]) -> Server:
+    return closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
+
+
+@pytest.mark.parametrize("name", ["starlette", "flask", "django"])
+def test_parallel_requests_to_a_shop_all_count_though_its_collector_is_killed(
+    name: str, collector: Server, place: Place, closing: Callable[[Any], Any]
+) -> None:
+    shop = closing(Shop(name, collector, place.root)).wait_ready()
+    rng = random.Random(name)
+    visitors = [Visitor(rng.choice([1, 2, 3])) for _ in range(40)]
+
+    def visit(one: Visitor) -> None:
+        one.open(shop)
+        one.buy_at_once([shop], amounts(random.Random(id(one)), 3))
+        one.open(shop)
+        one.buy(shop, Decimal("1.5"))
+
+    with ThreadPoolExecutor(6) as pool:
+        coming = [pool.submit(visit, one) for one in visitors]
+        time.sleep(0.15)
+        collector.kill()  # in the middle of it; the shop does not notice
+        collector.start()
+        for one in coming:
+            one.result(60)
+    shop.stop()
+    assert len({one.arm for one in visitors}) == 2
+    assert collected(place) == truth(visitors)
+    assert "Traceback" not in collector.stderr
+
+
+@pytest.mark.parametrize("name", ["starlette", "flask", "django"])
+def test_cookies_are_for_the_server_alone_and_end_when_asked(
+    name: str, collector: Server, place: Place, closing: Callable[[Any], Any]
+) -> None:
+    shop = closing(Shop(name, collector, place.root)).wait_ready()
+    status, arm, cookie = shop.ask("GET", "/checkout?tier=3")
+    assert (status, arm in ("A", "B")) == (200, True)
+    assert cookie is not None
+    value, *attributes = cookie.split("; ")
+    found = {word.partition("=")[0].lower(): word.partition("=")[2] for word in attributes}
+    assert {"httponly", "secure", "samesite", "path", "max-age"} <= set(found)
+    assert (found["samesite"].lower(), found["path"]) == ("lax", "/")
+    assert 7 * 86_400 <= int(found["max-age"]) <= 14 * 86_400
+    value = value.removeprefix("kanab=")
+    _, _, gone = shop.ask("GET", "/checkout?tier=3", value, {"Sec-GPC": "1"})
+    assert gone is not None
+    assert "max-age=0" in gone.lower()
+    other = Visitor(3)
+    other.open(shop)
+    _, text, out = shop.ask("POST", "/opt-out", other.cookie)
+    assert (text, out is not None) == ("forgotten", True)
+    other._keep(out)
+    before = other.cookie
+    assert shop.ask("POST", "/buy?minutes=5", before) == (200, "thank you", None)
+    assert shop.ask("GET", "/checkout?tier=3", before)[1:] == ("A", None)
+    shop.stop()
+    table = collected(place)["checkout/tier"]
+    assert int(table.people.sum()) == 2  # both were enrolled before; nothing was measured
+    assert all(int(table.moments_of(metric).sums.sum()) == 0 for metric in ("bought", "minutes"))
+
+
+def test_two_processes_with_one_key_serve_the_same_people_in_turn(
+    collector: Server, place: Place, closing: Callable[[Any], Any]
+) -> None:
+    shops = [closing(Shop("flask", collector, place.root)) for _ in range(2)]
+    for shop in shops:
+        shop.wait_ready()
+    rng = random.Random(7)
+    visitors = [Visitor(rng.choice([1, 2, 3])) for _ in range(30)]
+    for turn in range(4):
+        for place_of, one in enumerate(visitors):
+            shop = shops[(turn + place_of) % 2]
+            if turn:
+                one.buy(shop, *amounts(rng, 1))
+            else:
+                one.open(shop)
+    for shop in shops:
+        shop.stop()
+    assert collected(place) == truth(visitors)
+
+
+def test_parallel_requests_to_two_processes_enroll_once_and_count_one_of_two_amounts(
+    collector: Server, place: Place, closing: Callable[[Any], Any]
+) -> None:
+    """What docs/how-to/python-client.md says of processes that share nothing."""
+    shops = [closing(Shop("flask", collector, place.root)) for _ in range(2)]
+    for shop in shops:
+        shop.wait_ready()
+    rng = random.Random(8)
+    visitors = [Visitor(rng.choice([1, 2, 3])) for _ in range(30)]
+    sent = []
+    for one in visitors:
+        one.open(shops[0])
+        sent.append(amounts(rng, 2))
+        one.buy_at_once(shops, sent[-1])
+    for shop in shops:
+        shop.stop()
+    found, whole = collected(place)["checkout/tier"], truth(visitors)["checkout/tier"]
+    assert (found.people == whole.people).all()
+    assert (found.moments_of("bought").sums == whole.moments_of("bought").sums).all()
+    least, most = (sum(int(pick(pair) * 100) for pair in sent) for pick in (min, max))
+    assert least <= int(found.moments_of("minutes").sums.sum()) <= most
+
+
+def test_a_process_that_ends_at_once_has_delivered(collector: Server, place: Place) -> None:
+    code = f"""
+from kanab.client import Client
+client = Client("http://{HOST}:{collector.port}/")
+assert client.ready(10)
+for number in range(50):
+    person = client.person(id=f"user-{{number}}")
+    person.enroll("checkout", {{"tier": 2}})
+    person.track("minutes", number)
+    person.save()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    table = collected(place)["checkout/tier"]
+    assert int(table.people.sum()) == 50
+    assert int(table.moments_of("minutes").sums.sum()) == sum(range(50)) * 100
+
+
+def test_a_collector_that_is_away_costs_a_request_nothing(place: Place, collector: Server) -> None:
+    client = Client(f"http://{HOST}:{collector.port}/")
+    assert client.ready(10)
+    collector.kill()
+    began = time.monotonic()
+    for number in range(200):
+        person = client.person(id=f"user-{number}")
+        person.enroll("checkout", {"tier": 1})
+        person.save()
+    assert time.monotonic() - began < 1.0
+    collector.start()
+    assert client.flush(30)
+    client.close()
+    assert int(collected(place)["checkout/tier"].people.sum()) == 200
