@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +13,7 @@ from kanab.errors import StoreError
 from kanab.planfile import read_plan
 from kanab.web.collector import Collector
 from kanab.web.limits import is_loopback
-from kanab.web.service import Service
+from kanab.web.service import Service, system_clock
 from kanab.web.serving import bind
 from kanab.web.serving import serve as serve_application
 
@@ -41,9 +42,19 @@ def serve(plan_file: str, data: str | None, store: str | None, key: str | None, 
     try:
         service = Service(opened, opened_keyring(opened, data, key, say=_say), plan, say=_say)
         _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
-        serve_application(Collector(service, token=token), listening)
+        serve_application(_with_pages(Collector(service, token=token), token), listening)
     finally:
         opened.close()
+
+
+def _with_pages(collector: Collector, token: str | None) -> Any:
+    """The collector with its dashboard at /; alone where what draws the pages is not installed."""
+    try:
+        from kanab.web.shelves import CollectorShelf  # noqa: PLC0415 - a part of the extra that collecting can do without
+        from kanab.web.site import Dashboard, Site  # noqa: PLC0415
+    except ImportError:
+        return collector
+    return Site(collector, Dashboard(CollectorShelf(collector.service, system_clock), token=token))
 
 
 def _say(sentence: str) -> None:

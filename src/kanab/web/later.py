@@ -1,0 +1,82 @@
+"""Values that take a while: computed once, beside the requests, and kept as long as they are about the same bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+AT_ONCE = 2
+"""So many computations at a time: a long one does not hold up a short one, and a collector is left room."""
+
+
+class NotYetError(Exception):
+    """The value is being computed."""
+
+
+class _Job:
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.value: Any = None
+        self.problem: BaseException | None = None
+
+
+class Later:
+    """Computes each value once, in a thread of its own, and keeps it until the bytes that it is about change.
+
+    >>> later = Later()
+    >>> later.get("one", "sum", lambda: 1 + 1, wait=5)
+    2
+    """
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._room = threading.Semaphore(at_once)
+        self._lock = threading.Lock()
+        self._about = ""
+        self._jobs: dict[Hashable, _Job] = {}
+
+    def get(self, about: str, key: Hashable, make: Callable[[], _T], *, wait: float) -> _T:
+        """The value, if it is there within so many seconds; what went wrong with it is raised again."""
+        with self._lock:
+            if about != self._about:
+                self._about, self._jobs = about, {}
+            job = self._jobs.get(key)
+            if job is None:
+                job = self._jobs[key] = _Job()
+                threading.Thread(target=self._run, args=(job, make), daemon=True).start()
+        if not job.done.wait(wait):
+            raise NotYetError
+        if job.problem is not None:
+            raise job.problem
+        found: _T = job.value
+        return found
+
+    def _run(self, job: _Job, make: Callable[[], Any]) -> None:
+        with self._room:
+            try:
+                job.value = make()
+            except BaseException as problem:  # handed to whoever asks
+                job.problem = problem
+            finally:
+                job.done.set()
+
+
+class Once:
+    """Values of one snapshot, each made by the first thread that needs it while others wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own: dict[Hashable, threading.RLock] = {}
+        self._values: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """The value under a key."""
+        with self._lock:
+            lock = self._own.setdefault(key, threading.RLock())
+        with lock:
+            if key not in self._values:
+                self._values[key] = make()
+            found: _T = self._values[key]
+            return found

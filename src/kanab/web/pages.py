@@ -1,0 +1,147 @@
+"""The pages: experiments, one experiment, interactions, privacy, the plan. All are drawn here, none by script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from kanab.display.html import table_html
+from kanab.display.officer import privacy_html
+from kanab.stats.verdicts import ORDER
+from kanab.web import planview, views
+from kanab.web.desk import Desk, Question
+from kanab.web.embedded import style_hash
+from kanab.web.guard import POLICY
+from kanab.web.overview import HEALTHS, Wish, entries
+from kanab.web.rendering import Renderer
+
+MOST_ENTRIES = 250
+"""So many experiments are on one page of the list."""
+
+
+class Pages:
+    """One method per page."""
+
+    def __init__(self, desk: Desk, renderer: Renderer) -> None:
+        self._desk, self._renderer = desk, renderer
+
+    def _page(self, request: Request, template: str, asked: Question, **shown: Any) -> HTMLResponse:
+        return self._renderer.page(request, template, alarms=asked.contents.alarms, standing=asked.standing, **shown)
+
+    def experiments(self, request: Request) -> Response:
+        """The list: filtered, sorted, a page of it."""
+        asked = self._desk.ask()
+        wish = Wish.read(request.query_params)
+        everything = entries(asked.readings, asked.standing)
+        chosen = wish.grant(everything)
+        number = int(text) if (text := request.query_params.get("page", "")).isdigit() and len(text) < 6 else 1
+        pages = max(1, -(-len(chosen) // MOST_ENTRIES))
+        number = min(max(number, 1), pages)
+        counts = {health: sum(one.health == health for one in everything) for health in HEALTHS}
+        stop = sum(one.verdict == "may stop" for one in everything)
+        return self._page(
+            request, "experiments.html", asked, wish=wish, counts=counts, may_stop=stop, total=len(everything),
+            chosen=len(chosen), shown=chosen[(number - 1) * MOST_ENTRIES : number * MOST_ENTRIES], number=number,
+            pages=pages,
+        )  # fmt: skip
+
+    def experiment(self, request: Request) -> Response:
+        """One experiment: what it says, how it settled, who was merged; or what is being waited for."""
+        asked = self._desk.ask()
+        found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
+        parts: list[views.Part] = []
+        lead: list[str] = []
+        if found.reading is not None and found.reading.readout is not None:
+            data = found.reading.data
+            charts = asked.charts(found)
+            parts = views.experiment_parts(data, charts, asked.history(found))
+            lead = views.experiment_lead(data)
+        return self._page(request, "experiment.html", asked, one=found, parts=parts, lead=lead)
+
+    def report(self, request: Request) -> Response:
+        """The readout as the report in one file."""
+        asked = self._desk.ask()
+        found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
+        if found.reading is None or found.reading.readout is None:
+            raise HTTPException(404)
+        return _whole(found.reading.readout.to_report())
+
+    def interactions(self, request: Request) -> Response:
+        """Every pair: a map, a list of verdicts, and what flagged ones look like."""
+        asked = self._desk.ask()
+        found = asked.interactions
+        query = request.query_params
+        if found is None:
+            return self._page(request, "interactions.html", asked, data=None)
+        data = found.to_dict()
+        verdict, metric, name = (query.get(key, "")[:200] for key in ("verdict", "metric", "experiment"))
+        table, matching = views.pair_list(data, verdict, metric, name)
+        return self._page(
+            request, "interactions.html", asked, data=data, parts=views.interaction_parts(data),
+            lead=views.interaction_lead(data), table=table, matching=matching, most=views.MOST_PAIRS,
+            verdict=verdict, metric=metric, experiment=name, verdicts=[one for one in ORDER if one in data["verdicts"]],
+        )  # fmt: skip
+
+    def privacy(self, request: Request) -> Response:
+        """What left, by which rules; whether the ledger still holds; what an attacker could learn."""
+        asked = self._desk.ask()
+        accounts = asked.accounts
+        chosen = request.query_params.get("ledger", "")
+        name = chosen if chosen in accounts else next(iter(accounts), "")
+        account = accounts.get(name)
+        return self._page(
+            request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account,
+            parts=[] if account is None else views.privacy_parts(account), skipped=asked.contents.skipped,
+        )  # fmt: skip
+
+    def officer(self, request: Request) -> Response:
+        """The officer's report in one file."""
+        accounts = self._desk.ask().accounts
+        chosen = request.query_params.get("ledger", "")
+        account = accounts.get(chosen if chosen in accounts else next(iter(accounts), ""))
+        if account is None:
+            raise HTTPException(404)
+        return _whole(privacy_html(account))
+
+    def plan(self, request: Request) -> Response:
+        """What is collected and why, and when it will be whole."""
+        asked = self._desk.ask()
+        plan = asked.plan
+        if plan is None:
+            return self._page(request, "plan.html", asked, plan=None)
+        forecast, said = planview.forecast_of(plan, request.query_params, asked.known)
+        tables = {
+            "experiments": planview.experiment_table(plan), "linkages": planview.linkage_table(plan),
+            "metrics": planview.metric_table(plan), "covariates": planview.covariate_table(plan),
+        }  # fmt: skip
+        return self._page(
+            request, "plan.html", asked, plan=plan, said=said, cohorts=planview.cohort_sentence(plan),
+            tables={name: views.as_html(table_html(one, name, kind="cards wide")) for name, one in tables.items()},
+            forecast=[views.as_html(table_html(one, one.header[0], kind="cards wide")) for one in forecast.tables()],
+            notes=forecast.notes, per_day=request.query_params.get("per_day", "")[:20],
+            days=request.query_params.get("days", "")[:20],
+        )  # fmt: skip
+
+    def plan_file(self, _: Request) -> Response:
+        """The plan as a file that a collector reads."""
+        plan = self._desk.ask().plan
+        if plan is None:
+            raise HTTPException(404)
+        headers = {"content-disposition": 'attachment; filename="kanab.toml"'}
+        return PlainTextResponse(planview.plan_toml(plan), headers=headers)
+
+    def static(self, request: Request) -> Response:
+        """A style sheet, the little script, the picture of the tab."""
+        found = self._renderer.asset(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return found
+
+
+def _whole(page: str) -> Response:
+    """A report in one file: its own style sheet is inside it, so the policy names that one by its hash."""
+    policy = POLICY.replace("style-src 'self'", f"style-src {style_hash(page)}")
+    return HTMLResponse(page, headers={"content-security-policy": policy})
