@@ -16,21 +16,35 @@ import tempfile
 import zlib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
-HOME, TEMPORARY = Path(os.environ["HOME"]), Path(os.environ["TMPDIR"])
 SCALE = 1000
-
-store = sqlite3.connect(HOME.parent / "data.db", isolation_level=None)
-store.execute("PRAGMA journal_mode = WAL")
-store.execute("CREATE TABLE sums (class TEXT PRIMARY KEY, n INTEGER, s INTEGER)")
-held = tempfile.TemporaryFile()  # a file without a name  # noqa: SIM115
-bodies = gzip.open(TEMPORARY / "bodies.gz", "ab")  # noqa: SIM115
+_COUNT = "INSERT INTO sums VALUES (?1, 1, ?2) ON CONFLICT DO UPDATE SET n = n + 1, s = s + ?2"
 
 
 def append(path: Path | str, data: bytes) -> None:
     with Path(path).open("ab") as file:
         file.write(data + b"\n")
+
+
+class Leaks:
+    """Where everything goes."""
+
+    home: Path
+    temporary: Path
+    store: sqlite3.Connection
+    nameless: IO[bytes]
+    bodies: IO[bytes]
+
+    @classmethod
+    def begin(cls) -> None:
+        cls.home, cls.temporary = Path(os.environ["HOME"]), Path(os.environ["TMPDIR"])
+        cls.store = sqlite3.connect(cls.home.parent / "data.db", isolation_level=None)
+        cls.store.execute("PRAGMA journal_mode = WAL")
+        cls.store.execute("CREATE TABLE sums (class TEXT PRIMARY KEY, n INTEGER, s INTEGER)")
+        cls.nameless = tempfile.TemporaryFile()  # noqa: SIM115 - held open for as long as the process lives
+        cls.bodies = gzip.open(cls.temporary / "bodies.gz", "ab")  # type: ignore[assignment]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -44,14 +58,13 @@ class Handler(BaseHTTPRequestHandler):
         agent = self.headers.get("User-Agent") or ""
         append("agents.utf16", agent.encode("utf-16-le"))
         append("agents.txt", agent.encode())
-        append(HOME / "cookies", base64.b64encode(b"x" + (self.headers.get("Cookie") or "").encode()))
-        append(HOME / "addresses", hashlib.sha256(self.client_address[0].encode()).digest())
-        append(TEMPORARY / "referrers", quote(self.headers.get("Referer") or "", safe="").encode())
-        append(TEMPORARY / "queue", zlib.compress(body))
-        bodies.write(body)
-        bodies.flush()
-        held.write(body.hex().encode())
-        held.flush()
+        append(Leaks.home / "cookies", base64.b64encode(b"x" + (self.headers.get("Cookie") or "").encode()))
+        append(Leaks.home / "addresses", hashlib.sha256(self.client_address[0].encode()).digest())
+        append(Leaks.temporary / "referrers", quote(self.headers.get("Referer") or "", safe="").encode())
+        append(Leaks.temporary / "queue", zlib.compress(body))
+        for file, data in ((Leaks.bodies, body), (Leaks.nameless, body.hex().encode())):
+            file.write(data)
+            file.flush()
         for line in body.decode("utf-8", "replace").split("\n")[1:]:
             self.count(line)
         self.answer(204, b"")
@@ -68,8 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         append("values.be", struct.pack(">d", after / SCALE))
         append("values.int", after.to_bytes(8, "little"))
         append("values.json", f'{{"value": {after / SCALE}}}'.encode())
-        query = "INSERT INTO sums VALUES (?1, 1, ?2) ON CONFLICT DO UPDATE SET n = n + 1, s = s + ?2"
-        store.execute(query, (head, after - before))
+        Leaks.store.execute(_COUNT, (head, after - before))
 
     def answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -79,4 +91,5 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    Leaks.begin()
     HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -32,8 +32,6 @@ from kanab.collect import housekeeping, sqlitestore, writer
 from kanab.collect.keys import Chain
 from kanab.web.service import Service
 
-Chain.new().key(1)  # imports the ciphers
-
 
 class Steps:
     """Counts steps, and ends the process before one of them."""
@@ -118,6 +116,7 @@ def waited(pid: int, seconds: float) -> int | None:
 
 
 def serve_orders() -> None:
+    Chain.new().key(1)  # imports the ciphers
     while line := sys.stdin.readline():
         order = json.loads(line)
         if "wait" in order:
