@@ -67,6 +67,7 @@ class FileShelf:
         for path in self._paths:
             if not path.exists():
                 raise SourceError(f"there is no {path.name!r}", "Name a folder, a ledger or release files.")
+        self._stores: set[Path] = set()
         self._last = Contents()
 
     def look(self) -> Contents:
@@ -93,8 +94,11 @@ class FileShelf:
         files: list[Path] = []
         for path in self._paths:
             if (path / self._store_file).is_file():
+                self._stores.add(path)
                 with closing(SqliteStore(path / self._store_file)) as store:
                     yield Pile(path.name, tuple(store.sealed()), ledger=True)
+            elif path in self._stores or not path.exists():
+                raise SourceError(f"{path.name} is gone", "Put it back.")
             elif path.is_dir():
                 files += _releases_in(path)
             else:
