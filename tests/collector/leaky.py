@@ -44,7 +44,7 @@ class Leaks:
         cls.store.execute("PRAGMA journal_mode = WAL")
         cls.store.execute("CREATE TABLE sums (class TEXT PRIMARY KEY, n INTEGER, s INTEGER)")
         cls.nameless = tempfile.TemporaryFile()  # noqa: SIM115 - held open for as long as the process lives
-        cls.bodies = gzip.open(cls.temporary / "bodies.gz", "ab")  # type: ignore[assignment]
+        cls.bodies = gzip.open(cls.temporary / "bodies.gz", "ab")  # type: ignore[assignment]  # noqa: SIM115
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -171,8 +171,7 @@ async def _asked(app: Collector, scope: dict[str, Any], body: bytes) -> tuple[in
         return events.pop(0)
 
     async def send(message: Any) -> None:
-        answer["body"] += message.pop("body", b"")
-        answer.update(message)
+        answer.update(message | {"body": answer["body"] + message.get("body", b"")})
 
     await app(scope, receive, send)
     return answer["status"], answer

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything, collected
-from tests.collector.serving import HOST, Done, Nursery, Place, Server
+from tests.collector.serving import HOST, Done, Nursery, Place, Server, turn
 
 from kanab.collect.boxes import Boxes
 from kanab.collect.keyfile import read_key_file
@@ -267,20 +267,20 @@ def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
     place: Place, closing: Callable[[Any], Any]
 ) -> None:
     clock = place.root / "clock"
-    clock.write_text("0")
+    turn(clock)
     plan = place.plan(PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"'))
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
     crowd = Crowd(33)
     asyncio.run(crowd.for_a_while([server.port], 10, most=300))
-    clock.write_text(str(timedelta(days=28).total_seconds()))
+    turn(clock, timedelta(days=28))
     server.kill()
     server.start()
     _until(lambda: "kanab: sealed the cohorts through" in server.stderr)
-    clock.write_text("0")
+    turn(clock)
     _until(lambda: server.ask("GET", "/healthz")[0] == 503)
     assert "the last sealed cohort lies ahead of this machine's clock" in server.stderr
     assert server.post(crowd.next_post(crowd.join()).body) == 503
-    clock.write_text(str(timedelta(days=28).total_seconds()))
+    turn(clock, timedelta(days=28))
     _until(lambda: server.ask("GET", "/healthz")[0] == 200)
     assert server.stderr.count("lies ahead of") == 1
     assert read_key_file(place.key).period > 0

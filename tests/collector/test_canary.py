@@ -29,7 +29,7 @@ from tests.collector.canaries import (
 )
 from tests.collector.crowd import PLAN_TEXT as CROWD_PLAN
 from tests.collector.crowd import Crowd, after_everything, cohort_label
-from tests.collector.serving import HOST, Place, Server, free_port
+from tests.collector.serving import HOST, Place, Server, free_port, turn
 
 from kanab.collect.boxes import Boxes
 from kanab.collect.counters import pack
@@ -333,7 +333,7 @@ def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(
 
 def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callable[[Any], Any]) -> None:
     clock = place.root / "clock"
-    clock.write_text("0")
+    turn(clock)
     plan = place.plan(CROWD_PLAN.replace('every = "7d"', 'every = "28d"'))
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
     periods = Periods("28d")
@@ -342,7 +342,7 @@ def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callab
     for most in (300, 3000):
         asyncio.run(crowd.for_a_while([server.port], 20, most=most))
         crowd.ahead += timedelta(hours=27)
-        clock.write_text(str(crowd.ahead.total_seconds()))
+        turn(clock, crowd.ahead)
         sizes.append(_settled(place.data))
         sent.append(len(crowd.acknowledged))
     assert sent[1] >= 3000

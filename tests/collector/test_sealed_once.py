@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything
-from tests.collector.serving import Done, Nursery, Place, Server
+from tests.collector.serving import Done, Nursery, Place, Server, turn
 
 from kanab.collect.keyfile import read_key_file
 from kanab.collect.keys import Keyring
@@ -135,12 +135,12 @@ def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
 ) -> None:
     plan = place.plan(WEEKLY)
     clock, rng = place.root / "clock", random.Random(13)
-    clock.write_text("0")
+    turn(clock)
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
     crowd = Crowd(14)
     asyncio.run(crowd.for_a_while([server.port], 10, most=600))
     assert state(place)[1] == []
-    clock.write_text(str(timedelta(days=28).total_seconds()))
+    turn(clock, timedelta(days=28))
     for _ in range(6):
         time.sleep(rng.uniform(0.0, 0.25))
         server.kill()
@@ -161,7 +161,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     place: Place, postgres_url: str, closing: Callable[[Any], Any]
 ) -> None:
     plan, clock = place.plan(WEEKLY), place.root / "clock"
-    clock.write_text("0")
+    turn(clock)
     Keyring.create(place.key)
     keys = [place.key, place.root / "copy.key"]  # each machine has a file of its own
     shutil.copy(*keys)
@@ -169,7 +169,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     servers = [closing(Server(place, *options, "--key", key, name=key.stem, clock=clock)).start() for key in keys]
     crowd = Crowd(15)
     asyncio.run(crowd.for_a_while([server.port for server in servers], 10, most=600))
-    clock.write_text(str(timedelta(days=28).total_seconds()))
+    turn(clock, timedelta(days=28))
     store = closing(PostgresStore(postgres_url))
     end = time.monotonic() + 15
     while time.monotonic() < end and not all(

@@ -6,12 +6,15 @@ token and the address it came from. Nothing is logged, and no answer repeats wha
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from kanab.collect.reasons import Reason
+from kanab.collect.store import Fate
 from kanab.collect.wire import MOST_BYTES
 from kanab.errors import MessageError
 from kanab.web.limits import Buckets, is_loopback
@@ -30,7 +33,31 @@ _SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", 
 _FRESH = (b"cache-control", b"no-cache")
 _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
-_EMPTY: Message = {"type": "http.response.body", "body": b""}
+_HERE = ("127.0.0.1", "::1")
+_CLOSE = (b"connection", b"close")
+
+DIRECT = "kanab.direct"
+"""Under this name the lifespan's state holds ``Collector.direct``, for servers that know what to do with it."""
+
+
+class Answer(NamedTuple):
+    """What is answered to a request."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+    @property
+    def closes(self) -> bool:
+        """Is it the last one on its connection?"""
+        return _CLOSE in self.headers
+
+
+DONE = Answer(204, _SAFE)
+"""The answer to nearly every post."""
+
+Reply = Callable[[Answer], None]
+Direct = Callable[[Headers, str | None, bytes, Reply], None]
 
 
 class Collector:
@@ -55,7 +82,7 @@ class Collector:
             else:
                 await self._get(path, scope, send)
         elif scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._live(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
 
@@ -75,24 +102,65 @@ class Collector:
             await self._not_post(scope["method"], allowed, send)
             return
         try:
-            if allowed is None:
-                raise _refusal(Reason.ORIGIN, "posts from this page are not taken")
-            if not self._buckets.take(_address(scope)):
-                raise _refusal(Reason.RATE, "too many posts from one place")
+            self._admit(allowed, _address(scope))
             body = await _body(receive, length)
             await self.service.take(body, None if kind is None else kind.decode("latin-1"))
-        except MessageError as problem:
-            self.service.drops.add(problem.reason)
-            await _answer(send, problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
         except _GoneError:
             return
-        except Exception:  # the store, or a mistake of this program, whose words might repeat what was sent
-            self.service.drops.add(Reason.BUSY)
-            more = [_TEXT, (b"retry-after", b"2"), *(allowed or ())]
-            await _answer(send, 503, b"the collector cannot write at the moment\n", more)
+        except Exception as problem:
+            found = self._refused(problem, allowed)
         else:
-            await send({"type": "http.response.start", "status": 204, "headers": [*_SAFE, *(allowed or ())]})
-            await send(_EMPTY)
+            found = _done(allowed)
+        await _send(send, found)
+
+    def direct(self, headers: Headers, address: str | None, body: bytes, reply: Reply) -> None:
+        """A whole POST, without ASGI around it; the answer is handed over now, or when the post is on disk.
+
+        The same words and statuses as through ASGI, whose task, events and messages would cost as much
+        processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
+        """
+        kind = origin = None
+        for name, value in headers:
+            if name == b"content-type":
+                kind = value
+            elif name == b"origin":
+                origin = value
+        allowed = self._cors(origin)
+        try:
+            self._admit(allowed, address)
+            waiting = self.service.begin(body, None if kind is None else kind.decode("latin-1"))
+        except Exception as problem:
+            reply(self._refused(problem, allowed))
+            return
+        if waiting is None:
+            reply(_done(allowed))
+        else:
+            waiting.add_done_callback(partial(self._ended, allowed, reply))
+
+    def _ended(self, allowed: Headers | None, reply: Reply, waiting: asyncio.Future[Fate]) -> None:
+        try:
+            self.service.end(waiting)
+        except Exception as problem:
+            reply(self._refused(problem, allowed))
+        else:
+            reply(_done(allowed))
+
+    def _admit(self, allowed: Headers | None, address: str | None) -> None:
+        """May this page and this place post?"""
+        if allowed is None:
+            raise _refusal(Reason.ORIGIN, "posts from this page are not taken")
+        if address not in _HERE and not self._buckets.take(address):
+            raise _refusal(Reason.RATE, "too many posts from one place")
+
+    def _refused(self, problem: Exception, allowed: Headers | None) -> Answer:
+        """What is answered instead of a 204. Only our own words about messages are passed on."""
+        if isinstance(problem, MessageError):
+            self.service.drops.add(problem.reason)
+            return _answered(problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
+        # the store, or a mistake of this program, whose words might repeat what was sent
+        self.service.drops.add(Reason.BUSY)
+        more = [_TEXT, (b"retry-after", b"2"), *(allowed or ())]
+        return _answered(503, b"the collector cannot write at the moment\n", more)
 
     async def _not_post(self, method: str, allowed: Headers | None, send: Send) -> None:
         if method == "OPTIONS" and allowed:
@@ -148,11 +216,12 @@ class Collector:
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         return hmac.compare_digest(given, b"Bearer " + self._token)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self.service.start()
+                scope.get("state", {})[DIRECT] = self.direct
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.service.stop()
@@ -173,11 +242,14 @@ def _address(scope: Scope) -> str | None:
     return client[0] if client else None
 
 
+def _too_long() -> MessageError:
+    return _refusal(Reason.SIZE, f"a post has at most {MOST_BYTES:,} bytes")
+
+
 async def _body(receive: Receive, length: bytes | None) -> bytes:
     """The whole body, as long as it is short enough."""
-    too_long = _refusal(Reason.SIZE, f"a post has at most {MOST_BYTES:,} bytes")
-    if length is not None and (not length.isdigit() or len(length) > 9 or int(length) > MOST_BYTES):
-        raise too_long
+    if length is not None and not short_enough(length):
+        raise _too_long()
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body", False):
@@ -186,17 +258,39 @@ async def _body(receive: Receive, length: bytes | None) -> bytes:
             raise _GoneError
         body += message.get("body", b"")
         if len(body) > MOST_BYTES:
-            raise too_long
+            raise _too_long()
     if message["type"] == "http.disconnect":
         raise _GoneError
     return body
 
 
-async def _answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+def short_enough(length: bytes) -> bool:
+    """Is a declared length a number, and not too large?
+
+    >>> short_enough(b"512"), short_enough(b"99999"), short_enough(b"-1"), short_enough(b"9" * 30)
+    (True, False, False, False)
+    """
+    return length.isdigit() and len(length) <= 9 and int(length) <= MOST_BYTES
+
+
+def _done(allowed: Headers | None) -> Answer:
+    return Answer(204, [*_SAFE, *allowed]) if allowed else DONE
+
+
+def _answered(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Answer:
     more = [*_SAFE, *headers]
     if status != 204:
         more.append((b"content-length", str(len(body)).encode()))
     if status in (413, 429):
-        more.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": more})
-    await send({"type": "http.response.body", "body": body})
+        more.append(_CLOSE)
+    return Answer(status, more, body)
+
+
+async def _answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    await _send(send, _answered(status, body, headers))
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    """New messages and a new list every time: whoever passes them on may change them."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+    await send({"type": "http.response.body", "body": answer.body})
