@@ -51,13 +51,13 @@ def numbers_of_id(id: str) -> Numbers:
     return lambda key: murmur3(f"{key}:{id}")
 
 
-def numbers_of_version(version: str) -> Numbers:
-    """Random numbers, all from the random digits of a state's version.
+def numbers_of_root(root: str) -> Numbers:
+    """Random numbers, all from the random digits of a state's root.
 
     Two parallel requests that begin with the same state draw the same arms; the digits are thrown
-    away with the next change, so that nothing is left to draw from.
+    away with the hour, so that nothing is left to draw from.
     """
-    key = version.encode()
+    key = root.encode()
     return lambda name: int.from_bytes(hmac.digest(key, f"kanab/1 draw {name}".encode(), "sha256")[:4], "big")
 
 

@@ -14,7 +14,7 @@ from kanab.client.forks import begin_again_in_children
 from kanab.client.memory import Memory
 from kanab.client.person import Person
 from kanab.client.posts import make_posts
-from kanab.client.state import State, fresh_version, unpack_state
+from kanab.client.state import State, at_this_hour, fresh_version, unpack_state
 from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
 from kanab.client.watch import Watch
@@ -75,6 +75,7 @@ class Client:
         their state, if there is one, is forgotten.
         """
         found = unpack_state(state)
+        came = found.version
         if opted_out:
             self._commit(found, [OptOut()], id)
             found = State()
@@ -82,7 +83,7 @@ class Client:
             found = self._commit(found, [], id)
         return Person(
             self.config, found, self._commit, self._wait,
-            given=state or b"", clock=self._clock, id=id, silent=opted_out, development=self._development,
+            given=state or b"", came=came, clock=self._clock, id=id, silent=opted_out, development=self._development,
         )  # fmt: skip
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -110,7 +111,7 @@ class Client:
         if config is None:
             return state
         with self._lock:
-            before = self._memory.newest(state)
+            before = at_this_hour(self._memory.newest(state), now)
             after = settle(config, before, self._courier.counted, now)
             waiting = [unit.outbox for unit in after.units.values() if unit.outbox]
             for step in steps:
@@ -120,19 +121,15 @@ class Client:
                     self._courier.withdraw(posts)
                 self._memory.follow(before.version, after)
                 return after
-            after = self._with_posts(config, before, after, now)
-            for unit in after.units.values():
-                self._courier.submit(unit.outbox, fresh=False)
-            return after
+            return self._with_posts(config, before, after)
 
-    def _with_posts(self, config: Config, before: State, after: State, now: datetime) -> State:
-        """Every unit up to date, its new posts under way, under a new version if anything is new."""
+    def _with_posts(self, config: Config, before: State, after: State) -> State:
+        """Every unit up to date, its posts under way, under a new version if anything is new."""
         units = dict(after.units)
         for name, unit in after.units.items():
-            units[name], made = make_posts(config, name, unit, before.version, now)
-            if made:
-                self._courier.submit(units[name].outbox[: -len(made)], fresh=False)
-                self._courier.submit(units[name].outbox)
+            units[name] = make_posts(config, name, unit, after.root)
+            self._courier.submit(unit.outbox, fresh=False)
+            self._courier.submit(units[name].outbox)
         after = replace(after, units=units)
         if after == before:
             return before

@@ -104,6 +104,8 @@ class Cookies:
         lasts = int(person.lasts)
         value = self.seal(state) if state and lasts > 0 else ""
         if len(value) > MOST_COOKIE:
+            value = self.seal(person.brief())
+        if len(value) > MOST_COOKIE:
             _log.warning("a state is too long for a cookie; hold it yourself, or plan fewer experiments at once")
             return None
         return {

@@ -29,8 +29,8 @@ class Memory:
     """Newest states by the versions of earlier ones. Whoever uses it holds a lock.
 
     >>> memory = Memory()
-    >>> memory.follow("v1", State("v2", {"checkout": "B"}))
-    >>> memory.follow("v2", State("v3", {"checkout": "B"}))
+    >>> memory.follow("v1", State("v2"))
+    >>> memory.follow("v2", State("v3"))
     >>> memory.newest(State("v1")).version, memory.newest(State("v9")).version
     ('v3', 'v9')
     """

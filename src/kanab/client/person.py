@@ -8,6 +8,8 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from msgspec.structs import replace
+
 from kanab.client.config import Config
 from kanab.client.state import State, pack_state
 from kanab.client.steps import Enroll, OptOut, Remember, Step, Track, apply_step, arms_of
@@ -37,6 +39,7 @@ class Person:
         wait: Wait,
         *,
         given: bytes,
+        came: str,
         clock: Callable[[], datetime],
         id: str | None = None,
         silent: bool = False,
@@ -46,6 +49,7 @@ class Person:
         self._clock, self._id, self._development = clock, id or None, development
         self._silent = silent
         self.given = given
+        self._came = came
         self._seen = state
         self._steps: list[Step] = []
 
@@ -104,7 +108,13 @@ class Person:
             return self.given
         steps, self._steps = self._steps, []
         self._state = self._seen = self._commit(self._state, steps, self._id)
-        return pack_state(self._state)
+        return self.given if self._state.version == self._came else pack_state(self._state)
+
+    def brief(self) -> bytes:
+        """The state without posts under way, for where there is no room for them: this process sends them anyway."""
+        self.save()
+        units = {name: replace(unit, outbox=()) for name, unit in self._state.units.items()}
+        return pack_state(replace(self._state, units=units))
 
     def flush(self, timeout: float | None = None) -> bool:
         """Save, and wait for the answers; False if the time was too short. The state then needs no second sending."""

@@ -1,25 +1,24 @@
 """Posts of one person: lines that take a unit from what was sent to its totals, under a nonce that its state fixed.
 
-A nonce is the hour and twelve bytes made from the version of the state and the name of the unit. So two
-parallel requests that began with the same state give the same nonce to the same transition, and the
-collector counts one of the two.
+A nonce is the hour and twelve bytes made from the root of the state, the name of the unit and how many posts
+it has made. So two parallel requests that began with the same state give the same nonce to the same
+transition, and the collector counts one of the two.
 """
 
 from __future__ import annotations
 
 import hmac
-from datetime import datetime
 from decimal import Decimal
 
 from msgspec.structs import replace
 
 from kanab.client.config import Config
 from kanab.client.state import Unit
-from kanab.collect.nonces import NONCE_BYTES, seconds_of
+from kanab.collect.nonces import NONCE_BYTES
 from kanab.collect.spelling import decode, encode
 from kanab.collect.wire import MOST_BYTES, MOST_LINES
 
-MOST_POSTS = 4
+MOST_POSTS = 16
 """So many posts of one unit may be without an answer; what comes then waits in the totals."""
 
 _ROOM = MOST_BYTES - 64
@@ -27,34 +26,27 @@ _ROOM = MOST_BYTES - 64
 Steps = dict[str, int]
 
 
-def make_posts(config: Config, name: str, unit: Unit, version: str, now: datetime) -> tuple[Unit, list[str]]:
-    """The posts that bring a unit up to its totals, and the unit that has made them.
-
-    They are in its outbox from now on, and their bytes never change.
-    """
-    made: list[str] = []
+def make_posts(config: Config, name: str, unit: Unit, root: str) -> Unit:
+    """A unit with the posts that bring it up to its totals: in its outbox, and their bytes never change."""
     while not unit.over and len(unit.outbox) < MOST_POSTS:
         then = _next(config, unit)
         lines = _lines(config, unit, then)
         if not lines or not _fits(lines):
             break
-        nonce = derive_nonce(version, f"{name} {len(made)}", now)
+        nonce = derive_nonce(root, f"{name} {unit.made}")
         body = "\n".join([f"kanab/1 {nonce}", *lines, ""])
-        unit = replace(unit, sent=then, enrolled=True, outbox=(*unit.outbox, body))
-        made.append(body)
-    return unit, made
+        unit = replace(unit, sent=then, enrolled=True, made=unit.made + 1, outbox=(*unit.outbox, body))
+    return unit
 
 
-def derive_nonce(version: str, what: str, now: datetime) -> str:
-    """The nonce of a transition from a version, in the hour that it is.
+def derive_nonce(root: str, what: str) -> str:
+    """The nonce of a transition: the hour of the root, and what nobody can tell without it.
 
-    >>> from datetime import UTC
-    >>> derive_nonce("00" * 12, "checkout 0", datetime(2026, 11, 15, 16, tzinfo=UTC))[:8]
-    '00079b70'
+    >>> derive_nonce("00079b70" + "00" * 12, "checkout 0")
+    '00079b70...'
     """
-    hour = seconds_of(now) // 3600
-    rest = hmac.digest(version.encode(), f"kanab/1 nonce {what}".encode(), "sha256")
-    return (hour.to_bytes(4, "big") + rest[: NONCE_BYTES - 4]).hex()
+    rest = hmac.digest(root.encode(), f"kanab/1 nonce {what}".encode(), "sha256")
+    return root[:8] + rest[: NONCE_BYTES - 4].hex()
 
 
 def nonce_of(post: str) -> str:

@@ -1,18 +1,25 @@
 """What is remembered of one person: arm, levels, cohort, totals and posts without an answer; nothing else.
 
-The caller holds it as bytes, or a cookie does. There is no id in it. Its version, twelve random
-bytes, is drawn anew with every change: it gives the next posts their nonces (see posts.py).
+The caller holds it as bytes, or a cookie does. There is no id in it, but two numbers that are never sent:
+its version, drawn anew with every change, tells states apart; its root, from which arms and nonces are
+made, moves on with the hour and cannot be turned back. Two parallel requests that come with one state
+have one root, and so draw the same arms and give the same nonce to the same transition.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import zlib
+from datetime import datetime
 
 import msgspec
+from msgspec.structs import replace
 
-VERSION_BYTES = 12
+from kanab.collect.nonces import seconds_of
+
 _FORM = b"\x01"
+_RANDOM = 12
 _MOST = 200_000
 
 
@@ -21,7 +28,7 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     ``totals`` are running totals as decimal digits; ``sent`` those of the last post that was made, in
     steps of the grid; ``outbox`` the posts without a final answer, oldest first. ``enrolled``: a post
-    that says so was made. ``over``: nothing more is counted, and nothing else is kept.
+    that says so was made; ``made``: so many posts were. ``over``: nothing more is counted or kept.
     """
 
     heads: tuple[str, ...] = ()
@@ -29,6 +36,7 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     totals: dict[str, str] = {}
     sent: dict[str, int] = {}
     enrolled: bool = False
+    made: int = 0
     outbox: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
     over: bool = False
@@ -41,6 +49,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Arms that were drawn, units by their spelled names, the pairs that are reported; or: opted out."""
 
     version: str = ""
+    root: str = ""
     arms: dict[str, str | None] = {}
     units: dict[str, Unit] = {}
     pairs: tuple[str, ...] | None = None
@@ -58,13 +67,27 @@ OPTED_OUT = State(out=True)
 
 def fresh_version() -> str:
     """Random digits for a state that has changed."""
-    return secrets.token_hex(VERSION_BYTES)
+    return secrets.token_hex(_RANDOM)
+
+
+def at_this_hour(state: State, now: datetime) -> State:
+    """The state with its root moved on to the hour that it is: the hour, and digits that come from those before.
+
+    >>> from datetime import UTC
+    >>> at_this_hour(State(root="00" * 16), datetime(2026, 11, 15, 16, tzinfo=UTC)).root[:8]
+    '00079b70'
+    """
+    hour = (seconds_of(now) // 3600).to_bytes(4, "big")
+    if not state.root or state.root[:8] == hour.hex():
+        return state
+    rest = hmac.digest(state.root.encode(), b"kanab/1 hour" + hour, "sha256")
+    return replace(state, root=(hour + rest[:_RANDOM]).hex())
 
 
 def pack_state(state: State) -> bytes:
     """A state as bytes; none if there is nothing to remember.
 
-    >>> unpack_state(pack_state(State("00", {"checkout": "B"}))).arms
+    >>> unpack_state(pack_state(State("00", arms={"checkout": "B"}))).arms
     {'checkout': 'B'}
     """
     return b"" if state.blank else _FORM + zlib.compress(msgspec.json.encode(state), 9)
@@ -72,7 +95,7 @@ def pack_state(state: State) -> bytes:
 
 def unpack_state(data: bytes | None) -> State:
     """The state in some bytes; a new one for nobody's, and for bytes that are no state."""
-    return _read(data) or State(fresh_version())
+    return _read(data) or State(fresh_version(), "00000000" + fresh_version())
 
 
 def _read(data: bytes | None) -> State | None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from kanab.client.assign import Arms, Numbers, assign, numbers_of_id, numbers_of_version
+from kanab.client.assign import Arms, Numbers, assign, numbers_of_id, numbers_of_root
 from kanab.client.config import Config
 from kanab.client.posts import metrics_of, nonce_of
 from kanab.client.state import OPTED_OUT, OVER, State, Unit
@@ -59,7 +59,7 @@ def arms_of(config: Config, state: State, id: str | None) -> dict[str, str | Non
     With an id only the arms in which somebody is counted are remembered: the others follow from it.
     """
     known = {name: arm for name, arm in state.arms.items() if _stays(config, state, name, arm, id)}
-    numbers: Numbers = numbers_of_id(id) if id else numbers_of_version(state.version)
+    numbers: Numbers = numbers_of_id(id) if id else numbers_of_root(state.root)
     return assign(config.experiments, numbers, known)
 
 
@@ -86,7 +86,7 @@ def _pairs(config: Config, state: State, arms: Arms) -> tuple[str, ...] | None:
     """Where the plan has more pairs than one person may report: which ones, drawn once."""
     if state.pairs is not None or len(config.pairs) <= config.most_pairs:
         return state.pairs
-    number = numbers_of_version(state.version)
+    number = numbers_of_root(state.root)
     names = [_name(pair) for pair in config.pairs if all(arms.get(one) is not None for one in pair)]
     return tuple(sorted(names, key=lambda name: number(f"pair {name}"))[: config.most_pairs])
 

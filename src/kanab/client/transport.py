@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import threading
 import weakref
+from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
 from kanab.client.courier import Answer
+from kanab.client.forks import begin_again_in_children
 from kanab.errors import KanabError
 
 PATIENCE = 10.0
@@ -33,7 +34,7 @@ class Transport(Protocol):
 
 
 class Http:
-    """The collector at an address; safe to use from several threads, each with a connection of its own."""
+    """The collector at an address; safe to use from several threads, each with a connection while it asks."""
 
     def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
         parts = urlsplit(url)
@@ -42,9 +43,14 @@ class Http:
         self._base = parts.path.rstrip("/") + "/"
         self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
         self._patience = patience
-        self._own = threading.local()
-        self._open: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
         self._named: tuple[str, bytes] | None = None
+        self._idle: list[http.client.HTTPConnection] = []
+        weakref.finalize(self, _close, self._idle)
+        begin_again_in_children(self)
+
+    def begin(self) -> None:
+        """A forked process must not speak on its parent's connections."""
+        self.close()
 
     def post(self, body: bytes) -> Answer:
         """Send a post, as text."""
@@ -69,37 +75,34 @@ class Http:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in list(self._open):
-            connection.close()
-        self._own = threading.local()
+        _close(self._idle)
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, http.client.HTTPMessage, bytes]:
         """One request; once more on a new connection if the old one had been closed meanwhile."""
-        kept = getattr(self._own, "connection", None) is not None
-        try:
-            return self._asked(method, path, body)
-        except (ConnectionError, http.client.HTTPException):
-            if not kept:
-                raise
-            return self._asked(method, path, body)
+        with suppress(IndexError):
+            kept = self._idle.pop()
+            with suppress(ConnectionError, http.client.HTTPException):
+                return self._asked(kept, method, path, body)
+        kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
+        return self._asked(kind(self._host, self._port, timeout=self._patience), method, path, body)
 
-    def _asked(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if connection is None:
-            kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
-            connection = self._own.connection = kind(self._host, self._port, timeout=self._patience)
-            self._open.add(connection)
+    def _asked(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        keep = False
         try:
             connection.request(method, path, body, _TEXT if body is not None else {})
             answer = connection.getresponse()
             found = answer.status, answer.headers, answer.read(_MOST)
-            if answer.will_close or not answer.isclosed():
-                self._drop(connection)
-        except BaseException:
-            self._drop(connection)
-            raise
+            keep = answer.isclosed() and not answer.will_close  # all of it was read, and the next may follow
+        finally:
+            if keep:
+                self._idle.append(connection)
+            else:
+                connection.close()
         return found
 
-    def _drop(self, connection: http.client.HTTPConnection) -> None:
-        connection.close()
-        self._own.connection = None
+
+def _close(idle: list[http.client.HTTPConnection]) -> None:
+    while idle:
+        idle.pop().close()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab.client.assign import assign, draw, murmur3, numbers_of_id, numbers_of_version
+from kanab.client.assign import assign, draw, murmur3, numbers_of_id, numbers_of_root
 from kanab.client.config import Experiment, read_config
 from kanab.client.state import fresh_version
 from kanab.collect.config import public_config
@@ -56,7 +56,7 @@ def test_a_million_draws_have_the_planned_shares() -> None:
         assert draw(arms, int(numbers[one])) == ("A" if points[one] < 1 else "B" if points[one] < 3 else "C")
     assert stats.chisquare(found, np.array([1, 2, 5]) / 8 * ids).pvalue > 1e-3
     versions = 100_000
-    drawn = Counter(draw(arms, numbers_of_version(fresh_version())("checkout:arm")) for _ in range(versions))
+    drawn = Counter(draw(arms, numbers_of_root(fresh_version())("checkout:arm")) for _ in range(versions))
     assert stats.chisquare([drawn[name] for name in "ABC"], np.array([1, 2, 5]) / 8 * versions).pvalue > 1e-4
 
 
@@ -93,7 +93,7 @@ def test_experiments_that_exclude_each_other_share_nobody_and_divide_everybody()
     }
     taken = Counter()
     for _ in range(10_000):
-        arms = assign(experiments, numbers_of_version(fresh_version()))
+        arms = assign(experiments, numbers_of_root(fresh_version()))
         inside = [name for name in names if arms[name] is not None]
         assert len(inside) == 1
         taken[inside[0]] += 1

@@ -227,7 +227,7 @@ def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collec
         person.track("minutes", 1)
         state = person.save()
     assert time.monotonic() - began < 0.5
-    assert len(unpack_state(state).units["checkout"].outbox) == 4
+    assert len(unpack_state(state).units["checkout"].outbox) == 16
     collector.down = False
     assert client.flush(10)
     client.person(state, id="user-1").flush(5)

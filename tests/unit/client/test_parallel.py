@@ -99,6 +99,43 @@ def test_of_two_totals_at_once_in_two_processes_one_counts(two: list[Client], co
     assert collector.number(SQUARES) == 400**2
 
 
+def test_an_enrollment_beside_a_total_in_another_process_counts_once_whichever_answer_stays(
+    two: list[Client], collector: Counting, clock: Clock
+) -> None:
+    for hours in (0, 30):  # in the hour of the state, and long after it
+        before = collector.number("banner|on|n") + collector.number("banner|off|n")
+        first = two[0].person()
+        first.enroll("checkout", {"tier": 3, "device": "phone"})
+        state = first.save()
+        assert two[0].flush(5)
+        clock.pass_by(hours=hours)
+        tracking, enrolling = two[0].person(state), two[1].person(state)
+        tracking.track("minutes", 4)
+        enrolling.enroll("banner")
+        assert enrolling.flush(5)
+        again = two[0].person(tracking.save())  # this one knows nothing of the other
+        assert again.variant("banner") == enrolling.variant("banner")
+        again.enroll("banner")
+        assert again.flush(5)
+        assert collector.number("banner|on|n") + collector.number("banner|off|n") == before + 1
+    assert collector.refusals == []
+
+
+def test_a_root_moves_on_with_the_hour_and_not_within_it(client: Client, clock: Clock) -> None:
+    roots = []
+    state = b""
+    for minutes in (0, 10, 30, 5, 60):
+        clock.pass_by(minutes=minutes)
+        person = client.person(state, id="user-1")
+        person.enroll("checkout", {"tier": 3})
+        person.track("minutes", 1)
+        state = person.save()
+        client.flush(5)
+        roots.append(unpack_state(state).root)
+    assert [roots[place] == roots[place + 1] for place in range(4)] == [True, False, True, False]
+    assert len({root[8:] for root in roots}) == 3
+
+
 def test_requests_one_after_another_may_go_to_any_process(two: list[Client], collector: Counting) -> None:
     """The state carries the posts whose answers it has not heard of; the other process sends them again first."""
     state = b""
