@@ -26,7 +26,7 @@ unit: $(READY)
 	$(BIN)/python .ci/coverage_floor.py
 
 demo: $(READY)
-	$(BIN)/python examples/shop.py build/demo
+	$(BIN)/kanab demo build/demo
 
 bench: $(READY)
 	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -36,6 +36,7 @@ LAYERS = (
     ("scanning",),
     ("__init__",),
     ("web",),
+    ("demo",),
     ("cli",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}

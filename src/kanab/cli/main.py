@@ -11,6 +11,7 @@ from kanab.cli.analyze import analyze
 from kanab.cli.attack import attack
 from kanab.cli.audit import audit
 from kanab.cli.dashboard import dashboard
+from kanab.cli.demo import demo
 from kanab.cli.example import example
 from kanab.cli.export import export
 from kanab.cli.init import init
@@ -33,7 +34,7 @@ def cli() -> None:
 
 COMMANDS = (
     analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, export,
-    dashboard, example, paper,
+    dashboard, demo, example, paper,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

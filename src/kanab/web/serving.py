@@ -38,6 +38,18 @@ def bind(host: str, port: int) -> socket.socket:
 
 def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is under way."""
+    server = server_of(app, stop_within=stop_within)
+    before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # as asked
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def server_of(app: Any, *, stop_within: int = 20) -> Any:
+    """The server as we run it: nothing is logged, and no connection waits for ever."""
     try:
         import uvicorn  # noqa: PLC0415 - only collectors need it
     except ImportError:
@@ -51,13 +63,7 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
         server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE, backlog=4096,
         timeout_graceful_shutdown=stop_within,
     )  # fmt: skip
-    before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
-    try:
-        uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass  # as asked
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return uvicorn.Server(config)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,46 @@
+"""kanab demo: a shop, a collector, weeks of visitors and the dashboard, in a minute."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import click
+
+from kanab.demo.browser import visit_in_browser
+from kanab.demo.running import WEEKS, compare, running
+from kanab.sealing import stored_ledger
+
+BROWSERS = 4
+
+
+@click.command()
+@click.argument("folder", default="kanab-demo", type=click.Path(file_okay=False))
+@click.option("--people", default=160, show_default=True, type=click.IntRange(60, 5_000), help="Visitors per week.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen at.")
+@click.option("--exit", "ends", is_flag=True, help="End after the summary instead of staying up.")
+def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
+    """Show it all with made-up visitors: they come over HTTP, in weeks that pass in seconds.
+
+    \b
+    kanab demo
+    kanab demo --exit
+    """
+    click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
+    with running(Path(folder), port, people, click.echo) as shown:
+        batches = len(stored_ledger(shown.service.store).releases)
+        came, posts = len(shown.truth.rows), shown.truth.posts
+        click.echo(f"\n{came:,} people sent {posts:,} posts; {batches} batches are sealed.")
+        if browsers := visit_in_browser(shown.address, BROWSERS):
+            click.echo(f"{browsers} more came just now, in a real browser; their week is open still.")
+        click.echo(f"{compare(shown)} sums and all counts equal what the driver knew, to the last digit.")
+        click.echo(f"\n  the shop       {shown.address}/shop     open the network tab: every byte that leaves")
+        click.echo(f"  the dashboard  {shown.address}/")
+        click.echo(f"  the files      {Path(folder) / 'kanab-data'}   kanab analyze, audit and privacy-report read it")
+        if ends:
+            return
+        click.echo("\nCtrl-C ends it.")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            click.echo("")

@@ -1,0 +1,140 @@
+"""The demonstration from beginning to end: start, visits over weeks, seals, what was found, and where to look."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from kanab.client.client import Client
+from kanab.collect.keyfile import key_beside
+from kanab.collect.keys import Keyring
+from kanab.collect.sqlitestore import SqliteStore
+from kanab.demo.clock import DemoClock, monday
+from kanab.demo.page import Shop
+from kanab.demo.visitors import PLAN, Truth, visit_for_a_week
+from kanab.errors import MissingExtraError, StoreError
+from kanab.planfile import parse_plan
+from kanab.sealing import stored_ledger
+from kanab.sources.dispatch import count
+from kanab.web.collector import Collector
+from kanab.web.service import Service
+from kanab.writing import write_whole
+
+WEEKS = 5
+"""Four of them are sealed by now; the last is measured still."""
+
+STORE = "store.db"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demonstration that runs: its address, and the truth that its driver kept."""
+
+    address: str
+    folder: Path
+    service: Service
+    clock: DemoClock
+    truth: Truth
+
+
+@contextmanager
+def running(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]:
+    """Start everything in this process, let the weeks pass, and keep it up."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / "kanab.toml").exists():
+        raise StoreError(f"{folder.name} holds something else", "Name a new folder: kanab demo FOLDER")
+    data = folder / "kanab-data"
+    _clear(data)
+    data.mkdir(parents=True, mode=0o700)
+    write_whole(folder / "kanab.toml", PLAN)
+    now = datetime.now(UTC)
+    clock = DemoClock(monday(now, WEEKS))
+    store = SqliteStore(data / STORE)
+    try:
+        service = Service(store, Keyring.create(key_beside(data)), parse_plan(PLAN), clock=clock, say=say)
+        with _served(Shop(_site(service, clock)), port) as address:
+            demo = Demo(address, folder, service, clock, Truth())
+            _let_weeks_pass(demo, people, say)
+            yield demo
+    finally:
+        store.close()
+
+
+def compare(demo: Demo) -> int:
+    """Arm totals of everything sealed equal those of the driver's rows, digit for digit; how many were compared."""
+    ledger = stored_ledger(demo.service.store)
+    truth = count(demo.truth.columns(monday(datetime.now(UTC), 1)), plan=demo.service.plan).tallies
+    compared = 0
+    for name in ("checkout", "banner"):
+        whole = sum((one.totals(name) for one in ledger.releases[1:]), ledger.releases[0].totals(name))
+        table = next(tally for tally in truth.values() if [one.name for one in tally.arms] == [name]).keep()
+        if whole != table.select_metrics(metric.name for metric in whole.metrics):
+            raise StoreError(f"the sums of {name} differ from the truth", "This is a mistake of kanab: please tell.")
+        compared += sum(part.sums.size for part in whole.moments)
+    return compared
+
+
+def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
+    now = datetime.now(UTC)
+    client = Client(demo.address, clock=demo.clock)
+    try:
+        client.ready(30.0)
+        for ago in range(WEEKS, 0, -1):
+            week = monday(now, ago)
+            demo.clock.move_to(week)
+            demo.service.beat()
+            visit_for_a_week(client, demo.clock, week, people, demo.truth)
+            say(f"  the week of {week:%d %B}: {people} people came")
+            demo.clock.move_to(week + timedelta(days=8, hours=1))
+    finally:
+        client.close()
+    demo.clock.catch_up()
+    demo.service.beat()
+
+
+def _site(service: Service, clock: DemoClock) -> Any:
+    collector = Collector(service)
+    try:
+        from kanab.web.shelves import CollectorShelf  # noqa: PLC0415 - an extra
+        from kanab.web.site import Dashboard, Site  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("the demonstration", "server") from None
+    return Site(collector, Dashboard(CollectorShelf(service, clock)))
+
+
+@contextmanager
+def _served(app: Any, port: int) -> Iterator[str]:
+    """The application on a thread, as it is served for real."""
+    try:
+        from kanab.web.serving import bind, server_of  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("the demonstration", "server") from None
+    listening = bind("127.0.0.1", port)
+    server = server_of(app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise StoreError("the demonstration could not be started", "Run kanab serve to see why.")
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+def _clear(data: Path) -> None:
+    """Begin anew: what an earlier demonstration left is its own."""
+    for path in (*(data.iterdir() if data.is_dir() else ()), key_beside(data)):
+        path.unlink(missing_ok=True)
+    if data.is_dir():
+        data.rmdir()
