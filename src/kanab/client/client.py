@@ -43,8 +43,8 @@ class Client:
     ) -> None:
         self._transport = _transport(source, transport)
         self._fixed = _fixed(source)
-        self._watch = Watch(self._transport.config)
-        if self._fixed is None:
+        self._watch = Watch(self._transport.config) if self._fixed is None else None
+        if self._watch is not None:
             self._watch.start()
         self._development, self._clock = development, clock
         self.begin()
@@ -61,11 +61,11 @@ class Client:
     @property
     def config(self) -> Config | None:
         """What the collector's plan says; None before it is known."""
-        return self._fixed or self._watch.current
+        return self._fixed if self._watch is None else self._watch.current
 
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until the config is known, as at the start of a server; False if the time was too short."""
-        return self._fixed is not None or self._watch.wait(timeout)
+        return self._watch is None or self._watch.wait(timeout)
 
     def person(self, state: bytes | None = None, *, id: str | None = None, opted_out: bool = False) -> Person:
         """Somebody with the state that was handed on last, or with none.
@@ -92,7 +92,8 @@ class Client:
 
     def close(self, timeout: float = LAST_WORDS) -> None:
         """Deliver what waits, and stop; the end of the process does it, too."""
-        self._watch.close()
+        if self._watch is not None:
+            self._watch.close()
         self._courier.close(timeout)
         self._transport.close()
 
@@ -105,7 +106,7 @@ class Client:
     def _commit(self, state: State, steps: list[Step], id: str | None) -> State:
         """Steps on the newest state that this one has become here, with the posts that follow from them.
 
-        One lock for all: it is held for the few microseconds of this, and never while anything is sent.
+        One lock for all: it is held for the moment that this takes, and never while anything is sent.
         """
         config, now = self.config, self._clock()
         if config is None:
@@ -128,8 +129,10 @@ class Client:
         units = dict(after.units)
         for name, unit in after.units.items():
             units[name] = make_posts(config, name, unit, after.root)
-            self._courier.submit(unit.outbox, fresh=False)
-            self._courier.submit(units[name].outbox)
+            if unit.outbox:
+                self._courier.submit(unit.outbox, fresh=False)
+            if units[name] is not unit:
+                self._courier.submit(units[name].outbox)
         after = replace(after, units=units)
         if after == before:
             return before

@@ -74,6 +74,10 @@ class Config(msgspec.Struct, frozen=True, dict=True):
         return {name: _gauge(name, one) for name, one in self.metrics.items()}
 
     @cached_property
+    def _ends(self) -> dict[str | None, float]:
+        return {}  # few cohorts are open, and every step asks for their ends
+
+    @cached_property
     def _periods(self) -> Periods | None:
         return None if self.cohorts is None else Periods(f"{self.cohorts.days}d")
 
@@ -90,11 +94,13 @@ class Config(msgspec.Struct, frozen=True, dict=True):
         """
         if self._periods is None or self.cohorts is None:
             return None
-        try:
-            following = self._periods.number(cohort) + 1
-        except PlanError:
-            return 0.0
-        return self._periods.first_day(following) * _DAY + self.cohorts.window * _HOUR
+        if cohort not in self._ends:
+            try:
+                following = self._periods.number(cohort) + 1
+            except PlanError:
+                return 0.0
+            self._ends[cohort] = self._periods.first_day(following) * _DAY + self.cohorts.window * _HOUR
+        return self._ends[cohort]
 
     def heads(self, name: str, arm: str, levels: Mapping[str, str], cohort: str | None) -> tuple[str, ...]:
         """The classes of somebody in an experiment, as messages write them: checkout/tier:B:3@2026-W46."""

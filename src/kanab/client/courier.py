@@ -112,10 +112,9 @@ class Courier:
                         break
                     parcel = self._under_way[nonce] = _Parcel(post, fresh, [])
                     (self._ready if before is None else before.then).append(parcel)
+                    self._start()
+                    self._changed.notify_all()
                 before = parcel
-            if before is not None:
-                self._start()
-                self._changed.notify_all()
 
     def counted(self, nonce: str) -> bool | None:
         """Was the post with this nonce counted? None while nobody here knows."""
