@@ -92,9 +92,10 @@ class Pages:
         chosen = request.query_params.get("ledger", "")
         name = chosen if chosen in accounts else next(iter(accounts), "")
         account = accounts.get(name)
+        parts, older = ([], 0) if account is None else views.privacy_parts(account)
         return self._page(
-            request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account,
-            parts=[] if account is None else views.privacy_parts(account), skipped=asked.contents.skipped,
+            request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account, parts=parts,
+            older=older, skipped=asked.contents.skipped,
         )  # fmt: skip
 
     def officer(self, request: Request) -> Response:

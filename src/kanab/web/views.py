@@ -21,7 +21,7 @@ from kanab.display.words import merged_levels, summary, title
 from kanab.errors import MissingExtraError, listed
 from kanab.stats.verdicts import ORDER
 from kanab.tabular import Table
-from kanab.web.embedded import Sections, sections_of, shortened
+from kanab.web.embedded import Sections, quiet, sections_of, shortened
 from kanab.web.library import Point
 from kanab.web.timeline import history_table, lines_of, timeline
 
@@ -30,6 +30,9 @@ MOST_LINES = 12
 
 MOST_PAIRS = 200
 """So many pairs are in the list at once; filters bring others."""
+
+MOST_RECEIPTS = 12
+"""So many releases have their receipts on the page; the officer's report in one file has all."""
 
 Data = Mapping[str, Any]
 
@@ -62,7 +65,7 @@ def _part(name: str, heading: str, body: str) -> Part:
 def charts_of(data: Data) -> dict[str, str]:
     """The pictures of a readout; none where the extra is not installed."""
     try:
-        return report_charts(shortened(data))
+        return {name: quiet(svg) for name, svg in report_charts(shortened(data)).items()}
     except MissingExtraError:
         return {}
 
@@ -173,7 +176,11 @@ def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[M
 # ── privacy ────────────────────────────────────────────────────────────────────────────────────
 
 
-def privacy_parts(account: Data) -> list[Part]:
-    """The officer's account as its report has it: flow, receipts, questions, attacks, risks, ledger."""
+def privacy_parts(account: Data) -> tuple[list[Part], int]:
+    """The officer's account as its report has it: flow, receipts, questions, attacks, risks, ledger.
+
+    Of many releases the newest have their receipts here; also how many have not.
+    """
     found = sections_of(privacy_html(account))
-    return _parts(found, *found)
+    older = [name for name in found if name.startswith("file-")][:-MOST_RECEIPTS]
+    return _parts(found, *(name for name in found if name not in older)), len(older)
