@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, sync_playwright
 from tests.browser.people import Tab
 from tests.browser.site import Site
 from tests.collector.serving import Nursery, Place
@@ -52,18 +52,54 @@ def from_playwright() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    path = installed() or from_debian()
-    if path is None and not from_playwright():
-        pytest.fail("no browser to look at the report with. Install chromium (Debian: apt-get install chromium)")
-    with sync_playwright() as playwright:
-        try:
-            found = playwright.chromium.launch(executable_path=path, args=list(QUIET))
-        except Error as problem:
-            pytest.fail(f"the browser does not start. Install chromium and its libraries. {problem.message}")
-        yield found
-        found.close()
+class Browsers:
+    """Browsers that are started once, and closed when the next test needs none.
+
+    Playwright marks its event loop as running: until it is stopped, no other test of this process could start one.
+    """
+
+    def __init__(self) -> None:
+        self._playwright: Playwright | None = None
+        self._started: dict[tuple[str, ...], Browser] = {}
+
+    def get(self, *more: str) -> Browser:
+        """A browser with some further arguments."""
+        if more not in self._started:
+            path = installed() or from_debian()
+            if path is None and not from_playwright():
+                pytest.fail("no browser to look at pages with. Install chromium (Debian: apt-get install chromium)")
+            self._playwright = self._playwright or sync_playwright().start()
+            try:
+                found = self._playwright.chromium.launch(executable_path=path, args=[*QUIET, *more])
+            except Error as problem:
+                pytest.fail(f"the browser does not start. Install chromium and its libraries. {problem.message}")
+            self._started[more] = found
+        return self._started[more]
+
+    def close(self) -> None:
+        if self._playwright is not None:
+            for one in self._started.values():
+                one.close()
+            self._started.clear()
+            self._playwright.stop()
+            self._playwright = None
+
+
+BROWSERS = Browsers()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last of these tests."""
+    yield
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        BROWSERS.close()
+
+
+@pytest.fixture
+def browser() -> Browser:
+    """A browser that says that it is automated."""
+    return BROWSERS.get()
 
 
 def real() -> dict[str, Any]:
@@ -162,13 +198,10 @@ interactions = ["checkout"]
 """
 
 
-@pytest.fixture(scope="session")
-def peoples_browser(browser: Browser) -> Iterator[Browser]:
+@pytest.fixture
+def peoples_browser() -> Browser:
     """A browser that does not say that it is automated: the client would not count it."""
-    args = [*QUIET, "--disable-blink-features=AutomationControlled"]
-    found = browser.browser_type.launch(executable_path=installed(), args=args)
-    yield found
-    found.close()
+    return BROWSERS.get("--disable-blink-features=AutomationControlled")
 
 
 @pytest.fixture(scope="session")

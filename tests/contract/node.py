@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,9 @@ def run(*command: str | Path, **variables: str) -> str:
 
 
 def installed() -> Path:
-    """The folder js/ with what it needs from npm."""
-    if not (PACKAGE / "node_modules" / "@openfeature" / "web-sdk").exists():
-        run(program("npm"), "ci", "--no-audit", "--no-fund")
+    """The folder js/ with what it needs from npm; tests of several processes wait for each other."""
+    with (Path(tempfile.gettempdir()) / "kanab-npm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (PACKAGE / "node_modules" / ".package-lock.json").exists():
+            run(program("npm"), "ci", "--no-audit", "--no-fund")
     return PACKAGE

@@ -35,6 +35,7 @@
  *    track: (metric: string, amount?: number) => void,
  *    flush: () => Promise<void>, optOut: () => Promise<void> }} Client */
 
+const { entries, fromEntries, hasOwn, keys, values } = Object;
 const HOUR = 36e5;
 const DAY = 24 * HOUR;
 const WHOLE = 2 ** 32;
@@ -91,14 +92,14 @@ export const numbers = (id) => {
 export const assign = (experiments, number, known = {}) => {
   /** @param {string} name @param {string} what */
   const at = (name, what) => number((experiments[name].salt ?? name) + ":" + what);
-  return Object.fromEntries(
-    Object.entries(experiments).map(([name, one]) => [
+  return fromEntries(
+    entries(experiments).map(([name, one]) => [
       name,
-      Object.hasOwn(known, name)
+      hasOwn(known, name)
         ? known[name]
         : at(name, "holdout") / WHOLE >= (one.holdout ?? 0) &&
             (one.exclude_with ?? []).every((other) =>
-              Object.hasOwn(known, other) ? known[other] == null : at(name, "group") < at(other, "group"),
+              hasOwn(known, other) ? known[other] == null : at(name, "group") < at(other, "group"),
             )
           ? draw(one.arms, at(name, "arm"))
           : null,
@@ -226,10 +227,10 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   const load = () => {
     const found = read(KEY);
     state = found?.arms && found.units ? found : { arms, units: {} };
-    for (const unit of Object.values(state.units))
+    for (const unit of values(state.units))
       if (config && unit.end && Date.now() > unit.end + config.nonce_life * HOUR) close(unit);
   };
-  const steps = () => Object.keys(storage ?? {}).filter((key) => key.startsWith(KEY + " ")).sort();
+  const steps = () => keys(storage ?? {}).filter((key) => key.startsWith(KEY + " ")).sort();
   const wipe = () => {
     for (const each of ["localStorage", "sessionStorage"])
       try {
@@ -242,7 +243,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   };
   /** Nothing more is counted; of a person who is done, nothing is kept. @param {Unit} unit */
   const close = (unit) => {
-    for (const key of Object.keys(unit)) delete (/** @type {any} */ (unit)[key]);
+    for (const key of keys(unit)) delete (/** @type {any} */ (unit)[key]);
     unit.over = 1;
   };
 
@@ -273,13 +274,13 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     if (what === "track") {
       const { bounds, scale } = config.metrics[name];
       const binary = scale === 1 && bounds[0] === 0 && bounds[1] === 1;
-      for (const [key, { over, end, totals }] of Object.entries(units))
+      for (const [key, { over, end, totals }] of entries(units))
         if (!over && now <= (end ?? now) && counts(config, key, name))
           totals[name] = binary ? +(more > 0) : (totals[name] ?? 0) + more;
       return;
     }
     const arm = arms[name];
-    if (arm == null || Object.hasOwn(units, encode(name))) return;
+    if (arm == null || hasOwn(units, encode(name))) return;
     state.arms[name] = arm;
     const { label, end } = cohort(config, now);
     units[encode(name)] = { heads: heads(config, name, arm, more, label), end, totals: {}, sent: {} };
@@ -336,7 +337,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   const giveUp = (unit) => {
     const { then = {}, sent, frozen = [] } = unit;
     if (unit.enrolled) {
-      unit.frozen = [...frozen, ...Object.keys(then).filter((name) => then[name] !== sent[name])];
+      unit.frozen = [...frozen, ...keys(then).filter((name) => then[name] !== sent[name])];
       delete unit.post;
     } else close(unit);
     save();
@@ -344,7 +345,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   /** @param {Unit} unit */
   const deliver = async (unit) => {
-    while (!off && prepare(unit)) {
+    while (!off && navigator.onLine && prepare(unit)) {
       let status = 0;
       try {
         const signal = AbortSignal.timeout(PATIENCE);
@@ -366,7 +367,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   /** All units at once; one post of each is under way, whoever asks. */
   const post = () =>
     Promise.all(
-      Object.entries(state.units).map(([key, unit]) => {
+      entries(state.units).map(([key, unit]) => {
         if (!flying.has(key)) flying.set(key, deliver(unit).finally(() => flying.delete(key)));
         return flying.get(key);
       }),
@@ -398,7 +399,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     (running ??= (async () => {
       do {
         failed = true; // unless it runs
-        await lock(run);
+        await lock(run).catch(() => {}); // a page that is being left gets none
       } while (dirty && !failed && !off);
       running = undefined;
       wait = failed && !off ? Math.min(2 * wait || DELAY, 3e5) : 0;
@@ -441,11 +442,11 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     off = false;
     const remember = () => {
       load();
-      const stays = Object.entries(state.arms).filter(
-        ([name, arm]) => Object.hasOwn(experiments, name) && (Object.hasOwn(state.units, encode(name)) || !id) &&
+      const stays = entries(state.arms).filter(
+        ([name, arm]) => hasOwn(experiments, name) && (hasOwn(state.units, encode(name)) || !id) &&
           (arm === null || experiments[name].arms.some(([one]) => one === arm)),
       );
-      state.arms = arms = assign(experiments, numbers(id), Object.fromEntries(stays));
+      state.arms = arms = assign(experiments, numbers(id), fromEntries(stays));
       if (found.pairs.length > found.most_pairs)
         state.pairs ??= found.pairs
           .filter((pair) => pair.every((name) => arms[name] !== null))
@@ -461,7 +462,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
           if (remember()) save();
           ready(null);
           await sleep(SETTLE);
-        }).then(ready);
+        }).then(ready, ready);
       });
     addEventListener("visibilitychange", () => document.visibilityState === "hidden" && rush());
     addEventListener("pagehide", rush);
@@ -469,7 +470,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     addEventListener("storage", ({ key, newValue, storageArea }) => {
       if (storageArea === storage && (key === KEY || key === null) && newValue === null) off = true; // opted out elsewhere
     });
-    if (Object.keys(state.units).length || steps().length) rush();
+    if (keys(state.units).length || steps().length) rush();
   };
 
   try {
@@ -480,9 +481,9 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   /** Is this a name that the plan has? @param {"experiments" | "metrics"} what @param {string} name */
   const known = (what, name) => {
-    if (config && !Object.hasOwn(config[what], name))
-      warn(`unknown name "${name}". The plan's ${what}: ${Object.keys(config[what]).join(", ")}.`);
-    return !!config && Object.hasOwn(config[what], name);
+    if (config && !hasOwn(config[what], name))
+      warn(`unknown name "${name}". The plan's ${what}: ${keys(config[what]).join(", ")}.`);
+    return !!config && hasOwn(config[what], name);
   };
 
   return {
@@ -510,6 +511,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     optOut: async () => {
       off = true;
       arms = {};
+      go();
       wipe();
       await lock(async () => wipe()); // once more, when no other tab is writing
     },
