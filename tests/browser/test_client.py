@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -178,3 +179,23 @@ def test_somebody_enrolled_stays_in_the_arm_whatever_id_comes_later(someone: Ope
         assert tab.variant("checkout") == checkout
         banners.add(tab.variant("banner"))
     assert banners == {"off", "on"}
+
+
+def test_a_collector_of_another_origin_answers_the_pages_that_its_plan_names(site: Site, someone: Open) -> None:
+    site.restart(f'origins = ["{site.url.rstrip("/")}"]\n{site.text}')
+    elsewhere = f"http://127.0.0.1:{site.collector.port}/"
+    site.policy += f" {elsewhere}"  # connect-src
+    tab = someone().start(url=elsewhere).enroll("banner").track("minutes", 4).flush()
+    (state,) = (json.loads(value) for value in tab.stored.values())
+    assert state["units"]["banner"]["sent"] == {"minutes": 4}
+    assert "post" not in state["units"]["banner"]
+    assert site.tallies()["banner"].total == 1
+    assert tab.heard == []
+
+
+def test_whoever_is_not_in_an_experiment_sees_its_control_and_is_not_counted(site: Site, someone: Open) -> None:
+    site.anew(site.text.replace("[experiments.banner]\n", "[experiments.banner]\nholdout = 0.999999999\n"))
+    tab = someone().start()
+    assert [tab.visit().start().variant("banner") for _ in range(4)] == ["off"] * 4
+    tab.enroll("banner").enroll("checkout").track("minutes", 1).flush()
+    assert {line.partition("/")[0] for line in site.counted} == {"checkout"}
