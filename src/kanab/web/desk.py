@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from kanab.errors import KanabError
 from kanab.forecast import Known, known_from_release
@@ -19,6 +19,8 @@ from kanab.web.overview import Entry, entry
 from kanab.web.shelf import Contents
 from kanab.web.views import charts_of
 from kanab.web.waiting import Standing
+
+_T = TypeVar("_T")
 
 PULSE = 15.0
 """Seconds between two looks at the shelf while nobody asks, so that no reader waits for what a seal brought."""
@@ -61,7 +63,7 @@ class Question:
         planned = self.standing is not None and any(one.name == name for one in self.standing.plan.experiments)
         if not readings and not planned:
             raise UnknownExperimentError
-        chosen = int(of) if of.isdigit() and len(of) < 6 and int(of) < len(readings) else max(len(readings) - 1, 0)
+        chosen = int(of) if of.isdecimal() and len(of) < 6 and int(of) < len(readings) else max(len(readings) - 1, 0)
         return Found(entry(name, readings[chosen] if readings else None, self.standing), readings, chosen)
 
     def charts(self, found: Found) -> dict[str, str]:
@@ -69,7 +71,7 @@ class Question:
         reading = found.reading
         assert reading is not None
         key = ("charts", found.entry.name, reading.bundle.names)
-        return self._library.kept(self.contents, key, lambda: charts_of(reading.data))
+        return self.kept(key, lambda: charts_of(reading.data))
 
     def history(self, found: Found) -> list[Point]:
         """What was known after each seal of a reading."""
@@ -85,6 +87,10 @@ class Question:
     def accounts(self) -> Mapping[str, dict[str, Any]]:
         """The officer's account of every ledger."""
         return self._library.accounts(self.contents)
+
+    def kept(self, key: Any, make: Callable[[], _T]) -> _T:
+        """Something made of the same bytes that takes a while, and is the same for every reader."""
+        return self._library.kept(self.contents, key, make)
 
     @cached_property
     def plan(self) -> Plan | None:

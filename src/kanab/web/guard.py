@@ -28,9 +28,6 @@ _HEADERS = {
     b"cross-origin-resource-policy": b"same-origin",
     b"cache-control": b"no-store",
 }
-OPEN = ("/login", "/static/")
-"""What is shown to everybody: the form, and what it looks like."""
-
 HOME_ONLY = ("reading this needs to be on the same machine", "Set KANAB_TOKEN, and log in; or open it at 127.0.0.1.")
 NEEDS_TOKEN = ("reading this needs the token", "Send it as Authorization: Bearer …, or log in at /login.")
 TOO_OFTEN = ("too many wrong tokens from one place", "Wait, and try again.")
@@ -75,7 +72,7 @@ class Guard:
         if self.sessions is None or self.doorman is None:
             host = headers.get(b"host", b"").decode("latin-1")
             return None if at_home(address, host) else (403, HOME_ONLY)
-        if path.startswith(OPEN) or self.sessions.holds(cookie_of(scope["headers"])):
+        if path == "/login" or path.startswith("/static/") or self.sessions.holds(cookie_of(scope["headers"])):
             return None
         kind, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if kind.lower() != "bearer":

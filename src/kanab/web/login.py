@@ -49,7 +49,7 @@ class Sessions:
         if not body or not hmac.compare_digest(mark.encode(), self._signed(body).encode()):
             return False
         name, _, end = body.partition(".")
-        return name not in self._ended and end.isdigit() and self._clock() < int(end)
+        return name not in self._ended and end.isdecimal() and self._clock() < int(end)
 
     def end(self, cookie: str | None) -> None:
         """Log out: the cookie is worth nothing from now on, wherever a copy of it is."""

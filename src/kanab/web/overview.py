@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -25,6 +26,9 @@ STATES: dict[State, str] = {
 HEALTHS: tuple[Health, ...] = ("alarm", "caution", "fine", "unknown")
 SORTS = ("attention", "name", "people", "seals", "result")
 MARKS = {"up": "▲", "down": "▼", "hint": "△", "unclear": "○", "untestable": "–"}
+
+MOST_ENTRIES = 250
+"""So many experiments are on one page of the list."""
 
 _RATIO = "people do not arrive in the planned shares"
 _CHAIN = "its ledger could not be verified"
@@ -185,3 +189,20 @@ _KEYS: dict[str, Any] = {
     "seals": lambda one: -one.seals,
     "result": lambda one: -len(one.clear),
 }
+
+
+class Listing:
+    """What the page of all experiments shows: a page of those that were asked for, and facts about all."""
+
+    def __init__(self, everything: Sequence[Entry], wish: Wish, page: str = "") -> None:
+        self.total = len(everything)
+        self.counts = {health: sum(one.health == health for one in everything) for health in HEALTHS}
+        self.may_stop = sum(one.verdict == "may stop" for one in everything)
+        self.mixed = len({one.state for one in everything}) > 1
+        self.sealing = any(one.next_seal for one in everything)
+        self.looking = any(one.verdict for one in everything)
+        chosen = wish.grant(everything)
+        self.chosen = len(chosen)
+        self.pages = max(1, math.ceil(len(chosen) / MOST_ENTRIES))
+        self.number = min(max(int(page) if page.isdecimal() and len(page) < 6 else 1, 1), self.pages)
+        self.shown = chosen[(self.number - 1) * MOST_ENTRIES : self.number * MOST_ENTRIES]

@@ -10,16 +10,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from kanab.display.html import table_html
 from kanab.display.officer import privacy_html
+from kanab.scanreadouts import PairReadout
 from kanab.stats.verdicts import ORDER
 from kanab.web import planview, views
 from kanab.web.desk import Desk, Question
 from kanab.web.embedded import style_hash
 from kanab.web.guard import POLICY
-from kanab.web.overview import HEALTHS, Wish, entries
+from kanab.web.overview import Listing, Wish, entries
 from kanab.web.rendering import Renderer
-
-MOST_ENTRIES = 250
-"""So many experiments are on one page of the list."""
 
 
 class Pages:
@@ -35,18 +33,8 @@ class Pages:
         """The list: filtered, sorted, a page of it."""
         asked = self._desk.ask()
         wish = Wish.read(request.query_params)
-        everything = entries(asked.readings, asked.standing)
-        chosen = wish.grant(everything)
-        number = int(text) if (text := request.query_params.get("page", "")).isdigit() and len(text) < 6 else 1
-        pages = max(1, -(-len(chosen) // MOST_ENTRIES))
-        number = min(max(number, 1), pages)
-        counts = {health: sum(one.health == health for one in everything) for health in HEALTHS}
-        stop = sum(one.verdict == "may stop" for one in everything)
-        return self._page(
-            request, "experiments.html", asked, wish=wish, counts=counts, may_stop=stop, total=len(everything),
-            chosen=len(chosen), shown=chosen[(number - 1) * MOST_ENTRIES : number * MOST_ENTRIES], number=number,
-            pages=pages,
-        )  # fmt: skip
+        listing = Listing(entries(asked.readings, asked.standing), wish, request.query_params.get("page", ""))
+        return self._page(request, "experiments.html", asked, wish=wish, listing=listing)
 
     def experiment(self, request: Request) -> Response:
         """One experiment: what it says, how it settled, who was merged; or what is being waited for."""
@@ -76,11 +64,11 @@ class Pages:
         query = request.query_params
         if found is None:
             return self._page(request, "interactions.html", asked, data=None)
-        data = found.to_dict()
+        data, parts = asked.kept("interactions page", lambda: _drawn(found))
         verdict, metric, name = (query.get(key, "")[:200] for key in ("verdict", "metric", "experiment"))
         table, matching = views.pair_list(data, verdict, metric, name)
         return self._page(
-            request, "interactions.html", asked, data=data, parts=views.interaction_parts(data),
+            request, "interactions.html", asked, data=data, parts=parts,
             lead=views.interaction_lead(data), table=table, matching=matching, most=views.MOST_PAIRS,
             verdict=verdict, metric=metric, experiment=name, verdicts=[one for one in ORDER if one in data["verdicts"]],
         )  # fmt: skip
@@ -92,7 +80,10 @@ class Pages:
         chosen = request.query_params.get("ledger", "")
         name = chosen if chosen in accounts else next(iter(accounts), "")
         account = accounts.get(name)
-        parts, older = ([], 0) if account is None else views.privacy_parts(account)
+        parts: list[views.Part] = []
+        older = 0
+        if account is not None:
+            parts, older = asked.kept(("privacy page", name), lambda: views.privacy_parts(account))
         return self._page(
             request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account, parts=parts,
             older=older, skipped=asked.contents.skipped,
@@ -140,6 +131,11 @@ class Pages:
         if found is None:
             raise HTTPException(404)
         return found
+
+
+def _drawn(found: PairReadout) -> tuple[dict[str, Any], list[views.Part]]:
+    data = found.to_dict()
+    return data, views.interaction_parts(data)
 
 
 def _whole(page: str) -> Response:

@@ -66,7 +66,7 @@ class Renderer:
         if path.startswith("/v1/"):
             found: Response = JSONResponse(problem(503, "this is being computed", "Ask again in a moment."), 503)
         else:
-            found = self.page(request, "pending.html", status=503, seconds=seconds)
+            found = self.page(request, "pending.html", status=202, seconds=seconds)
             found.headers["refresh"] = str(seconds)
         found.headers["retry-after"] = str(seconds)
         return found

@@ -20,7 +20,7 @@ from kanab.periods import Periods, Span
 from kanab.plan import Cohorts, ExperimentPlan
 from kanab.web.later import Later, NotYetError, Once
 from kanab.web.library import Library, bundles
-from kanab.web.overview import Wish, entry
+from kanab.web.overview import Listing, Wish, entry
 from kanab.web.overview import entries as lines_of_list
 from kanab.web.shelf import Contents, Pile, contents_of
 from kanab.web.timeline import history_table, timeline
@@ -298,3 +298,15 @@ def test_threads_share_one_value() -> None:
     for one in threads:
         one.join()
     assert made == [1]
+
+
+def test_a_long_list_has_pages(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kanab.web.overview.MOST_ENTRIES", 2)
+    found = lines_of_list(library.readings(library.look()), None)
+    wish = Wish(sort="name")
+    pages = {text: Listing(found, wish, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}
+    assert {text: [one.name for one in page.shown] for text, page in pages.items()} == {
+        "": ["banner", "checkout"], "1": ["banner", "checkout"], "2": ["price"], "3": ["price"],
+        "-1": ["banner", "checkout"], "²": ["banner", "checkout"], "999999": ["banner", "checkout"],
+    }  # fmt: skip
+    assert pages[""].pages == 2
