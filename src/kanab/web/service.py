@@ -85,15 +85,31 @@ class Service:
 
     async def take(self, body: bytes, content_type: str | None) -> None:
         """Count a post; returns when that is on disk, or raises why it is not counted."""
+        waiting = self.begin(body, content_type)
+        if waiting is not None:
+            with suppress(StoreError):  # the end tells
+                await waiting
+            self.end(waiting)
+
+    def begin(self, body: bytes, content_type: str | None) -> asyncio.Future[Fate] | None:
+        """Read a post and queue what it adds: its fate is to come; None if it adds nothing."""
         if self._behind:
             raise _clock_behind()
         accepted = self._scheme.accept(body, content_type, self._clock(), self._sealed_through)
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
         if not accepted.deltas:
-            return
+            return None
         try:
-            fate = await self._writer.post(accepted.nonce, accepted.deltas)
+            return self._writer.post(accepted.nonce, accepted.deltas)
+        except StoreError as problem:
+            self._fail(problem)
+            raise
+
+    def end(self, waiting: asyncio.Future[Fate]) -> None:
+        """What became of a post whose fate is known: raises why it is not counted."""
+        try:
+            fate = waiting.result()
         except StoreError as problem:
             self._fail(problem)
             raise
