@@ -153,7 +153,7 @@ class Courier:
             self._closed = True
             self._changed.notify_all()
         for thread in self._running:
-            thread.join(timeout)
+            thread.join(min(timeout, 1.0))  # one that still waits for an answer ends with the process
 
     # ── in the background ──────────────────────────────────────────────────────────────────────
 

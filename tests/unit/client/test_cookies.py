@@ -111,6 +111,30 @@ def test_a_cookie_ends_with_the_window(cookies: Cookies, clock: Clock) -> None:
     assert (gone["value"], gone["max_age"]) == ("", 0)
 
 
+def test_a_cookie_without_room_for_posts_under_way_goes_without_them(
+    cookies: Cookies, collector: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector.down = True
+    person = cookies.person(None, id="user-1")
+    for amount in range(10):
+        person.enroll("checkout", {"tier": 3, "device": "phone"})
+        person.track("minutes", amount + 0.25)
+        person.save()
+    whole = cookies.save(person)
+    assert whole is not None
+    monkeypatch.setattr("kanab.client.cookies.MOST_COOKIE", len(whole["value"]) - 1)
+    kept = cookies.save(person)
+    assert kept is not None
+    assert len(kept["value"]) < len(whole["value"]) // 2
+    collector.down = False
+    assert cookies.client.flush(10)
+    person = cookies.person(kept["value"], id="user-1")
+    person.track("minutes", 0.5)
+    assert person.flush(5)
+    assert collector.number("checkout/tier|B:3|minutes|s") == 4800
+    assert collector.number("checkout/tier|checkout=B|minutes|q") == 4800**2
+
+
 def test_a_state_that_is_too_long_is_not_set(
     clock: Clock, closing: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -166,6 +166,12 @@ def test_what_is_withdrawn_is_not_sent_even_if_it_was_about_to(courier: Callable
     assert [one.counted(nonce_of(each)) for each in posts] == [False, False]
 
 
+def test_what_another_process_sends_cannot_be_withdrawn_here(courier: Callable[..., Courier]) -> None:
+    one, elsewhere = courier(Line()), post()
+    one.withdraw([elsewhere])
+    assert one.counted(nonce_of(elsewhere)) is None
+
+
 def test_a_courier_that_nobody_holds_ends_with_its_last_post() -> None:
     sent = []
 

@@ -109,6 +109,16 @@ def test_https_is_spoken_where_asked(server: Any) -> None:
         Http(url(server).replace("http:", "https:")).post(b"x")
 
 
+def test_a_client_needs_only_an_address(server: Any, closing: Callable[[Any], Any]) -> None:
+    server.pages["/shop/v1/config.json"] = 200, {}, public_config(plan())
+    client = closing(Client(url(server, "/shop")))
+    assert client.ready(10)
+    person = client.person(id="user-1")
+    person.enroll("banner")
+    assert person.flush(10)
+    assert [(path, body.count(b"banner")) for path, _, body, _ in server.seen if body] == [("/shop/v1/t", 1)]
+
+
 def test_a_known_config_is_not_fetched_again(server: Any, http: Http) -> None:
     config = public_config(plan())
     server.pages["/v1/config.json"] = 307, {"Location": "/v1/config/abc.json"}, b""
