@@ -162,7 +162,7 @@ class Server:
             self.wait_ready(healthy=healthy)
         return self
 
-    def wait_ready(self, seconds: float = 30, *, healthy: bool = True) -> None:
+    def wait_ready(self, seconds: float = 60, *, healthy: bool = True) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with suppress(OSError, http.client.HTTPException):

@@ -269,7 +269,7 @@ def _is_fine(server: Server) -> None:
     begun = time.monotonic()
     crowd = Crowd(21)
     assert server.post(crowd.next_post(crowd.join()).body) == 204
-    assert time.monotonic() - begun < 2.0
+    assert time.monotonic() - begun < 5.0
 
 
 def test_thousands_of_malformed_requests_over_http_leave_no_trace(server: Server) -> None:
@@ -328,7 +328,7 @@ def test_oversized_bodies_and_heads_are_refused_without_being_kept(server: Serve
             with suppress(TimeoutError):
                 assert b" 500 " not in line.recv(100)
         assert server.memory() - before < 24 * 2**20, what
-        assert time.monotonic() - begun < 5, what
+        assert time.monotonic() - begun < 10, what
     _is_fine(server)
     assert "Traceback" not in server.stderr
 
@@ -357,8 +357,11 @@ def test_slow_and_silent_clients_are_let_go_and_others_are_served_meanwhile(serv
                     line.send(b"0")  # a byte now and then
             _is_fine(server)
             time.sleep(0.5)
-        time.sleep(3)
-        assert [line for line in lines if line not in used and not _is_closed(line)] == []
+        left = [line for line in lines if line not in used]
+        while left and time.monotonic() - begun < 3 * PATIENCE:
+            time.sleep(0.2)
+            left = [line for line in left if not _is_closed(line)]
+        assert left == []
         _is_fine(server)
     finally:
         for line in lines:

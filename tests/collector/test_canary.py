@@ -340,7 +340,7 @@ def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callab
     label = periods.label(periods.of_day(datetime.now(UTC).date()))
     sizes, sent, crowd = [], [], Crowd(7, label)
     for most in (300, 3000):
-        asyncio.run(crowd.for_a_while([server.port], 20, most=most))
+        asyncio.run(crowd.for_a_while([server.port], 60, most=most))
         crowd.ahead += timedelta(hours=27)
         turn(clock, crowd.ahead)
         sizes.append(_settled(place.data))
@@ -352,7 +352,7 @@ def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callab
 
 def _settled(data: Path) -> dict[str, int]:
     """The sizes of all files once nonces are forgotten, records merged and the log is empty."""
-    for _ in range(500):
+    for _ in range(1500):
         time.sleep(0.02)
         with sqlite3.connect(data / "store.db") as db:
             nonces, records = (db.execute(f"SELECT count(*) FROM {one}").fetchone()[0] for one in ("nonces", "records"))
