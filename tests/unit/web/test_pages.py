@@ -21,6 +21,7 @@ from tests.unit.web.shops import PLAN, alone, ask, entries, ledger_bytes, plain,
 import kanab as kb
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.display.text import readout_text
+from kanab.errors import MissingExtraError, SourceError
 from kanab.planfile import parse_plan, plan_digest, plan_from_dict
 from kanab.privacy.account import privacy_account
 from kanab.privacy.form import hash_of
@@ -331,8 +332,7 @@ def test_a_changed_release_among_good_ones_is_a_red_banner_on_every_page(tmp_pat
 
 
 def test_what_takes_long_is_said_and_the_page_comes_again(shelf: FileShelf) -> None:
-    app = Dashboard(shelf, patience=0)
-    page, twin = ask(app, "/privacy"), ask(app, "/v1/privacy")
+    page, twin = (ask(Dashboard(shelf, patience=0), path) for path in ("/privacy", "/v1/privacy"))
     assert (page.status, twin.status) == (202, 503)
     assert "This is being computed." in words(page)
     assert page.headers["refresh"] == page.headers["retry-after"] == twin.headers["retry-after"] == "2"
@@ -481,3 +481,60 @@ def test_a_store_is_read_without_its_key(tmp_path: Path) -> None:
             store.seal(number, lambda *_, batch=batch: batch)  # type: ignore[misc]
     app = Dashboard(FileShelf([tmp_path], "store.db"), patience=60)
     assert [one["seals"] for one in plain(ask(app, "/v1/experiments"))["experiments"]] == [3, 3, 3]
+
+
+def test_without_the_extra_for_charts_the_numbers_are_in_tables(
+    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: Any) -> Any:
+        raise MissingExtraError("drawing charts", "charts")
+
+    monkeypatch.setattr("kanab.web.views.report_charts", missing)
+    page = words(ask(Dashboard(shelf, patience=60), "/experiments/checkout"))
+    assert "Drawing charts needs an extra. Run: pip install" in html.unescape(page)
+    assert 'aria-label="Effects on spend"' in page
+    assert page.count('class="timeline"') == 2
+
+
+def test_what_the_account_refuses_is_said_without_a_traceback(
+    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise SourceError("the same release is given twice", "Name every release once.")
+
+    monkeypatch.setattr("kanab.web.library.privacy_account", refuse)
+    app = Dashboard(shelf, patience=60)
+    assert ask(app, "/privacy").status == 503
+    assert plain(ask(app, "/v1/privacy")) == {
+        "error": {"status": 503, "says": "the same release is given twice", "remedy": "Name every release once."}
+    }
+
+
+def test_served_alone_the_dashboard_has_a_life_of_its_own(shelf: FileShelf) -> None:
+    app = Dashboard(shelf, patience=60)
+    sent: list[str] = []
+
+    async def live() -> None:
+        events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+        async def receive() -> Any:
+            return next(events)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await app({"type": "lifespan", "state": {}}, receive, send)
+
+    asyncio.run(live())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert ask(app, "/").status == 200
+
+
+def test_many_releases_have_their_newest_receipts_on_the_page(
+    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.web.views.MOST_RECEIPTS", 1)
+    page = words(ask(Dashboard(shelf, patience=60), "/privacy"))
+    assert "The receipts of 2 older releases are in" in page
+    assert "Released: kanab.ledger, entry 3" in page
+    assert "Released: kanab.ledger, entry 1" not in page

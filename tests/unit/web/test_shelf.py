@@ -194,3 +194,19 @@ def test_a_store_that_is_gone_while_serving_rings_and_nothing_disappears(
     )
     assert stood is not None
     assert shelf.standing() == replace(stood, live=desk.service.live, healthy=True)
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "folder.release.json").mkdir()
+    (tmp_path / "one.json").write_bytes(alone())
+    found = FileShelf([tmp_path / "one.json"], "store.db")
+    (tmp_path / "one.json").unlink()
+    (tmp_path / "one.json").symlink_to(tmp_path / "folder.release.json" / "nothing")
+    assert "is gone. Put it back." in found.look().alarms[0]
+
+
+def test_a_store_that_is_something_else_rings(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"words, and not a database at all " * 40)
+    shelf = FileShelf([tmp_path], "store.db")
+    assert "This file is not a store." in shelf.look().alarms[0]
+    assert shelf.standing() is None
