@@ -310,3 +310,18 @@ def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(
     assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
     store.close()
     assert "Traceback" not in server.stderr
+
+
+def test_sealing_a_mistyped_directory_begins_nothing(used: Place) -> None:
+    wrong = used.root / "kanab-dta"
+    done = used.run("seal", "--plan", used.plan(PLAN_TEXT), "--data", wrong)
+    check_refused(done, "there is no store in 'kanab-dta'")
+    assert not wrong.exists()
+
+
+def test_a_plan_that_cannot_be_collected_begins_nothing(place: Place) -> None:
+    """Bounds without 0, where a person without an event counts as 0."""
+    done = serve(place, "--data", place.data, plan=PLAN_TEXT.replace("bounds = [0, 600]", "bounds = [1, 600]"))
+    check_refused(done, "minutes")
+    assert not place.data.exists()
+    assert not place.key.exists()

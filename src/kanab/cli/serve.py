@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kanab.cli.stores import opened_keyring, opened_store, store_options
+from kanab.collect.scheme import Scheme
 from kanab.errors import StoreError
 from kanab.planfile import read_plan
 from kanab.web.collector import Collector
@@ -31,6 +32,7 @@ def serve(plan_file: str, data: str | None, store: str | None, key: str | None, 
     kanab serve --plan kanab.toml --store postgresql://localhost/kanab --key kanab.key
     """
     plan = read_plan(plan_file)
+    Scheme(plan)  # a plan that cannot be collected is refused before anything is made
     token = os.environ.get("KANAB_TOKEN") or None
     if token is None and not is_loopback(host):
         raise StoreError(
@@ -38,7 +40,7 @@ def serve(plan_file: str, data: str | None, store: str | None, key: str | None, 
             "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
         )
     listening = bind(host, port)
-    opened = opened_store(data, store, plan.durability)
+    opened = opened_store(data, store, plan.durability, new=True)
     try:
         service = Service(opened, opened_keyring(opened, data, key, say=_say), plan, say=_say)
         _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")

@@ -34,8 +34,10 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def opened_store(data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk") -> Store:
-    """The store that flags name; a new data directory is made."""
+def opened_store(
+    data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
+) -> Store:
+    """The store that flags name; where a new one may begin, a new data directory is made."""
     if (data is None) == (url is None):
         raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
     if url is not None:
@@ -45,6 +47,8 @@ def opened_store(data: str | None, url: str | None, durability: Literal["disk", 
             raise StoreError("durability = 'memory' keeps no open cohort in a database", "Use --data DIRECTORY.")
         return PostgresStore(url)
     folder = Path(data or "")
+    if not new and not (folder / FILE).exists():
+        raise StoreError(f"there is no store in {folder.name!r}", "Name the data directory of a collector (--data).")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as problem:
@@ -56,8 +60,9 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
     """The key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
     secret = os.environ.get("KANAB_KEY")
     if secret and key is None:
+        found = Keyring(Chain.from_secret(secret))
         say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
-        return Keyring(Chain.from_secret(secret))
+        return found
     if key is None and data is None:
         raise StoreError(
             "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
