@@ -256,7 +256,7 @@ def test_a_changed_release_is_a_red_banner(go: Go) -> None:
 
 # ── a hundred experiments ──────────────────────────────────────────────────────────────────────
 
-PAINTED = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 def test_a_hundred_experiments_are_there_within_a_second(go: Go) -> None:
@@ -264,7 +264,8 @@ def test_a_hundred_experiments_are_there_within_a_second(go: Go) -> None:
     taken = []
     for _ in range(3):
         page.reload()
-        page.wait_for_function(f"{PAINTED.replace('[0].startTime', '.length')} > 0")
+        while not page.evaluate(PAINTED):  # the policy forbids what waits inside the page
+            page.wait_for_timeout(20)
         taken.append(page.evaluate(f"Math.max({PAINTED}, performance.getEntriesByType('navigation')[0].domComplete)"))
     expect(page.locator("tbody tr")).to_have_count(100)
     assert min(taken) < 1000
