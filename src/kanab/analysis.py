@@ -173,7 +173,7 @@ def _looks(looks: Looks | None, released: Release, plan: ExperimentPlan) -> Look
     if looks.method == "spending" and looks.looks is None and looks.planned is None:
         looks = replace(looks, looks=plan.looks)
     if released.parts and not looks.earlier:
-        people = accumulate(one.totals(plan.name).total for one in released.parts)
+        people = accumulate(one.total for one in _batches(released, plan))
         looks = replace(looks, earlier=tuple(people)[:-1])
     return looks
 
@@ -232,7 +232,7 @@ def _cautions(
     released: Release, plan: ExperimentPlan, tables: Mapping[str, Tally], *, sequential: bool
 ) -> list[Caution]:
     """What numbers alone do not say: about batches, about bounds, about each metric."""
-    batches = [one.totals(plan.name) for one in released.parts]
+    batches = _batches(released, plan)
     found = changed_shares(batches, plan.name)
     found += [
         replace(one, sentence=BATCHES.format(batches=len(batches))) for one in looked_early(len(batches), sequential)
@@ -298,3 +298,9 @@ def _counted(words: str, counts: Mapping[str, int], k: int) -> Iterable[str]:
     for metric, people in counts.items():
         if people:
             yield f"At least {people:,} people {words} {metric} (in steps of {k})."
+
+
+def _batches(released: Release, plan: ExperimentPlan) -> list[Tally]:
+    """The arms of one experiment in every batch that it took part in: it may have joined later, or ended earlier."""
+    own = [one for one in released.parts if plan.name in [other.name for other in one.plan.experiments]]
+    return [one.totals(plan.name) for one in own]

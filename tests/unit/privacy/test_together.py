@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kanab.analysis import Looks, analyze
 from kanab.errors import PrivacyError
 from kanab.periods import Span
 from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
@@ -394,6 +395,9 @@ def test_batches_with_and_without_an_experiment_are_added_each_over_its_own(tmp_
     assert both.tables["arm/x"] == first.tables["arm/x"] + second.tables["arm/x"]
     assert both.tables["banner"] == second.tables["banner"]
     assert [one.name for one in both.plan.experiments] == ["arm", "banner"]
+    assert [sum(analyze(both, name).arms.values()) for name in ("arm", "banner")] == [1300, 400]
+    looks = Looks("spending", looks=4)
+    assert [analyze(both, name, looks=looks).effects[0].look.look for name in ("arm", "banner")] == [2, 1]
 
 
 def test_the_shares_of_a_sum_are_weighted_by_the_people_of_each_phase(tmp_path: Path) -> None:
