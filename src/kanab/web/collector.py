@@ -72,6 +72,7 @@ class Collector:
         self._token = None if token is None else token.encode()
         self._buckets = buckets or Buckets()
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
+        self._gathered: list[tuple[Headers, str | None, bytes, Reply]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -114,11 +115,26 @@ class Collector:
         await _send(send, found)
 
     def direct(self, headers: Headers, address: str | None, body: bytes, reply: Reply) -> None:
-        """A whole POST, without ASGI around it; the answer is handed over now, or when the post is on disk.
+        """A whole POST, without ASGI around it; the answer is handed over when the post is on disk.
 
         The same words and statuses as through ASGI, whose task, events and messages would cost as much
         processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
         """
+        self._gathered.append((headers, address, body, reply))
+        if len(self._gathered) == 1:
+            asyncio.get_running_loop().call_soon(self._begin_all)
+
+    def _begin_all(self) -> None:
+        """Begin every post that this turn of the loop brought.
+
+        Were each begun as it came, the writer would wake for the first one, take Python's lock between two
+        reads, and commit a handful; now it finds all of them.
+        """
+        gathered, self._gathered = self._gathered, []
+        for post in gathered:
+            self._begin(*post)
+
+    def _begin(self, headers: Headers, address: str | None, body: bytes, reply: Reply) -> None:
         kind = origin = None
         for name, value in headers:
             if name == b"content-type":

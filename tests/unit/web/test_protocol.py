@@ -264,6 +264,20 @@ def test_one_connection_carries_many_posts(app: Collector, desk: Desk, monkeypat
     assert ways == ["direct"] * 20
 
 
+def test_posts_that_come_in_one_turn_of_the_loop_share_a_commit(app: Collector, desk: Desk) -> None:
+    async def talk() -> None:
+        connections = Connections(app, direct=True)
+        opened = [connections.open() for _ in range(40)]
+        for protocol, _ in opened:
+            protocol.data_received(request(desk.enroll()))
+        for protocol, line in opened:
+            assert (await answered(line)).startswith(b"HTTP/1.1 204")
+            protocol.connection_lost(None)
+
+    asyncio.run(talk())
+    assert sum(desk.service.store.sizes().values()) <= 5  # one, unless the machine was very busy
+
+
 def test_whoever_leaves_with_the_whole_post_sent_is_counted_and_nothing_is_written(app: Collector, desk: Desk) -> None:
     async def talk() -> None:
         protocol, line = Connections(app, direct=True).open()
