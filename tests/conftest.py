@@ -14,6 +14,7 @@ TOGETHER = ("sources", "browser", "collector")
 """Folders whose tests share an engine, a browser or a server: started once, in one process."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole files go to one process, whole folders where something slow is started for them."""
     here = Path(__file__).parent
