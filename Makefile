@@ -22,7 +22,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest --numprocesses auto --dist loadgroup --cov --cov-report=term
+	$(BIN)/pytest --numprocesses auto --dist loadfile --cov --cov-report=term
 	$(BIN)/python .ci/coverage_floor.py
 
 demo: $(READY)
