@@ -102,8 +102,11 @@ def disk(sides: Sides, data: Database) -> None:
     store.tidy()
     store.close()
     kept, sent = file.stat().st_size, sides.sent["embedded"]
-    print(f"\n{sent:,} messages in the embedded store: {with_nonces / 1e6:.1f} MB with the nonces of a day")
-    print(f"the same when their nonces are over: {kept / 1000:.0f} kB, and no more for ten million")
+    each = (with_nonces - kept) / sides.posts["embedded"]
+    print(
+        f"\n{sent:,} messages in the embedded store: {with_nonces / 1e6:.1f} MB, {each:.0f} bytes a request for a day"
+    )
+    print(f"the same when the nonces are over: {kept / 1000:.0f} kB, and no more for ten million")
     if sides.sent.get("peer"):
         size, rows = data.query("SELECT pg_total_relation_size('events'), count(*) FROM events", "peer")
         ten = size / rows * 10_000_000

@@ -126,6 +126,7 @@ class Sides:
     def __init__(self, folder: Path, data: Database, peer: str | None, slow: dict[str, str], seconds: float) -> None:
         self._folder, self._data, self._peer, self._slow, self._seconds = folder, data, peer, slow, seconds
         self.sent: dict[str, int] = {}
+        self.posts: dict[str, int] = {}
         self.key = folder / "shared.key"
 
     def names(self) -> list[str]:
@@ -157,6 +158,7 @@ class Sides:
             raise SystemExit(f"{side} refused {found['refused']} requests")
         commits = self._data.commits(name) - commits
         self.sent[side] = self.sent.get(side, 0) + count * messages
+        self.posts[side] = self.posts.get(side, 0) + count
         micro = 1e6 / count
         return Figures(
             found["requests"] / found["seconds"], found["p50"], found["p99"], busy * micro, stored * micro,

@@ -264,7 +264,7 @@ def test_one_connection_carries_many_posts(app: Collector, desk: Desk, monkeypat
     assert ways == ["direct"] * 20
 
 
-def test_posts_that_come_in_one_turn_of_the_loop_share_a_commit(app: Collector, desk: Desk) -> None:
+def test_posts_that_come_at_the_same_moment_share_a_commit(app: Collector, desk: Desk) -> None:
     async def talk() -> None:
         connections = Connections(app, direct=True)
         opened = [connections.open() for _ in range(40)]
