@@ -36,9 +36,6 @@ _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _HERE = ("127.0.0.1", "::1")
 _CLOSE = (b"connection", b"close")
 
-GATHER = 0.002
-"""Seconds for which posts are gathered before they are begun: so many fewer commits for so little delay."""
-
 DIRECT = "kanab.direct"
 """Under this name the lifespan's state holds ``Collector.direct``, for servers that know what to do with it."""
 
@@ -125,13 +122,14 @@ class Collector:
         """
         self._gathered.append((headers, address, body, reply))
         if len(self._gathered) == 1:
-            asyncio.get_running_loop().call_later(GATHER, self._begin_all)
+            asyncio.get_running_loop().call_soon(self._begin_all)
 
     def _begin_all(self) -> None:
-        """Begin all posts of the last moment.
+        """Begin every post that this turn of the loop brought.
 
         Were each begun as it came, the writer would wake for the first one, take Python's lock between two
         reads, and commit a handful; now it finds all of them. A commit costs as much as dozens of posts.
+        Nothing waits longer for it: while one group is committed, the next one gathers in the queue.
         """
         gathered, self._gathered = self._gathered, []
         for post in gathered:
