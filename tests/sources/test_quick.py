@@ -66,8 +66,9 @@ def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.sources.profiles.SAMPLE", 3)
         found, expected = outcome(count_table, duckdb_loader.load(table), plan), outcome(count_rows, table, plan)
-    if isinstance(expected, type):
-        assert found is expected
+    if isinstance(expected, type):  # a table of nothing is refused by whichever rule looks first
+        assert isinstance(found, type)
+        assert issubclass(found, expected) or issubclass(expected, found)
     else:
         assert_same(found, expected)
 
