@@ -1,6 +1,7 @@
 """A collector that adds against one that writes rows: requests per second, latency, processor time, disk.
 
-    python benchmarks/bench_collector.py [--seconds 4] [--rounds 3] [--without-peer] [--without-slow-disk]
+    python benchmarks/bench_collector.py [--seconds 4] [--rounds 3] [--connections 64]
+                                         [--without-peer] [--without-slow-disk]
 
 64 connections over loopback, each with one request under way; every answer follows a commit to disk. Each
 side runs in processes of its own, the load in another (benchmarks/collector/): Kanab with its embedded
@@ -60,7 +61,7 @@ def show(found: Found) -> None:
         for (name, size), one in found.items():
             if size == messages:
                 work = f"{one.server:6.0f} µs" + (f" + {one.database:4.0f} µs PostgreSQL" if one.database > 1 else "")
-                work += f", {one.posts_per_commit:4.1f} to a commit" if one.posts_per_commit else ""
+                work += f", {one.posts_per_commit:4.1f} to a commit, log {one.log:,.0f} B" if one.log else ""
                 print(
                     f"{TITLES[name]:28}{one.rate:11,.0f}{one.rate * messages:12,.0f}{one.p50:6.1f} ms{one.p99:7.1f} ms"
                     f"   {work}"
@@ -107,6 +108,8 @@ def disk(sides: Sides, data: Database) -> None:
         f"\n{sent:,} messages in the embedded store: {with_nonces / 1e6:.1f} MB, {each:.0f} bytes a request for a day"
     )
     print(f"the same when the nonces are over: {kept / 1000:.0f} kB, and no more for ten million")
+    nonces = data.query("SELECT pg_total_relation_size('kanab_nonces')", "kanab")[0] / sides.posts["postgresql"]
+    print(f"in PostgreSQL {nonces:.0f} bytes a request for a day")
     if sides.sent.get("peer"):
         size, rows = data.query("SELECT pg_total_relation_size('events'), count(*) FROM events", "peer")
         ten = size / rows * 10_000_000
@@ -118,25 +121,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--without-peer", action="store_true")
     parser.add_argument("--without-slow-disk", action="store_true")
     options = parser.parse_args()
     peer = None if options.without_peer else peers_python()
     if peer is None:
         print("the peer is left out: it is not installed and could not be")
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
+    print(f"{os.cpu_count()} cores, {options.connections} connections, load {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory(prefix="kanab-bench-") as folder, database({}) as data:
-        sides = Sides(Path(folder), data, peer, {}, options.seconds)
+        sides = Sides(Path(folder), data, peer, {}, seconds=options.seconds, connections=options.connections)
         found = in_turns(sides, sides.names(), options.rounds)
         show(found)
         compare(found)
         disk(sides, data)
     if not options.without_slow_disk:
-        on_a_slow_disk(peer, options.seconds, options.rounds)
+        on_a_slow_disk(peer, options.rounds, options.seconds, options.connections)
     print(f"\nload {os.getloadavg()[0]:.1f} at the end")
 
 
-def on_a_slow_disk(peer: str | None, seconds: float, rounds: int) -> None:
+def on_a_slow_disk(peer: str | None, rounds: int, seconds: float, connections: int) -> None:
     with tempfile.TemporaryDirectory(prefix="kanab-bench-") as folder:
         slow = slow_disk(Path(folder))
         if slow is None:
@@ -144,7 +148,7 @@ def on_a_slow_disk(peer: str | None, seconds: float, rounds: int) -> None:
             return
         print(f"\n{SLOWER / 1000:.0f} ms more for every fsync")
         with database(slow) as data:
-            sides = Sides(Path(folder), data, peer, slow, seconds)
+            sides = Sides(Path(folder), data, peer, slow, seconds=seconds, connections=connections)
             found = in_turns(sides, sides.names()[1:], rounds)
             show(found)
             compare(found)

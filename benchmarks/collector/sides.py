@@ -28,7 +28,10 @@ SLOWER = 2_000  # microseconds
 
 @dataclass(frozen=True)
 class Figures:
-    """One run: requests per second, latencies in milliseconds, processor time of a request in microseconds."""
+    """One run: requests per second, latencies in milliseconds, processor time of a request in microseconds.
+
+    Where PostgreSQL is used, also the posts of a commit and the bytes that a post adds to its log.
+    """
 
     rate: float
     p50: float
@@ -36,7 +39,7 @@ class Figures:
     server: float
     database: float
     posts_per_commit: float
-    load: float
+    log: float
 
 
 @dataclass
@@ -60,9 +63,13 @@ class Database:
         parent = psutil.Process(self.server.get_pid())
         return sum(_busy(one) for one in (parent, *parent.children()))
 
-    def commits(self, name: str) -> int:
-        return int(self.query("SELECT coalesce(sum(xact_commit), 0) FROM pg_stat_database "
-                              f"WHERE datname = '{name}'")[0])  # fmt: skip
+    def written(self, name: str) -> tuple[int, int]:
+        """Transactions of a database, and bytes in the server's write-ahead log."""
+        commits, log = self.query(
+            "SELECT coalesce(sum(xact_commit), 0)::bigint, (pg_current_wal_lsn() - '0/0')::bigint "
+            f"FROM pg_stat_database WHERE datname = '{name}'"
+        )
+        return commits, log
 
 
 def _busy(process: psutil.Process) -> float:
@@ -123,8 +130,18 @@ def peers_python() -> str | None:
 class Sides:
     """Starts each side, loads it, and stops it."""
 
-    def __init__(self, folder: Path, data: Database, peer: str | None, slow: dict[str, str], seconds: float) -> None:
-        self._folder, self._data, self._peer, self._slow, self._seconds = folder, data, peer, slow, seconds
+    def __init__(
+        self,
+        folder: Path,
+        data: Database,
+        peer: str | None,
+        slow: dict[str, str],
+        *,
+        seconds: float,
+        connections: int,
+    ) -> None:
+        self._folder, self._data, self._peer, self._slow = folder, data, peer, slow
+        self._effort = ["--seconds", str(seconds), "--connections", str(connections)]
         self.sent: dict[str, int] = {}
         self.posts: dict[str, int] = {}
         self.key = folder / "shared.key"
@@ -147,7 +164,7 @@ class Sides:
             _wait_for(port, process)
             name = "peer" if side == "peer" else "kanab"
             watched = psutil.Process(process.pid)
-            busy, stored, commits = _busy(watched), self._data.busy(), self._data.commits(name)
+            busy, stored, before = _busy(watched), self._data.busy(), self._data.written(name)
             found = self._load(port, "rows" if side == "peer" else "kanab", messages)
             count = found["all"]
             busy, stored = _busy(watched) - busy, self._data.busy() - stored
@@ -156,13 +173,14 @@ class Sides:
             process.wait(30)
         if found["refused"]:
             raise SystemExit(f"{side} refused {found['refused']} requests")
-        commits = self._data.commits(name) - commits
+        commits, log = (now - then for now, then in zip(self._data.written(name), before, strict=True))
+        by_database = side in ("postgresql", "peer")
         self.sent[side] = self.sent.get(side, 0) + count * messages
         self.posts[side] = self.posts.get(side, 0) + count
         micro = 1e6 / count
         return Figures(
             found["requests"] / found["seconds"], found["p50"], found["p99"], busy * micro, stored * micro,
-            count / max(commits, 1) if side in ("postgresql", "peer") else 0.0, 1e6 * found["busy"] / found["requests"],
+            count / max(commits, 1) if by_database else 0.0, log / count if by_database else 0.0,
         )  # fmt: skip
 
     def _command(self, side: str, port: int) -> list[str]:
@@ -181,7 +199,7 @@ class Sides:
 
     def _load(self, port: int, dialect: str, messages: int) -> dict[str, Any]:
         options = ["--port", str(port), "--dialect", dialect, "--messages", str(messages)]
-        command = [sys.executable, str(HERE / "load.py"), *options, "--seconds", str(self._seconds)]
+        command = [sys.executable, str(HERE / "load.py"), *options, *self._effort]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"the load failed: {done.stderr.strip().splitlines()[-1]}")

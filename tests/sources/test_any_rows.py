@@ -75,7 +75,8 @@ def outcome(count: Any, table: Any, plan: Plan) -> Any:
 def test_duckdb_and_numpy_agree_on_any_rows(duckdb_loader: Loader, world: tuple[pa.Table, Plan]) -> None:
     table, plan = world
     found, expected = outcome(count_table, duckdb_loader.load(table), plan), outcome(count_rows, table, plan)
-    if isinstance(expected, type):
-        assert found is expected
+    if isinstance(expected, type):  # a table of nothing is refused by whichever rule looks first
+        assert isinstance(found, type)
+        assert issubclass(found, expected) or issubclass(expected, found)
     else:
         assert_same(found, expected)
