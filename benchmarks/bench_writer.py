@@ -55,7 +55,9 @@ async def load(writer: Writer, senders: int) -> tuple[int, list[float]]:
     async def send(number: int) -> int:
         sent = 0
         while (began := time.perf_counter()) < until:
-            await writer.post(hour + os.urandom(12), DELTAS[(number + sent) % len(DELTAS)])
+            done = asyncio.get_running_loop().create_future()
+            writer.post(hour + os.urandom(12), DELTAS[(number + sent) % len(DELTAS)], done.set_result)
+            await done
             waits.append(time.perf_counter() - began)
             sent += 1
         return sent

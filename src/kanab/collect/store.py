@@ -8,7 +8,6 @@ what wraps and merges them is handed to it, and so is what makes a sealed batch 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -34,8 +33,7 @@ class Fate(StrEnum):
     EXPIRED = "expired"  # its nonce is older than what is remembered: nobody can tell, nothing is added
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One post: the hash (16 bytes) and hour of its nonce, and what it adds to each cohort."""
 
     nonce: bytes

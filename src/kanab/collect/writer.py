@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from kanab.collect.boxes import Boxes
@@ -34,11 +35,15 @@ PAUSE = 5.0
 """Seconds after which housekeeping is looked at although nothing came."""
 
 
+Told = Callable[[Fate | StoreError], None]
+"""Hears what became of a post."""
+
+
 class _Waiting(NamedTuple):
     nonce: bytes
     deltas: Mapping[int, Counters]
     loop: asyncio.AbstractEventLoop | None
-    future: Future[Fate] | asyncio.Future[Fate]
+    told: Told
 
 
 _Answer = tuple[_Waiting, Fate | StoreError]
@@ -87,15 +92,12 @@ class Writer:
     def submit(self, nonce: bytes, deltas: Mapping[int, Counters]) -> Future[Fate]:
         """Queue a post from any thread; the future has its fate once that is on disk."""
         future: Future[Fate] = Future()
-        self._put(_Waiting(nonce, deltas, None, future))
+        self._put(_Waiting(nonce, deltas, None, partial(_settle, future)))
         return future
 
-    def post(self, nonce: bytes, deltas: Mapping[int, Counters]) -> asyncio.Future[Fate]:
-        """Queue a post from a running event loop; awaiting it gives its fate once that is on disk."""
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._put(_Waiting(nonce, deltas, loop, future))
-        return future
+    def post(self, nonce: bytes, deltas: Mapping[int, Counters], told: Told) -> None:
+        """Queue a post from a running event loop, on which ``told`` hears its fate once that is on disk."""
+        self._put(_Waiting(nonce, deltas, asyncio.get_running_loop(), told))
 
     def close(self) -> None:
         """Take nothing more, commit what waits, and end; the store stays open."""
@@ -150,22 +152,26 @@ class Writer:
 
     def _answer(self, answers: list[_Answer]) -> None:
         """Tell every sender: event loops once for the whole group, so that they are woken once."""
-        loops: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+        loops: dict[asyncio.AbstractEventLoop | None, list[_Answer]] = {}
         for answer in answers:
-            loop = answer[0].loop
-            if loop is None:
-                _settle([answer])
-            else:
-                loops.setdefault(loop, []).append(answer)
+            loops.setdefault(answer[0].loop, []).append(answer)
         for loop, own in loops.items():
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-                loop.call_soon_threadsafe(_settle, own)
-
-
-def _settle(answers: list[_Answer]) -> None:
-    for waiting, result in answers:
-        with suppress(asyncio.InvalidStateError, InvalidStateError):  # its sender went away
-            if isinstance(result, StoreError):
-                waiting.future.set_exception(result)
+            if loop is None:
+                _tell(own)
             else:
-                waiting.future.set_result(result)
+                with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                    loop.call_soon_threadsafe(_tell, own)
+
+
+def _tell(answers: list[_Answer]) -> None:
+    for waiting, fate in answers:
+        with suppress(Exception):  # whoever cannot hear it must not keep it from the others
+            waiting.told(fate)
+
+
+def _settle(future: Future[Fate], fate: Fate | StoreError) -> None:
+    with suppress(InvalidStateError):  # its sender went away
+        if isinstance(fate, StoreError):
+            future.set_exception(fate)
+        else:
+            future.set_result(fate)

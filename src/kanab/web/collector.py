@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kanab.collect.reasons import Reason
 from kanab.collect.store import Fate
 from kanab.collect.wire import MOST_BYTES
-from kanab.errors import MessageError
+from kanab.errors import MessageError, StoreError
 from kanab.web.limits import Buckets, is_loopback
 from kanab.web.service import Service
 
@@ -57,7 +57,8 @@ DONE = Answer(204, _SAFE)
 """The answer to nearly every post."""
 
 Reply = Callable[[Answer], None]
-Direct = Callable[[Headers, str | None, bytes, Reply], None]
+Direct = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
+"""Takes content type, origin, address and body of a post, and who writes the answer."""
 
 
 class Collector:
@@ -72,7 +73,7 @@ class Collector:
         self._token = None if token is None else token.encode()
         self._buckets = buckets or Buckets()
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
-        self._gathered: list[tuple[Headers, str | None, bytes, Reply]] = []
+        self._gathered: list[tuple[str | None, bytes | None, str | None, bytes, Reply]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -114,13 +115,13 @@ class Collector:
             found = _done(allowed)
         await _send(send, found)
 
-    def direct(self, headers: Headers, address: str | None, body: bytes, reply: Reply) -> None:
+    def direct(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
         """A whole POST, without ASGI around it; the answer is handed over when the post is on disk.
 
         The same words and statuses as through ASGI, whose task, events and messages would cost as much
         processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
         """
-        self._gathered.append((headers, address, body, reply))
+        self._gathered.append((kind, origin, address, body, reply))
         if len(self._gathered) == 1:
             asyncio.get_running_loop().call_soon(self._begin_all)
 
@@ -135,28 +136,18 @@ class Collector:
         for post in gathered:
             self._begin(*post)
 
-    def _begin(self, headers: Headers, address: str | None, body: bytes, reply: Reply) -> None:
-        kind = origin = None
-        for name, value in headers:
-            if name == b"content-type":
-                kind = value
-            elif name == b"origin":
-                origin = value
+    def _begin(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
         allowed = self._cors(origin)
         try:
             self._admit(allowed, address)
-            waiting = self.service.begin(body, None if kind is None else kind.decode("latin-1"))
+            if not self.service.begin(body, kind, partial(self._ended, allowed, reply)):
+                reply(_done(allowed))
         except Exception as problem:
             reply(self._refused(problem, allowed))
-            return
-        if waiting is None:
-            reply(_done(allowed))
-        else:
-            waiting.add_done_callback(partial(self._ended, allowed, reply))
 
-    def _ended(self, allowed: Headers | None, reply: Reply, waiting: asyncio.Future[Fate]) -> None:
+    def _ended(self, allowed: Headers | None, reply: Reply, fate: Fate | StoreError) -> None:
         try:
-            self.service.end(waiting)
+            self.service.end(fate)
         except Exception as problem:
             reply(self._refused(problem, allowed))
         else:

@@ -10,18 +10,15 @@ offers that (see ``kanab.web.collector.DIRECT``); whatever is unusual about a re
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from kanab.web.collector import DIRECT, DONE, Answer, Direct, short_enough
+from kanab.web.collector import DIRECT, DONE, Answer, Direct
+from kanab.web.plainpost import FIRST_LINE, MOST_HEAD, PlainHead, plain_head
 
 PATIENCE = 10.0
 """Seconds for a whole request to arrive."""
-
-MOST_HEAD = 16_384
-"""Bytes of address and headers."""
 
 MOST_REQUEST = 262_144
 """Bytes of a whole request on the wire: a body in chunks of one byte takes six times its length."""
@@ -29,10 +26,6 @@ MOST_REQUEST = 262_144
 
 class HeadTooLargeError(Exception):
     """More bytes before the body than any browser sends."""
-
-
-POST_TO = b"/v1/t"
-_FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class _Nobody:
@@ -43,17 +36,16 @@ class _Nobody:
 
 
 class DirectCycle:
-    """One post between request and answer, as much of uvicorn's own cycle as its protocol asks for."""
+    """A plain post between request and answer, as much of uvicorn's own cycle as its protocol asks for."""
 
-    __slots__ = ("body", "disconnected", "keep_alive", "response_complete")
+    __slots__ = ("disconnected", "keep_alive", "response_complete")
 
     message_event = _Nobody()
 
     def __init__(self) -> None:
-        self.body = b""
         self.disconnected = False
         self.keep_alive = True
-        self.response_complete = False
+        self.response_complete = True
 
 
 def rendered(answer: Answer, *, closes: bool) -> bytes:
@@ -86,27 +78,84 @@ class PatientProtocol(HttpToolsProtocol):
         self._in_head = False
         self._until = 0.0
         self._direct: Direct | None = None if self.root_path else self.app_state.get(DIRECT)
-        self._under_way: DirectCycle | None = None
+        self._post = DirectCycle()
+        self._arriving: tuple[PlainHead, bytes] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Someone is there: a request must follow."""
         super().connection_made(transport)
-        self._wait()
+        self._wait(self.patience)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._until = 0.0
+        self._arriving = None
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came. The parser keeps pieces of a header until it is whole, so they are counted here."""
+        """Bytes came: a plain post, the rest of one, or something for the parser."""
+        if self._arriving is not None:
+            head, before = self._arriving
+            self._arriving = None
+            self._arrived(head, before + data)
+        elif data.startswith(FIRST_LINE) and self._is_free() and (found := plain_head(data)) is not None:
+            self._unset_keepalive_if_required()
+            self._wait(self.patience)
+            self._arrived(found, data)
+        else:
+            self._parse(data)
+
+    # ── plain posts ────────────────────────────────────────────────────────────────────────────
+
+    def _is_free(self) -> bool:
+        """May a post be answered at once?"""
+        return self._direct is not None and not self.flow.write_paused and self._is_idle()
+
+    def _is_idle(self) -> bool:
+        """Is no request under way on this connection?"""
+        return self._begun == self._ended and (self.cycle is None or self.cycle.response_complete)
+
+    def _arrived(self, head: PlainHead, data: bytes) -> None:
+        if len(data) < head.end:
+            self._arriving = head, data
+        elif len(data) > head.end or self._direct is None:
+            self._parse(data)  # something follows without waiting for the answer
+        else:
+            self._until = 0.0
+            self._post.response_complete = False
+            self.cycle = self._post  # type: ignore[assignment]
+            address = self.client[0] if self.client else None
+            self._direct(head.kind, head.origin, address, data[head.start :], self._reply)
+
+    def _reply(self, answer: Answer) -> None:
+        """Write the answer, and let the next request come."""
+        post = self._post
+        post.response_complete = True
+        if post.disconnected or self.transport.is_closing():
+            return
+        closes = not post.keep_alive or answer.closes
+        self.transport.write(_DONE if answer is DONE and not closes else rendered(answer, closes=closes))
+        if closes:
+            self.transport.close()
+        elif self.pipeline:
+            self.on_response_complete()
+        else:
+            self.server_state.total_requests += 1
+            self._wait(self.timeout_keep_alive)
+
+    # ── everything else ────────────────────────────────────────────────────────────────────────
+
+    def _parse(self, data: bytes) -> None:
+        """For the parser. It keeps pieces of a header until it is whole, so they are counted here."""
         before = self._begun
         super().data_received(data)
-        if self._ended == before or self._begun != before:
-            return  # the request that was under way is whole, or there was none
+        if self._ended == before or self._begun != before:  # the request under way is whole, or there was none
+            if not self._until and self._is_idle():
+                self._wait(self.patience)  # empty lines begin no request, and must not keep a connection
+            return
         self._size += len(data)
         if self._size > (MOST_HEAD if self._in_head else MOST_REQUEST):
             self._give_up()
@@ -116,7 +165,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._begun += 1
         self._head = self._size = 0
         self._in_head = True
-        self._wait()
+        self._wait(self.patience)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -136,68 +185,30 @@ class PatientProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """What follows is the body."""
         self._in_head = False
-        if self.url == POST_TO and self._direct is not None and self._is_plain():
-            self._under_way = self.cycle = DirectCycle()  # type: ignore[assignment]
-        else:
-            self._under_way = None
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
-        if self._under_way is not None:
-            self._under_way.body += body  # not longer than was declared
-        else:
-            super().on_body(body)
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
         self._ended = self._begun
         self._until = 0.0
-        cycle = self._under_way
-        if cycle is None or self._direct is None:
-            super().on_message_complete()
-            return
-        self._under_way = None
-        address = self.client[0] if self.client else None
-        self._direct(self.headers, address, cycle.body, partial(self._reply, cycle))
+        super().on_message_complete()
 
-    def _is_plain(self) -> bool:
-        """Is it a post as browsers send them: of a declared length, on a connection where nothing else is under way?"""
-        parser = self.parser
-        if parser.get_method() != b"POST" or parser.get_http_version() != "1.1" or parser.should_upgrade():
-            return False
-        if not parser.should_keep_alive() or self.expect_100_continue or self.flow.write_paused:
-            return False
-        if self.cycle is not None and not self.cycle.response_complete:
-            return False
-        lengths = [value for name, value in self.headers if name in _FRAMING]
-        return len(lengths) == 1 and short_enough(lengths[0])
+    # ── the end of waiting ─────────────────────────────────────────────────────────────────────
 
-    def _reply(self, cycle: DirectCycle, answer: Answer) -> None:
-        """Write the answer, and let the next request come."""
-        cycle.response_complete = True
-        if cycle.disconnected or self.transport.is_closing():
-            return
-        closes = not cycle.keep_alive or answer.closes
-        self.transport.write(_DONE if answer is DONE and not closes else rendered(answer, closes=closes))
-        if closes:
-            self.transport.close()
-        self.on_response_complete()
-
-    def _wait(self) -> None:
+    def _wait(self, seconds: float) -> None:
         """Begin to wait. One timer serves many requests: it looks again where it came too early."""
-        self._until = self.loop.time() + self.patience
+        self._until = self.loop.time() + seconds
         if self._waiting is None:
             self._waiting = self.loop.call_later(self.patience, self._look)
 
     def _look(self) -> None:
-        """Has a request taken too long?"""
+        """Has a request taken too long, or the next one?"""
         self._waiting = None
         if not self._until:
             return
         left = self._until - self.loop.time()
         if left > 0:
-            self._waiting = self.loop.call_later(left, self._look)
+            self._waiting = self.loop.call_later(min(left, self.patience), self._look)
         else:
             self._give_up()
 

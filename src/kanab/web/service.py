@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from kanab.collect.boxes import Boxes
 from kanab.collect.config import config_digest, public_config
@@ -20,7 +21,7 @@ from kanab.collect.reasons import Drops, Reason, refused
 from kanab.collect.scheme import Scheme
 from kanab.collect.store import Fate, Store
 from kanab.collect.versions import Versions
-from kanab.collect.writer import Writer
+from kanab.collect.writer import Told, Writer
 from kanab.errors import KanabError, StoreError
 from kanab.health import Live, live
 from kanab.periods import Periods
@@ -85,34 +86,31 @@ class Service:
 
     async def take(self, body: bytes, content_type: str | None) -> None:
         """Count a post; returns when that is on disk, or raises why it is not counted."""
-        waiting = self.begin(body, content_type)
-        if waiting is not None:
-            with suppress(StoreError):  # the end tells
-                await waiting
-            self.end(waiting)
+        waiting: asyncio.Future[Fate | StoreError] = asyncio.get_running_loop().create_future()
+        if self.begin(body, content_type, partial(_settle, waiting)):
+            self.end(await waiting)
 
-    def begin(self, body: bytes, content_type: str | None) -> asyncio.Future[Fate] | None:
-        """Read a post and queue what it adds: its fate is to come; None if it adds nothing."""
+    def begin(self, body: bytes, content_type: str | None, told: Told) -> bool:
+        """Read a post and queue what it adds; ``told`` hears its fate on the event loop. False: it adds nothing."""
         if self._behind:
             raise _clock_behind()
         accepted = self._scheme.accept(body, content_type, self._clock(), self._sealed_through)
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
         if not accepted.deltas:
-            return None
+            return False
         try:
-            return self._writer.post(accepted.nonce, accepted.deltas)
+            self._writer.post(accepted.nonce, accepted.deltas, told)
         except StoreError as problem:
             self._fail(problem)
             raise
+        return True
 
-    def end(self, waiting: asyncio.Future[Fate]) -> None:
-        """What became of a post whose fate is known: raises why it is not counted."""
-        try:
-            fate = waiting.result()
-        except StoreError as problem:
-            self._fail(problem)
-            raise
+    def end(self, fate: Fate | StoreError) -> None:
+        """What became of a post: raises why it is not counted."""
+        if isinstance(fate, StoreError):
+            self._fail(fate)
+            raise fate
         self._failing = False
         if fate is Fate.EXPIRED:
             raise refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
@@ -230,6 +228,11 @@ class Service:
     def metrics(self) -> str:
         """The state for a monitoring system: numbers about people in steps of k, refreshed on the clock."""
         return metrics_text(self.live, self._shown, healthy=self.healthy, sealed=self._batches)
+
+
+def _settle(waiting: asyncio.Future[Fate | StoreError], fate: Fate | StoreError) -> None:
+    if not waiting.done():  # or its sender went away
+        waiting.set_result(fate)
 
 
 def _clock_behind() -> StoreError:

@@ -235,6 +235,89 @@ def test_a_body_in_pieces_is_one_post(app: Collector, desk: Desk) -> None:
     assert desk.service.store.sizes() == {2966: 1}
 
 
+def test_a_body_that_comes_after_its_head_still_takes_the_shorter_way(
+    app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = counted_ways(app, monkeypatch)
+    whole = request(desk.enroll())
+    head = whole.index(b"\r\n\r\n") + 4
+
+    async def talk() -> None:
+        protocol, line = Connections(app, direct=True).open()
+        for piece in (whole[:head], whole[head:-5], whole[-5:]):
+            await asyncio.sleep(0.01)
+            assert line.written == b""
+            protocol.data_received(piece)
+        assert (await answered(line)).startswith(b"HTTP/1.1 204")
+        protocol.connection_lost(None)
+
+    asyncio.run(talk())
+    assert ways == ["direct"]
+    assert desk.service.store.sizes() == {2966: 1}
+
+
+def test_the_rest_of_a_post_with_something_after_it_is_two_requests(app: Collector, desk: Desk) -> None:
+    whole = request(desk.enroll())
+
+    async def talk() -> bytes:
+        protocol, line = Connections(app, direct=True).open()
+        protocol.data_received(whole[:-5])
+        protocol.data_received(whole[-5:] + b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+        found = await answered(line, 2)
+        protocol.connection_lost(None)
+        return found
+
+    assert statuses(asyncio.run(talk())) == [b"204", b"200"]
+    assert desk.service.store.sizes() == {2966: 1}
+
+
+def test_what_comes_before_the_answer_is_answered_after_it(app: Collector, desk: Desk) -> None:
+    async def talk() -> bytes:
+        protocol, line = Connections(app, direct=True).open()
+        protocol.data_received(request(desk.enroll()))
+        protocol.data_received(request(b"what"))
+        protocol.data_received(request(desk.enroll()))
+        found = await answered(line, 3)
+        protocol.connection_lost(None)
+        return found
+
+    assert statuses(asyncio.run(talk())) == [b"204", b"400", b"204"]
+
+
+def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_post(app: Collector, desk: Desk) -> None:
+    async def talk() -> None:
+        protocol, line = Connections(app, direct=True).open()
+        protocol.data_received(request(desk.enroll())[:-5])
+        protocol.shutdown()
+        assert line.ended == "closed"
+        protocol.connection_lost(None)
+
+    asyncio.run(talk())
+    assert desk.service.store.sizes() == {}
+
+
+def test_a_connection_on_which_nothing_follows_is_closed(
+    app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PatientProtocol, "patience", 0.1)
+
+    async def talk() -> None:
+        health = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+        for one, more in ((request(desk.enroll()), b""), (health, b""), (health, b"\r\n"), (request(b"what"), b"\r\n")):
+            protocol, line = Connections(app, direct=True).open()
+            protocol.timeout_keep_alive = 0.3
+            protocol.data_received(one)
+            await answered(line)
+            await asyncio.sleep(0.05)
+            protocol.data_received(more)
+            assert line.ended == ""
+            await asyncio.sleep(0.4)
+            assert line.ended
+            protocol.connection_lost(None)
+
+    asyncio.run(talk())
+
+
 def test_requests_that_come_together_are_answered_in_their_order(app: Collector, desk: Desk) -> None:
     health = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
 
