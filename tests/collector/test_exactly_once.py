@@ -57,7 +57,8 @@ def _remembered(place: Place) -> Callable[[Sent], bool]:
     """Which posts are committed, by what the store remembers of their nonces."""
     ring = Keyring.from_file(place.key)
     with sqlite3.connect(place.data / "store.db") as db:
-        held = {nonce for (nonce,) in db.execute("SELECT nonce FROM nonces")}
+        rows = b"".join(nonces for (nonces,) in db.execute("SELECT nonces FROM nonces"))
+    held = {rows[at : at + 16] for at in range(0, len(rows), 16)}
     db.close()
     return lambda sent: ring.nonce_hash(bytes.fromhex(sent.nonce)) in held
 

@@ -293,7 +293,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
 
     closing(SqliteStore(tmp_path / "store.sqlite"))
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
-        file.execute("PRAGMA user_version = 2")
+        file.execute("PRAGMA user_version = 3")
     file.close()
     for kind in (SqliteStore, MemoryStore):
         with pytest.raises(StoreError, match="written by a newer kanab"):

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 FLOOR = 4096
-"""Shorter texts are padded to this length, longer ones to a power of two: one message reads like a hundred."""
+"""Boxes are padded to this length, longer ones to a power of two: one message reads like a hundred."""
+
+_AROUND = 96
+"""So much less than that is the text, for a box in a table to fit into one page of a disk."""
 
 _VERSION = b"\x01"
 _SALT, _NONCE, _LENGTH, _TAG = 16, 12, 4, 16
@@ -34,7 +37,7 @@ class Boxes:
     >>> boxes = Boxes(Keyring(Chain.new()))
     >>> box = boxes.wrap(7, {"banner|on|n": 1})
     >>> boxes.unwrap(7, box), len(box)
-    ({'banner|on|n': 1}, 4141)
+    ({'banner|on|n': 1}, 4045)
     """
 
     def __init__(self, keyring: Keyring, floor: int = FLOOR) -> None:
@@ -45,7 +48,8 @@ class Boxes:
         """Counters as a box of their cohort."""
         text = pack({name: value for name, value in counters.items() if value})
         text = len(text).to_bytes(_LENGTH, "big") + text
-        padded = text.ljust(max(self._floor, 1 << (len(text) - 1).bit_length()), b"\0")
+        room = max(self._floor, 1 << (len(text) + _AROUND - 1).bit_length())
+        padded = text.ljust(room - _AROUND, b"\0")
         salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
         return _VERSION + salt + nonce + self._cipher(cohort, salt).encrypt(nonce, padded, _label(cohort))
 

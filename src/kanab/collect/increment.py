@@ -6,7 +6,7 @@ Adding the square of the difference instead would shrink the variance (the paper
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kanab.collect.counters import Counters
@@ -20,8 +20,11 @@ ENROLLED = -1
 Steps = int | tuple[int, int]
 """A running total in steps of its grid; for a ratio, of both parts."""
 
-Move = tuple[int, Steps | None, Steps | None]
-"""What moved, from where (None: from no value at all) and to where (None for an enrollment)."""
+Ends = tuple[Steps | None, Steps | None]
+"""From where something moved (None: from no value at all) and to where (None for an enrollment)."""
+
+Moves = Mapping[int, Ends]
+"""What moved in one post, by its number; how often in between does not matter."""
 
 
 class Keys(NamedTuple):
@@ -53,21 +56,21 @@ class Place:
         self.ratios = tuple(_ratio_keys(layout, levels, ratio) for ratio in layout.ratios)
 
 
-def increment(place: Place, moves: Sequence[Move]) -> Counters:
+def increment(place: Place, moves: Moves) -> Counters:
     """What one person's moves add to the counters of one class.
 
     >>> from kanab.collect.layout import layouts
     >>> from kanab.plan import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> place = Place(layouts(plan)[0], ("B",))
-    >>> increment(place, [(ENROLLED, None, None), (0, 0, 4)])
+    >>> increment(place, {ENROLLED: (None, None), 0: (0, 4)})
     {'checkout|B|n': 1, 'checkout|B|minutes|s': 4, 'checkout|checkout=B|minutes|q': 16}
-    >>> increment(place, [(0, 4, 6)])                  # 36 − 16: the person's total is 6, not 2
+    >>> increment(place, {0: (4, 6)})                  # 36 − 16: the person's total is 6, not 2
     {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}
     """
     found: Counters = {}
     known, metrics = found.get, place.metrics
-    for what, old, new in moves:
+    for what, (old, new) in moves.items():
         if type(new) is int:
             own, total, squares = metrics[what]
             if old is None:

@@ -27,7 +27,7 @@ class MemoryStore(SqliteStore):
             self._alone = _held(Path(path))
             with self._transaction() as db:
                 for statement in OPEN_TABLES.replace("CREATE TABLE", "CREATE TEMP TABLE").split(";"):
-                    db.execute(statement.replace("CREATE INDEX ", "CREATE INDEX temp."))
+                    db.execute(statement)
         except BaseException:
             super().close()
             raise

@@ -5,32 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kanab.collect.heads import Spot
-from kanab.collect.increment import ENROLLED, Move, Steps
+from kanab.collect.increment import ENROLLED, Ends, Moves, Steps
 from kanab.collect.layout import Layout
 from kanab.collect.reasons import Reason, refused
 from kanab.errors import MessageError, listed
 
-Ends = tuple[Steps | None, Steps | None]
-"""Where the first move of a post begins, and where the last one ends."""
+
+def moved_on(spot: Spot, what: int, before: Ends, old: Steps | None, new: Steps | None) -> Ends:
+    """Where something that moved more than once began and ended: every move goes on from the one before."""
+    if what == ENROLLED:
+        raise _broken(spot.place.layout, "one post enrolls twice", "A post is one person's.")
+    if before[1] != old:
+        fact = "a total does not go on from where it was"
+        raise _broken(spot.place.layout, fact, "Every old is the new before it.")
+    return before[0], new
 
 
-def check_moves(layout: Layout, moves: Sequence[Move]) -> None:
-    """Within one table: enrolled at most once, every total goes on from where it was, ratios with their parts."""
-    ends: dict[int, Ends] = {}
-    for what, old, new in moves:
-        if what not in ends:
-            ends[what] = old, new
-        elif what == ENROLLED:
-            raise _broken(layout, "one post enrolls twice", "A post is one person's.")
-        elif ends[what][1] == old:
-            ends[what] = ends[what][0], new
-        else:
-            raise _broken(layout, "a total does not go on from where it was", "Every old is the new before it.")
-    if layout.ratios:
-        _check_ratios(layout, ends)
-
-
-def _check_ratios(layout: Layout, ends: Mapping[int, Ends]) -> None:
+def _check_ratios(layout: Layout, ends: Moves) -> None:
     """A ratio moves with its parts, from and to the same totals."""
     numbers = {metric.name: what for what, metric in enumerate(layout.metrics)}
     for what, ratio in enumerate(layout.ratios, len(numbers)):
@@ -55,25 +46,27 @@ def _goes_along(ratio: Ends, side: int, part: Ends | None) -> bool:
     return new == part[1] and (old is None or old == part[0])
 
 
-def check_together(groups: Mapping[Spot, Sequence[Move]], own: Mapping[str, Sequence[Layout]]) -> None:
+def check_together(groups: Mapping[Spot, Moves], own: Mapping[str, Sequence[Layout]]) -> None:
     """Over all tables: each experiment's own ones say the same of one arm and cohort; pairs name the same arms."""
     seen: dict[str, list[Spot]] = {}
     pairs: dict[str, Spot] = {}
     for spot, moves in groups.items():
-        check_moves(spot.place.layout, moves)
+        if spot.place.ratios:
+            _check_ratios(spot.place.layout, moves)
         if spot.own is not None:
             seen.setdefault(spot.own, []).append(spot)
         elif pairs.setdefault(spot.place.layout.name, spot) is not spot:
             raise _broken(spot.place.layout, "one post names two classes of a table", "A post is one person's.")
     for name, spots in seen.items():
-        _check_own(name, spots, groups, own[name])
+        if len(groups) > 1 or len(own[name]) > 1:
+            _check_own(name, spots, groups, own[name])
     for spot in pairs.values():
         for name, arm in spot.place.arms.items():
             if name in seen and seen[name][0].place.arms[name] != arm:
                 raise _broken(spot.place.layout, f"one post names two arms of {name!r}", "A post is one person's.")
 
 
-def _check_own(name: str, spots: Sequence[Spot], groups: Mapping[Spot, Sequence[Move]], own: Sequence[Layout]) -> None:
+def _check_own(name: str, spots: Sequence[Spot], groups: Mapping[Spot, Moves], own: Sequence[Layout]) -> None:
     one, *others = spots
     tables = {spot.place.layout.name for spot in spots}
     if (

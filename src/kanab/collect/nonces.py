@@ -58,12 +58,17 @@ def oldest_hour(seconds: int, life: int) -> int:
     return (seconds - life) // _HOUR
 
 
+def open_hours(seconds: int, life: int) -> range:
+    """The hours whose nonces are accepted at a moment."""
+    return range(oldest_hour(seconds, life), seconds // _HOUR + AHEAD + 1)
+
+
 def check_age(nonce: bytes, seconds: int, life: int) -> None:
     """Refuse nonces that are too old to be remembered, or made in the future."""
-    hour = int.from_bytes(nonce[:4], "big")
-    if hour < oldest_hour(seconds, life):
+    hours = open_hours(seconds, life)
+    if hour_of(nonce) < hours.start:
         raise refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
-    if hour > seconds // _HOUR + AHEAD:
+    if hour_of(nonce) >= hours.stop:
         raise refused(Reason.NONCE, "the nonce was made in the future", "Check the clock: hours since 1970, in UTC.")
 
 

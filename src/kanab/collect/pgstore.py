@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kanab.collect.store import (
-    SCHEMA,
     Appended,
     Entry,
     Make,
@@ -51,7 +50,7 @@ _STEPS = (
                               document bytea NOT NULL);
     """,
 )
-assert len(_STEPS) == SCHEMA
+SCHEMA = len(_STEPS)
 
 _REMEMBER = """
     INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%b::integer[], %b::bytea[])

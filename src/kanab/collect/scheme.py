@@ -7,22 +7,22 @@ cohorts that are no longer open are dropped. Nothing of a post is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
+from math import floor
 from typing import NamedTuple
 
 from kanab.collect.cohorts import Calendar, Opening
 from kanab.collect.counters import Counters, add_counters
 from kanab.collect.heads import Gauge, Heads, Spot
-from kanab.collect.increment import ENROLLED, Move, increment
-from kanab.collect.moves import check_together
-from kanab.collect.nonces import check_age, seconds_of
+from kanab.collect.increment import ENROLLED, Ends, Moves, increment
+from kanab.collect.moves import check_together, moved_on
+from kanab.collect.nonces import check_age, hour_of, open_hours, seconds_of
 from kanab.collect.reasons import Reason, refused
 from kanab.collect.tables import tables
 from kanab.collect.wire import Post, Value, read_post
 from kanab.plan import Plan
 
-Groups = dict[Spot, list[Move]]
+Groups = dict[Spot, dict[int, Ends]]
 
 
 class Accepted(NamedTuple):
@@ -49,6 +49,7 @@ class Scheme:
         self.plan = plan
         self.calendar = Calendar(plan)
         self._heads = Heads(plan, self.calendar)
+        self._moment = _Moment(-1, range(0), self.calendar.opening(0))
         tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
     def accept(
@@ -56,17 +57,20 @@ class Scheme:
     ) -> Accepted:
         """What a post adds, or a MessageError that says why it is refused."""
         post = read_post(body, content_type)
-        seconds = seconds_of(now)
-        check_age(post.nonce, seconds, self.calendar.life)
+        moment = self._moment
+        if (seconds := seconds_of(now)) != moment.seconds:
+            hours = open_hours(seconds, self.calendar.life)
+            moment = self._moment = _Moment(seconds, hours, self.calendar.opening(seconds))
+        if hour_of(post.nonce) not in moment.hours:
+            check_age(post.nonce, seconds, self.calendar.life)
         groups, dropped = self._grouped(post)
         if groups:
             check_together(groups, self._heads.own)
-        opening = self.calendar.opening(seconds)
         deltas: dict[int, Counters] = {}
         for spot, moves in groups.items():
             cohort = spot.cohort
-            if _late(cohort, moves, opening, sealed_through):
-                dropped += [Reason.LATE] * len(moves)
+            if _late(cohort, moves, moment.opening, sealed_through):
+                dropped += [Reason.LATE] * self._lines_of(spot, post)
                 continue
             more = increment(spot.place, moves)
             if cohort in deltas:
@@ -91,15 +95,30 @@ class Scheme:
                     continue
                 found, (_, old, new) = result  # noqa: PLW2901 - the paper writes totals in another way
             spot, what, gauges = found
-            move = _move(what, gauges, old, new)
-            if move is None:
+            ends = _ends(gauges, old, new)
+            if ends is None:
                 raise refused(Reason.NUMBER, *_TOTALS, post.place(position))
             moves = groups.get(spot)
             if moves is None:
-                groups[spot] = [move]
+                groups[spot] = {what: ends}
+            elif what in moves:
+                moves[what] = moved_on(spot, what, moves[what], *ends)
             else:
-                moves.append(move)
+                moves[what] = ends
         return groups, dropped
+
+    def _lines_of(self, spot: Spot, post: Post) -> int:
+        """How many lines of a post name a class."""
+        found = (self._heads.known.get(head) for head, _, _ in post.lines)
+        return sum(one is not None and one[0] is spot for one in found)
+
+
+class _Moment(NamedTuple):
+    """What is open in one second: the hours of nonces, and the cohorts."""
+
+    seconds: int
+    hours: range
+    opening: Opening
 
 
 _TOTALS = (
@@ -108,23 +127,28 @@ _TOTALS = (
 )
 
 
-def _move(what: int, gauges: tuple[Gauge, ...], old: Value | None, new: Value | None) -> Move | None:
+def _ends(gauges: tuple[Gauge, ...], old: Value | None, new: Value | None) -> Ends | None:
     """A line's totals on the grid; None if they are not those of this metric or ratio."""
     if new is None:
-        return what, None, None
+        return None, None
     if len(gauges) == 1:
-        gauge = gauges[0]
-        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and gauge.whole):
+        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and gauges[0].whole):
             return None
-        return what, None if old is None else gauge.steps(old), gauge.steps(new)
+        scale, low, high, _ = gauges[0]  # as Gauge.steps, but twice, and for nearly every line
+        after = new * scale + 0.5
+        after = high if after >= high else low if after < low else floor(after)
+        if old is None:
+            return None, after
+        before = old * scale + 0.5
+        return high if before >= high else low if before < low else floor(before), after
     first, second = gauges
     if not isinstance(new, tuple) or not (isinstance(old, tuple) or (old is None and not first.whole & second.whole)):
         return None
-    before = None if old is None else (first.steps(old[0]), second.steps(old[1]))
-    return what, before, (first.steps(new[0]), second.steps(new[1]))
+    start = None if old is None else (first.steps(old[0]), second.steps(old[1]))
+    return start, (first.steps(new[0]), second.steps(new[1]))
 
 
-def _late(cohort: int, moves: Sequence[Move], opening: Opening, sealed_through: int | None) -> bool:
+def _late(cohort: int, moves: Moves, opening: Opening, sealed_through: int | None) -> bool:
     """Is a cohort no longer open? Enrollments that come too late for a cohort that still is are refused.
 
     Were they dropped in silence, the sender would go on to send totals of somebody who is not counted.
@@ -134,6 +158,6 @@ def _late(cohort: int, moves: Sequence[Move], opening: Opening, sealed_through: 
         raise refused(Reason.COHORT, "a cohort lies ahead", "Use the period of enrollment, in UTC.")
     if cohort < measure_from or (sealed_through is not None and cohort <= sealed_through):
         return True
-    if cohort < enroll_from and any(what == ENROLLED for what, _, _ in moves):
+    if cohort < enroll_from and ENROLLED in moves:
         raise refused(Reason.UNTIMELY, "the period of this enrollment is over", "Do not count this person.")
     return False

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, takewhile
 from os import PathLike
 from pathlib import Path
 
+from kanab.collect.remembered import Remembered, split
 from kanab.collect.store import (
-    SCHEMA,
     Appended,
     Entry,
     Make,
@@ -30,28 +32,58 @@ _MARK = 0x6B6E6162  # "knab", so that another program's database is not taken fo
 
 OPEN_TABLES = """
 CREATE TABLE records (id INTEGER PRIMARY KEY, cohort INTEGER NOT NULL, box BLOB NOT NULL);
-CREATE INDEX records_by_cohort ON records (cohort);
-CREATE TABLE nonces (hour INTEGER NOT NULL, nonce BLOB NOT NULL, PRIMARY KEY (hour, nonce)) WITHOUT ROWID;
+CREATE TABLE nonces (number INTEGER PRIMARY KEY, hour INTEGER NOT NULL, nonces BLOB NOT NULL);
+CREATE TABLE log (number INTEGER NOT NULL);
+INSERT INTO log VALUES (0);
 """
-"""What the memory store keeps in memory instead."""
+"""What the memory store keeps in memory instead: a row of nonces for every group, and how many there were."""
 
 _STEPS = (
     # version 1
-    OPEN_TABLES
-    + """
+    """
+CREATE TABLE records (id INTEGER PRIMARY KEY, cohort INTEGER NOT NULL, box BLOB NOT NULL);
+CREATE INDEX records_by_cohort ON records (cohort);
+CREATE TABLE nonces (hour INTEGER NOT NULL, nonce BLOB NOT NULL, PRIMARY KEY (hour, nonce)) WITHOUT ROWID;
 CREATE TABLE store (one INTEGER PRIMARY KEY CHECK (one = 1), fingerprint BLOB,
                     sealed_through INTEGER NOT NULL, forgotten INTEGER NOT NULL);
 INSERT INTO store VALUES (1, NULL, -1, 0);
 CREATE TABLE sealed (number INTEGER PRIMARY KEY, through INTEGER NOT NULL UNIQUE, batch BLOB NOT NULL);
 CREATE TABLE plans (number INTEGER PRIMARY KEY, since INTEGER NOT NULL, digest TEXT NOT NULL, document BLOB NOT NULL);
 """,
+    # version 2: nonces are appended as they come; a tree of them cost a page of the log for every post
+    """
+DROP INDEX records_by_cohort;
+ALTER TABLE nonces RENAME TO single;
+CREATE TABLE nonces (number INTEGER PRIMARY KEY, hour INTEGER NOT NULL, nonces BLOB NOT NULL);
+INSERT INTO nonces SELECT row_number() OVER (ORDER BY hour), hour, nonce FROM single;
+DROP TABLE single;
+CREATE TABLE log (number INTEGER NOT NULL);
+INSERT INTO log SELECT coalesce(max(number), 0) FROM nonces;
+""",
 )
-assert len(_STEPS) == SCHEMA
+SCHEMA = len(_STEPS)
 
-_SPLIT = "WITH RECURSIVE places(at) AS (SELECT 1 UNION ALL SELECT at + 16 FROM places WHERE at + 16 < length(?2)) "
-_SEEN = f"""{_SPLIT} SELECT group_concat(hex(nonce), '') FROM places
-    CROSS JOIN nonces ON hour = ?1 AND nonce = substr(?2, at, 16)"""
-_REMEMBER = f"INSERT OR IGNORE INTO nonces {_SPLIT} SELECT ?1, substr(?2, at, 16) FROM places"
+_APPENDING = (
+    "CREATE TEMP VIEW appending AS SELECT 0 AS number, 0 AS hour, NULL AS nonces, 0 AS cohort, NULL AS box",
+    """CREATE TEMP TRIGGER remember INSTEAD OF INSERT ON appending WHEN NEW.nonces IS NOT NULL BEGIN
+        SELECT RAISE(ABORT, 'behind') FROM log WHERE number <> NEW.number - 1;
+        SELECT RAISE(ABORT, 'behind') FROM store WHERE forgotten > NEW.hour;
+        UPDATE log SET number = NEW.number;
+        INSERT INTO nonces VALUES (NEW.number, NEW.hour, NEW.nonces);
+    END""",
+    """CREATE TEMP TRIGGER keep INSTEAD OF INSERT ON appending WHEN NEW.box IS NOT NULL BEGIN
+        SELECT RAISE(ABORT, 'behind') FROM store WHERE sealed_through >= NEW.cohort;
+        INSERT INTO records (cohort, box) VALUES (NEW.cohort, NEW.box);
+    END""",
+)
+"""A whole group is one statement, and so one commit: Python's lock is let go once, and not between statements,
+where a busy event loop would have to be waited for every time. It is refused if somebody else has appended,
+forgotten or sealed what this process does not know of."""
+
+MERGE_AT_ONCE = 4096
+"""So many rows of nonces become one for each hour, when the store is tidied."""
+
+LARGE_ROW = 65_536
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
@@ -68,6 +100,7 @@ class SqliteStore:
 
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
         self._lock = threading.RLock()
+        self._known: _Known | None = None  # read at the first append: who only seals needs no nonces
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,12 +118,17 @@ class SqliteStore:
 
     def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
         """Remember the nonces, add up what is new by cohort, and keep one box per cohort."""
-        with self._transaction() as db:
-            sealed_through, forgotten = db.execute("SELECT sealed_through, forgotten FROM store").fetchone()
-            fates, sums = sort_out(entries, _fresh(db, entries), sealed_through, forgotten)
-            for cohort, counters in sums.items():
-                db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, wrap(cohort, counters)))
-        return Appended(fates, list(sums), sealed_through)
+        with self._lock:
+            try:
+                group = _Group(self._known, entries, wrap)
+                with _explained():
+                    group.store(self._db)
+            except _BehindError:
+                with self._transaction() as db:
+                    self._known = _caught_up(db, self._known)
+                    group = _Group(self._known, entries, wrap)
+                    group.store(db)
+            return group.learn()
 
     def sizes(self) -> dict[int, int]:
         """How many records each open cohort has."""
@@ -111,15 +149,27 @@ class SqliteStore:
                 db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merge(cohort, boxes)))
 
     def forget_nonces(self, before: int, most: int = 20_000) -> bool:
-        """Delete nonces of earlier hours, so many at once; are there more? They are refused from now on."""
+        """Delete nonces of earlier hours, so many rows at once; are there more? They are refused from now on.
+
+        Rows go in the order in which they came, so that a client's clock that is fast delays the next ones.
+        """
         with self._transaction() as db:
             db.execute("UPDATE store SET forgotten = max(forgotten, ?)", (before,))
-            found = db.execute("SELECT hour, nonce FROM nonces WHERE hour < ? LIMIT ?", (before, most)).fetchall()
-            db.executemany("DELETE FROM nonces WHERE hour = ? AND nonce = ?", found)
-        return len(found) == most
+            rows = db.execute("SELECT hour, number FROM nonces ORDER BY number LIMIT ?", (most,)).fetchall()
+            over = [number for _, number in takewhile(lambda row: row[0] < before, rows)]
+            if over:
+                db.execute("DELETE FROM nonces WHERE number <= ?", (over[-1],))
+        if self._known is not None:
+            self._known.forget(before)
+        return len(over) == most
 
     def tidy(self) -> None:
-        """Give room back to the disk: free pages, and the log."""
+        """Make few rows of nonces out of many, and give room back to the disk: free pages, and the log."""
+        with self._lock:
+            with self._transaction() as db:
+                before, after = _merged_nonces(db)
+            if self._known is not None and self._known.number == before:
+                self._known.number = after
         with self._reading() as db:
             db.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -185,26 +235,92 @@ class SqliteStore:
             yield self._db
 
 
-def _fresh(db: sqlite3.Connection, entries: Sequence[Entry]) -> list[bool]:
-    """Which nonces are new, the first time in the group; all are remembered from now on.
+@dataclass
+class _Known:
+    """What this process knows of the store: up to which row of nonces, which ones, and what is over."""
 
-    The nonces of an hour go into SQLite as one blob: a statement for each would let go of Python's
-    lock as often, and a busy event loop would have to be waited for every time.
-    """
-    hours: dict[int, set[bytes]] = {}
-    for entry in entries:
-        hours.setdefault(entry.hour, set()).add(entry.nonce)
-    known: set[bytes] = set()
-    for hour, nonces in hours.items():
-        values = (hour, b"".join(nonces))
-        seen = bytes.fromhex(db.execute(_SEEN, values).fetchone()[0] or "")
-        known.update(seen[at : at + 16] for at in range(0, len(seen), 16))
-        db.execute(_REMEMBER, values)
-    fresh = []
-    for entry in entries:
-        fresh.append(entry.nonce not in known)
-        known.add(entry.nonce)
-    return fresh
+    number: int
+    sealed_through: int
+    forgotten: int
+    nonces: Remembered
+
+    def forget(self, before: int) -> None:
+        """Let go of the nonces of earlier hours, which are refused from now on."""
+        self.forgotten = max(self.forgotten, before)
+        self.nonces.forget(self.forgotten)
+
+
+class _BehindError(Exception):
+    """Somebody else has changed the store."""
+
+
+class _Group:
+    """Posts on their way into the store, sorted out by what is known of it."""
+
+    def __init__(self, known: _Known | None, entries: Sequence[Entry], wrap: Wrap) -> None:
+        if known is None:
+            raise _BehindError
+        self._known = known
+        fresh = known.nonces.fresh(entries)
+        self._fates, sums = sort_out(entries, fresh, known.sealed_through, known.forgotten)
+        self._records = [(cohort, wrap(cohort, counters)) for cohort, counters in sums.items()]
+        hours: dict[int, list[bytes]] = {}
+        for (nonce, hour, _), is_fresh in zip(entries, fresh, strict=True):
+            if is_fresh and hour >= known.forgotten:
+                hours.setdefault(hour, []).append(nonce)
+        self._nonces = sorted(hours.items())
+
+    def store(self, db: sqlite3.Connection) -> None:
+        """One statement for all of it."""
+        rows: list[Sequence[object]] = [
+            (number, hour, b"".join(nonces), None, None)
+            for number, (hour, nonces) in enumerate(self._nonces, self._known.number + 1)
+        ]
+        rows += [(None, None, None, cohort, box) for cohort, box in self._records]
+        if not rows:
+            return
+        query = f"INSERT INTO appending VALUES {', '.join(['(?, ?, ?, ?, ?)'] * len(rows))}"
+        try:
+            db.execute(query, tuple(chain.from_iterable(rows)))
+        except sqlite3.IntegrityError:
+            raise _BehindError from None
+
+    def learn(self) -> Appended:
+        """What became of the posts; to be called when they are on disk."""
+        self._known.number += len(self._nonces)
+        for hour, nonces in self._nonces:
+            self._known.nonces.add(hour, nonces)
+        return Appended(self._fates, [cohort for cohort, _ in self._records], self._known.sealed_through)
+
+
+def _caught_up(db: sqlite3.Connection, known: _Known | None) -> _Known:
+    """What there is to know, with the nonces that others have appended."""
+    sealed_through, forgotten = db.execute("SELECT sealed_through, forgotten FROM store").fetchone()
+    since, nonces = (0, Remembered()) if known is None else (known.number, known.nonces)
+    for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
+        nonces.add(hour, split(more))
+    nonces.forget(forgotten)
+    return _Known(_number(db), sealed_through, forgotten, nonces)
+
+
+def _merged_nonces(db: sqlite3.Connection) -> tuple[int, int]:
+    """Many small rows become one for each hour, with new numbers; the last number before and after."""
+    query = "SELECT number, hour, nonces FROM nonces WHERE length(nonces) < ? ORDER BY number LIMIT ?"
+    rows = db.execute(query, (LARGE_ROW, MERGE_AT_ONCE)).fetchall()
+    hours: dict[int, list[bytes]] = {}
+    for _, hour, nonces in rows:
+        hours.setdefault(hour, []).append(nonces)
+    before = _number(db)
+    if len(hours) < len(rows):
+        merged = [(number, hour, b"".join(hours[hour])) for number, hour in enumerate(sorted(hours), before + 1)]
+        db.executemany("DELETE FROM nonces WHERE number = ?", [row[:1] for row in rows])
+        db.executemany("INSERT INTO nonces VALUES (?, ?, ?)", merged)
+        db.execute("UPDATE log SET number = number + ?", (len(merged),))
+    return before, _number(db)
+
+
+def _number(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT number FROM log").fetchone()[0])
 
 
 def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
@@ -227,6 +343,8 @@ def _connected(path: Path, wait: float) -> sqlite3.Connection:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA temp_store = MEMORY")
         _migrate(db)
+        for statement in _APPENDING:
+            db.execute(statement)
     except BaseException:
         db.close()
         raise

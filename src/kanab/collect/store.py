@@ -14,9 +14,6 @@ from typing import NamedTuple, Protocol
 from kanab.collect.counters import Counters, add_counters
 from kanab.errors import StoreError
 
-SCHEMA = 1
-"""The version of the tables that this program writes."""
-
 NOTHING_SEALED = -1
 """What ``sealed_through`` is before the first seal."""
 
