@@ -50,8 +50,9 @@ class Boxes:
         text = len(text).to_bytes(_LENGTH, "big") + text
         room = max(self._floor, 1 << (len(text) + _AROUND - 1).bit_length())
         padded = text.ljust(room - _AROUND, b"\0")
-        salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
-        return _VERSION + salt + nonce + self._cipher(cohort, salt).encrypt(nonce, padded, _label(cohort))
+        chance = os.urandom(_SALT + _NONCE)
+        salt, nonce = chance[:_SALT], chance[_SALT:]
+        return _VERSION + chance + self._cipher(cohort, salt).encrypt(nonce, padded, _label(cohort))
 
     def unwrap(self, cohort: int, box: bytes) -> Counters:
         """The counters of a box; an error if the key is another one or a byte was changed."""

@@ -69,10 +69,6 @@ class Chain:
         """Which chain this is, without a way back to any key; it stays when the chain moves."""
         return hmac.digest(self.nonce_key, b"kanab/1 store", "sha256")[:16]
 
-    def nonce_hash(self, nonce: bytes) -> bytes:
-        """What a store remembers of a nonce: 16 bytes that tell nothing without the key."""
-        return hashlib.blake2b(nonce, key=self.nonce_key, digest_size=16).digest()
-
     def key(self, period: int) -> bytes:
         """The key of a period's records."""
         return _derived(self.forward(period).state, b"records")
@@ -103,6 +99,7 @@ class Keyring:
         self._chain = chain
         self._path = None if path is None else Path(path)
         self._keys: dict[int, bytes] = {}
+        self._nonces = hashlib.blake2b(key=chain.nonce_key, digest_size=16)
         self._lock = threading.Lock()
 
     @classmethod
@@ -133,8 +130,10 @@ class Keyring:
         return self._chain.fingerprint
 
     def nonce_hash(self, nonce: bytes) -> bytes:
-        """What a store remembers of a nonce."""
-        return self._chain.nonce_hash(nonce)
+        """What a store remembers of a nonce: 16 bytes that tell nothing without the key."""
+        found = self._nonces.copy()
+        found.update(nonce)
+        return found.digest()
 
     def key(self, period: int) -> bytes:
         """The key of a period's records."""

@@ -95,7 +95,16 @@ class Scheme:
                     continue
                 found, (_, old, new) = result  # noqa: PLW2901 - the paper writes totals in another way
             spot, what, gauges = found
-            ends = _ends(gauges, old, new)
+            ends: Ends | None
+            if type(old) is float and type(new) is float and len(gauges) == 1:  # nearly every line: steps(), twice
+                scale, low, high, _ = gauges[0]
+                start, end = old * scale + 0.5, new * scale + 0.5
+                ends = (
+                    high if start >= high else low if start < low else floor(start),
+                    high if end >= high else low if end < low else floor(end),
+                )
+            else:
+                ends = _ends(gauges, old, new)
             if ends is None:
                 raise refused(Reason.NUMBER, *_TOTALS, post.place(position))
             moves = groups.get(spot)
@@ -132,20 +141,15 @@ def _ends(gauges: tuple[Gauge, ...], old: Value | None, new: Value | None) -> En
     if new is None:
         return None, None
     if len(gauges) == 1:
-        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and gauges[0].whole):
+        gauge = gauges[0]
+        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and gauge.whole):
             return None
-        scale, low, high, _ = gauges[0]  # as Gauge.steps, but twice, and for nearly every line
-        after = new * scale + 0.5
-        after = high if after >= high else low if after < low else floor(after)
-        if old is None:
-            return None, after
-        before = old * scale + 0.5
-        return high if before >= high else low if before < low else floor(before), after
+        return None if old is None else gauge.steps(old), gauge.steps(new)
     first, second = gauges
     if not isinstance(new, tuple) or not (isinstance(old, tuple) or (old is None and not first.whole & second.whole)):
         return None
-    start = None if old is None else (first.steps(old[0]), second.steps(old[1]))
-    return start, (first.steps(new[0]), second.steps(new[1]))
+    before = None if old is None else (first.steps(old[0]), second.steps(old[1]))
+    return before, (first.steps(new[0]), second.steps(new[1]))
 
 
 def _late(cohort: int, moves: Moves, opening: Opening, sealed_through: int | None) -> bool:

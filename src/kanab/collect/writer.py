@@ -152,10 +152,9 @@ class Writer:
 
     def _answer(self, answers: list[_Answer]) -> None:
         """Tell every sender: event loops once for the whole group, so that they are woken once."""
-        loops: dict[asyncio.AbstractEventLoop | None, list[_Answer]] = {}
-        for answer in answers:
-            loops.setdefault(answer[0].loop, []).append(answer)
-        for loop, own in loops.items():
+        loops = {waiting.loop for waiting, _ in answers}
+        for loop in loops:
+            own = answers if len(loops) == 1 else [one for one in answers if one[0].loop is loop]
             if loop is None:
                 _tell(own)
             else:
@@ -165,8 +164,10 @@ class Writer:
 
 def _tell(answers: list[_Answer]) -> None:
     for waiting, fate in answers:
-        with suppress(Exception):  # whoever cannot hear it must not keep it from the others
+        try:
             waiting.told(fate)
+        except Exception:  # whoever cannot hear it must not keep it from the others
+            continue
 
 
 def _settle(future: Future[Fate], fate: Fate | StoreError) -> None:

@@ -21,7 +21,7 @@ def test_keys_are_the_same_on_every_machine_that_has_the_secret() -> None:
     chain = Chain.from_secret(SECRET)
     assert chain.key(3).hex() == "895a03ad83f05ec0d2f44dc5406206c59d155418e76ecd05e6edd2c16c4ccf73"
     assert chain.fingerprint.hex() == "093fc8057f85c57cbc2c83bdd6463ca3"
-    assert chain.nonce_hash(bytes(16)).hex() == "ebcde4e2c93b91392ae9811301301d69"
+    assert Keyring(chain).nonce_hash(bytes(16)).hex() == "ebcde4e2c93b91392ae9811301301d69"
     assert Chain.from_secret(SECRET.upper() + "\n").key(3) == chain.key(3)
 
 
@@ -50,9 +50,9 @@ def test_a_chain_that_moved_makes_later_keys_and_no_earlier_one() -> None:
 
 def test_nonce_hashes_stay_when_the_chain_moves_and_differ_between_chains() -> None:
     chain = Chain.new()
-    assert chain.nonce_hash(b"n" * 16) == chain.forward(9).nonce_hash(b"n" * 16)
-    assert chain.nonce_hash(b"n" * 16) != Chain.new().nonce_hash(b"n" * 16)
-    assert len(chain.nonce_hash(b"n" * 16)) == 16
+    assert Keyring(chain).nonce_hash(b"n" * 16) == Keyring(chain.forward(9)).nonce_hash(b"n" * 16)
+    assert Keyring(chain).nonce_hash(b"n" * 16) != Keyring(Chain.new()).nonce_hash(b"n" * 16)
+    assert len(Keyring(chain).nonce_hash(b"n" * 16)) == 16
 
 
 def test_no_key_is_printed() -> None:
