@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kanab.collect import pgstore, sqlitestore
 from kanab.collect.boxes import Boxes
 from kanab.collect.counters import Counters
 from kanab.collect.keys import Chain, Keyring
@@ -210,6 +213,50 @@ def test_two_collectors_share_the_nonces(shared: Opener) -> None:
     assert totals(first) == totals(second) == {4: {"banner|on|n": 3, "banner|on|spend|s": 6}}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_collectors_do_by_turns_every_post_is_counted_once(shared: Opener, seed: int) -> None:
+    """Two of them append, tidy, compact, forget, seal and start again; each must know what the other did."""
+    chance = random.Random(seed)
+    stores = [shared(), shared()]
+    seen: set[int] = set()
+    people: Counter[int] = Counter()
+    forgotten, sealed_through = 0, NOTHING_SEALED
+
+    def fate(number: int) -> Fate:
+        known, late = number in seen, number % 7 <= sealed_through
+        seen.add(number)
+        found = Fate.EXPIRED if HOUR + number % 9 < forgotten else Fate.DUPLICATE if known else Fate.LATE
+        return Fate.NEW if found is Fate.LATE and not late else found
+
+    for _ in range(150):
+        at = chance.randrange(2)
+        match chance.choices(["append", "tidy", "compact", "forget", "seal", "restart"], [20, 3, 3, 1, 1, 1])[0]:
+            case "append":
+                numbers = [chance.randrange(400) for _ in range(chance.randrange(1, 6))]
+                expected = [fate(number) for number in numbers]
+                posts = [entry(number, number % 7, hour=HOUR + number % 9) for number in numbers]
+                assert stores[at].append(posts, boxes().wrap).fates == expected
+                people.update(n % 7 for n, one in zip(numbers, expected, strict=True) if one is Fate.NEW)
+            case "tidy":
+                stores[at].tidy()
+            case "compact":
+                stores[at].compact(chance.randrange(7), boxes().merge)
+            case "forget":
+                forgotten = max(forgotten, HOUR + chance.randrange(4))
+                while stores[at].forget_nonces(forgotten, 5):
+                    pass
+            case "seal":
+                through = chance.randrange(3)
+                assert stores[at].seal(through, joined) == (through > sealed_through)
+                sealed_through = max(sealed_through, through)
+                people = Counter({cohort: count for cohort, count in people.items() if cohort > sealed_through})
+            case "restart":
+                stores[at].close()
+                stores[at] = shared()
+        assert {cohort: found["banner|on|n"] for cohort, found in totals(stores[1 - at]).items()} == people
+    assert len(seen) > 100
+
+
 def test_collectors_that_append_the_same_posts_and_compact_at_once_count_each_once(shared: Opener) -> None:
     problems: list[BaseException] = []
 
@@ -293,7 +340,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
 
     closing(SqliteStore(tmp_path / "store.sqlite"))
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
-        file.execute("PRAGMA user_version = 3")
+        file.execute("PRAGMA user_version = 99")
     file.close()
     for kind in (SqliteStore, MemoryStore):
         with pytest.raises(StoreError, match="written by a newer kanab"):
@@ -303,6 +350,25 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
         db.execute("UPDATE kanab_store SET version = 2")
     with pytest.raises(StoreError, match="written by a newer kanab"):
         PostgresStore(postgres_url)
+
+
+def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closing: Any) -> None:
+    with sqlite3.connect(tmp_path / "store.sqlite") as file:
+        file.executescript(sqlitestore._STEPS[0])
+        file.execute(f"PRAGMA application_id = {sqlitestore._MARK}")
+        file.execute("PRAGMA user_version = 1")
+        file.execute("INSERT INTO records (cohort, box) VALUES (4, ?)", (boxes().wrap(4, {"banner|on|n": 2}),))
+        file.executemany("INSERT INTO nonces VALUES (?, ?)", [entry(n, hour=HOUR + n)[1::-1] for n in (2, 1)])
+    file.close()
+    store = closing(SqliteStore(tmp_path / "store.sqlite"))
+    posts = [entry(1, hour=HOUR + 1), entry(2, hour=HOUR + 2), entry(3)]
+    assert store.append(posts, boxes().wrap).fates == [Fate.DUPLICATE, Fate.DUPLICATE, Fate.NEW]
+    assert totals(store)[4]["banner|on|n"] == 3
+    with sqlite3.connect(tmp_path / "store.sqlite") as file:
+        tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+        assert file.execute("PRAGMA user_version").fetchone() == (2,)
+    file.close()
+    assert tables == {"records", "nonces", "log", "store", "sealed", "plans", "sqlite_autoindex_sealed_1"}
 
 
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
@@ -398,6 +464,51 @@ def test_a_commit_whose_answer_was_lost_is_counted_once(postgres_url: str, closi
     store._open = lambda: Deaf(real())
     assert store.append([entry(1)], wrap).fates == [Fate.DUPLICATE]
     assert (wrapped, totals(store)) == ([4], {4: {"banner|on|n": 1, "banner|on|spend|s": 1}})
+
+
+def test_rows_of_nonces_become_few_and_stay_known(tmp_path: Path, closing: Any) -> None:
+    store = closing(SqliteStore(tmp_path / "store.sqlite"))
+    for number in range(60):
+        store.append([entry(number, hour=HOUR + number // 40)], boxes().wrap)
+    rows = "SELECT hour, length(nonces) FROM nonces ORDER BY number"
+    assert len(store._db.execute(rows).fetchall()) == 60
+    store.tidy()
+    assert store._db.execute(rows).fetchall() == [(HOUR, 640), (HOUR + 1, 320)]
+    for again in (store, closing(SqliteStore(tmp_path / "store.sqlite"))):
+        posts = [entry(number, hour=HOUR + number // 40) for number in range(60)]
+        assert again.append(posts, boxes().wrap).fates == [Fate.DUPLICATE] * 60
+
+
+def test_a_group_of_new_posts_is_one_statement(tmp_path: Path, closing: Any) -> None:
+    store = closing(SqliteStore(tmp_path / "store.sqlite"))
+    store.append([entry(1)], boxes().wrap)
+    asked: list[str] = []
+    store._db.set_trace_callback(asked.append)
+    store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], boxes().wrap)
+    store._db.set_trace_callback(None)
+    assert {one[:28] for one in asked if not one.startswith("--")} == {"INSERT INTO appending VALUES"}
+
+
+def test_a_group_of_new_posts_is_one_journey_to_the_database(
+    postgres_url: str, closing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = closing(PostgresStore(postgres_url))
+    store.append([entry(1)], boxes().wrap)
+    real, asked = pgstore._asked, []
+
+    def ask(*given: Any) -> Any:
+        asked.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(pgstore, "_asked", ask)
+    assert store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], boxes().wrap).fates == [Fate.NEW] * 3
+    assert asked == []
+    assert store.append([entry(4, hour=HOUR + 1), entry(5)], boxes().wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    assert len(asked) == 1
+    assert totals(store) == {
+        4: {"banner|on|n": 4, "banner|on|spend|s": 12},
+        5: {"banner|on|n": 1, "banner|on|spend|s": 3},
+    }
 
 
 def test_only_one_memory_may_seal_into_a_file(tmp_path: Path, closing: Any) -> None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kanab.collect.heads import Spot
-from kanab.collect.increment import ENROLLED, Ends, Moves, Steps
+from kanab.collect.increment import ENROLLED, Ends, Moves
 from kanab.collect.layout import Layout
 from kanab.collect.reasons import Reason, refused
 from kanab.errors import MessageError, listed
 
 
-def moved_on(spot: Spot, what: int, before: Ends, old: Steps | None, new: Steps | None) -> Ends:
-    """Where something that moved more than once began and ended: every move goes on from the one before."""
+def does_not_go_on(spot: Spot, what: int) -> MessageError:
+    """The error for a second move that does not begin where the first one ended."""
     if what == ENROLLED:
-        raise _broken(spot.place.layout, "one post enrolls twice", "A post is one person's.")
-    if before[1] != old:
-        fact = "a total does not go on from where it was"
-        raise _broken(spot.place.layout, fact, "Every old is the new before it.")
-    return before[0], new
+        return _broken(spot.place.layout, "one post enrolls twice", "A post is one person's.")
+    fact = "a total does not go on from where it was"
+    return _broken(spot.place.layout, fact, "Every old is the new before it.")
 
 
 def _check_ratios(layout: Layout, ends: Moves) -> None:

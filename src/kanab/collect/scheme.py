@@ -15,7 +15,7 @@ from kanab.collect.cohorts import Calendar, Opening
 from kanab.collect.counters import Counters, add_counters
 from kanab.collect.heads import Gauge, Heads, Spot
 from kanab.collect.increment import ENROLLED, Ends, Moves, increment
-from kanab.collect.moves import check_together, moved_on
+from kanab.collect.moves import check_together, does_not_go_on
 from kanab.collect.nonces import check_age, hour_of, open_hours, seconds_of
 from kanab.collect.reasons import Reason, refused
 from kanab.collect.tables import tables
@@ -110,10 +110,12 @@ class Scheme:
             moves = groups.get(spot)
             if moves is None:
                 groups[spot] = {what: ends}
-            elif what in moves:
-                moves[what] = moved_on(spot, what, moves[what], *ends)
-            else:
+            elif what not in moves:
                 moves[what] = ends
+            elif moves[what][1] == ends[0] and what != ENROLLED:
+                moves[what] = moves[what][0], ends[1]
+            else:
+                raise does_not_go_on(spot, what)
         return groups, dropped
 
     def _lines_of(self, spot: Spot, post: Post) -> int:

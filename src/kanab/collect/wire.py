@@ -10,7 +10,6 @@ Errors name the line and never repeat what stands in it.
 from __future__ import annotations
 
 import math
-import sys
 from typing import NamedTuple
 
 import msgspec
@@ -32,9 +31,8 @@ Line = tuple[str, Value | None, Value | None]
 
 _FIRST = "kanab/1 "
 _DIGITS = "0123456789.+-eE"
-_PLAIN = _DIGITS + ">"
-_HIGHEST = sys.float_info.max
-_LOWEST = -_HIGHEST
+_PLAIN, _SHORT = "0123456789.+->", 99
+"""Totals of so few characters, and without exponents, are finite if they are numbers at all."""
 
 
 class Post(NamedTuple):
@@ -107,16 +105,12 @@ def _read_lines(lines: list[str]) -> list[Line]:
             found.append((line, None, None))
             continue
         try:
-            if totals.strip(_PLAIN):
+            if totals.strip(_PLAIN) or len(totals) > _SHORT:
                 found.append((head, _total(old) if old else None, _total(new)))
-                continue
-            after = float(new)
-            before = float(old) if old else None
-            if not _LOWEST <= after <= _HIGHEST or (before is not None and not _LOWEST <= before <= _HIGHEST):
-                break
+            else:
+                found.append((head, float(old) if old else None, float(new)))
         except ValueError:
             break  # Python's own error repeats the text: ours is raised where that one is gone
-        found.append((head, before, after))
     else:
         return found
     at = f"line {len(found) + 2}"
