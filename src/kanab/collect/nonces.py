@@ -10,6 +10,7 @@ import secrets
 from datetime import UTC, datetime
 
 from kanab.collect.reasons import Reason, refused
+from kanab.errors import MessageError
 
 NONCE_BYTES = 16
 AHEAD = 1
@@ -63,13 +64,11 @@ def open_hours(seconds: int, life: int) -> range:
     return range(oldest_hour(seconds, life), seconds // _HOUR + AHEAD + 1)
 
 
-def check_age(nonce: bytes, seconds: int, life: int) -> None:
-    """Refuse nonces that are too old to be remembered, or made in the future."""
-    hours = open_hours(seconds, life)
+def untimely(nonce: bytes, hours: range) -> MessageError:
+    """The error for a nonce that is too old to be remembered, or made in the future."""
     if hour_of(nonce) < hours.start:
-        raise refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
-    if hour_of(nonce) >= hours.stop:
-        raise refused(Reason.NONCE, "the nonce was made in the future", "Check the clock: hours since 1970, in UTC.")
+        return refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
+    return refused(Reason.NONCE, "the nonce was made in the future", "Check the clock: hours since 1970, in UTC.")
 
 
 def seconds_of(now: datetime) -> int:

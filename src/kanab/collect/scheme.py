@@ -7,7 +7,7 @@ cohorts that are no longer open are dropped. Nothing of a post is kept.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from math import floor
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from kanab.collect.counters import Counters, add_counters
 from kanab.collect.heads import Gauge, Heads, Spot
 from kanab.collect.increment import ENROLLED, Ends, Moves, increment
 from kanab.collect.moves import check_together, does_not_go_on
-from kanab.collect.nonces import check_age, hour_of, open_hours, seconds_of
+from kanab.collect.nonces import hour_of, open_hours, seconds_of, untimely
 from kanab.collect.reasons import Reason, refused
 from kanab.collect.tables import tables
 from kanab.collect.wire import Post, Value, read_post
@@ -36,7 +36,6 @@ class Accepted(NamedTuple):
 class Scheme:
     """A plan, compiled for taking posts.
 
-    >>> from datetime import UTC
     >>> from kanab.plan import Cohorts, ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
     >>> scheme = Scheme(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
@@ -49,7 +48,7 @@ class Scheme:
         self.plan = plan
         self.calendar = Calendar(plan)
         self._heads = Heads(plan, self.calendar)
-        self._moment = _Moment(-1, range(0), self.calendar.opening(0))
+        self._moment = self._at(datetime(1970, 1, 1, tzinfo=UTC))
         tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
     def accept(
@@ -58,11 +57,10 @@ class Scheme:
         """What a post adds, or a MessageError that says why it is refused."""
         post = read_post(body, content_type)
         moment = self._moment
-        if (seconds := seconds_of(now)) != moment.seconds:
-            hours = open_hours(seconds, self.calendar.life)
-            moment = self._moment = _Moment(seconds, hours, self.calendar.opening(seconds))
+        if moment.now is not now:  # posts that are begun together share it
+            moment = self._moment = self._at(now)
         if hour_of(post.nonce) not in moment.hours:
-            check_age(post.nonce, seconds, self.calendar.life)
+            raise untimely(post.nonce, moment.hours)
         groups, dropped = self._grouped(post)
         if groups:
             check_together(groups, self._heads.own)
@@ -78,6 +76,10 @@ class Scheme:
             else:
                 deltas[cohort] = more
         return Accepted(post.nonce, deltas, tuple(dropped))
+
+    def _at(self, now: datetime) -> _Moment:
+        seconds = seconds_of(now)
+        return _Moment(now, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))
 
     def _grouped(self, post: Post) -> tuple[Groups, list[Reason]]:
         """The moves of every class that the post names, and the reasons of lines that name nothing in the plan."""
@@ -125,9 +127,9 @@ class Scheme:
 
 
 class _Moment(NamedTuple):
-    """What is open in one second: the hours of nonces, and the cohorts."""
+    """What is open at a moment: the hours of nonces, and the cohorts."""
 
-    seconds: int
+    now: datetime
     hours: range
     opening: Opening
 

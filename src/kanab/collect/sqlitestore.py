@@ -7,12 +7,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import takewhile
 from os import PathLike
 from pathlib import Path
 
-from kanab.collect.remembered import Remembered, split
+from kanab.collect.appending import APPENDING, BehindError, Group, Known, caught_up, merged_nonces
 from kanab.collect.store import (
     Appended,
     Entry,
@@ -24,7 +23,6 @@ from kanab.collect.store import (
     newer_schema,
     other_key,
     quicker_plan,
-    sort_out,
 )
 from kanab.errors import StoreError
 
@@ -63,28 +61,6 @@ INSERT INTO log SELECT coalesce(max(number), 0) FROM nonces;
 )
 SCHEMA = len(_STEPS)
 
-_APPENDING = (
-    "CREATE TEMP VIEW appending AS SELECT 0 AS number, 0 AS hour, NULL AS nonces, 0 AS cohort, NULL AS box",
-    """CREATE TEMP TRIGGER remember INSTEAD OF INSERT ON appending WHEN NEW.nonces IS NOT NULL BEGIN
-        SELECT RAISE(ABORT, 'behind') FROM log WHERE number <> NEW.number - 1;
-        SELECT RAISE(ABORT, 'behind') FROM store WHERE forgotten > NEW.hour;
-        UPDATE log SET number = NEW.number;
-        INSERT INTO nonces VALUES (NEW.number, NEW.hour, NEW.nonces);
-    END""",
-    """CREATE TEMP TRIGGER keep INSTEAD OF INSERT ON appending WHEN NEW.box IS NOT NULL BEGIN
-        SELECT RAISE(ABORT, 'behind') FROM store WHERE sealed_through >= NEW.cohort;
-        INSERT INTO records (cohort, box) VALUES (NEW.cohort, NEW.box);
-    END""",
-)
-"""A whole group is one statement, and so one commit: Python's lock is let go once, and not between statements,
-where a busy event loop would have to be waited for every time. It is refused if somebody else has appended,
-forgotten or sealed what this process does not know of."""
-
-MERGE_AT_ONCE = 4096
-"""So many rows of nonces become one for each hour, when the store is tidied."""
-
-LARGE_ROW = 65_536
-
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
     sqlite3.SQLITE_BUSY: ("another process holds the store", "Try again when it has finished."),
@@ -100,7 +76,7 @@ class SqliteStore:
 
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
         self._lock = threading.RLock()
-        self._known: _Known | None = None  # read at the first append: who only seals needs no nonces
+        self._known: Known | None = None  # read at the first append: who only seals needs no nonces
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,13 +96,13 @@ class SqliteStore:
         """Remember the nonces, add up what is new by cohort, and keep one box per cohort."""
         with self._lock:
             try:
-                group = _Group(self._known, entries, wrap)
+                group = Group(self._known, entries, wrap)
                 with _explained():
                     group.store(self._db)
-            except _BehindError:
+            except BehindError:
                 with self._transaction() as db:
-                    self._known = _caught_up(db, self._known)
-                    group = _Group(self._known, entries, wrap)
+                    self._known = caught_up(db, self._known)
+                    group = Group(self._known, entries, wrap)
                     group.store(db)
             return group.learn()
 
@@ -167,7 +143,7 @@ class SqliteStore:
         """Make few rows of nonces out of many, and give room back to the disk: free pages, and the log."""
         with self._lock:
             with self._transaction() as db:
-                before, after = _merged_nonces(db)
+                before, after = merged_nonces(db)
             if self._known is not None and self._known.number == before:
                 self._known.number = after
         with self._reading() as db:
@@ -235,94 +211,6 @@ class SqliteStore:
             yield self._db
 
 
-@dataclass
-class _Known:
-    """What this process knows of the store: up to which row of nonces, which ones, and what is over."""
-
-    number: int
-    sealed_through: int
-    forgotten: int
-    nonces: Remembered
-
-    def forget(self, before: int) -> None:
-        """Let go of the nonces of earlier hours, which are refused from now on."""
-        self.forgotten = max(self.forgotten, before)
-        self.nonces.forget(self.forgotten)
-
-
-class _BehindError(Exception):
-    """Somebody else has changed the store."""
-
-
-class _Group:
-    """Posts on their way into the store, sorted out by what is known of it."""
-
-    def __init__(self, known: _Known | None, entries: Sequence[Entry], wrap: Wrap) -> None:
-        if known is None:
-            raise _BehindError
-        self._known = known
-        fresh = known.nonces.fresh(entries)
-        self._fates, sums = sort_out(entries, fresh, known.sealed_through, known.forgotten)
-        self._records = [(cohort, wrap(cohort, counters)) for cohort, counters in sums.items()]
-        hours: dict[int, list[bytes]] = {}
-        for (nonce, hour, _), is_fresh in zip(entries, fresh, strict=True):
-            if is_fresh and hour >= known.forgotten:
-                hours.setdefault(hour, []).append(nonce)
-        self._nonces = sorted(hours.items())
-
-    def store(self, db: sqlite3.Connection) -> None:
-        """One statement for all of it."""
-        rows: list[Sequence[object]] = [
-            (number, hour, b"".join(nonces), None, None)
-            for number, (hour, nonces) in enumerate(self._nonces, self._known.number + 1)
-        ]
-        rows += [(None, None, None, cohort, box) for cohort, box in self._records]
-        if not rows:
-            return
-        query = f"INSERT INTO appending VALUES {', '.join(['(?, ?, ?, ?, ?)'] * len(rows))}"
-        try:
-            db.execute(query, tuple(chain.from_iterable(rows)))
-        except sqlite3.IntegrityError:
-            raise _BehindError from None
-
-    def learn(self) -> Appended:
-        """What became of the posts; to be called when they are on disk."""
-        self._known.number += len(self._nonces)
-        for hour, nonces in self._nonces:
-            self._known.nonces.add(hour, nonces)
-        return Appended(self._fates, [cohort for cohort, _ in self._records], self._known.sealed_through)
-
-
-def _caught_up(db: sqlite3.Connection, known: _Known | None) -> _Known:
-    """What there is to know, with the nonces that others have appended."""
-    sealed_through, forgotten = db.execute("SELECT sealed_through, forgotten FROM store").fetchone()
-    since, nonces = (0, Remembered()) if known is None else (known.number, known.nonces)
-    for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
-        nonces.add(hour, split(more))
-    nonces.forget(forgotten)
-    return _Known(_number(db), sealed_through, forgotten, nonces)
-
-
-def _merged_nonces(db: sqlite3.Connection) -> tuple[int, int]:
-    """Many small rows become one for each hour, with new numbers; the last number before and after."""
-    query = "SELECT number, hour, nonces FROM nonces WHERE length(nonces) < ? ORDER BY number LIMIT ?"
-    rows = db.execute(query, (LARGE_ROW, MERGE_AT_ONCE)).fetchall()
-    hours: dict[int, list[bytes]] = {}
-    for _, hour, nonces in rows:
-        hours.setdefault(hour, []).append(nonces)
-    before = _number(db)
-    if len(hours) < len(rows):
-        merged = [(number, hour, b"".join(hours[hour])) for number, hour in enumerate(sorted(hours), before + 1)]
-        db.executemany("DELETE FROM nonces WHERE number = ?", [row[:1] for row in rows])
-        db.executemany("INSERT INTO nonces VALUES (?, ?, ?)", merged)
-        db.execute("UPDATE log SET number = number + ?", (len(merged),))
-    return before, _number(db)
-
-
-def _number(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT number FROM log").fetchone()[0])
-
-
 def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
     query = "SELECT cohort, box FROM records WHERE ?1 IS NULL OR cohort <= ?1 ORDER BY cohort, id"
     return [Record(*row) for row in db.execute(query, (through,))]
@@ -343,7 +231,7 @@ def _connected(path: Path, wait: float) -> sqlite3.Connection:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA temp_store = MEMORY")
         _migrate(db)
-        for statement in _APPENDING:
+        for statement in APPENDING:
             db.execute(statement)
     except BaseException:
         db.close()

@@ -133,17 +133,17 @@ class Collector:
         Nothing waits longer for it: while one group is committed, the next one gathers in the queue.
         """
         gathered, self._gathered = self._gathered, []
-        for post in gathered:
-            self._begin(*post)
-
-    def _begin(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
-        allowed = self._cors(origin)
-        try:
-            self._admit(allowed, address)
-            if not self.service.begin(body, kind, partial(self._ended, allowed, reply)):
-                reply(_done(allowed))
-        except Exception as problem:
-            reply(self._refused(problem, allowed))
+        now = self.service.now()
+        for kind, origin, address, body, reply in gathered:
+            allowed = self._cors(origin)
+            try:
+                self._admit(allowed, address)
+                waits = self.service.begin(body, kind, now, partial(self._ended, allowed, reply))
+            except Exception as problem:
+                reply(self._refused(problem, allowed))
+            else:
+                if not waits:
+                    reply(_done(allowed))
 
     def _ended(self, allowed: Headers | None, reply: Reply, fate: Fate | StoreError) -> None:
         try:

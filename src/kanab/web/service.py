@@ -87,14 +87,18 @@ class Service:
     async def take(self, body: bytes, content_type: str | None) -> None:
         """Count a post; returns when that is on disk, or raises why it is not counted."""
         waiting: asyncio.Future[Fate | StoreError] = asyncio.get_running_loop().create_future()
-        if self.begin(body, content_type, partial(_settle, waiting)):
+        if self.begin(body, content_type, self.now(), partial(_settle, waiting)):
             self.end(await waiting)
 
-    def begin(self, body: bytes, content_type: str | None, told: Told) -> bool:
+    def now(self) -> datetime:
+        """What the collector's clock says."""
+        return self._clock()
+
+    def begin(self, body: bytes, content_type: str | None, now: datetime, told: Told) -> bool:
         """Read a post and queue what it adds; ``told`` hears its fate on the event loop. False: it adds nothing."""
         if self._behind:
             raise _clock_behind()
-        accepted = self._scheme.accept(body, content_type, self._clock(), self._sealed_through)
+        accepted = self._scheme.accept(body, content_type, now, self._sealed_through)
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
         if not accepted.deltas:
