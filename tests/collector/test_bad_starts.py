@@ -122,6 +122,7 @@ def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Pla
     [
         ((), "Give --data DIRECTORY or --store postgresql://"),
         (("--data", "x", "--store", "postgresql://x"), "Give --data DIRECTORY or --store postgresql://"),
+        (("--data", "x", "--trust", "proxy"), "'proxy' is no address and no network"),
         (("--store", "mysql://user:hidden@example/x"), "Write --store postgresql://host/database"),
         (("--store", "postgresql://user:hidden@127.0.0.1:1/x", "--key", "x.key"), "the database cannot be reached"),
     ],

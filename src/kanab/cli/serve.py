@@ -13,7 +13,7 @@ from kanab.collect.scheme import Scheme
 from kanab.errors import StoreError
 from kanab.planfile import read_plan
 from kanab.web.collector import Collector
-from kanab.web.limits import is_loopback
+from kanab.web.limits import Buckets, is_loopback, network
 from kanab.web.service import Service, system_clock
 from kanab.web.serving import bind
 from kanab.web.serving import serve as serve_application
@@ -24,7 +24,22 @@ from kanab.web.serving import serve as serve_application
 @store_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen at.")
-def serve(plan_file: str, data: str | None, store: str | None, key: str | None, *, host: str, port: int) -> None:
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy or server of yours that may post without limit: an address, or a network (10.0.0.0/8). Repeatable.",
+)
+def serve(
+    plan_file: str,
+    data: str | None,
+    store: str | None,
+    key: str | None,
+    *,
+    host: str,
+    port: int,
+    trust: tuple[str, ...],
+) -> None:
     """Collect messages by a plan: add them to counters, seal them on the clock.
 
     \b
@@ -33,6 +48,7 @@ def serve(plan_file: str, data: str | None, store: str | None, key: str | None, 
     """
     plan = read_plan(plan_file)
     Scheme(plan)  # a plan that cannot be collected is refused before anything is made
+    buckets = Buckets(trusted=[network(one) for one in trust])
     token = os.environ.get("KANAB_TOKEN") or None
     if token is None and not is_loopback(host):
         raise StoreError(
@@ -44,7 +60,7 @@ def serve(plan_file: str, data: str | None, store: str | None, key: str | None, 
     try:
         service = Service(opened, opened_keyring(opened, data, key, say=_say), plan, say=_say)
         _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
-        serve_application(_with_pages(Collector(service, token=token), token), listening)
+        serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening)
     finally:
         opened.close()
 
