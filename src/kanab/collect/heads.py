@@ -5,6 +5,7 @@ Heads are few and come again and again, so each is read once and then looked up 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import floor
 from typing import NamedTuple
@@ -64,8 +65,8 @@ Found = tuple[Spot, int, tuple[Gauge, ...]]
 class Heads:
     """What a plan lets the lines of posts say."""
 
-    def __init__(self, plan: Plan, calendar: Calendar) -> None:
-        every = layouts(plan)
+    def __init__(self, plan: Plan, calendar: Calendar, began: Mapping[str, Sequence[str]] | None = None) -> None:
+        every = layouts(plan, began)
         self.experiments = {one.name for one in plan.experiments}
         self.own = {name: [one for one in every if one.linkage.experiments == (name,)] for name in self.experiments}
         self._calendar = calendar

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,10 +24,14 @@ RATIO_PARTS = ("n", "s", "t", "q", "r", "p")
 
 @dataclass(frozen=True)
 class Ratio:
-    """A declared ratio. Where nobody can lack a value, everything but the products is known already."""
+    """A declared ratio. Where nobody can lack a value, everything but the products is known already.
+
+    It is not demanded of clients of an experiment that began before it: they may not have heard of it yet.
+    """
 
     pair: tuple[str, str]
     whole: bool
+    demanded: bool = True
 
     @property
     def name(self) -> str:
@@ -69,8 +73,10 @@ class Layout:
         return tuple(level for factor, level in zip(self.factors, levels, strict=True) if factor.name in by)
 
 
-def layouts(plan: Plan) -> tuple[Layout, ...]:
+def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[Layout, ...]:
     """The layouts of a plan's linkages; a plan that leaves something to the data is refused.
+
+    ``began`` are the metrics that experiments began with, where the plan has grown since.
 
     >>> from kanab.planfile import parse_plan
     >>> plan = parse_plan('''
@@ -89,7 +95,7 @@ def layouts(plan: Plan) -> tuple[Layout, ...]:
     check_plan(plan)
     refuse(list(_open_choices(plan)), "the plan of a collector")
     metrics = {one.name: one.metric() for one in plan.metrics if one.ratio is None}
-    found = tuple(_layout(linkage, plan, metrics) for linkage in plan.linkages)
+    found = tuple(_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages)
     for one in found:
         if math.prod(len(factor.levels) for factor in one.factors) > MOST_CLASSES:
             raise PlanError(
@@ -98,18 +104,22 @@ def layouts(plan: Plan) -> tuple[Layout, ...]:
     return found
 
 
-def _layout(linkage: Linkage, plan: Plan, metrics: dict[str, Metric]) -> Layout:
+def _layout(linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]) -> Layout:
     factors = [_arms(plan.experiment(name)) for name in linkage.experiments]
     if linkage.covariate is not None:
         factors.append(_levels(plan.covariate(linkage.covariate)))
     whole = [name for name, metric in metrics.items() if metric.missing == "zero"]
-    pairs = dict.fromkeys(one.ratio for one in plan.metrics if one.ratio is not None)
+    pairs: dict[tuple[str, str], bool] = {}
+    for one in plan.metrics:
+        if one.ratio is not None:
+            from_the_start = all(one.name in began.get(name, (one.name,)) for name in linkage.experiments)
+            pairs[one.ratio] = pairs.get(one.ratio, False) or from_the_start
     return Layout(
         linkage,
         tuple(factors),
         tuple(metrics.values()),
         {one.name: _margins(one, linkage, factors) for one in plan.metrics if one.ratio is None},
-        tuple(Ratio(pair, all(part in whole for part in pair)) for pair in pairs),
+        tuple(Ratio(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
     )
 
 

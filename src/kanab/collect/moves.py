@@ -27,7 +27,7 @@ def _check_ratios(layout: Layout, ends: Moves) -> None:
         if what in ends:
             fits = all(_goes_along(ends[what], side, part) for side, part in enumerate(parts))
         else:
-            fits = not ratio.whole or parts == [None, None]
+            fits = not ratio.whole or not ratio.demanded or parts == [None, None]
         if not fits:
             fact = f"the totals of {'/'.join(ratio.pair)} do not move as its parts do"
             raise _broken(layout, fact, "Send the lines of both parts and of the ratio.")

@@ -7,6 +7,7 @@ cohorts that are no longer open are dropped. Nothing of a post is kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import floor
 from typing import NamedTuple
@@ -34,7 +35,7 @@ class Accepted(NamedTuple):
 
 
 class Scheme:
-    """A plan, compiled for taking posts.
+    """A plan, compiled for taking posts; ``began`` are the metrics that experiments began with, if it has grown.
 
     >>> from kanab.plan import Cohorts, ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
@@ -44,10 +45,10 @@ class Scheme:
     {2966: {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}}
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> None:
         self.plan = plan
         self.calendar = Calendar(plan)
-        self._heads = Heads(plan, self.calendar)
+        self._heads = Heads(plan, self.calendar, began)
         self._moment = self._at(datetime(1970, 1, 1, tzinfo=UTC))
         tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 

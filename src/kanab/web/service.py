@@ -125,8 +125,9 @@ class Service:
         """Take the plan that is in force in a period; totals of experiments that ended are still taken."""
         self._followed = period, len(self._versions.entries)
         self.plan = self._versions.in_force(period)
-        self._scheme = Scheme(self._versions.known)
-        began = {one.name: self._versions.metrics(one.name) for one in self.plan.experiments}
+        known = self._versions.known
+        began = {one.name: self._versions.metrics(one.name) for one in known.experiments}
+        self._scheme = Scheme(known, began)
         self._config = public_config(self.plan, began)
         self.digest = config_digest(self._config)
         self.origins = frozenset(origin.encode() for origin in self.plan.origins)

@@ -302,6 +302,15 @@ def test_a_ratio_of_excluded_values_need_not_move_before_both_are_there() -> Non
 # ── unknown, late and early ────────────────────────────────────────────────────────────────────
 
 
+def test_a_ratio_that_is_younger_than_an_experiment_is_not_demanded_of_its_clients() -> None:
+    plan = parse_plan(RATIO + "[experiments.banner]\narms = { off = 1, on = 1 }\n")
+    grown = Scheme(plan, {"checkout": ("revenue", "orders", "rating"), "banner": ("revenue", "orders", "aov")})
+    assert counters(grown, "checkout:B:revenue:0>30")["checkout|B|revenue|s"] == 30
+    counters(grown, "checkout:B:revenue:0>30", "checkout:B:revenue/orders:0/0>30/0")  # some have heard of it
+    assert refusal(grown, "banner:on:revenue:0>30").reason == Reason.INCOMPLETE
+    assert refusal(grown, "checkout:B:revenue:0>30", "checkout:B:revenue/orders:0/0>31/0").reason == Reason.INCOMPLETE
+
+
 def test_lines_of_unknown_experiments_are_dropped_and_the_rest_counts() -> None:
     found = accept(once, "basket/tier:B:3", "basket:x:y:z:0>1", "banner:on")
     assert (found.deltas, found.dropped) == ({0: {"banner|on|n": 1}}, (Reason.EXPERIMENT, Reason.EXPERIMENT))

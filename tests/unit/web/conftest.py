@@ -106,12 +106,13 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
 
     def open_one(plan: Plan = PLAN, now: datetime = NOON, store: SqliteStore | None = None) -> Desk:
         said: list[str] = []
+        own: list[Desk] = []
         ring = Keyring.create(tmp_path / "data.key")
         kept = store or SqliteStore(tmp_path / "data" / "store.db")
-        service = Service(kept, ring, plan, clock=lambda: desk.now if opened else now, say=said.append)
-        desk = Desk(service, said, now)
-        opened.append(desk)
-        return desk
+        service = Service(kept, ring, plan, clock=lambda: own[0].now if own else now, say=said.append)
+        own.append(Desk(service, said, now))
+        opened.extend(own)
+        return own[0]
 
     yield open_one
     for desk in opened:

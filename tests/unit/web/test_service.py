@@ -16,7 +16,8 @@ from kanab.collect.scheme import Scheme
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.versions import Versions
 from kanab.errors import MessageError, StoreError
-from kanab.plan import Cohorts
+from kanab.plan import Cohorts, Plan
+from kanab.planfile import parse_plan
 from kanab.sealing import seal_cohorts, stored_ledger
 from kanab.web.collector import Collector
 from kanab.web.service import Service, ripe_at_tick
@@ -107,6 +108,18 @@ def test_what_another_collector_sealed_is_taken_from_the_store(desk: Desk) -> No
     assert ask(app, "POST", "/v1/t", late).status == 204
     assert desk.service.drops.floored(1)["late"] == 1
     assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W47")).status == 204
+
+
+def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(open_desk: Callable[..., Desk]) -> None:
+    def plan(more: str) -> Plan:
+        text = "[cohorts]\n[metrics]\nrevenue = { bounds = [0, 500] }\norders = { bounds = [0, 9] }\n" + more
+        return parse_plan(text + "[experiments.checkout]\narms = { A = 1, B = 1 }\n")
+
+    open_desk(plan(""))
+    grown = open_desk(plan('aov = { ratio = ["revenue", "orders"] }\nclicks = { bounds = [0, 9] }\n'))
+    old = grown.body("checkout:B@2026-W46", "checkout:B@2026-W46:revenue:0>30")
+    assert ask(Collector(grown.service), "POST", "/v1/t", old).status == 204
+    assert grown.service.store.sizes() == {2966: 1}
 
 
 # ── live numbers ───────────────────────────────────────────────────────────────────────────────
