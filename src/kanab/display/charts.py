@@ -80,7 +80,7 @@ def report_charts(data: Data) -> dict[str, str]:
 
 
 def chart_svg(spec: Mapping[str, Any]) -> str:
-    """A chart as static SVG with a title and a description that screen readers read out."""
+    """A chart as static SVG with a title and a description that screen readers read out; its marks have no names."""
     convert = _extra("vl_convert")
     version = re.search(r"v(\d+\.\d+)", spec["$schema"])
     drawn: str = convert.vegalite_to_svg(dict(spec), vl_version=version.group(1) if version else None)
@@ -88,7 +88,7 @@ def chart_svg(spec: Mapping[str, Any]) -> str:
     name = "chart-" + hashlib.sha256(f"{title}{told}".encode()).hexdigest()[:12]
     head = f'<svg role="img" aria-label="{escape(title)}" aria-describedby="{name}" xmlns="http://www.w3.org/2000/svg"'
     body = re.sub(r'^<svg xmlns="[^"]*"( xmlns:xlink="[^"]*")?', head, drawn.strip(), count=1)
-    body = re.sub(r' (role|aria-roledescription)="[^"]*"(?=[^<]*>)', "", body[len(head) :])
+    body = re.sub(r' (role|aria-label|aria-roledescription)="[^"]*"(?=[^<]*>)', "", body[len(head) :])
     inside = f'<title>{escape(title)}</title><desc id="{name}">{escape(told)}</desc>'
     return head + body.replace(">", f">{inside}", 1)
 

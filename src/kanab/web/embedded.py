@@ -25,7 +25,6 @@ MOST_ROWS = 100
 """So many tests of segments, and so many levels of them, are on a page; the plain data hold all."""
 
 _SECTION = re.compile(r'<section aria-labelledby="([\w-]+)">\n<h2 id="[\w-]+">(.*?)</h2>\n(.*?)\n</section>', re.DOTALL)
-_NAMED = re.compile(r' aria-label="[^"]*"')
 _POLICY = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 Sections = dict[str, tuple[str, str]]
@@ -45,16 +44,6 @@ def style_hash(page: str) -> str:
     found = _POLICY.search(page)
     digest = hashlib.sha256((found.group(1) if found else "").encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def quiet(svg: str) -> str:
-    """A picture whose marks have no names: its title and description say everything, and marks may have none.
-
-    >>> quiet('<svg role="img" aria-label="All"><path aria-label="row: 0" d="M0 0"/></svg>')
-    '<svg role="img" aria-label="All"><path d="M0 0"/></svg>'
-    """
-    head, end, body = svg.partition(">")
-    return head + end + _NAMED.sub("", body)
 
 
 def shortened(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from kanab.display.words import merged_levels, summary, title
 from kanab.errors import MissingExtraError, listed
 from kanab.stats.verdicts import ORDER
 from kanab.tabular import Table
-from kanab.web.embedded import Sections, quiet, sections_of, shortened
+from kanab.web.embedded import Sections, sections_of, shortened
 from kanab.web.library import Point
 from kanab.web.timeline import history_table, lines_of, timeline
 
@@ -65,7 +65,7 @@ def _part(name: str, heading: str, body: str) -> Part:
 def charts_of(data: Data) -> dict[str, str]:
     """The pictures of a readout; none where the extra is not installed."""
     try:
-        return {name: quiet(svg) for name, svg in report_charts(shortened(data)).items()}
+        return report_charts(shortened(data))
     except MissingExtraError:
         return {}
 

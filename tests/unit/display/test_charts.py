@@ -139,6 +139,7 @@ def test_an_svg_says_in_words_what_it_shows(hillstrom: Readout) -> None:
     root = ElementTree.fromstring(drawn["forest: visit"])
     assert root.attrib["role"] == "img"
     assert root.attrib["aria-label"] == root.findtext(f"{SVG}title") == "Effects on visit against No E-Mail"
+    assert not [one for one in root.iter() if one is not root and "aria-label" in one.attrib]  # no role
     description = root.find(f"{SVG}desc")
     assert description is not None
     assert description.attrib["id"] == root.attrib["aria-describedby"]
