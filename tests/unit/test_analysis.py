@@ -232,6 +232,8 @@ def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> Non
             assert row["p_adjusted"] >= look["p"]
             assert (look["p"] < 0.05) == (not low <= 0 <= high)
         assert found.to_dict()["sample_ratio"]["p_any_time"] is not None
+        assert "however often you look" in str(found)
+        assert "χ²" not in str(found)  # whose p would be another one
         assert "keep going" in str(found) or "you may stop" in str(found)
     assert found.to_dict()["effects"][0]["sequential"]["look"] == 3
 

@@ -79,6 +79,8 @@ def sample_ratio_sentence(data: Data) -> str:
     """Fine, or an alarm that names the arm at fault."""
     ratio = data["sample_ratio"]
     test = f"χ²({ratio['df']}) = {number(ratio['chi2'], 3)}, {spoken_p(ratio['p'])}"
+    if ratio.get("p_any_time") is not None:  # which is not the p of that χ²
+        test = f"{spoken_p(ratio['p_any_time'])}, however often you look"
     shares = "the planned shares" if ratio["declared"] else "equal shares"
     if not alarmed(data):
         assumed = "" if ratio["declared"] else "; none were declared, so equal ones are assumed"
