@@ -10,6 +10,7 @@ Errors name the line and never repeat what stands in it.
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -31,7 +32,7 @@ Line = tuple[str, Value | None, Value | None]
 
 _FIRST = "kanab/1 "
 _DIGITS = "0123456789.+-eE"
-_PLAIN, _SHORT = "0123456789.+->", 99
+_PLAIN, _SHORT = re.compile(r"[0-9.+\->]*"), 99
 """Totals of so few characters, and without exponents, are finite if they are numbers at all."""
 
 
@@ -97,18 +98,35 @@ def _check_lines(count: int) -> None:
 
 
 def _read_lines(lines: list[str]) -> list[Line]:
+    found = _plain_lines(lines)
+    return _any_lines(lines) if found is None else found
+
+
+def _plain_lines(lines: list[str]) -> list[Line] | None:
+    """Lines whose totals are plain numbers, as nearly all are; None if one of them is something else."""
+    found: list[Line] = []
+    seen = [""]
+    try:
+        for line in lines:
+            head, _, totals = line.rpartition(":")
+            old, moved, new = totals.partition(">")
+            if moved:
+                seen.append(totals)
+                found.append((head, float(old) if old else None, float(new)))
+            else:
+                found.append((line, None, None))
+    except ValueError:
+        return None
+    return found if _PLAIN.fullmatch("".join(seen)) and max(map(len, seen)) <= _SHORT else None
+
+
+def _any_lines(lines: list[str]) -> list[Line]:
     found: list[Line] = []
     for line in lines:
         head, _, totals = line.rpartition(":")
         old, moved, new = totals.partition(">")
-        if not moved:
-            found.append((line, None, None))
-            continue
         try:
-            if totals.strip(_PLAIN) or len(totals) > _SHORT:
-                found.append((head, _total(old) if old else None, _total(new)))
-            else:
-                found.append((head, float(old) if old else None, float(new)))
+            found.append((head, _total(old) if old else None, _total(new)) if moved else (line, None, None))
         except ValueError:
             break  # Python's own error repeats the text: ours is raised where that one is gone
     else:

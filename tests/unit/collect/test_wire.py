@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from kanab.collect.wire import MOST_BYTES, MOST_LINES, Post, number, read_post
+from kanab.collect.wire import MOST_BYTES, MOST_LINES, Post, _any_lines, _plain_lines, number, read_post
 from kanab.errors import MessageError
 
 NONCE = "00079b70000102030405060708090a0b"
@@ -97,7 +99,22 @@ def test_a_post_has_at_most_a_hundred_lines_and_sixteen_kilobytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "totals", ["0>inf", "nan>1", "0>1_0", "0> 1", "0>", ">", "0>1>2", "0/1>", "0/1/2>1/2/3", "0/x>1/2"]
+    "totals",
+    [
+        "0>inf",
+        "nan>1",
+        "0>1_0",
+        "0> 1",
+        "0>",
+        ">",
+        "0>1>2",
+        "0/1>",
+        "0/1/2>1/2/3",
+        "0/x>1/2",
+        "0>١",
+        "0>1e999",
+        "0>" + "9" * 400,
+    ],
 )
 def test_a_total_is_a_finite_number_in_digits(totals: str) -> None:
     with pytest.raises(MessageError, match="a total is not a finite number - at line 3") as caught:
@@ -129,3 +146,20 @@ def test_json_goes_by_its_content_type(kind: str) -> None:
         read_post(body, "text/plain")
     with pytest.raises(MessageError, match="neither text nor JSON"):
         read_post(body, "multipart/form-data")
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(["0", "12", ".5", "1e2", "-", "+", ">", "/", ":", "_", " ", "inf", "n", "9" * 120, "١"])
+        )
+        .map("".join)
+        .map("a:B:y:".__add__),
+        max_size=4,
+    )
+)
+@example(["a:B:y:0>4", "a:B:y:4>6.5"])
+def test_plain_totals_are_read_as_any_others(lines: list[str]) -> None:
+    found = _plain_lines(lines)
+    if found is not None:
+        assert found == _any_lines(lines)
