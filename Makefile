@@ -21,9 +21,14 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# What must be covered wholly is run first and watched; watching the rest too would double its time.
+WATCHED := tests/unit/stats $(wildcard tests/unit/test_*.py)
+PYTEST  := $(BIN)/pytest --numprocesses auto --dist loadfile
+
 unit: $(READY)
-	$(BIN)/pytest --numprocesses auto --dist loadfile --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term $(WATCHED)
 	$(BIN)/python .ci/coverage_floor.py
+	$(PYTEST) $(addprefix --ignore=,$(WATCHED))
 
 demo: $(READY)
 	$(BIN)/kanab demo build/demo

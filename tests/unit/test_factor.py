@@ -222,3 +222,9 @@ def test_one_level_with_two_scores_does_not_join() -> None:
 def test_equal_factors_have_equal_hashes_and_true_is_not_one() -> None:
     assert hash(Factor("on", (0, 1), "arm")) == hash(Factor("on", (0, 1), "arm"))
     assert len({Factor("on", (0, 1), "arm"), Factor("on", (False, True), "arm")}) == 2
+
+
+def test_levels_that_nobody_knows_fit_to_any_kind() -> None:
+    unknown, some = Factor("tier", (None,)), Factor("tier", ("high", "low", None))
+    assert unknown.join(some) == some.join(unknown) == some
+    assert unknown.join(Factor("tier", ("high", "low"))) == some

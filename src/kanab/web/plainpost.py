@@ -38,7 +38,7 @@ def plain_head(data: bytes) -> PlainHead | None:
     r"""The head of a plain post at the beginning of what came; None if it is not whole, or unusual in any way.
 
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length: 4\r\nContent-Type: text/plain\r\n\r\nwhat")
-    PlainHead(kind='text/plain', origin=None, start=70, end=74)
+    PlainHead(kind='text/plain', origin=None, start=68, end=72)
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length : 4\r\n\r\nwhat")
     """
     found = _HEAD.match(data)

@@ -59,6 +59,15 @@ def test_scores_may_have_fractions():
     assert found.covariance == pytest.approx(full.covariance, rel=1e-9)
 
 
+def test_a_score_that_everybody_has_is_one_column():
+    data = rows()
+    data["tier"] = np.nan_to_num(data["tier"], nan=2.0)
+    found = additive_means(pairs(data), "y")
+    full = adjusted_means(counted(data, NAMES), "y")
+    assert found.means == pytest.approx(full.means, rel=1e-13)
+    assert found.df == pytest.approx(full.df)
+
+
 def test_the_order_of_tables_and_covariates_does_not_matter():
     data = rows()
     swapped = [counted(data, pair[::-1]) for pair in reversed(list(combinations(NAMES, 2)))]

@@ -20,6 +20,8 @@ def test_a_two_by_two_interaction_is_a_t_test_of_four_cells():
     one = solve_power(noise_of_amounts(10), effect=0.5, power=0.8).people
     assert found.people == pytest.approx(one, abs=3)  # the variance of four cell means is 16 σ²/N, of two arms 4 σ²/N
     assert found.df == pytest.approx((1.0, found.people - 4))
+    assert str(found).startswith(f"{found.people:,} people see an interaction of 1.000 (row B, column A)")
+    assert "with power 80 %; 95% confidence, F(1, " in str(found)
 
 
 def test_the_pooled_test_has_the_power_that_statsmodels_says():

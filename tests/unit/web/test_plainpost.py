@@ -153,7 +153,7 @@ _LINES = st.one_of(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(_LINES, max_size=4), st.booleans(), st.integers(0, 2))
 @example([b"Content-Length: 14"], False, 0)
 @example([b"Content-Length: 0"], False, 0)
