@@ -75,7 +75,8 @@ class Writer:
         self._queue: list[_Waiting] = []
         self._idle = False
         self._closed = False
-        self._wake = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._thread = threading.Thread(target=self._work, name="kanab-writer", daemon=True)
         self._thread.start()
 
@@ -107,7 +108,7 @@ class Writer:
         self._thread.join()
 
     def _put(self, waiting: _Waiting) -> None:
-        with self._wake:
+        with self._lock:  # the condition's own, which takes longer to enter
             if self._closed:
                 raise StoreError("the collector is stopping", "Send the message again later.")
             if len(self._queue) >= self._limit:
