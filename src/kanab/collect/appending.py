@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kanab.collect.remembered import Remembered, split
+from kanab.collect.remembered import SIZE, Remembered, split
 from kanab.collect.store import Appended, Entry, Wrap, sort_out
 
 APPENDING = (
@@ -58,9 +58,7 @@ class BehindError(Exception):
 class Group:
     """Posts on their way into the store, sorted out by what is known of it."""
 
-    def __init__(self, known: Known | None, entries: Sequence[Entry], wrap: Wrap) -> None:
-        if known is None:
-            raise BehindError
+    def __init__(self, known: Known, entries: Sequence[Entry], wrap: Wrap) -> None:
         self._known = known
         fresh = known.nonces.fresh(entries)
         self._fates, sums = sort_out(entries, fresh, known.sealed_through, known.forgotten)
@@ -102,6 +100,20 @@ def caught_up(db: sqlite3.Connection, known: Known | None) -> Known:
         nonces.add(hour, split(more))
     nonces.forget(forgotten)
     return Known(_number(db), sealed_through, forgotten, nonces)
+
+
+def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:
+    """Delete rows of earlier hours until so many nonces are gone; are there more?
+
+    Rows go in the order in which they came, so that a client's clock that is fast delays the next ones.
+    """
+    last = gone = 0
+    for number, hour, size in db.execute("SELECT number, hour, length(nonces) FROM nonces ORDER BY number"):
+        if hour >= before or gone >= most:
+            break
+        last, gone = number, gone + size // SIZE
+    db.execute("DELETE FROM nonces WHERE number <= ?", (last,))
+    return gone >= most
 
 
 def merged_nonces(db: sqlite3.Connection) -> tuple[int, int]:

@@ -57,22 +57,28 @@ class Remembered:
 
 
 class _Hour:
+    """A set of the last ones, and sorted runs of all others, each at least twice as long as the next."""
+
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
-        self._sorted: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self._runs: list[NDArray[np.uint64]] = []
 
     def add(self, nonces: Iterable[bytes]) -> None:
         self._recent.update(nonces)
         if len(self._recent) > MOST_RECENT:
-            self._sorted = np.union1d(self._sorted, _halves(self._recent))
+            run = np.sort(_halves(self._recent))
             self._recent = set()
+            while self._runs and self._runs[-1].size < 2 * run.size:
+                run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")  # which merges what is sorted
+            self._runs.append(run)
 
     def known(self, nonces: Sequence[bytes]) -> set[bytes]:
         found = self._recent.intersection(nonces)
-        if self._sorted.size:
+        if self._runs:
             asked = _halves(nonces)
-            nearest = self._sorted[np.minimum(self._sorted.searchsorted(asked), self._sorted.size - 1)]
-            found.update(nonces[int(position)] for position in np.flatnonzero(nearest == asked))
+            for run in self._runs:
+                nearest = run[np.minimum(run.searchsorted(asked), run.size - 1)]
+                found.update(nonces[int(position)] for position in np.flatnonzero(nearest == asked))
         return found
 
 

@@ -7,11 +7,10 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from os import PathLike
 from pathlib import Path
 
-from kanab.collect.appending import APPENDING, BehindError, Group, Known, caught_up, merged_nonces
+from kanab.collect.appending import APPENDING, BehindError, Group, Known, caught_up, forget_rows, merged_nonces
 from kanab.collect.store import (
     Appended,
     Entry,
@@ -95,15 +94,15 @@ class SqliteStore:
     def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
         """Remember the nonces, add up what is new by cohort, and keep one box per cohort."""
         with self._lock:
-            try:
-                group = Group(self._known, entries, wrap)
-                with _explained():
-                    group.store(self._db)
-            except BehindError:
-                with self._transaction() as db:
-                    self._known = caught_up(db, self._known)
+            if self._known is not None:
+                with suppress(BehindError), _explained():
                     group = Group(self._known, entries, wrap)
-                    group.store(db)
+                    group.store(self._db)
+                    return group.learn()
+            with self._transaction() as db:
+                self._known = caught_up(db, self._known)
+                group = Group(self._known, entries, wrap)
+                group.store(db)
             return group.learn()
 
     def sizes(self) -> dict[int, int]:
@@ -125,19 +124,14 @@ class SqliteStore:
                 db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merge(cohort, boxes)))
 
     def forget_nonces(self, before: int, most: int = 20_000) -> bool:
-        """Delete nonces of earlier hours, so many rows at once; are there more? They are refused from now on.
-
-        Rows go in the order in which they came, so that a client's clock that is fast delays the next ones.
-        """
-        with self._transaction() as db:
-            db.execute("UPDATE store SET forgotten = max(forgotten, ?)", (before,))
-            rows = db.execute("SELECT hour, number FROM nonces ORDER BY number LIMIT ?", (most,)).fetchall()
-            over = [number for _, number in takewhile(lambda row: row[0] < before, rows)]
-            if over:
-                db.execute("DELETE FROM nonces WHERE number <= ?", (over[-1],))
-        if self._known is not None:
-            self._known.forget(before)
-        return len(over) == most
+        """Delete nonces of earlier hours, about so many at once; are there more? They are refused from now on."""
+        with self._lock:
+            with self._transaction() as db:
+                db.execute("UPDATE store SET forgotten = max(forgotten, ?)", (before,))
+                more = forget_rows(db, before, most)
+            if self._known is not None:
+                self._known.forget(before)
+            return more
 
     def tidy(self) -> None:
         """Make few rows of nonces out of many, and give room back to the disk: free pages, and the log."""
