@@ -18,7 +18,7 @@ from kanab.collect.store import Record, Store
 from kanab.collect.tables import tables
 from kanab.collect.versions import Versions
 from kanab.counted import Counted
-from kanab.errors import PrivacyError, StoreError, TallyError
+from kanab.errors import LedgerError, PrivacyError, StoreError, TallyError
 from kanab.periods import Periods, Span
 from kanab.plan import MetricPlan, Plan
 from kanab.privacy.form import release_to_dict
@@ -79,7 +79,7 @@ def seal_cohorts(
         receipt = found.receipt
         told = replace(receipt, left_out=dict(receipt.left_out) | left, deviations=(*receipt.deviations, *deviations))
         made.append(replace(found, receipt=told))
-        return json.dumps(release_to_dict(made[-1]), ensure_ascii=False, allow_nan=False).encode()
+        return _document(made[-1])
 
     try:
         new = store.seal(through, make)
@@ -92,6 +92,32 @@ def seal_cohorts(
 def stored_ledger(store: Store) -> Ledger:
     """The sealed batches of a store, verified entry by entry. No key is needed."""
     return verified_entries(store.sealed(), "the store")
+
+
+def put_back(store: Store, ledger: Ledger) -> int:
+    """Put the batches that an exported ledger has beyond a store's own back into it; how many these are.
+
+    A store that was restored from a backup has records of sealed cohorts again, which no key opens: they go, as they
+    went at the seal.
+    """
+    own, versions = stored_ledger(store), Versions.read(store)
+    if not versions.entries or ledger.hashes[: len(own.hashes)] != own.hashes:
+        raise LedgerError(
+            "the ledger is not this store's: its first batches are not those of the store",
+            "Give the one that kanab export wrote from it.",
+        )
+    cohorts = versions.newest.cohorts
+    missing = ledger.releases[len(own.hashes) :]
+    for one in missing:
+        batch, document = one.receipt.batch, _document(one)
+        through = 0 if cohorts is None or batch is None else Periods(cohorts.every).number(batch.through)
+        if not store.seal(through, lambda _records, _entries, document=document: document):  # type: ignore[misc]
+            raise StoreError("somebody has sealed these cohorts meanwhile", "Stop the collectors, and try again.")
+    return len(missing)
+
+
+def _document(release: Release) -> bytes:
+    return json.dumps(release_to_dict(release), ensure_ascii=False, allow_nan=False).encode()
 
 
 def people_by_arm(store: Store, boxes: Boxes, plan: Plan) -> dict[str, dict[str, int]]:

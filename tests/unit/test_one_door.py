@@ -64,7 +64,7 @@ def test_every_command_is_known() -> None:
     """Some go through the gate, some read what came out of it, and some are about nobody at all."""
     count_and_pass = {"analyze", "release", "scan"}
     read_releases = {"audit", "attack", "privacy-report", "power", "plan", "dashboard"}
-    collect_and_pass = {"serve", "seal", "export"}
+    collect_and_pass = {"serve", "seal", "export", "restore"}
     about_nobody = {"init", "demo", "example", "paper"}
     assert set(cli.commands) == count_and_pass | read_releases | collect_and_pass | about_nobody
 

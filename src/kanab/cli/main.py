@@ -20,6 +20,7 @@ from kanab.cli.plan import plan_command
 from kanab.cli.power import power
 from kanab.cli.privacy_report import privacy_report
 from kanab.cli.release import release
+from kanab.cli.restore import restore
 from kanab.cli.scan import scan
 from kanab.cli.seal import seal
 from kanab.cli.serve import serve
@@ -33,7 +34,7 @@ def cli() -> None:
 
 
 COMMANDS = (
-    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, export,
+    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, export, restore,
     dashboard, demo, example, paper,
 )  # fmt: skip
 for command in COMMANDS:
