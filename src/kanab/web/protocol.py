@@ -3,8 +3,8 @@
 Servers wait for ever for the rest of a request, and a thousand clients that send a byte a minute
 would take all their connections. Here a whole request has ten seconds.
 
-Plain posts of messages go from the parser to the collector without ASGI in between, if the application
-offers that (see ``kanab.web.collector.DIRECT``); whatever is unusual about a request takes the usual way.
+Plain posts of messages are recognised by their bytes and go to the collector without parser and ASGI in between,
+if the application offers that (see ``kanab.web.collector.DIRECT``); whatever is unusual takes the usual way.
 """
 
 from __future__ import annotations
