@@ -17,7 +17,7 @@ CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="ut
 def test_vectors_and_shares_hold_in_node(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_bytes(public_config(plan_from_dict(CASES["plans"][CASES["assignment"]["plan"]])))
-    told = run(program("node"), "--test", "test/assignment.test.js", KANAB_CONFIG=str(config))
+    told = run(program("node"), "--test", "--test-reporter=tap", "test/assignment.test.js", KANAB_CONFIG=str(config))
     assert "# fail 0" in told
     assert "# pass 8" in told
 
