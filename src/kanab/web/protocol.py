@@ -99,11 +99,9 @@ class PatientProtocol(HttpToolsProtocol):
         """Bytes came: a plain post, the rest of one, or something for the parser."""
         if self._arriving is not None:
             head, before = self._arriving
-            self._arriving = None
             self._arrived(head, before + data)
         elif data.startswith(FIRST_LINE) and self._is_free() and (found := plain_head(data)) is not None:
             self._unset_keepalive_if_required()
-            self._wait(self.patience)
             self._arrived(found, data)
         else:
             self._parse(data)
@@ -120,8 +118,12 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _arrived(self, head: PlainHead, data: bytes) -> None:
         if len(data) < head.end:
+            if self._arriving is None:
+                self._wait(self.patience)
             self._arriving = head, data
-        elif len(data) > head.end or self._direct is None:
+            return
+        self._arriving = None
+        if len(data) > head.end or self._direct is None:
             self._parse(data)  # something follows without waiting for the answer
         else:
             self._until = 0.0
