@@ -5,9 +5,8 @@
 Targets: 20,000 posts of one message a second, 300,000 messages a second in posts of 20. Printed are
 the best of many short rounds, which a busy machine disturbs least, and the median round.
 
-Reached with Python 3.11 on one of 2 cores, best (median), in messages a second: one message 116,000
-(112,000); 20 of one table 451,000 (433,000); 20 of two tables 421,000 (380,000); 20 as JSON 102,000
-(76,000).
+Reached with Python 3.11 on one of 2 shared cores, best (median), in messages a second: one message 153,000
+(81,000); 20 of one table 713,000 (355,000); 20 of two tables 594,000 (283,000); 20 as JSON 112,000 (55,000).
 """
 
 from __future__ import annotations
