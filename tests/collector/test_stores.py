@@ -206,6 +206,18 @@ def test_another_key_is_refused_and_the_right_one_is_not(shared: Opener) -> None
     shared().claim(Chain.from_secret("5e" * 32).forward(9).fingerprint)
 
 
+def test_what_another_collector_sealed_or_forgot_is_noticed_at_once(shared: Opener) -> None:
+    """Nothing else has changed since this one's last append: neither a nonce nor a record came."""
+    first, second = shared(), shared()
+    first.append([entry(1, 4)], boxes().wrap)
+    assert second.seal(4, joined)
+    assert first.append([entry(2, 4), entry(3, 5)], boxes().wrap).fates == [Fate.LATE, Fate.NEW]
+    assert {record.cohort for record in second.records()} == {5}
+    second.forget_nonces(HOUR + 1)
+    assert first.append([entry(4, 5)], boxes().wrap).fates == [Fate.EXPIRED]
+    assert totals(second)[5]["banner|on|n"] == 1
+
+
 def test_two_collectors_share_the_nonces(shared: Opener) -> None:
     first, second = shared(), shared()
     assert first.append([entry(1), entry(2)], boxes().wrap).fates == [Fate.NEW] * 2

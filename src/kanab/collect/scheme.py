@@ -122,9 +122,9 @@ class Scheme:
         return groups, dropped
 
     def _lines_of(self, spot: Spot, post: Post) -> int:
-        """How many lines of a post name a class."""
-        found = (self._heads.known.get(head) for head, _, _ in post.lines)
-        return sum(one is not None and one[0] is spot for one in found)
+        """How many lines of a post name a class, in whatever spelling."""
+        found = (self._heads.find(line, post.place(position)) for position, line in enumerate(post.lines))
+        return sum(one is not None and one[0][0] is spot for one in found)
 
 
 class _Moment(NamedTuple):

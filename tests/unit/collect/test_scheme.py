@@ -349,6 +349,8 @@ def test_sealed_cohorts_take_nothing_more() -> None:
     found = accept(weekly, "banner:on@2026-W46:bought:0>1", *both("B", "@2026-W45:bought:0>1"), sealed=WEEK - 1)
     assert (found.deltas, found.dropped) == ({WEEK: {"banner|on|bought|s": 1}}, (Reason.LATE, Reason.LATE))
     assert accept(once, "banner:on", sealed=0).dropped == (Reason.LATE,)
+    told = accept(paper, "Test1:B:3", "Test1:B:3:Time on App:4", "Test1:B:3:Time on App_old:4:Time on App:2", sealed=0)
+    assert (told.deltas, told.dropped) == ({}, (Reason.LATE,) * 3)
 
 
 @pytest.mark.parametrize(

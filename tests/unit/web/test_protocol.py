@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -294,6 +295,19 @@ def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_post(app: Collector
 
     asyncio.run(talk())
     assert desk.service.store.sizes() == {}
+
+
+def test_a_slow_disk_costs_nobody_the_connection(app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PatientProtocol, "patience", 0.1)
+    real = desk.service.store.append
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.5)
+        return real(*given)
+
+    monkeypatch.setattr(desk.service.store, "append", slow)
+    written, ended = exchange(app, request(desk.enroll()))
+    assert (statuses(written), ended) == ([b"204"], "")
 
 
 def test_a_connection_on_which_nothing_follows_is_closed(
