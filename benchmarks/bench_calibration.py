@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kanab as kb
-from kanab.moments import Cross, Moments
 from kanab.stats.arms import many_to_one, omnibus
 from kanab.stats.distributions import t_interval
 from kanab.stats.effect import Effect
@@ -28,7 +27,8 @@ from kanab.stats.margins import Margin, against_margin
 from kanab.stats.relative import relative_delta
 from kanab.stats.sequential import any_time_look, planned_look
 from kanab.stats.simultaneous import simultaneous_intervals
-from kanab.tally import Tally
+from kanab.tally.moments import Cross, Moments
+from kanab.tally.tally import Tally
 
 Floats = NDArray[np.float64]
 Hits = dict[str, list[bool]]

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import kanab as kb
-from kanab.factor import Factor
-from kanab.moments import Moments
 from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.tally.factor import Factor
+from kanab.tally.moments import Moments
 
 TABLES, LEVELS = 50, 500
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab import Factor, Metric, Tally, pooled_f, robust_f
-from kanab.moments import Moments
+from kanab.tally.moments import Moments
 
 SHARES = np.array([0.6, 0.3, 0.1])
 KINDS = ("pooled", "by_arm", "two_margins", "by_class")

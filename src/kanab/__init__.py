@@ -27,10 +27,8 @@ from kanab.errors import (
     StoreError,
     TallyError,
 )
-from kanab.factor import Factor
 from kanab.files import read_release, write_release
 from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
-from kanab.metric import Metric
 from kanab.plan import Plan, make_plan
 from kanab.planfile import read_plan
 from kanab.privacy.batches import add_releases
@@ -79,7 +77,9 @@ from kanab.stats.sequential import (
 )
 from kanab.stats.simultaneous import HolmRegion, Simultaneous, holm_regions, simultaneous_intervals
 from kanab.stats.srm import SampleRatio, sample_ratio
-from kanab.tally import Tally
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
 
 __version__ = "0.1.0"
 

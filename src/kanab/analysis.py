@@ -17,7 +17,6 @@ from kanab.comparing import (
     omnibus_rows,
 )
 from kanab.errors import AnalysisError, PrivacyError, listed
-from kanab.factor import Factor, Level, label
 from kanab.plan import ExperimentPlan
 from kanab.privacy.gate import release
 from kanab.privacy.released import Receipt, Release
@@ -52,7 +51,8 @@ from kanab.stats.multiplicity import Correction, correct
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
-from kanab.tally import Tally
+from kanab.tally.factor import Factor, Level, label
+from kanab.tally.tally import Tally
 
 SEGMENT_CORRECTION: Correction = "bh"
 """Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""

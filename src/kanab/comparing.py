@@ -18,7 +18,7 @@ from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.stats.simultaneous import Simultaneous, excludes, simultaneous_intervals
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 _SUREST = 1 - 1e-12
 """A first look may allow almost nothing; beyond this no interval can be told from an infinite one."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells
 from kanab.periods import Span
 from kanab.plan import Plan
-from kanab.tally import Tally
+from kanab.tally.cells import Cells
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kanab.sources.columns import Squares, count_columns
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 _MINUTES = (
     "1.035051833 2.052761778 0.818065309 0.445755940 2.192969747 1.351287088 0.690041547 1.965163288 0.885217757 "

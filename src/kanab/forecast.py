@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
-from kanab.factor import Factor, Level, as_level
 from kanab.plan import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.planvalues import duration
 from kanab.privacy.levels import MARGIN
@@ -30,7 +29,8 @@ from kanab.stats.noise import Noise, noise_of_amounts, noise_of_means, noise_of_
 from kanab.stats.power import Power, Question, allotted, solve_power
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.tabular import Table, number
-from kanab.tally import Tally
+from kanab.tally.factor import Factor, Level, as_level
+from kanab.tally.tally import Tally
 
 SURE = 0.95
 _DAY = timedelta(days=1)

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import LevelError, TallyError, listed
-from kanab.factor import Factor
-from kanab.metric import Metric
-from kanab.moments import Moments
-from kanab.tally import Tally
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
 Whole = NDArray[Any]
 """Whole numbers: 64-bit where they fit, else Python integers."""

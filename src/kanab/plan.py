@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kanab.errors import PlanError, listed
-from kanab.factor import Level, as_level
-from kanab.metric import Metric, Missing
+from kanab.tally.factor import Level, as_level
+from kanab.tally.metric import Metric, Missing
 
 DEFAULT_K = 10
 LEAST_K = 5

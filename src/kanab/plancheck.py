@@ -16,9 +16,9 @@ from numbers import Real
 from typing import Any, get_args
 
 from kanab.errors import GridError, PlanError, listed
-from kanab.factor import Level
-from kanab.metric import Missing
 from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.tally.factor import Level
+from kanab.tally.metric import Missing
 
 LONGEST_NAME = 64
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kanab.errors import KanabError, PlanError
-from kanab.factor import Level
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.tally.factor import Level
 
 _LONGEST_STEM = 50  # bytes: PostgreSQL cuts names at 63
 

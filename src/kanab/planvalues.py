@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 from kanab.errors import PlanError
-from kanab.factor import Level, as_level
 from kanab.plancheck import unfit_name
+from kanab.tally.factor import Level, as_level
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.factor import Factor, Level, as_level, label
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import Effect
@@ -15,6 +14,7 @@ from kanab.stats.margins import Margin
 from kanab.stats.multiplicity import Correction
 from kanab.stats.sequential import TUNED_AT, AnyTimeLook, PlannedLook, any_time_look, planned_look
 from kanab.stats.spending import Spending
+from kanab.tally.factor import Factor, Level, as_level, label
 
 AnyCorrection = Correction | Literal["dunnett"]
 """A correction of p-values by themselves, or the one that knows that all arms share the control."""

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.factor import Level, label
 from kanab.stats.bayes import Candidate, Posterior, Prior
 from kanab.stats.cautions import Caution
 from kanab.stats.effect import Effect, Method
@@ -16,6 +15,7 @@ from kanab.stats.relative import Relative
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.stats.simultaneous import Simultaneous
+from kanab.tally.factor import Level, label
 
 Plain = dict[str, Any]
 

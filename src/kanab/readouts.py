@@ -11,7 +11,6 @@ from kanab.display.charts import report_charts
 from kanab.display.html import readout_html, report_html
 from kanab.display.text import readout_markdown, readout_text
 from kanab.errors import MissingExtraError, SourceError
-from kanab.factor import Level, label
 from kanab.privacy.levels import OTHER, LevelMap
 from kanab.privacy.released import Receipt
 from kanab.reading import AnyCorrection
@@ -30,6 +29,7 @@ from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeRatio
 from kanab.stats.srm import SampleRatio
+from kanab.tally.factor import Level, label
 
 
 @dataclass(frozen=True, repr=False)

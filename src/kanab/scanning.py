@@ -20,7 +20,7 @@ from kanab.stats.scan import PairScan, scan_pairs
 from kanab.stats.scaneffects import PairEffects, effects_within
 from kanab.stats.scansegments import scan_segments
 from kanab.stats.verdicts import Family
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""

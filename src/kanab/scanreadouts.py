@@ -8,11 +8,11 @@ from typing import Any
 
 from kanab.display.scanhtml import scan_report
 from kanab.display.scantext import pairs_text, segments_text
-from kanab.factor import label
 from kanab.readouts import frame
 from kanab.stats.scan import PairScan
 from kanab.stats.scaneffects import PairEffects
 from kanab.stats.scansegments import SegmentScan
+from kanab.tally.factor import label
 
 _ROUNDED = ("F", "p", "F_robust", "p_robust", "p_adjusted", "assignment_p")
 

@@ -25,7 +25,7 @@ from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, verified_entries
 from kanab.privacy.released import Release
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 CLOCK = "the collector's clock"
 """What decides who belongs to which cohort."""

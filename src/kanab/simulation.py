@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from kanab.errors import AnalysisError, DesignError
-from kanab.factor import Factor, Level, as_level
-from kanab.metric import Metric
 from kanab.sources.columns import fill, measure
 from kanab.stats.effect import Effect, difference_in_means
 from kanab.stats.gram import Floats
 from kanab.tabular import number
-from kanab.tally import Tally
+from kanab.tally.factor import Factor, Level, as_level
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
 
 Kind = Literal["rate", "amount", "count", "number"]
 Tail = Literal["log-normal", "gamma"]

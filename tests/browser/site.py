@@ -21,7 +21,7 @@ from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.tables import tables
 from kanab.plan import Plan
 from kanab.planfile import parse_plan
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'"
 PAGE = b'<!doctype html><title>shop</title><script type="module" src="/shop.js"></script>'

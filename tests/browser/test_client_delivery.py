@@ -11,7 +11,7 @@ from tests.browser.people import Tab
 from tests.browser.site import Request, Site
 
 import kanab as kb
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 Open = Callable[..., Tab]
 

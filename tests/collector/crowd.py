@@ -20,7 +20,7 @@ from kanab.collect.scheme import Scheme
 from kanab.collect.store import Store
 from kanab.collect.tables import tables
 from kanab.planfile import parse_plan
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 PLAN_TEXT = """
 k = 10

@@ -22,7 +22,7 @@ from kanab.collect.boxes import Boxes
 from kanab.collect.keyfile import read_key_file
 from kanab.collect.keys import Keyring
 from kanab.collect.sqlitestore import SqliteStore
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 class Filled(NamedTuple):

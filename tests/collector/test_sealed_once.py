@@ -23,7 +23,7 @@ from kanab.collect.pgstore import PostgresStore
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.privacy.released import Release
 from kanab.sealing import stored_ledger
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 WEEKLY = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
 

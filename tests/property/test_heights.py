@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.metric import Metric
 from kanab.sources.columns import Measured
 from kanab.sources.heights import tallest
+from kanab.tally.metric import Metric
 
 people = st.lists(
     st.tuples(st.integers(-1, 5), st.integers(-(2**52) + 1, 2**52 - 1) | st.integers(-3, 3), st.booleans())

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.moments import Moments
-from kanab.possible import least_squares
 from kanab.privacy.audit import audit_table
 from kanab.privacy.enumeration import enumerate_classes, extremes, extremes_by_margin
 from kanab.privacy.inference import (
@@ -28,6 +26,8 @@ from kanab.privacy.inference import (
     smallest,
     smallest_on_grid,
 )
+from kanab.tally.consistency import least_squares
+from kanab.tally.moments import Moments
 
 Group = tuple[int, ...]
 AXES = ("arm", "level")

@@ -21,7 +21,6 @@ import pytest
 
 import kanab as kb
 from kanab.errors import PrivacyError, SourceError
-from kanab.factor import Level
 from kanab.periods import Periods, Span
 from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.batches import add_releases
@@ -29,7 +28,8 @@ from kanab.privacy.ledger import read_ledger
 from kanab.privacy.levels import LevelMap, merge_levels, merge_sparsest, regroup
 from kanab.privacy.leverage import leverage
 from kanab.privacy.released import Release
-from kanab.tally import Tally
+from kanab.tally.factor import Level
+from kanab.tally.tally import Tally
 
 Person = dict[str, Any]
 NOT_IN_IT = -1

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.metric import Metric
 from kanab.pairs import Pairs
 from kanab.sources import paircounter, pairstream
 from kanab.sources.pairkernel import kernels
 from kanab.sources.pairs import count_pairs
+from kanab.tally.metric import Metric
 
 KINDS: dict[str, Any] = {
     "int": lambda arms: list(range(arms)),

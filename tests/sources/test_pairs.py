@@ -15,10 +15,10 @@ import pytest
 
 import kanab as kb
 from kanab.errors import GridError, QueryError, SourceError
-from kanab.metric import Metric
 from kanab.pairs import Pairs
 from kanab.sources import pairengine
 from kanab.sources.pairs import count_pairs
+from kanab.tally.metric import Metric
 
 from .conftest import Loader
 

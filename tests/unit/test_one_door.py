@@ -31,7 +31,7 @@ from kanab.privacy.account import privacy_account
 from kanab.privacy.form import release_from_dict, release_to_dict
 from kanab.privacy.ledger import Ledger, append
 from kanab.privacy.released import Release
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent
 

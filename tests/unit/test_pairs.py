@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kanab.errors import LevelError, TallyError
-from kanab.factor import Factor
-from kanab.metric import Metric
 from kanab.pairs import PairMoments, Pairs, arm_places, fitting, largest, plus, spread
 from kanab.sources.pairs import count_pairs
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
 
 ROWS = {
     "red": ["on", "off", "on", "off", "on", None],

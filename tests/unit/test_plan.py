@@ -7,9 +7,9 @@ import pytest
 
 from kanab import KanabError
 from kanab.errors import PlanError
-from kanab.metric import Metric
 from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
 from kanab.plancheck import check_plan, mistakes, nearest, path_to
+from kanab.tally.metric import Metric
 
 
 def plan_of(*experiments: ExperimentPlan, **parts: Any) -> Plan:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from kanab.errors import AnalysisError, LevelError
-from kanab.factor import Factor
 from kanab.reading import (
     Choices,
     Looks,
@@ -18,6 +17,7 @@ from kanab.reading import (
 )
 from kanab.stats.bayes import Prior
 from kanab.stats.margins import Margin
+from kanab.tally.factor import Factor
 
 ARMS = Factor("variant", ("A", "B", "C"), "arm")
 MAIL = Factor("mail", ("No E-Mail", "E-Mail", "E", "Mail"), "arm")

@@ -10,6 +10,7 @@ import click
 
 from kanab.analysis import analyze as analyze_release
 from kanab.analysis import with_assignment
+from kanab.atomicfile import write_whole
 from kanab.cli.counting import counted_source, is_release, reading_of
 from kanab.cli.ledgers import is_ledger, releases_at
 from kanab.cli.options import plan_of, source_options
@@ -19,7 +20,6 @@ from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.released import Release
 from kanab.readouts import Readout
-from kanab.writing import write_whole
 
 
 @click.command()

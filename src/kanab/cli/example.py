@@ -7,8 +7,8 @@ import io
 
 import click
 
+from kanab.atomicfile import write_whole
 from kanab.datasets import shop_rows
-from kanab.writing import write_whole
 
 
 @click.command()

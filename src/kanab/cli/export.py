@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from kanab.atomicfile import write_whole
 from kanab.cli.stores import opened_store
 from kanab.errors import SourceError
 from kanab.privacy.ledger import ledger_text
 from kanab.sealing import stored_ledger
-from kanab.writing import write_whole
 
 
 @click.command()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from kanab.atomicfile import write_whole
 from kanab.errors import PlanError
-from kanab.writing import write_whole
 
 STARTER = """\
 # What may be collected. What this file does not name cannot be stored.

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from kanab.errors import PlanError
-from kanab.factor import Level
 from kanab.plan import DEFAULT_K, Plan, make_plan
 from kanab.planfile import read_plan
+from kanab.tally.factor import Level
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

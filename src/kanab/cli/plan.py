@@ -14,6 +14,7 @@ from typing import Any
 import click
 import numpy as np
 
+from kanab.atomicfile import write_whole
 from kanab.cli.options import number, pairs
 from kanab.display.planhtml import plan_charts, plan_report
 from kanab.errors import MissingExtraError, PlanError, listed
@@ -23,7 +24,6 @@ from kanab.plan import ExperimentPlan, Plan
 from kanab.planfile import read_plan
 from kanab.stats.noise import Noise
 from kanab.stats.power import Question
-from kanab.writing import write_whole
 
 _STEPS = tuple(step / 8 for step in range(2, 17))
 

@@ -9,17 +9,17 @@ from typing import Any, get_args
 
 import click
 
+from kanab.atomicfile import write_whole
 from kanab.cli.powernoise import Basis, crossed_noise_from, noise_of
 from kanab.display.powercharts import power_charts
 from kanab.display.powerhtml import power_report
 from kanab.display.powerwords import power_text
 from kanab.errors import AnalysisError, MissingExtraError, PlanError
-from kanab.factor import label
 from kanab.stats.distributions import Alternative
 from kanab.stats.interactionpower import interaction_power
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.power import PowerCorrection, Question, solve_power
-from kanab.writing import write_whole
+from kanab.tally.factor import label
 
 _STEPS = (0.25, 0.5, 1, 2, 4)
 _FINE = tuple(2 ** (step / 8) for step in range(-16, 17))

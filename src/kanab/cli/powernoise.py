@@ -11,7 +11,6 @@ from typing import Any
 from kanab.cli.options import level, number, pairs
 from kanab.display.powerwords import short
 from kanab.errors import LevelError, PlanError, listed
-from kanab.factor import Level
 from kanab.files import read_release
 from kanab.plan import ExperimentPlan
 from kanab.privacy.released import Release
@@ -20,7 +19,8 @@ from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.interactionpower import CrossedNoise, crossed_noise, crossed_noise_of
 from kanab.stats.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
-from kanab.tally import Tally
+from kanab.tally.factor import Level
+from kanab.tally.tally import Tally
 
 _MOST_ARMS = 100
 _LARGE = 1e100  # its square is still a number

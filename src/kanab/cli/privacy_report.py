@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from kanab.atomicfile import write_whole
 from kanab.cli.counting import progress
 from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
 from kanab.display.officer import privacy_html
@@ -16,7 +17,6 @@ from kanab.errors import LedgerError, PrivacyError, SourceError
 from kanab.privacy.account import privacy_account
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.released import Release
-from kanab.writing import write_whole
 
 
 @click.command("privacy-report")

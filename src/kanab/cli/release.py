@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kanab.atomicfile import staged, write_whole
 from kanab.cli.cohorts import next_span, with_cohorts
 from kanab.cli.counting import counted_source
 from kanab.cli.options import plan_of, source_options
@@ -22,7 +23,6 @@ from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, append, held, read_ledger
 from kanab.privacy.released import Release
 from kanab.privacy.rules import too_few
-from kanab.writing import staged, write_whole
 
 NO_LEDGER = "not chained: what else was released about these people was not looked at"
 

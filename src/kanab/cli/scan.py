@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from kanab.atomicfile import write_whole
 from kanab.cli.counting import is_release, progress
 from kanab.cli.options import bounds_of, names, number, pairs
 from kanab.display.scanhtml import scan_report
@@ -19,7 +20,6 @@ from kanab.files import read_release
 from kanab.plan import DEFAULT_K
 from kanab.scanning import scan_heterogeneity, scan_interactions
 from kanab.scanreadouts import PairReadout, SegmentReadout
-from kanab.writing import write_whole
 
 _CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 

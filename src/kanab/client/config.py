@@ -13,9 +13,9 @@ from kanab.collect.config import FORMAT
 from kanab.collect.heads import Gauge
 from kanab.collect.spelling import encode, spell
 from kanab.errors import KanabError, LevelError, PlanError
-from kanab.factor import as_level
-from kanab.metric import Metric
 from kanab.periods import Periods
+from kanab.tally.factor import as_level
+from kanab.tally.metric import Metric
 
 _DAY = 86_400
 _HOUR = 3600

@@ -17,9 +17,9 @@ from kanab.collect.reasons import Reason, refused
 from kanab.collect.spelling import decode, encode, respell, spell
 from kanab.collect.wire import Line, number
 from kanab.errors import MessageError, listed
-from kanab.factor import Level
-from kanab.metric import Metric
 from kanab.plan import Plan
+from kanab.tally.factor import Level
+from kanab.tally.metric import Metric
 
 MOST_HEADS = 65_536
 """So many heads are remembered; then all are forgotten, and read again."""

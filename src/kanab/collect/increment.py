@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kanab.collect.counters import Counters
 from kanab.collect.layout import RATIO_PARTS, Layout, Ratio
 from kanab.collect.spelling import encode
-from kanab.factor import Level
+from kanab.tally.factor import Level
 
 ENROLLED = -1
 """The number of an enrollment; metrics are numbered from 0, and ratios after them."""

@@ -9,11 +9,11 @@ from functools import cached_property
 
 from kanab.collect.spelling import encode, spell
 from kanab.errors import PlanError
-from kanab.factor import Factor, Level, as_score
-from kanab.metric import Metric
-from kanab.moments import By
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plancheck import check_plan, path_to, refuse
+from kanab.tally.factor import Factor, Level, as_score
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By
 
 MOST_CLASSES = 100_000
 """More classes than this are refused: such a table is rows under another name."""

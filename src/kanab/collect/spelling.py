@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
-from kanab.factor import Level, as_level
+from kanab.tally.factor import Level, as_level
 
 
 def encode(text: str) -> str:

@@ -10,16 +10,16 @@ from typing import cast
 
 import numpy as np
 
-from kanab.cells import Cells, marginal
 from kanab.collect.counters import Counters
 from kanab.collect.layout import RATIO_PARTS, Layout, Ratio, layouts
 from kanab.collect.spelling import encode
 from kanab.errors import TallyError
-from kanab.factor import Factor, Level
-from kanab.metric import Metric
-from kanab.moments import By, Cross, Moments
 from kanab.plan import Plan
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import Factor, Level
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.tally import Tally
 
 Levels = tuple[Level, ...]
 

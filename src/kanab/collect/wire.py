@@ -19,7 +19,7 @@ from kanab.collect.nonces import read_nonce
 from kanab.collect.reasons import Reason, refused
 from kanab.collect.spelling import encode, spell
 from kanab.errors import MessageError
-from kanab.factor import as_level
+from kanab.tally.factor import as_level
 
 MOST_BYTES = 16_384
 MOST_LINES = 100

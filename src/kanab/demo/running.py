@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from kanab.atomicfile import write_whole
 from kanab.client.client import Client
 from kanab.collect.keyfile import key_beside
 from kanab.collect.keys import Keyring
@@ -24,7 +25,6 @@ from kanab.sealing import stored_ledger
 from kanab.sources.dispatch import count
 from kanab.web.collector import Collector
 from kanab.web.service import Service
-from kanab.writing import write_whole
 
 WEEKS = 5
 """Four of them are sealed by now; the last is measured still."""

@@ -8,7 +8,7 @@ from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.ftest import pooled_f
 from kanab.stats.gram import arm_squares
 from kanab.stats.ols import Fit, fit
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 def from_classes() -> dict[str, float]:

@@ -14,10 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells, marginal
 from kanab.counted import Heights
-from kanab.metric import Metric
-from kanab.moments import By, Moments
 from kanab.plan import MetricPlan
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
@@ -29,7 +26,10 @@ from kanab.privacy.inference import (
     most_squares,
     smallest_on_grid,
 )
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
+from kanab.tally.tally import Tally
 
 Rule = Literal["interval", "homogeneous", "sensitive", "contributors", "dominance"]
 Mask = NDArray[np.bool_]

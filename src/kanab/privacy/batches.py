@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from kanab.errors import PrivacyError
-from kanab.factor import Level
 from kanab.plan import Plan
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.levels import OTHER, LevelMap
 from kanab.privacy.meaning import continues, linkages_of, united
 from kanab.privacy.released import Batch, Receipt, Release
-from kanab.tally import Tally
+from kanab.tally.factor import Level
+from kanab.tally.tally import Tally
 
 
 def add_releases(releases: Sequence[Release]) -> Release:

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.factor import Level, label
-from kanab.looks import in_units
 from kanab.privacy.differencing import in_people
 from kanab.privacy.findings import Finding
 from kanab.privacy.published import OUT, Axis, Published, PublishedTable, atoms
+from kanab.tally.describe import in_units
+from kanab.tally.factor import Level, label
 
 BOUNDS = "bounds on counts"
 MOST_SYSTEMS = 60

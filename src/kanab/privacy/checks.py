@@ -19,7 +19,7 @@ from kanab.privacy.published import published_from_dict
 from kanab.privacy.released import Release
 from kanab.privacy.rules import LEAST_DF, gapless, products_hide
 from kanab.privacy.sparse import numbers_of, too_few_off
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import isqrt
 
-from kanab.looks import in_units
-from kanab.metric import Metric
-from kanab.moments import Moments
 from kanab.privacy.findings import Finding
 from kanab.privacy.published import Published, PublishedTable, alike
+from kanab.tally.describe import in_units
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
 
 SMALL = "small classes"
 DIFFERENCES = "differences"

@@ -15,10 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells, marginal
-from kanab.metric import Metric
-from kanab.moments import By, Moments
-from kanab.possible import least_squares
 from kanab.privacy.inference import (
     Bound,
     class_squares,
@@ -27,6 +23,10 @@ from kanab.privacy.inference import (
     smallest_on_grid,
     to_classes,
 )
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.consistency import least_squares
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
 
 WORK = 2**26
 """Bits that the sets of one class may need at most; beyond, a class is not enumerated."""

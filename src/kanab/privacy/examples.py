@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells
 from kanab.errors import SourceError, listed
-from kanab.metric import Metric
-from kanab.moments import By, Moments
 from kanab.plan import DEFAULT_K
 from kanab.privacy.known import Known, known_people
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
+from kanab.tally.cells import Cells
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
 
 _Ints = NDArray[np.int64]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kanab.factor import Factor, Level, label
-from kanab.metric import Metric
-from kanab.moments import Moments
 from kanab.plan import CovariatePlan, MetricPlan, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
 from kanab.privacy.levels import OTHER, LevelMap
 from kanab.privacy.released import Release
-from kanab.tally import Tally
+from kanab.tally.factor import Factor, Level, label
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
 RARER = "rarer ones"
 """Stands for levels that nobody declared and that too few people have to be named."""

@@ -12,7 +12,7 @@ from kanab.errors import SourceError
 from kanab.planfile import plan_digest, plan_from_dict, plan_to_dict
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.released import Batch, Receipt, Release
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 _Level = str | int | float | bool | None
 

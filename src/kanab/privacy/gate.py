@@ -29,7 +29,7 @@ from kanab.privacy.rules import (
 )
 from kanab.privacy.sparse import WHY, too_sparse
 from kanab.privacy.together import Together, first_linkages, settled, shown, totals
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 def release(

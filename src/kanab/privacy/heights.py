@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells, zeros
 from kanab.counted import Counted, Heights
 from kanab.privacy.overlap import Shown, places
+from kanab.tally.cells import Cells, zeros
 
 
 def heights_of(counted: Counted, shown: Shown) -> Mapping[str, Heights]:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from kanab.cells import Cells, marginal
-from kanab.metric import GRID_LIMIT
-from kanab.moments import By, Moments
-from kanab.possible import least_squares
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.consistency import least_squares
+from kanab.tally.metric import GRID_LIMIT
+from kanab.tally.moments import By, Moments
 
 Squares = int | tuple[int, int]
 Bound = int | None

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.factor import as_level
-from kanab.metric import Metric
 from kanab.privacy.published import OUT, Published, PublishedTable
+from kanab.tally.factor import as_level
+from kanab.tally.metric import Metric
 
 MOST_ENTRIES = 20_000_000
 """Of the matrix that is solved; larger ones are not tried."""

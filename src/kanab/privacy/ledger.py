@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, LedgerError
 from kanab.plan import Plan
 from kanab.privacy.form import release_from_dict, release_to_dict
 from kanab.privacy.released import Release
-from kanab.writing import write_whole
 
 FORMAT = "kanab-ledger/1"
 _HEADER = json.dumps({"format": FORMAT})

@@ -17,8 +17,8 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from kanab.factor import Factor, Level, as_level, label
-from kanab.tally import Tally
+from kanab.tally.factor import Factor, Level, as_level, label
+from kanab.tally.tally import Tally
 
 OTHER = "other"
 MARGIN = 1.5

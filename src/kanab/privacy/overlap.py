@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kanab.counted import Counted, Signatures
 from kanab.plan import Plan
 from kanab.privacy.levels import LevelMap
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 Column = NDArray[np.int64]
 """The class of every signature in one table; −1 for people who are not in it."""

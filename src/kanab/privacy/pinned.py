@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells
 from kanab.errors import TallyError
-from kanab.looks import in_units
-from kanab.metric import Metric
-from kanab.moments import By, Moments
-from kanab.possible import check_moments
 from kanab.privacy.differencing import in_people
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.findings import Finding
 from kanab.privacy.inference import class_squares, edges, largest_on_grid, smallest_on_grid
 from kanab.privacy.published import Published, PublishedTable
+from kanab.tally.cells import Cells
+from kanab.tally.consistency import check_moments
+from kanab.tally.describe import in_units
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
 
 CLOSED_FORMS = "closed forms"
 FEW_CONTRIBUTORS = 3

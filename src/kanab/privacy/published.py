@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells, fold, marginal
-from kanab.document import Document, read
 from kanab.errors import KanabError, SourceError
-from kanab.factor import Level, Role, label
-from kanab.moments import By, Moments
 from kanab.plan import DEFAULT_K
 from kanab.privacy.levels import LevelMap
+from kanab.tally.cells import Cells, fold, marginal
+from kanab.tally.factor import Level, Role, label
+from kanab.tally.moments import By, Moments
+from kanab.tally.plain import Document, read
 
 OUT = -1
 """The place of people who are not in a table."""

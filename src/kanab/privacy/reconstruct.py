@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.looks import in_units
 from kanab.privacy.differencing import in_people
 from kanab.privacy.findings import Finding
 from kanab.privacy.known import Equations, Floats, Known
 from kanab.privacy.leverage import leverages
+from kanab.tally.describe import in_units
 
 LEVERAGE = "leverage"
 LEAST_SQUARES = "least squares"

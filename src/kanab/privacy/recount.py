@@ -13,7 +13,7 @@ from kanab.privacy.levels import LevelMap
 from kanab.privacy.meaning import continues, linkages_of
 from kanab.privacy.overlap import Column, Shown, columns, linkage_of
 from kanab.privacy.released import Batch, Release
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 def recounted(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:

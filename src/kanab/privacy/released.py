@@ -10,7 +10,7 @@ import numpy as np
 from kanab.errors import PrivacyError
 from kanab.plan import Plan
 from kanab.privacy.levels import LevelMap
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from kanab.cells import Cells, marginal
 from kanab.errors import PrivacyError
-from kanab.moments import Cross, Moments
 from kanab.plan import LEAST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.levels import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.moments import Cross, Moments
+from kanab.tally.tally import Tally
 
 LEAST_DF = 10
 """Residual degrees of freedom that a fit of a published table has at least."""

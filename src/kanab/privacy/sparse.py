@@ -16,7 +16,7 @@ from kanab.counted import Counted
 from kanab.privacy.budget import fewest_off
 from kanab.privacy.released import Release
 from kanab.privacy.rules import Draft
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 Place = tuple[str, str]
 

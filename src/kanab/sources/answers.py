@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import DROPPED, Cells, zeros
 from kanab.errors import NobodyError, SourceError
-from kanab.factor import Factor
-from kanab.moments import By, Cross, Moments
 from kanab.plan import Linkage
 from kanab.planjoin import Population, View, covariates_about, populations
 from kanab.sources.binning import LEVEL_BUDGET, check_levels
@@ -23,7 +20,10 @@ from kanab.sources.keys import Key
 from kanab.sources.measures import Measure
 from kanab.sources.signatures import Seen
 from kanab.sources.statement import CrossSum, Part, Question
-from kanab.tally import Tally
+from kanab.tally.cells import DROPPED, Cells, zeros
+from kanab.tally.factor import Factor
+from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.tally import Tally
 
 SIGNATURE_BUDGET = 2_000_000
 """More combinations of levels over all tables are refused: they would not fit beside the data."""

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError
-from kanab.factor import Factor, Level, as_level, label, sorted_levels
 from kanab.plan import CovariatePlan
 from kanab.sources.declared import OTHER
+from kanab.tally.factor import Factor, Level, as_level, label, sorted_levels
 
 LEVEL_BUDGET = 1_000
 """A covariate of more levels is refused: it is nearly a name."""

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kanab.cells import Cells, check_shape, zeros
 from kanab.errors import SourceError, TallyError, listed
-from kanab.factor import Factor
-from kanab.metric import Metric
-from kanab.moments import By, Moments
 from kanab.sources.columns import name_list, per_metric
 from kanab.sources.csvfile import read_texts, typed
 from kanab.sources.frames import Array, column, column_names, columns, encode, numeric_scores
 from kanab.sources.grids import too_fine
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, check_shape, zeros
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
+from kanab.tally.tally import Tally
 
 _COUNT_NAMES = ("people", "count", "counts", "n")
 _WORDS = re.compile(r"\b(sum|sums|total|of|squares?|squared)\b|[Σ²_]", re.IGNORECASE)

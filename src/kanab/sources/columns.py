@@ -10,15 +10,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells, check_shape
 from kanab.errors import SourceError, listed
-from kanab.factor import Factor
-from kanab.metric import Metric, Missing
-from kanab.moments import By, Cross, Moments
 from kanab.plan import MetricPlan
 from kanab.sources.frames import columns, encode, numbers, numeric_scores
 from kanab.sources.grids import check_range, check_zero, chosen_metric, profile_values
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, check_shape
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric, Missing
+from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.tally import Tally
 
 Squares = Literal["arm", "margins", "class"]
 

@@ -17,10 +17,10 @@ from typing import IO, Any
 import numpy as np
 
 from kanab.errors import SourceError
-from kanab.metric import Metric
 from kanab.sources.columns import count_columns, wanted_columns
 from kanab.sources.frames import WHOLE_LIMIT, Array, column
-from kanab.tally import Tally
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
 
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 _ROWS_AT_ONCE = 50_000

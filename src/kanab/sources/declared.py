@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kanab.cells import DROPPED
 from kanab.errors import LevelError, SourceError, listed
-from kanab.factor import Factor, Level, sorted_levels
 from kanab.plan import CovariatePlan, ExperimentPlan
 from kanab.sources.frames import numeric_scores
+from kanab.tally.cells import DROPPED
+from kanab.tally.factor import Factor, Level, sorted_levels
 
 OTHER = "other"
 """A declared level of this name takes every level that is not declared."""

@@ -17,8 +17,6 @@ from typing import Any
 
 from kanab.counted import Counted
 from kanab.errors import MissingExtraError, PlanError, SourceError
-from kanab.factor import Level
-from kanab.metric import Missing
 from kanab.periods import Span
 from kanab.plan import DEFAULT_K, Plan, make_plan
 from kanab.plancheck import check_plan, path_to, refuse
@@ -28,6 +26,8 @@ from kanab.sources.csvfile import read_texts, typed
 from kanab.sources.declared import named_level
 from kanab.sources.frames import Array
 from kanab.sources.rows import count_rows, needed_columns
+from kanab.tally.factor import Level
+from kanab.tally.metric import Missing
 
 _CSV = (".csv", ".csv.gz")
 

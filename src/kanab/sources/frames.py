@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
-from kanab.factor import Level, as_level, as_score, sorted_levels
+from kanab.tally.factor import Level, as_level, as_score, sorted_levels
 
 Array = NDArray[Any]
 

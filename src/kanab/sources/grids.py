@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import GridError
-from kanab.metric import GRID_LIMIT, Metric, implied_scale
 from kanab.plan import MetricPlan
+from kanab.tally.metric import GRID_LIMIT, Metric, implied_scale
 
 DECIMAL_SCALES = (10, 100, 1_000, 10_000)
 """Grids of money and the like, tried in this order: a value v fits if floor(v·s + ½)/s is v."""

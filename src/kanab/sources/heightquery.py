@@ -14,7 +14,6 @@ from typing import Any
 
 import ibis
 
-from kanab.cells import DROPPED
 from kanab.counted import Heights
 from kanab.plan import Linkage
 from kanab.sources.answers import Places, Text, whole
@@ -23,6 +22,7 @@ from kanab.sources.heights import gather
 from kanab.sources.keys import Key, in_experiment
 from kanab.sources.measures import Measure
 from kanab.sources.statement import Question, as_texts
+from kanab.tally.cells import DROPPED
 
 
 def ask_heights(

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import DROPPED, zeros
 from kanab.counted import Heights
-from kanab.moments import Moments
 from kanab.sources.columns import Measured, group_sums
-from kanab.tally import Tally
+from kanab.tally.cells import DROPPED, zeros
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
 ENOUGH = 3
 """A sum of so many times the largest possible value cannot be that of two people."""

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import ibis
 
 from kanab.counted import Counted
-from kanab.factor import Factor
-from kanab.moments import By, Cross, Moments
 from kanab.plan import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.planjoin import JointPlan, View, column_of, populations
 from kanab.sources.frames import column
 from kanab.sources.keys import in_experiment, kind_of, plain
 from kanab.sources.measures import measured
-from kanab.tally import Tally
+from kanab.tally.factor import Factor
+from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.tally import Tally
 
 _T = TypeVar("_T")
 

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import ibis
 
-from kanab.cells import DROPPED
 from kanab.errors import SourceError
-from kanab.factor import Level, as_level
 from kanab.plan import Plan
 from kanab.sources.binning import Bins
 from kanab.sources.declared import OTHER, find_levels
 from kanab.sources.frames import column
+from kanab.tally.cells import DROPPED
+from kanab.tally.factor import Level, as_level
 
 Kind = Literal["text", "whole", "number", "truth"]
 

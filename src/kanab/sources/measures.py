@@ -19,11 +19,11 @@ from typing import Any
 import ibis
 
 from kanab.errors import SourceError
-from kanab.metric import GRID_LIMIT, Metric
 from kanab.plan import MetricPlan, Plan
 from kanab.sources.engine import Engine
 from kanab.sources.grids import HALF, Products, Profile, check_range, chosen_metric, square_plan, widened
 from kanab.sources.keys import Kind
+from kanab.tally.metric import GRID_LIMIT, Metric
 
 Ends = tuple[float | None, float | None]
 DOUBLE_LIMIT = 1 << 53

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError
-from kanab.factor import Level, as_level
 from kanab.sources.frames import Array, column, encode
 from kanab.sources.pairlayout import NOT_IN, Codes
+from kanab.tally.factor import Level, as_level
 
 MOST_ARMS = 8
 """More arms are refused: the column is something else, or the pairs are too thin to test."""

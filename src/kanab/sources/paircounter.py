@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.metric import Metric, Missing
 from kanab.pairs import Whole, largest
 from kanab.sources.frames import numbers
 from kanab.sources.grids import Profile, check_zero, profile_values
@@ -18,6 +17,7 @@ from kanab.sources.paircodes import ArmCodes, as_numbers
 from kanab.sources.pairkernel import ROWS, Kernels, kernels
 from kanab.sources.pairlayout import NOT_IN, Codes, Counts, Layout, pack
 from kanab.sources.pairsums import MetricSums, PairSums, add_all, buckets, merged
+from kanab.tally.metric import Metric, Missing
 
 _HALF = 26
 _FULL = 1 << 62

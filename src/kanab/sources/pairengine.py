@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from kanab.errors import KanabError, QueryError, SourceError
-from kanab.factor import Level
 from kanab.sources.engine import query_text
 from kanab.sources.grids import Profile
 from kanab.sources.keys import kind_of, plain
@@ -34,6 +33,7 @@ from kanab.sources.pairlayout import NOT_IN
 from kanab.sources.pairstream import Progress, count_batches
 from kanab.sources.pairsums import PairSums, add_all
 from kanab.sources.profiles import SAMPLE, look
+from kanab.tally.factor import Level
 
 _NONE, _OTHER = ".", "?"
 _ROWS_ONE_BY_ONE = ROWS // 8  # Python's own values take much memory

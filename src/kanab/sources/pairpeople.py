@@ -20,7 +20,6 @@ import pyarrow as pa
 import sqlglot
 
 from kanab.errors import SourceError
-from kanab.factor import Level
 from kanab.plan import ExperimentPlan, MetricPlan, Plan
 from kanab.sources.connect import open_beside, opened_table
 from kanab.sources.engine import engine_of, kept, query_text, run, strict_arithmetic
@@ -36,6 +35,7 @@ from kanab.sources.pairsums import PairSums
 from kanab.sources.rowsums import person_values, row_sums, row_totals, row_values
 from kanab.sources.sql import filtered
 from kanab.sources.units import Units, to_people
+from kanab.tally.factor import Level
 
 MOST_NAMES = 10_000
 """A table of assignments with more experiments is a table of something else."""

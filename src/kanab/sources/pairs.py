@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import MissingExtraError, PlanError, SourceError, listed
-from kanab.metric import Metric, Missing
 from kanab.pairs import PairMoments, Pairs, fitting
 from kanab.plan import ExperimentPlan, MetricPlan
 from kanab.sources.columns import name_list, per_metric
@@ -25,6 +24,7 @@ from kanab.sources.grids import Profile, check_range, chosen_metric
 from kanab.sources.paircounter import Task, Wanted
 from kanab.sources.pairstream import FramePeople, ParquetPeople, People, Progress, Reading, matching_files
 from kanab.sources.pairsums import PairSums
+from kanab.tally.metric import Metric, Missing
 
 MOST_EXPERIMENTS = 500
 """More are refused: their 124,750 pairs are many to test, and their tables fill the memory."""

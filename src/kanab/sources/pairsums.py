@@ -13,11 +13,11 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.factor import Level
 from kanab.pairs import Whole, arm_places, plus, spread
 from kanab.sources.grids import Profile
 from kanab.sources.paircodes import check_arms
 from kanab.sources.pairlayout import Counts
+from kanab.tally.factor import Level
 
 BUCKETS = 1 << 14
 """Values are told apart by so many buckets where the commonest one is looked for."""

@@ -13,13 +13,13 @@ from typing import Any
 import ibis
 
 from kanab.errors import SourceError
-from kanab.factor import Level
 from kanab.plan import CovariatePlan
 from kanab.sources.binning import Bins, asked_shares, check_levels, common_levels, given_bins, quantile_bins
 from kanab.sources.engine import engine_of, first_row, query_text, run
 from kanab.sources.grids import DECIMAL_SCALES, Profile
 from kanab.sources.keys import Key, Kind, plain, read_level
 from kanab.sources.measures import Sampled, floor, number
+from kanab.tally.factor import Level
 
 SAMPLE = 10_000
 """So many people show quickly what most columns are like."""

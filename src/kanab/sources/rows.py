@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import DROPPED
 from kanab.counted import Counted
 from kanab.errors import NobodyError, SourceError
-from kanab.factor import Factor
-from kanab.metric import Metric
 from kanab.periods import Span
 from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.planjoin import counting_terms
@@ -35,7 +32,10 @@ from kanab.sources.frames import Array, columns, encode, numbers
 from kanab.sources.grids import check_range, chosen_metric, profile_values, widened
 from kanab.sources.heights import small_sums, tallest
 from kanab.sources.signatures import Seen, sign
-from kanab.tally import Tally
+from kanab.tally.cells import DROPPED
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
 
 
 class Coded(NamedTuple):

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import ibis
 
-from kanab.metric import GRID_LIMIT
 from kanab.plan import MetricPlan, Plan
 from kanab.sources.grids import Profile
 from kanab.sources.keys import Kind, kind_of
 from kanab.sources.measures import check_finite, floor, measured, number
 from kanab.sources.profiles import look
+from kanab.tally.metric import GRID_LIMIT
 
 How = Literal["sum", "max", "mean"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import DROPPED
 from kanab.counted import Signatures
+from kanab.tally.cells import DROPPED
 
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
 

@@ -15,7 +15,6 @@ import sqlglot
 
 from kanab.counted import Counted
 from kanab.errors import QueryError, SourceError
-from kanab.metric import Metric
 from kanab.periods import Span
 from kanab.plan import CovariatePlan, Plan
 from kanab.planjoin import Population, populations, tables_about, views_of
@@ -53,6 +52,7 @@ from kanab.sources.rowsums import How
 from kanab.sources.signatures import sign
 from kanab.sources.statement import Binned, CrossSum, Question, first_stage, parts, statement
 from kanab.sources.units import Events, Units, to_people
+from kanab.tally.metric import Metric
 
 
 def count_table(

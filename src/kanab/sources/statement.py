@@ -17,13 +17,13 @@ from typing import Any
 import ibis
 from sqlglot import exp
 
-from kanab.factor import Level
 from kanab.plan import CovariatePlan, Linkage, Plan
 from kanab.planjoin import Population, populations, tables_about
 from kanab.sources.engine import Engine
 from kanab.sources.grids import Products
 from kanab.sources.keys import Key, Kind, as_values, in_experiment
 from kanab.sources.measures import Measure, number, product_terms
+from kanab.tally.factor import Level
 
 _STAGE = "kanab_signatures"
 _AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.LogicalAnd}

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from kanab.cells import Cells, marginal
 from kanab.errors import AnalysisError, DesignError, listed
-from kanab.factor import Factor, label
-from kanab.metric import Metric
 from kanab.stats.adjust import Variance
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_squares
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import Factor, label
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
 
 _BITS = 160
 """Binary digits behind the point of a coefficient."""

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from kanab.errors import AnalysisError, DesignError
-from kanab.factor import label
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
 from kanab.stats.formula import Term, Variable, design, parse
 from kanab.stats.gram import Classes, Floats, classes_of, solve
-from kanab.tally import Tally
+from kanab.tally.factor import label
+from kanab.tally.tally import Tally
 
 Variance = Literal["ding", "exact"]
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.factor import Level, as_level, label
 from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_tail
 from kanab.stats.effect import ArmMeans, Effect, contrast
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.stats.jointt import joint_quantile, joint_tail
 from kanab.stats.simultaneous import Simultaneous
+from kanab.tally.factor import Level, as_level, label
 
 Errors = Literal["own", "pooled"]
 _TOGETHER = "all intervals hold their effects together, with this confidence"

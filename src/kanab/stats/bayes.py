@@ -15,12 +15,12 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.factor import Level, as_level, label
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import ArmMeans, Effect
 from kanab.stats.gram import Floats
 from kanab.stats.jointt import box_probability, lattice
 from kanab.tabular import number
+from kanab.tally.factor import Level, as_level, label
 
 _ROOT = math.sqrt(2 * math.pi)
 

@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 
 from kanab.errors import AnalysisError, listed
-from kanab.factor import Level, label
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import arm_squares
 from kanab.tabular import p_value
-from kanab.tally import Tally
+from kanab.tally.factor import Level, label
+from kanab.tally.tally import Tally
 
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early",

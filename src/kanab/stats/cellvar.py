@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells
 from kanab.stats.gram import Classes, Floats
+from kanab.tally.cells import Cells
 
 _STILL = "nothing varies in a class, an arm or a level"
 _ALONE = "a class, an arm or a level has too few people"

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
-from kanab.factor import Level, as_level, label
 from kanab.stats.distributions import Alternative, check_sides, t_interval, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
 from kanab.tabular import number, p_value
-from kanab.tally import Tally
+from kanab.tally.factor import Level, as_level, label
+from kanab.tally.tally import Tally
 
 Method = Literal["difference", "adjusted"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kanab.errors import FormulaError, listed
 from kanab.stats.gram import Classes, Floats
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 _TOKEN = re.compile(r"\s*(?:(`[^`]+`|[^\W\d]\w*(?:\.\w+)*)|(\S))")
 _NAME = re.compile(r"`[^`]+`|[^\W\d]\w*(?:\.\w+)*")

@@ -19,7 +19,7 @@ from kanab.stats.distributions import f_tail
 from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
 from kanab.tabular import number, p_value
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 Variance = Literal["pooled", "by_class", "two_margins", "by_arm"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.cells import Cells
 from kanab.errors import AnalysisError, DesignError
-from kanab.tally import Tally
+from kanab.tally.cells import Cells
+from kanab.tally.tally import Tally
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from kanab.stats.distributions import t_interval, t_tail
 from kanab.stats.formula import design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
 from kanab.stats.ols import Fit, fit
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 Errors = Literal["HC0", "HC1", "HC2", "HC3"]
 

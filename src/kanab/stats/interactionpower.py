@@ -16,14 +16,14 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.factor import Level, as_level, label
 from kanab.stats.crossings import crossing
 from kanab.stats.distributions import check_sides
 from kanab.stats.ftest import cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
 from kanab.stats.power import MOST_PEOPLE
 from kanab.tabular import number
-from kanab.tally import Tally
+from kanab.tally.factor import Level, as_level, label
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)

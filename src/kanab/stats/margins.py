@@ -8,11 +8,11 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 from kanab.errors import AnalysisError
-from kanab.factor import label
 from kanab.stats.distributions import Alternative, t_interval, t_tail
 from kanab.stats.effect import ArmMeans, Effect
 from kanab.stats.relative import relative_effect
 from kanab.tabular import number, p_value
+from kanab.tally.factor import label
 
 Claim = Literal["non-inferiority", "superiority", "equivalence"]
 Better = Literal["higher", "lower"]

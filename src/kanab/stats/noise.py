@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.factor import Level, as_level, label
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats
+from kanab.tally.factor import Level, as_level, label
 
 EVEN: Mapping[Any, float] = {"A": 1, "B": 1}
 """Two arms of equal shares, the first one the control."""

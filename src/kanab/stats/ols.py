@@ -11,7 +11,7 @@ from kanab.stats.distributions import check_sides, f_tail, t_interval, t_tail
 from kanab.stats.formula import Design, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, refit, solve
 from kanab.tabular import Table, number, p_value
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.factor import Level, label
 from kanab.stats.crossings import crossing
 from kanab.stats.distributions import Alternative, check_sides, t_quantile
 from kanab.stats.gram import Floats
@@ -20,6 +19,7 @@ from kanab.stats.jointt import joint_quantile, legendre
 from kanab.stats.margins import Margin
 from kanab.stats.noise import Noise
 from kanab.tabular import number
+from kanab.tally.factor import Level, label
 
 PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
 MOST_PEOPLE = 1e13

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from kanab.cells import Cells, marginal
 from kanab.errors import AnalysisError
-from kanab.factor import label
-from kanab.metric import Metric
-from kanab.moments import Cross, Moments
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
 from kanab.stats.gram import Floats
-from kanab.tally import Tally
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import label
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Cross, Moments
+from kanab.tally.tally import Tally
 
 
 def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:

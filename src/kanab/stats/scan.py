@@ -17,7 +17,7 @@ from kanab.stats.scancells import blocks_of_pairs, blocks_of_tables
 from kanab.stats.scanlines import scan_blocks
 from kanab.stats.scantable import Outcome, Scan, by_attention, chosen_metrics
 from kanab.stats.verdicts import ALARMS, Family, Rules
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ def scan_pairs(
     those of metrics that declare none, where the curator knows them.
 
     >>> from kanab.datasets import eighteen
-    >>> from kanab.factor import Factor
+    >>> from kanab.tally.factor import Factor
     >>> table = eighteen()
     >>> tier = Factor("tier", table.factor("tier").levels, "arm")     # as if the tier had been assigned
     >>> pair = Tally((table.experiment, tier), table.people, table.moments)

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.metric import Metric
-from kanab.moments import Moments
 from kanab.pairs import PairMoments, Pairs
 from kanab.stats.gram import Floats
 from kanab.stats.twofold import SAFE, Twofold, Whole, compact
-from kanab.tally import Tally
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
 Places = NDArray[np.intp]
 Flags = NDArray[np.bool_]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError
-from kanab.factor import Level, label
 from kanab.stats.distributions import t_quantile
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
 from kanab.tabular import number
-from kanab.tally import Tally
+from kanab.tally.factor import Level, label
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True)

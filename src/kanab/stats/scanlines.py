@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from kanab.metric import Metric
 from kanab.stats.gram import Floats
 from kanab.stats.scanassign import check_assignment
 from kanab.stats.scancells import Block, Measured, Places, side_by_side
@@ -17,6 +16,7 @@ from kanab.stats.scanreach import critical, reach
 from kanab.stats.scantests import EQUAL_LEVELS, FTests, Texts, f_tests
 from kanab.stats.twofold import Whole
 from kanab.stats.verdicts import Evidence, Rules, corrected, decide, levels
+from kanab.tally.metric import Metric
 
 NOT_HELD = "the table does not hold this metric"
 SMALL = "a class holds fewer than k = {k} people"

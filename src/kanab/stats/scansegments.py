@@ -15,7 +15,7 @@ from kanab.stats.scanlines import scan_blocks
 from kanab.stats.scantable import Outcome, Scan, by_attention, chosen_metrics
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.verdicts import ALARMS, Family, Rules
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 UNBALANCED = "the arms of {0} are not spread alike over {1}"
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import LevelError, listed
-from kanab.metric import Metric
 from kanab.pairs import Pairs
 from kanab.stats.gram import Floats
 from kanab.stats.scanlines import Lines
 from kanab.stats.verdicts import ORDER, Rules, Verdict
-from kanab.tally import Tally
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError
-from kanab.factor import Level, label
 from kanab.stats.cellvar import Spread
 from kanab.stats.distributions import t_tail
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats
 from kanab.stats.multiplicity import Correction, correct
 from kanab.tabular import number, p_value
-from kanab.tally import Tally
+from kanab.tally.factor import Level, label
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True)

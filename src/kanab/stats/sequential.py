@@ -32,7 +32,7 @@ from kanab.stats.spending import (
 )
 from kanab.stats.srm import SampleRatio, sample_ratio
 from kanab.tabular import number, p_value
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 Verdict = Literal["may stop", "keep going", "ended"]
 

@@ -9,10 +9,10 @@ from numbers import Real
 from typing import Any
 
 from kanab.errors import AnalysisError
-from kanab.factor import Level, label
 from kanab.stats.distributions import chi2_tail
 from kanab.tabular import number, p_value
-from kanab.tally import Tally
+from kanab.tally.factor import Level, label
+from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True)

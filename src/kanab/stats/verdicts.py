@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.metric import Metric
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import Correction, adjusted_array
 from kanab.stats.scancells import Flags
+from kanab.tally.metric import Metric
 
 Verdict = Literal[
     "interference", "differs", "watch", "assignment broken", "nothing found", "clear within tolerance", "not testable"

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import KanabError, listed
-from kanab.factor import label
 from kanab.forecast import Forecast, Known, forecast_plan
 from kanab.plan import Plan
 from kanab.planfile import plan_to_dict
 from kanab.privacy.fields import origin, purposes
 from kanab.tabular import Table, number
+from kanab.tally.factor import label
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -15,7 +15,7 @@ from kanab.collect.tables import tables
 from kanab.errors import MessageError
 from kanab.plan import Plan
 from kanab.planfile import parse_plan
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 SHOP = """
 k = 10

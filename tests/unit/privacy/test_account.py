@@ -22,7 +22,7 @@ from kanab.privacy.released import Batch, Receipt, Release
 from kanab.privacy.statements import TESTS, deviations
 from kanab.sources.columns import count_columns
 from kanab.sources.rows import count_rows
-from kanab.tally import Tally
+from kanab.tally.tally import Tally
 
 ROOT = Path(__file__).parents[3]
 FORBIDDEN = re.compile(r"(?<!k-)anonymous|compliant|no personal data", re.IGNORECASE)

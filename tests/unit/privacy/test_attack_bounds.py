@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.metric import Metric
 from kanab.privacy import bounds
 from kanab.privacy.bounds import bound_counts
 from kanab.privacy.examples import tabulate
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
+from kanab.tally.metric import Metric
 
 SPEND = Metric("spend", 100, (0.0, 500.0))
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.metric import Metric
 from kanab.privacy.attack import play_attacker
 from kanab.privacy.budget import fewest_off, pair_numbers, within_budget
 from kanab.privacy.examples import example, tabulate
 from kanab.privacy.known import Known, independent, known_people
 from kanab.privacy.published import Axis, Published
+from kanab.tally.metric import Metric
 
 BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.metric import Metric
-from kanab.moments import Moments
 from kanab.privacy.differencing import find_differences, find_small_classes
 from kanab.privacy.examples import tabulate
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
 
 BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.metric import Metric
-from kanab.moments import Moments
 from kanab.privacy.examples import tabulate
 from kanab.privacy.pinned import find_pinned_values, reachers
 from kanab.privacy.published import Axis, Published, PublishedTable
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
 
 MINUTES = Metric("minutes", 100, (0.0, 100.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.metric import Metric
 from kanab.privacy import known as knowing
 from kanab.privacy.examples import tabulate
 from kanab.privacy.known import Known, independent, known_people, solve
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
 from kanab.privacy.reconstruct import find_by_least_squares, find_leverage, find_sparse_values
+from kanab.tally.metric import Metric
 
 BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 
 import kanab as kb
-from kanab.moments import Moments
 from kanab.privacy.enumeration import (
     WORK,
     Achievable,
@@ -13,6 +12,7 @@ from kanab.privacy.enumeration import (
     extremes_by_margin,
     share,
 )
+from kanab.tally.moments import Moments
 
 
 def members(bits: int) -> list[int]:

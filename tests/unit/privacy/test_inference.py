@@ -8,8 +8,6 @@ import pytest
 from scipy.optimize import linprog
 
 import kanab as kb
-from kanab.moments import Moments
-from kanab.possible import least_squares
 from kanab.privacy.inference import (
     anyone,
     class_squares,
@@ -20,6 +18,8 @@ from kanab.privacy.inference import (
     smallest,
     smallest_on_grid,
 )
+from kanab.tally.consistency import least_squares
+from kanab.tally.moments import Moments
 
 AXES = ("arm", "level")
 

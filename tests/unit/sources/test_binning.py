@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kanab.errors import SourceError
-from kanab.factor import Factor
 from kanab.plan import CovariatePlan
 from kanab.sources.binning import (
     Bins,
@@ -17,6 +16,7 @@ from kanab.sources.binning import (
     kept_levels,
     quantile_bins,
 )
+from kanab.tally.factor import Factor
 
 
 def test_bins_are_named_by_their_edges_and_close_on_the_left() -> None:

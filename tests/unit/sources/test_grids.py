@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanab.errors import GridError
-from kanab.metric import Metric
 from kanab.plan import MetricPlan
 from kanab.sources.grids import (
     HALF,
@@ -22,6 +21,7 @@ from kanab.sources.grids import (
     square_plan,
     widened,
 )
+from kanab.tally.metric import Metric
 
 steps = st.integers(-(2**52) + 1, 2**52 - 1)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanab.metric import Metric
 from kanab.plan import make_plan
 from kanab.sources.columns import Measured
 from kanab.sources.heights import gather, small_sums, tallest
 from kanab.sources.rows import count_rows
+from kanab.tally.metric import Metric
 
 ROWS = {
     "variant": ["A", "A", "A", "A", "B", "B", "B", "B"],

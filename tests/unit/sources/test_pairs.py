@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kanab.errors import GridError, KanabError, MissingExtraError, PlanError, SourceError
-from kanab.metric import Metric
 from kanab.pairs import Pairs
 from kanab.sources import pairstream
 from kanab.sources.pairs import count_pairs
+from kanab.tally.metric import Metric
 
 PEOPLE = 300
 

@@ -9,9 +9,9 @@ import pytest
 
 from kanab import Factor, FormulaError, Metric, Tally, count_columns
 from kanab.datasets import eighteen
-from kanab.moments import Moments
 from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import classes_of
+from kanab.tally.moments import Moments
 
 
 def terms(formula):

@@ -19,8 +19,8 @@ from kanab import (
     robust_f,
 )
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
-from kanab.moments import Moments
 from kanab.stats.ftest import two_way
+from kanab.tally.moments import Moments
 
 
 def table(cells, *, squares="class", scale=1):

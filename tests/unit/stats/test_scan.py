@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kanab import AnalysisError, Factor, LevelError, Metric, Tally, count_columns
-from kanab.moments import Moments
 from kanab.stats.scan import scan_pairs
+from kanab.tally.moments import Moments
 
 
 def load():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from kanab import Factor, Metric, Tally, count_columns, pooled_f, robust_f
-from kanab.moments import Moments
 from kanab.stats.scancells import Measured, blocks_of_tables, cells_of
 from kanab.stats.scantests import ALONE, NO_SQUARES, STILL, TOO_FEW_CELLS, f_tests
+from kanab.tally.moments import Moments
 
 BINARY = Metric("y", 1, (0, 1))
 

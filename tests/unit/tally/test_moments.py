@@ -5,8 +5,8 @@ import operator
 import pytest
 
 from kanab import Metric, TallyError
-from kanab.cells import DROPPED, Cells, as_cells
-from kanab.moments import By, Cross, Moments
+from kanab.tally.cells import DROPPED, Cells, as_cells
+from kanab.tally.moments import By, Cross, Moments
 
 AXES = ("arm", "tier")
 

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from kanab.cells import Cells, check_shape, zeros
 from kanab.errors import KanabError, TallyError
-from kanab.factor import Factor, Role
-from kanab.metric import Metric, Missing
-from kanab.moments import By, Cross, Moments
+from kanab.tally.cells import Cells, check_shape, zeros
+from kanab.tally.factor import Factor, Role
+from kanab.tally.metric import Metric, Missing
+from kanab.tally.moments import By, Cross, Moments
 
 Whole = int | str
 """Integers beyond 2^53 are written as texts: many JSON readers would turn them into floats."""

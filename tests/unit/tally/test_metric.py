@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kanab import GridError, Metric
-from kanab.metric import GRID_LIMIT, implied_scale
+from kanab.tally.metric import GRID_LIMIT, implied_scale
 
 
 def steps(metric: Metric, *values: float) -> list[int]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kanab.document import Parts
 from kanab.errors import listed
-from kanab.moments import Moments
 from kanab.tabular import Table
+from kanab.tally.moments import Moments
+from kanab.tally.plain import Parts
 
 
 def in_words(parts: Parts) -> str:

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from kanab.cells import DROPPED, Cells, as_cells, check_shape, fold, marginal
-from kanab.document import Parts, read, write
 from kanab.errors import LevelError, TallyError, listed
-from kanab.factor import Factor, Level, as_level, merged_scores
-from kanab.looks import class_table, in_words, shape_table, square_tables
-from kanab.metric import Metric
-from kanab.moments import By, Cross, Moments
-from kanab.possible import check_cross, check_moments, check_people
 from kanab.tabular import Table
+from kanab.tally.cells import DROPPED, Cells, as_cells, check_shape, fold, marginal
+from kanab.tally.consistency import check_cross, check_moments, check_people
+from kanab.tally.describe import class_table, in_words, shape_table, square_tables
+from kanab.tally.factor import Factor, Level, as_level, merged_scores
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.plain import Parts, read, write
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,8 +8,8 @@ import pytest
 
 from kanab import Factor, GridError, KanabError, LevelError, Metric, Tally, TallyError, count_columns
 from kanab.datasets import eighteen
-from kanab.looks import in_units
-from kanab.moments import Cross, Moments
+from kanab.tally.describe import in_units
+from kanab.tally.moments import Cross, Moments
 
 ROWS = {
     "arm": ["A", "A", "A", "B", "B", "B", "C", "C"],

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kanab import Factor, LevelError, Metric, Tally, TallyError
-from kanab.cells import as_cells
-from kanab.moments import By, Cross, Moments
-from kanab.possible import least_squares
+from kanab.tally.cells import as_cells
+from kanab.tally.consistency import least_squares
+from kanab.tally.moments import By, Cross, Moments
 
 ARM = Factor("arm", ("A", "B"), "arm")
 TIER = Factor("tier", (1, 2))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from kanab.cells import DROPPED, Cells, fold, marginal
 from kanab.errors import TallyError
-from kanab.metric import Metric
+from kanab.tally.cells import DROPPED, Cells, fold, marginal
+from kanab.tally.metric import Metric
 
 By = tuple[str, ...]
 """The factors at whose combinations a number is kept: ("arm",), ("tier",) or every factor."""

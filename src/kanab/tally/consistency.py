@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kanab.cells import Cells, marginal
 from kanab.errors import TallyError
-from kanab.moments import By, Cross, Moments
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.moments import By, Cross, Moments
 
 
 def check_people(people: Cells) -> None:

@@ -1,0 +1,1 @@
+"""Counts and sums per class, exactly, in integers. Others import `Tally`, `Metric` and `Factor`."""
