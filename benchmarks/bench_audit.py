@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from kanab import Metric, Tally, count_columns
-from kanab.plan import MetricPlan
+from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import Audit, audit_table
 
 TABLES, LEVELS, PEOPLE = 50, 500, 100_000

@@ -103,9 +103,9 @@ def bare_many(file: str, metrics: list[str]) -> Any:
 
 def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
     import kanab as kb  # noqa: PLC0415
-    from kanab.plan import make_plan  # noqa: PLC0415
-    from kanab.sources.connect import open_table  # noqa: PLC0415
-    from kanab.sources.sql import count_table  # noqa: PLC0415
+    from kanab.counting.connect import open_table  # noqa: PLC0415
+    from kanab.counting.engine.sql import count_table  # noqa: PLC0415
+    from kanab.plan.model import make_plan  # noqa: PLC0415
 
     known = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}} if declared else {}
     counted = count_table(open_table(file), make_plan("treated", ["spend"], adjust=[covariate], **known))
@@ -116,9 +116,9 @@ def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
 
 
 def kanab_many(file: str, metrics: list[str]) -> Any:
-    from kanab.plan import ExperimentPlan, MetricPlan, Plan  # noqa: PLC0415
-    from kanab.sources.connect import open_table  # noqa: PLC0415
-    from kanab.sources.sql import count_table  # noqa: PLC0415
+    from kanab.counting.connect import open_table  # noqa: PLC0415
+    from kanab.counting.engine.sql import count_table  # noqa: PLC0415
+    from kanab.plan.model import ExperimentPlan, MetricPlan, Plan  # noqa: PLC0415
 
     binary = set(MIXED[5:])
     amounts = {"spend", "basket", *AMOUNTS}

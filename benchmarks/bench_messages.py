@@ -18,7 +18,7 @@ from statistics import median
 
 from kanab.collect.nonces import make_nonce
 from kanab.collect.scheme import Scheme
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
 
 PLAN = """
 [cohorts]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import kanab as kb
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
 

@@ -9,6 +9,10 @@ bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.
 
 from kanab.analysis import analyze, readout
 from kanab.counted import Counted
+from kanab.counting.class_table import read_classes
+from kanab.counting.columns import count_columns
+from kanab.counting.csvfile import count_csv
+from kanab.counting.dispatch import count
 from kanab.errors import (
     AnalysisError,
     DesignError,
@@ -29,8 +33,8 @@ from kanab.errors import (
 )
 from kanab.files import read_release, write_release
 from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
-from kanab.plan import Plan, make_plan
-from kanab.planfile import read_plan
+from kanab.plan.file import read_plan
+from kanab.plan.model import Plan, make_plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
@@ -40,10 +44,6 @@ from kanab.readouts import Readout
 from kanab.scanning import scan_heterogeneity, scan_interactions
 from kanab.scanreadouts import PairReadout, SegmentReadout
 from kanab.simulation import Population, Study, simulate
-from kanab.sources.classes import read_classes
-from kanab.sources.columns import count_columns
-from kanab.sources.csvfile import count_csv
-from kanab.sources.dispatch import count
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus

@@ -16,8 +16,10 @@ from kanab.comparing import (
     measured_means,
     omnibus_rows,
 )
+from kanab.counting.dispatch import Reading, count
+from kanab.counting.shared_assignment import people_share
 from kanab.errors import AnalysisError, PrivacyError, listed
-from kanab.plan import ExperimentPlan
+from kanab.plan.model import ExperimentPlan
 from kanab.privacy.gate import release
 from kanab.privacy.released import Receipt, Release
 from kanab.reading import (
@@ -33,8 +35,6 @@ from kanab.reading import (
 )
 from kanab.readoutrows import SegmentRow
 from kanab.readouts import Readout
-from kanab.sources.clusters import people_share
-from kanab.sources.dispatch import Reading, count
 from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
     Caution,

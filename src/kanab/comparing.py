@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kanab.errors import AnalysisError, DesignError
-from kanab.plan import ExperimentPlan
+from kanab.plan.model import ExperimentPlan
 from kanab.reading import Choices, Weights
 from kanab.readoutrows import Belief, EffectRow, OmnibusRow
 from kanab.stats.adjust import adjusted_means

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.periods import Span
-from kanab.plan import Plan
+from kanab.plan.model import Plan
+from kanab.plan.periods import Span
 from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 

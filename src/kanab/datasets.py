@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kanab.sources.columns import Squares, count_columns
+from kanab.counting.columns import Squares, count_columns
 from kanab.tally.tally import Tally
 
 _MINUTES = (

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from kanab.counting.frames import numeric_scores
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
-from kanab.plan import ExperimentPlan, Linkage, MetricPlan, Plan
-from kanab.planvalues import duration
+from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.values import duration
 from kanab.privacy.levels import MARGIN
 from kanab.privacy.released import Release
 from kanab.privacy.rules import LEAST_DF, drafted
-from kanab.sources.frames import numeric_scores
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.enough import enough_people
@@ -161,7 +161,7 @@ def forecast_plan(
     ``per_day`` are people who meet an experiment, in all or by experiment; ``days`` how long it runs.
     A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
 
-    >>> from kanab.planfile import parse_plan
+    >>> from kanab.plan.file import parse_plan
     >>> shop = 'metrics.bought = { kind = "binary" }\\ncovariates.tier = [1, 2, 3]\\n'
     >>> plan = parse_plan(shop + 'experiments.checkout = { arms = { A = 1, B = 1 }, adjust = ["tier"] }')
     >>> print(forecast_plan(plan, per_day=50, days=28, known=Known(rates={"bought": 0.1})))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.stats.floored import ALARM, floored_ratio_p
 
 

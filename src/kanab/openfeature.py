@@ -44,7 +44,7 @@ class KanabProvider(AbstractProvider):
     evaluation is not yet meeting the change, and ``Person.enroll`` is left to the caller.
 
     >>> from kanab.client import Http
-    >>> from kanab.plan import ExperimentPlan, MetricPlan, Plan
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> provider = KanabProvider(Client(plan, Http("http://localhost:8000")))
     >>> details = provider.resolve_string_details("checkout", "A", EvaluationContext("user-1"))

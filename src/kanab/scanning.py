@@ -10,7 +10,7 @@ from typing import Any
 
 from kanab.analysis import release_alone
 from kanab.errors import AnalysisError, PlanError
-from kanab.plan import DEFAULT_K
+from kanab.plan.model import DEFAULT_K
 from kanab.privacy.pairgate import ReleasedPairs, release_pairs, shown_pairs
 from kanab.privacy.released import Release
 from kanab.scanreadouts import PairReadout, SegmentReadout, Shown

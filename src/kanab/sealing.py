@@ -19,8 +19,8 @@ from kanab.collect.tables import tables
 from kanab.collect.versions import Versions
 from kanab.counted import Counted
 from kanab.errors import LedgerError, PrivacyError, StoreError, TallyError
-from kanab.periods import Periods, Span
-from kanab.plan import MetricPlan, Plan
+from kanab.plan.model import MetricPlan, Plan
+from kanab.plan.periods import Periods, Span
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, verified_entries

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from kanab.counting.columns import fill, measure
 from kanab.errors import AnalysisError, DesignError
-from kanab.sources.columns import fill, measure
 from kanab.stats.effect import Effect, difference_in_means
 from kanab.stats.gram import Floats
 from kanab.tabular import number

@@ -19,8 +19,8 @@ from kanab.collect.counters import Counters, add_counters
 from kanab.collect.keys import Keyring
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.tables import tables
-from kanab.plan import Plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Plan
 from kanab.tally.tally import Tally
 
 POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'"

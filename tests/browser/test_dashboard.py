@@ -23,8 +23,8 @@ from tests.unit.web.shops import ledger_bytes, write
 import kanab as kb
 from kanab.collect.keys import Keyring
 from kanab.collect.sqlitestore import SqliteStore
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.web.collector import Collector
 from kanab.web.service import Service
 from kanab.web.serving import bind

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from kanab.counting.rows import count_rows
 from kanab.display.officer import privacy_html
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.account import privacy_account
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
-from kanab.sources.rows import count_rows
 
 Account = dict[str, Any]
 Open = Callable[..., Page]

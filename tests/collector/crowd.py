@@ -19,7 +19,7 @@ from kanab.collect.nonces import make_nonce
 from kanab.collect.scheme import Scheme
 from kanab.collect.store import Store
 from kanab.collect.tables import tables
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
 from kanab.tally.tally import Tally
 
 PLAN_TEXT = """

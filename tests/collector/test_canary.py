@@ -40,7 +40,7 @@ from kanab.collect.pgstore import PostgresStore
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.store import Record
 from kanab.errors import StoreError
-from kanab.periods import Periods
+from kanab.plan.periods import Periods
 
 PLAN_TEXT = """
 k = 10

@@ -27,7 +27,7 @@ from kanab.collect.counters import Counters, add_counters
 from kanab.collect.keys import Keyring
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.tables import tables
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
 from kanab.tally.tally import Tally
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -18,7 +18,7 @@ from kanab.collect.scheme import Scheme
 from kanab.collect.spelling import decode, encode, spell
 from kanab.collect.wire import read_post
 from kanab.errors import MessageError
-from kanab.planfile import plan_from_dict
+from kanab.plan.file import plan_from_dict
 from kanab.tally.metric import Metric
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))

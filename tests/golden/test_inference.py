@@ -12,7 +12,7 @@ import pytest
 import kanab as kb
 from kanab.counted import Heights
 from kanab.datasets import count_eighteen, eighteen_rows
-from kanab.plan import MetricPlan
+from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import Audit, audit_table
 from kanab.privacy.inference import largest
 

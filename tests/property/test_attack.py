@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import PrivacyError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.attack import play_attacker
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.known import known_people

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.sources.columns import Measured
-from kanab.sources.heights import tallest
+from kanab.counting.columns import Measured
+from kanab.counting.largest import tallest
 from kanab.tally.metric import Metric
 
 people = st.lists(

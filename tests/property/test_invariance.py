@@ -27,7 +27,7 @@ import pytest
 import kanab as kb
 from kanab.cli.main import main
 from kanab.files import release_text
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.checks import check_release
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.ledger import read_ledger
@@ -123,7 +123,7 @@ def run(folder: Path, rows: Mapping[str, np.ndarray], *words: str, engine: bool 
             inside(folder),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            patch("kanab.sources.dispatch._installed", lambda _: engine),
+            patch("kanab.counting.dispatch._installed", lambda _: engine),
         ):
             main()
     except SystemExit as end:

@@ -21,8 +21,8 @@ import pytest
 
 import kanab as kb
 from kanab.errors import PrivacyError, SourceError
-from kanab.periods import Periods, Span
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.periods import Periods, Span
 from kanab.privacy.batches import add_releases
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.levels import LevelMap, merge_levels, merge_sparsest, regroup

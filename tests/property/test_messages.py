@@ -25,7 +25,7 @@ from kanab.collect.scheme import Scheme
 from kanab.collect.spelling import encode, spell
 from kanab.collect.tables import counters_of, tables
 from kanab.errors import MessageError
-from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 
 NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)
 NAMES = ("checkout", "ban/ner: x", "größe")

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.sources.rows import count_rows
+from kanab.counting.rows import count_rows
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 AB = (("A", 1), ("B", 1))
 FIRST = Plan(

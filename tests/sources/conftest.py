@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kanab.sources.engine import without_notices
+from kanab.counting.engine.dialects import without_notices
 
 ENGINES = ("duckdb", "postgres", "spark")
 _NUMBER = itertools.count()

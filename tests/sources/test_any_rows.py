@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kanab.counting.engine.sql import count_table
+from kanab.counting.rows import count_rows
 from kanab.errors import KanabError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 from .conftest import Loader
 from .test_engines import assert_same

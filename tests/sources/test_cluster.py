@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kanab.plan import make_plan
-from kanab.sources.rows import count_rows
+from kanab.counting.rows import count_rows
+from kanab.plan.model import make_plan
 
 from .conftest import find_java
 
@@ -29,9 +29,9 @@ PEOPLE = 2_000
 # Runs in a process of its own: one Python process holds one Spark session, and the tests have theirs.
 COUNT = """
 import sys
-from kanab.plan import make_plan
-from kanab.sources.connect import open_table
-from kanab.sources.sql import count_table
+from kanab.plan.model import make_plan
+from kanab.counting.connect import open_table
+from kanab.counting.engine.sql import count_table
 
 master, folder = sys.argv[1:]
 options = "&".join([

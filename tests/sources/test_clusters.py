@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanab.sources.clusters import people_share
-from kanab.sources.dispatch import Reading
+from kanab.counting.dispatch import Reading
+from kanab.counting.shared_assignment import people_share
 
 from .conftest import Loader
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import kanab as kb
+from kanab.counting.engine.people import Events
+from kanab.counting.engine.sql import count_table, show_sql
+from kanab.counting.rows import count_rows
 from kanab.errors import SourceError
-from kanab.periods import Span
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.planjoin import join_plans
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table, show_sql
-from kanab.sources.units import Events
+from kanab.plan.joint import join_plans
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.periods import Span
 
 from .conftest import Loader
 from .test_engines import assert_same
@@ -272,7 +272,7 @@ def test_csv_files_hold_times_as_texts(tmp_path: Path, monkeypatch: pytest.Monke
     by_engine = kb.count(file, PLAN, span=SPANS[0])
     assert_same(by_engine, count_rows(by_hand(SPANS[0]), PLAN))
     assert by_engine.span == SPANS[0]
-    monkeypatch.setattr("kanab.sources.dispatch._installed", lambda _: False)
+    monkeypatch.setattr("kanab.counting.dispatch._installed", lambda _: False)
     by_core = kb.count(file, PLAN, span=SPANS[0])
     assert_same(by_core, by_engine)
     assert by_core.span == SPANS[0]

@@ -17,13 +17,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from kanab.counting import connect
+from kanab.counting.connect import open_beside, open_table, opened_table
+from kanab.counting.csvfile import read_columns
+from kanab.counting.engine.sql import count_table
+from kanab.counting.rows import count_rows
 from kanab.errors import MissingExtraError, SourceError
-from kanab.plan import make_plan
-from kanab.sources import connect
-from kanab.sources.connect import open_beside, open_table, opened_table
-from kanab.sources.csvfile import read_columns
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table
+from kanab.plan.model import make_plan
 
 from .conftest import Loader
 from .test_engines import SHOP, assert_same
@@ -296,10 +296,10 @@ def test_too_many_classes_or_signatures_are_refused(duckdb_loader: Loader, monke
         {"a": [i % 20 for i in range(people)], "b": [i // 20 for i in range(people)], "y": [1] * people}
     )
     plan = make_plan("a", ["y"], adjust=["b"])
-    monkeypatch.setattr("kanab.sources.answers.CLASS_BUDGET", 399)
+    monkeypatch.setattr("kanab.counting.engine.answer.CLASS_BUDGET", 399)
     with pytest.raises(SourceError, match=r"a/b would have 400 classes; the limit is 399"):
         count_table(table, plan)
-    monkeypatch.setattr("kanab.sources.answers.SIGNATURE_BUDGET", 100)
+    monkeypatch.setattr("kanab.counting.engine.answer.SIGNATURE_BUDGET", 100)
     with pytest.raises(SourceError, match=r"more than 100 combinations of levels together"):
         count_table(table, plan)
 

@@ -11,10 +11,10 @@ import pytest
 
 import kanab as kb
 from kanab.counted import Counted
+from kanab.counting.engine.sql import count_table
+from kanab.counting.rows import count_rows
 from kanab.errors import GridError, SourceError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader
 
@@ -107,7 +107,7 @@ def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
 def test_an_engine_that_nobody_knows_is_counted_with_care(
     duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanab.sources.engine._KNOWN", ())
+    monkeypatch.setattr("kanab.counting.engine.dialects._KNOWN", ())
     for plan in (DECLARED, make_plan("variant", ["spend", "huge"], adjust=["tier"])):
         assert_same(count_table(duckdb_loader.load(SHOP), plan), count_rows(SHOP, plan))
 

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
-from kanab.sources import sql
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table
+from kanab.counting.engine import sql
+from kanab.counting.engine.sql import count_table
+from kanab.counting.rows import count_rows
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader
 from .test_engines import SHOP, assert_same, plain_heights

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.counted import Counted, Heights
+from kanab.counting.engine.people import Events
+from kanab.counting.engine.sql import count_table
+from kanab.counting.rows import count_rows
 from kanab.errors import KanabError, SourceError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
-from kanab.planjoin import join_plans
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table
-from kanab.sources.units import Events
+from kanab.plan.joint import join_plans
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader
 from .test_engines import DECLARED, SHOP, assert_same
@@ -142,7 +142,7 @@ def test_older_plans_are_counted_again_in_one_pass(engine: Loader) -> None:
 
 
 def test_an_engine_that_nobody_knows_splits_alike(duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.sources.engine._KNOWN", ())
+    monkeypatch.setattr("kanab.counting.engine.dialects._KNOWN", ())
     plans = (OTHERS[1], DECLARED, OTHERS[2])
     counted = joined(duckdb_loader.load(SHOP), plans)
     assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kanab.counting.engine.people import Events
+from kanab.counting.engine.sql import count_table, show_sql
+from kanab.counting.rows import count_rows
 from kanab.errors import SourceError
-from kanab.plan import ExperimentPlan, MetricPlan, Plan, make_plan
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table, show_sql
-from kanab.sources.units import Events
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader
 from .test_engines import SHOP, assert_same

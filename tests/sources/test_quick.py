@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from kanab.plan import MetricPlan, Plan, make_plan
-from kanab.sources import sql
-from kanab.sources.connect import opened_table
-from kanab.sources.grids import Profile
-from kanab.sources.measures import Sampled, quick_measure
-from kanab.sources.rows import count_rows
-from kanab.sources.sql import count_table
+from kanab.counting.connect import opened_table
+from kanab.counting.engine import sql
+from kanab.counting.engine.metrics import Sampled, quick_measure
+from kanab.counting.engine.sql import count_table
+from kanab.counting.grids import Profile
+from kanab.counting.rows import count_rows
+from kanab.plan.model import MetricPlan, Plan, make_plan
 
 from .conftest import Loader
 from .test_any_rows import outcome, worlds
@@ -55,7 +55,7 @@ def people(**columns: Any) -> pa.Table:
 @pytest.mark.parametrize("few", [1, 20, 300])
 @pytest.mark.parametrize("plan", [DECLARED, OPEN])
 def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.sources.profiles.SAMPLE", few)
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE", few)
     assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
 
 
@@ -64,7 +64,7 @@ def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, m
 def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: tuple[pa.Table, Plan]) -> None:
     table, plan = world
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.sources.profiles.SAMPLE", 3)
+        patch.setattr("kanab.counting.engine.profiles.SAMPLE", 3)
         found, expected = outcome(count_table, duckdb_loader.load(table), plan), outcome(count_rows, table, plan)
     if isinstance(expected, type):  # a table of nothing is refused by whichever rule looks first
         assert isinstance(found, type)
@@ -83,7 +83,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     assert measure is not None
     assert measure.doubles
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.sources.measures._CROWD", 0)
+        patch.setattr("kanab.counting.engine.metrics._CROWD", 0)
         counted = count_table(duckdb_loader.load(table), plan)
     assert [question.measures[0].doubles for question in asked] == [True, False]
     assert_same(counted, count_rows(table, plan))
@@ -125,7 +125,7 @@ def test_ends_that_are_not_crowded_are_looked_up(
 ) -> None:
     table, plan = people(y=np.round(values, 2)), make_plan("variant", ["y"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.sources.profiles.SAMPLE", 1_000)
+        patch.setattr("kanab.counting.engine.profiles.SAMPLE", 1_000)
         counted = count_table(duckdb_loader.load(table), plan)
     assert [question.measures[0].asked for question in asked] == [asked_ends]
     assert counted.ranges == count_rows(table, plan).ranges == {"y": found}
@@ -134,7 +134,7 @@ def test_ends_that_are_not_crowded_are_looked_up(
 def test_a_parquet_file_states_its_own_range(
     parquet: Callable[[dict[str, Any]], Path], asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanab.sources.profiles.SAMPLE", 500)
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE", 500)
     columns = {"variant": ["A", "B"] * 500, "y": np.tile([0.0] * 96 + [1.5, 2.25, 40.0, 90.0], 10)}
     columns["y"][-1] = 400.0  # nobody in the sample has so much
     plan = make_plan("variant", ["y"])

@@ -10,11 +10,11 @@ import pytest
 
 import kanab as kb
 from kanab.analysis import analyze, readout
+from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
-from kanab.plan import ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 from kanab.readouts import frame
-from kanab.sources.dispatch import count
 
 
 def shop(n: int = 4_000, seed: int = 1, arms: tuple[str, ...] = ("A", "B")) -> dict[str, Any]:

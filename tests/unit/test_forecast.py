@@ -9,7 +9,7 @@ from scipy import stats
 from kanab import PlanError, count, make_plan, release
 from kanab.datasets import shop_rows
 from kanab.forecast import Known, forecast_plan, known_from_release
-from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.stats.noise import noise_of_means
 from kanab.stats.power import Question, solve_power
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means

@@ -25,8 +25,8 @@ from kanab.counted import Counted
 from kanab.display import charts, html, officer, tables, text, words
 from kanab.errors import KanabError, PrivacyError
 from kanab.files import release_text
-from kanab.periods import Span
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.periods import Span
 from kanab.privacy.account import privacy_account
 from kanab.privacy.form import release_from_dict, release_to_dict
 from kanab.privacy.ledger import Ledger, append

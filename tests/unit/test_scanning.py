@@ -7,7 +7,7 @@ import pytest
 
 import kanab as kb
 from kanab.errors import AnalysisError, PlanError
-from kanab.plan import ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scanning import scan_heterogeneity, scan_interactions
 
 COUNTING: dict[str, Any] = {"bounds": {"y": (-50, 100)}, "resolution": {"y": 0.01}}

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kanab.errors import PlanError, PrivacyError
-from kanab.periods import Periods, Span
-from kanab.plan import Cohorts, Plan
+from kanab.plan.model import Cohorts, Plan
+from kanab.plan.periods import Periods, Span
 from kanab.privacy.ledger import Ledger
 
 

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from kanab.cli.options import pairs
 from kanab.counted import Counted
+from kanab.counting.dispatch import Reading, count, explain
 from kanab.errors import PlanError
-from kanab.periods import Span
-from kanab.plan import Plan
-from kanab.sources.dispatch import Reading, count, explain
+from kanab.plan.model import Plan
+from kanab.plan.periods import Span
 
 
 def is_release(source: str) -> bool:

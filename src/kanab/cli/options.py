@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from kanab.errors import PlanError
-from kanab.plan import DEFAULT_K, Plan, make_plan
-from kanab.planfile import read_plan
+from kanab.plan.file import read_plan
+from kanab.plan.model import DEFAULT_K, Plan, make_plan
 from kanab.tally.factor import Level
 
 Command = TypeVar("Command", bound=Callable[..., Any])

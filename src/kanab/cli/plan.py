@@ -20,8 +20,8 @@ from kanab.display.planhtml import plan_charts, plan_report
 from kanab.errors import MissingExtraError, PlanError, listed
 from kanab.files import read_release
 from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
-from kanab.plan import ExperimentPlan, Plan
-from kanab.planfile import read_plan
+from kanab.plan.file import read_plan
+from kanab.plan.model import ExperimentPlan, Plan
 from kanab.stats.noise import Noise
 from kanab.stats.power import Question
 

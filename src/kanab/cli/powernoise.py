@@ -12,7 +12,7 @@ from kanab.cli.options import level, number, pairs
 from kanab.display.powerwords import short
 from kanab.errors import LevelError, PlanError, listed
 from kanab.files import read_release
-from kanab.plan import ExperimentPlan
+from kanab.plan.model import ExperimentPlan
 from kanab.privacy.released import Release
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means

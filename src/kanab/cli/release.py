@@ -17,8 +17,8 @@ from kanab.cli.options import plan_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError
 from kanab.files import release_text
-from kanab.periods import Span
-from kanab.plan import Plan
+from kanab.plan.model import Plan
+from kanab.plan.periods import Span
 from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, append, held, read_ledger
 from kanab.privacy.released import Release

@@ -13,7 +13,7 @@ from kanab.collect.nonces import seconds_of
 from kanab.collect.scheme import Scheme
 from kanab.collect.versions import Versions
 from kanab.errors import PrivacyError
-from kanab.planfile import read_plan
+from kanab.plan.file import read_plan
 from kanab.sealing import Sealed, seal_ripe
 
 

@@ -11,7 +11,7 @@ import click
 from kanab.cli.stores import opened_keyring, opened_store, store_options
 from kanab.collect.scheme import Scheme
 from kanab.errors import StoreError
-from kanab.planfile import read_plan
+from kanab.plan.file import read_plan
 from kanab.web.collector import Collector
 from kanab.web.limits import Buckets, is_loopback, network
 from kanab.web.service import Service, system_clock

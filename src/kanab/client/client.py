@@ -20,7 +20,7 @@ from kanab.client.transport import Http, Transport
 from kanab.client.watch import Watch
 from kanab.collect.config import public_config
 from kanab.errors import KanabError
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 
 _DAY = 86_400
 

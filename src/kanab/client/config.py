@@ -13,7 +13,7 @@ from kanab.collect.config import FORMAT
 from kanab.collect.heads import Gauge
 from kanab.collect.spelling import encode, spell
 from kanab.errors import KanabError, LevelError, PlanError
-from kanab.periods import Periods
+from kanab.plan.periods import Periods
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
 

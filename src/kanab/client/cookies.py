@@ -63,7 +63,7 @@ def read_keys(text: str | None = None, *, file: str | Path | None = None) -> tup
 class Cookies:
     """Takes people out of cookies, and puts them back.
 
-    >>> from kanab.plan import ExperimentPlan, MetricPlan, Plan
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> from kanab.client.transport import Http
     >>> cookies = Cookies(Client(plan, Http("http://localhost:8000")), read_keys("00" * 32))

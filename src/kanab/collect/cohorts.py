@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from kanab.collect.reasons import Reason, refused
 from kanab.errors import PlanError
-from kanab.periods import Periods
-from kanab.plan import Plan
-from kanab.planvalues import duration
+from kanab.plan.model import Plan
+from kanab.plan.periods import Periods
+from kanab.plan.values import duration
 
 _DAY = 86_400
 
@@ -31,7 +31,7 @@ class Calendar:
     A cohort takes enrollments while its period lasts and one message lifetime longer. It takes
     totals for the window after that period, and again one lifetime longer. Then it is ripe.
 
-    >>> from kanab.plan import Cohorts, Plan
+    >>> from kanab.plan.model import Cohorts, Plan
     >>> weeks = Calendar(Plan((), (), cohorts=Cohorts("7d", "7d")))
     >>> number = weeks.number("2026-W46")
     >>> monday = 1_794_787_200                       # 2026-11-16, when week 47 begins

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from kanab.collect.spelling import spell
-from kanab.plan import ExperimentPlan, MetricPlan, Plan
-from kanab.planvalues import duration
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
+from kanab.plan.values import duration
 
 FORMAT = "kanab-config/1"
 MOST_PAIRS = 20
@@ -22,7 +22,7 @@ def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) 
 
     ``began`` are the metrics that experiments began with, where the plan has grown since.
 
-    >>> from kanab.plan import ExperimentPlan, MetricPlan
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A")
     >>> msgspec.json.decode(public_config(Plan((MetricPlan("bought", binary=True),), (shop,))))["experiments"]
     {'checkout': {'arms': [['A', 1], ['B', 1]], 'control': 'A', 'covariates': []}}

@@ -17,7 +17,7 @@ from kanab.collect.reasons import Reason, refused
 from kanab.collect.spelling import decode, encode, respell, spell
 from kanab.collect.wire import Line, number
 from kanab.errors import MessageError, listed
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
 

@@ -60,7 +60,7 @@ def increment(place: Place, moves: Moves) -> Counters:
     """What one person's moves add to the counters of one class.
 
     >>> from kanab.collect.layout import layouts
-    >>> from kanab.plan import ExperimentPlan, MetricPlan, Plan
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> place = Place(layouts(plan)[0], ("B",))
     >>> increment(place, {ENROLLED: (None, None), 0: (0, 4)})

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from kanab.collect.spelling import encode, spell
 from kanab.errors import PlanError
-from kanab.plan import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
-from kanab.plancheck import check_plan, path_to, refuse
+from kanab.plan.check import check_plan, path_to, refuse
+from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.tally.factor import Factor, Level, as_score
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
@@ -78,7 +78,7 @@ def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tup
 
     ``began`` are the metrics that experiments began with, where the plan has grown since.
 
-    >>> from kanab.planfile import parse_plan
+    >>> from kanab.plan.file import parse_plan
     >>> plan = parse_plan('''
     ... [metrics]
     ... minutes = { bounds = [0, 600] }

@@ -21,7 +21,7 @@ from kanab.collect.nonces import hour_of, open_hours, seconds_of, untimely
 from kanab.collect.reasons import Reason, refused
 from kanab.collect.tables import tables
 from kanab.collect.wire import Post, Value, read_post
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 
 Groups = dict[Spot, dict[int, Ends]]
 
@@ -37,7 +37,7 @@ class Accepted(NamedTuple):
 class Scheme:
     """A plan, compiled for taking posts; ``began`` are the metrics that experiments began with, if it has grown.
 
-    >>> from kanab.plan import Cohorts, ExperimentPlan, MetricPlan
+    >>> from kanab.plan.model import Cohorts, ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
     >>> scheme = Scheme(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
     >>> body = b"kanab/1 00079b70000102030405060708090a0b\\ncheckout:B@2026-W46:minutes:4>6\\n"

@@ -14,7 +14,7 @@ from kanab.collect.counters import Counters
 from kanab.collect.layout import RATIO_PARTS, Layout, Ratio, layouts
 from kanab.collect.spelling import encode
 from kanab.errors import TallyError
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor, Level
 from kanab.tally.metric import Metric
@@ -29,7 +29,7 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
 
     The missing level of a covariate is in the table only if somebody has it, as when rows are counted.
 
-    >>> from kanab.plan import ExperimentPlan, MetricPlan, Plan
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> counters = {"checkout|B|n": 1, "checkout|B|minutes|s": 6, "checkout|checkout=B|minutes|q": 36}
     >>> tables(plan, counters)["checkout"].people_by()

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 from kanab.collect.store import Store, StoredPlan
 from kanab.errors import PlanError, StoreError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.plancheck import path_to, refuse
-from kanab.planfile import plan_digest, plan_from_dict, plan_to_dict
-from kanab.planvalues import duration
+from kanab.plan.check import path_to, refuse
+from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.values import duration
 
 _Named = TypeVar("_Named", MetricPlan, CovariatePlan, ExperimentPlan)
 _STRICTNESS = {"no": 0, "yes": 1, "both": 2}

@@ -16,13 +16,13 @@ from kanab.client.client import Client
 from kanab.collect.keyfile import key_beside
 from kanab.collect.keys import Keyring
 from kanab.collect.sqlitestore import SqliteStore
+from kanab.counting.dispatch import count
 from kanab.demo.clock import DemoClock, monday
 from kanab.demo.page import Shop
 from kanab.demo.visitors import PLAN, Truth, visit_for_a_week
 from kanab.errors import MissingExtraError, StoreError
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
 from kanab.sealing import stored_ledger
-from kanab.sources.dispatch import count
 from kanab.web.collector import Collector
 from kanab.web.service import Service
 

@@ -34,9 +34,9 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
 
     ``ledger`` is the verified one, or the problem why it could not be verified.
 
-    >>> from kanab.plan import make_plan
+    >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
-    >>> from kanab.sources.rows import count_rows
+    >>> from kanab.counting.rows import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "bought": [0, 0, 1, 1] * 20}
     >>> plan = make_plan("arm", ["bought"], bounds={"bought": (0, 1)}, resolution={"bought": 1})
     >>> found = privacy_account({"shop.json": release(count_rows(rows, plan))})

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counted import Heights
-from kanab.plan import MetricPlan
+from kanab.plan.model import MetricPlan
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
     Bound,

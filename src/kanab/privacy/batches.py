@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from kanab.errors import PrivacyError
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.privacy.form import release_to_dict
 from kanab.privacy.levels import OTHER, LevelMap
 from kanab.privacy.meaning import continues, linkages_of, united

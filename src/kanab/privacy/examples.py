@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
-from kanab.plan import DEFAULT_K
+from kanab.plan.model import DEFAULT_K
 from kanab.privacy.known import Known, known_people
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kanab.plan import CovariatePlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
 from kanab.privacy.levels import OTHER, LevelMap
 from kanab.privacy.released import Release
@@ -22,9 +22,9 @@ Plain = dict[str, Any]
 def fields_of(release: Release) -> list[Plain]:
     """Every table with its arms, covariate and metrics, and the question that it answers.
 
-    >>> from kanab.plan import make_plan
+    >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
-    >>> from kanab.sources.rows import count_rows
+    >>> from kanab.counting.rows import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "tier": [1, 2] * 20 + [2, 1] * 20, "bought": [0, 0, 1, 1] * 20}
     >>> made = release(count_rows(rows, make_plan("arm", ["bought"], segments=["tier"])))
     >>> [(one["table"], one["why"]) for one in fields_of(made)]

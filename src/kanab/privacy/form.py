@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from kanab.errors import SourceError
-from kanab.planfile import plan_digest, plan_from_dict, plan_to_dict
+from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.released import Batch, Receipt, Release
 from kanab.tally.tally import Tally

@@ -8,7 +8,7 @@ from os import PathLike
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan import LEAST_K, Plan
+from kanab.plan.model import LEAST_K, Plan
 from kanab.privacy.audit import MEANING, Audit, audit_table
 from kanab.privacy.heights import heights_of
 from kanab.privacy.ledger import Ledger, append, held

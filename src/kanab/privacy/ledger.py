@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, LedgerError
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.privacy.form import release_from_dict, release_to_dict
 from kanab.privacy.released import Release
 

@@ -113,7 +113,7 @@ def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
 def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
     """The map without the names of levels that fewer than k people have.
 
-    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.counting.columns import count_columns
     >>> rows = {"arm": ["A", "B"] * 45, "age": [20] * 40 + [30] * 30 + [41, 103] + [50] * 18}
     >>> table = count_columns(rows, arm="arm", covariates=["age"])
     >>> without_rare_names(merge_levels(table, "age", 20), table, 5).groups

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counted import Counted, Signatures
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.privacy.levels import LevelMap
 from kanab.tally.tally import Tally
 

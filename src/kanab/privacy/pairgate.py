@@ -14,7 +14,7 @@ import numpy as np
 
 from kanab.errors import PrivacyError
 from kanab.pairs import PairMoments, Pairs
-from kanab.plan import LEAST_K, MetricPlan
+from kanab.plan.model import LEAST_K, MetricPlan
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import pair_numbers, within_budget
 from kanab.privacy.rules import LEAST_DF, checked_k, gapless

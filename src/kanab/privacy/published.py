@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import KanabError, SourceError
-from kanab.plan import DEFAULT_K
+from kanab.plan.model import DEFAULT_K
 from kanab.privacy.levels import LevelMap
 from kanab.tally.cells import Cells, fold, marginal
 from kanab.tally.factor import Level, Role, label

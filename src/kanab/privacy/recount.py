@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.levels import LevelMap
 from kanab.privacy.meaning import continues, linkages_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kanab.errors import PrivacyError
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.privacy.levels import LevelMap
 from kanab.tally.tally import Tally
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.plan import DEFAULT_K
+from kanab.plan.model import DEFAULT_K
 from kanab.privacy.checks import Check
 from kanab.privacy.fields import origin
 from kanab.privacy.released import Release

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counting.frames import Array, column, encode
 from kanab.errors import SourceError
-from kanab.sources.frames import Array, column, encode
 from kanab.sources.pairlayout import NOT_IN, Codes
 from kanab.tally.factor import Level, as_level
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counting.frames import numbers
+from kanab.counting.grids import Profile, check_zero, profile_values
 from kanab.pairs import Whole, largest
-from kanab.sources.frames import numbers
-from kanab.sources.grids import Profile, check_zero, profile_values
 from kanab.sources.paircodes import ArmCodes, as_numbers
 from kanab.sources.pairkernel import ROWS, Kernels, kernels
 from kanab.sources.pairlayout import NOT_IN, Codes, Counts, Layout, pack

@@ -21,18 +21,18 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
+from kanab.counting.engine.dialects import query_text
+from kanab.counting.engine.group_keys import kind_of, plain
+from kanab.counting.engine.metrics import number
+from kanab.counting.engine.profiles import SAMPLE, look
+from kanab.counting.grids import Profile
 from kanab.errors import KanabError, QueryError, SourceError
-from kanab.sources.engine import query_text
-from kanab.sources.grids import Profile
-from kanab.sources.keys import kind_of, plain
-from kanab.sources.measures import number
 from kanab.sources.paircodes import ArmCodes, Numbered
 from kanab.sources.paircounter import Batch, Task
 from kanab.sources.pairkernel import ROWS
 from kanab.sources.pairlayout import NOT_IN
 from kanab.sources.pairstream import Progress, count_batches
 from kanab.sources.pairsums import PairSums, add_all
-from kanab.sources.profiles import SAMPLE, look
 from kanab.tally.factor import Level
 
 _NONE, _OTHER = ".", "?"

@@ -19,22 +19,22 @@ import numpy as np
 import pyarrow as pa
 import sqlglot
 
+from kanab.counting.connect import open_beside, opened_table
+from kanab.counting.engine.dialects import engine_of, kept, query_text, run, strict_arithmetic
+from kanab.counting.engine.group_keys import kind_of, plain, read_level
+from kanab.counting.engine.people import Units, to_people
+from kanab.counting.engine.person_sums import person_values, row_sums, row_totals, row_values
+from kanab.counting.engine.sql import filtered
+from kanab.counting.grids import Profile
+from kanab.counting.joint import twice_flag
 from kanab.errors import SourceError
-from kanab.plan import ExperimentPlan, MetricPlan, Plan
-from kanab.sources.connect import open_beside, opened_table
-from kanab.sources.engine import engine_of, kept, query_text, run, strict_arithmetic
-from kanab.sources.grids import Profile
-from kanab.sources.joint import twice_flag
-from kanab.sources.keys import kind_of, plain, read_level
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.sources.paircodes import MOST_ARMS, Numbered, as_numbers, check_arms
 from kanab.sources.paircounter import Batch, Task
 from kanab.sources.pairengine import EnginePeople, Wide, chosen, count_answer
 from kanab.sources.pairlayout import NOT_IN
 from kanab.sources.pairstream import People, Progress, Reading
 from kanab.sources.pairsums import PairSums
-from kanab.sources.rowsums import person_values, row_sums, row_totals, row_values
-from kanab.sources.sql import filtered
-from kanab.sources.units import Units, to_people
 from kanab.tally.factor import Level
 
 MOST_NAMES = 10_000

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from kanab.counting.columns import name_list, per_metric
+from kanab.counting.csvfile import read_texts, typed
+from kanab.counting.frames import column
+from kanab.counting.grids import Profile, check_range, chosen_metric
+from kanab.counting.levels import place_arms
 from kanab.errors import MissingExtraError, PlanError, SourceError, listed
 from kanab.pairs import PairMoments, Pairs, fitting
-from kanab.plan import ExperimentPlan, MetricPlan
-from kanab.sources.columns import name_list, per_metric
-from kanab.sources.csvfile import read_texts, typed
-from kanab.sources.declared import place_arms
-from kanab.sources.frames import column
-from kanab.sources.grids import Profile, check_range, chosen_metric
+from kanab.plan.model import ExperimentPlan, MetricPlan
 from kanab.sources.paircounter import Task, Wanted
 from kanab.sources.pairstream import FramePeople, ParquetPeople, People, Progress, Reading, matching_files
 from kanab.sources.pairsums import PairSums

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from kanab.counting.frames import column, column_names, numbers
+from kanab.counting.grids import Profile, profile_values
 from kanab.errors import KanabError, SourceError
-from kanab.sources.frames import column, column_names, numbers
-from kanab.sources.grids import Profile, profile_values
 from kanab.sources.paircodes import as_numbers, is_text
 from kanab.sources.paircounter import Batch, PairCounter, Task
 from kanab.sources.pairkernel import ROWS

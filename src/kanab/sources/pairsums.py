@@ -13,8 +13,8 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counting.grids import Profile
 from kanab.pairs import Whole, arm_places, plus, spread
-from kanab.sources.grids import Profile
 from kanab.sources.paircodes import check_arms
 from kanab.sources.pairlayout import Counts
 from kanab.tally.factor import Level

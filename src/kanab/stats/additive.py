@@ -113,7 +113,7 @@ def additive_means(
     The same numbers as ``adjusted_means`` gives from one table that crosses all of them. All tables
     must be about the same people: their margins must be equal, to the last digit.
 
-    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.counting.columns import count_columns
     >>> from kanab.datasets import shop_rows
     >>> rows = shop_rows(20_000)
     >>> pairs = [("tier", "device"), ("tier", "country"), ("device", "country")]

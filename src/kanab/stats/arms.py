@@ -65,7 +65,7 @@ def many_to_one(
     each comparison its own degrees of freedom (Hasler and Hothorn); ``variance="pooled"`` is Dunnett's
     original, with one variance for all arms. Intervals hold together and agree with the p-values.
 
-    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.counting.columns import count_columns
     >>> from kanab.stats.effect import plain_means
     >>> rows = {"arm": ["A", "B", "C"] * 10, "y": [1, 2, 4, 2, 4, 3, 3, 3, 5, 2, 5, 4, 1, 2, 6] * 2}
     >>> found = many_to_one(plain_means(count_columns(rows, arm="arm", metrics=["y"])))

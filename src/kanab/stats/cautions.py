@@ -46,7 +46,7 @@ class Caution:
 def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Caution]:
     """Did the arms' shares change between batches? Then adding them mixes arms with time (Simpson).
 
-    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.counting.columns import count_columns
     >>> even, uneven = ({"arm": ["A"] * a + ["B"] * b} for a, b in ((500, 500), (900, 100)))
     >>> for one in changed_shares([count_columns(rows, arm="arm") for rows in (even, uneven)]):
     ...     print(one)

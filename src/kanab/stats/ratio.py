@@ -31,7 +31,7 @@ from kanab.tally.tally import Tally
 def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     """One ratio per arm, with the delta method's variance; compare them as any arm means.
 
-    >>> from kanab.sources.columns import count_columns
+    >>> from kanab.counting.columns import count_columns
     >>> rows = {"arm": ["A", "A", "A", "B", "B", "B"], "spent": [4, 0, 6, 9, 3, 0], "orders": [2, 0, 3, 2, 1, 0]}
     >>> shop = count_columns(rows, arm="arm", metrics=["spent", "orders"], products=[("spent", "orders")])
     >>> ratio_means(shop, "spent", "orders").means

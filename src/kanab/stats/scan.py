@@ -10,7 +10,7 @@ from typing import Any
 
 from kanab.errors import AnalysisError, LevelError
 from kanab.pairs import Pairs
-from kanab.plan import DEFAULT_K
+from kanab.plan.model import DEFAULT_K
 from kanab.stats.multiplicity import Correction
 from kanab.stats.scanassign import CHECKS
 from kanab.stats.scancells import blocks_of_pairs, blocks_of_tables

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from kanab.errors import AnalysisError
-from kanab.plan import DEFAULT_K
+from kanab.plan.model import DEFAULT_K
 from kanab.stats.multiplicity import Correction
 from kanab.stats.scancells import blocks_of_tables
 from kanab.stats.scanlines import scan_blocks

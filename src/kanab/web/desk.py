@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kanab.errors import KanabError
 from kanab.forecast import Known, known_from_release
-from kanab.plan import Plan
+from kanab.plan.model import Plan
 from kanab.scanreadouts import PairReadout
 from kanab.web.later import NotYetError
 from kanab.web.library import Library, Point, Reading

@@ -9,8 +9,8 @@ from typing import Any
 
 from kanab.errors import KanabError, listed
 from kanab.forecast import Forecast, Known, forecast_plan
-from kanab.plan import Plan
-from kanab.planfile import plan_to_dict
+from kanab.plan.file import plan_to_dict
+from kanab.plan.model import Plan
 from kanab.privacy.fields import origin, purposes
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
@@ -110,7 +110,7 @@ def _positive(text: str) -> float | None:
 def plan_toml(plan: Plan) -> str:
     """The plan as the file that ``kanab serve --plan`` reads.
 
-    >>> from kanab.planfile import parse_plan
+    >>> from kanab.plan.file import parse_plan
     >>> text = 'metrics.spend = { bounds = [0, 500] }\\nexperiments.checkout.arms = { A = 1, B = 1 }'
     >>> print(plan_toml(parse_plan(text)))
     k = 10

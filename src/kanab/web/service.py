@@ -24,8 +24,8 @@ from kanab.collect.versions import Versions
 from kanab.collect.writer import Told, Writer
 from kanab.errors import KanabError, StoreError
 from kanab.health import Live, live
-from kanab.periods import Periods
-from kanab.plan import Plan
+from kanab.plan.model import Plan
+from kanab.plan.periods import Periods
 from kanab.sealing import people_by_arm, seal_ripe
 from kanab.web.exposition import metrics_text
 

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from kanab.planfile import plan_digest, plan_to_dict
+from kanab.plan.file import plan_digest, plan_to_dict
 from kanab.web import planview
 from kanab.web.desk import Desk, Question
 from kanab.web.overview import Wish, entries

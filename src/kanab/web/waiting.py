@@ -10,8 +10,8 @@ from kanab.collect.nonces import seconds_of
 from kanab.collect.store import Store
 from kanab.collect.versions import Versions
 from kanab.health import Live
-from kanab.periods import Periods
-from kanab.plan import Plan
+from kanab.plan.model import Plan
+from kanab.plan.periods import Periods
 from kanab.sealing import first_open
 
 MOST_TICKS = 5_000
@@ -47,7 +47,7 @@ def standing(store: Store, plan: Plan | None, now: datetime) -> Standing | None:
 def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:
     """The next tick at which a cohort is ripe; None where somebody has to seal by hand.
 
-    >>> from kanab.plan import Cohorts
+    >>> from kanab.plan.model import Cohorts
     >>> plan = Plan((), (), cohorts=Cohorts("7d", "7d", "7d"))
     >>> week = Periods("7d").number("2026-W46")                                # ends on November 16
     >>> next_seal(plan, week, datetime(2026, 11, 11, 12, tzinfo=UTC)).isoformat()

@@ -14,7 +14,7 @@ import kanab as kb
 from kanab.cli.attack import attack
 from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
-from kanab.plan import make_plan
+from kanab.plan.model import make_plan
 from kanab.privacy.form import release_to_dict
 
 ROWS = shop_rows(1_003, 7)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import kanab as kb
 from kanab.cli.main import main
 from kanab.cli.privacy_report import privacy_report
-from kanab.planfile import plan_digest, plan_from_dict
+from kanab.plan.file import plan_digest, plan_from_dict
 from kanab.privacy.account import privacy_account
 from kanab.privacy.form import hash_of
 from kanab.privacy.ledger import read_ledger

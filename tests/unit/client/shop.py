@@ -13,8 +13,8 @@ from kanab.collect.counters import Counters, add_counters
 from kanab.collect.scheme import Scheme
 from kanab.collect.tables import tables
 from kanab.errors import MessageError
-from kanab.plan import Plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Plan
 from kanab.tally.tally import Tally
 
 SHOP = """

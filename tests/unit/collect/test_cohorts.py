@@ -7,8 +7,8 @@ import pytest
 from kanab.collect.cohorts import Calendar
 from kanab.collect.nonces import seconds_of
 from kanab.errors import MessageError
-from kanab.periods import Periods
-from kanab.plan import Cohorts, Plan
+from kanab.plan.model import Cohorts, Plan
+from kanab.plan.periods import Periods
 
 DAY = 86_400
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kanab.collect.config import config_digest, public_config
-from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 
 def config(*experiments: ExperimentPlan, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from kanab.collect.counters import Counters, add_counters
 from kanab.collect.increment import ENROLLED, Place, increment
 from kanab.collect.layout import layouts
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 PLAN = Plan(
     (

@@ -8,8 +8,8 @@ from kanab.collect.counters import Counters
 from kanab.collect.reasons import Reason
 from kanab.collect.scheme import Accepted, Scheme
 from kanab.errors import MessageError, PlanError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 NONCE = "00079b70000102030405060708090a0b"  # 2026-11-15, 16:00
 NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)  # the last day of week 46

@@ -6,7 +6,7 @@ import kanab as kb
 from kanab.collect.layout import layouts
 from kanab.collect.tables import counters_of, tables
 from kanab.errors import PlanError, TallyError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 ARMS = (("A", 1.0), ("B", 1.0))
 PLAN = Plan(

@@ -11,8 +11,8 @@ from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.store import StoredPlan
 from kanab.collect.versions import Change, Version, Versions, check_change
 from kanab.errors import PlanError, StoreError
-from kanab.plan import Plan
-from kanab.planfile import parse_plan, plan_digest, plan_to_dict
+from kanab.plan.file import parse_plan, plan_digest, plan_to_dict
+from kanab.plan.model import Plan
 
 TEXT = """
 k = 10

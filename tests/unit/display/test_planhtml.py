@@ -7,7 +7,7 @@ from typing import Any
 import kanab as kb
 from kanab.display.planhtml import effect_by_days
 from kanab.display.powercharts import LOOK
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
 
 PLAN = parse_plan(
     'metrics.bought = { kind = "binary" }\nmetrics.spend = { bounds = [0, 500] }\n'

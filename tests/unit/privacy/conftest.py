@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kanab.counted import Counted
-from kanab.plan import Plan, make_plan
-from kanab.sources.rows import count_rows
+from kanab.counting.rows import count_rows
+from kanab.plan.model import Plan, make_plan
 
 Counting = Callable[..., Counted]
 

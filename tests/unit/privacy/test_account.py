@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from kanab.counted import Counted
+from kanab.counting.columns import count_columns
+from kanab.counting.rows import count_rows
 from kanab.errors import LedgerError, SourceError
-from kanab.plan import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.account import privacy_account
 from kanab.privacy.checks import check_chain, check_release, check_together
 from kanab.privacy.fields import fields_of, purposes
@@ -20,8 +22,6 @@ from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.released import Batch, Receipt, Release
 from kanab.privacy.statements import TESTS, deviations
-from kanab.sources.columns import count_columns
-from kanab.sources.rows import count_rows
 from kanab.tally.tally import Tally
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ import pytest
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
-from kanab.plan import make_plan
+from kanab.plan.model import make_plan
 from kanab.privacy.attack import DOES, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
 from kanab.privacy.examples import EXAMPLES, example
 from kanab.privacy.findings import Attacked, Attempt, Finding

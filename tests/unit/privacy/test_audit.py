@@ -8,7 +8,7 @@ import pytest
 
 import kanab as kb
 from kanab.counted import Heights
-from kanab.plan import MetricPlan
+from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import MEANING, Audit, Broken, Worst, audit_table
 
 SPEND = kb.Metric.declare("y", bounds=(0, 500), resolution=0.01)

@@ -8,7 +8,7 @@ import pytest
 
 from kanab.analysis import analyze
 from kanab.errors import PrivacyError
-from kanab.plan import make_plan
+from kanab.plan.model import make_plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kanab as kb
 from kanab.analysis import analyze
 from kanab.errors import PrivacyError
-from kanab.plan import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.privacy.gate import release
 from kanab.privacy.rules import smallest_share
 

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from kanab.counting.frames import numbers
 from kanab.errors import LevelError, SourceError
-from kanab.sources.frames import numbers
 from kanab.sources.paircodes import ArmCodes, Numbered, as_numbers
 
 TEXTS = ["on", None, "off", "on"]

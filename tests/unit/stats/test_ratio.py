@@ -16,7 +16,7 @@ from kanab import (
     difference_in_means,
     relative_effect,
 )
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 
 ROWS = {

@@ -14,8 +14,8 @@ import pytest
 from kanab.collect.keys import Keyring
 from kanab.collect.nonces import make_nonce
 from kanab.collect.sqlitestore import SqliteStore
-from kanab.plan import Plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Plan
 from kanab.web.collector import Collector
 from kanab.web.service import Service
 

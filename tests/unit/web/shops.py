@@ -15,8 +15,8 @@ import numpy as np
 from tests.unit.web.conftest import Answer
 
 import kanab as kb
-from kanab.periods import Span
-from kanab.plan import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.periods import Span
 
 WEEKS = ("2026-W36", "2026-W37", "2026-W38", "2026-W39")
 DAYS = ("2026-09-01", "2026-09-08", "2026-09-15", "2026-09-22")

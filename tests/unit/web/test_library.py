@@ -16,8 +16,8 @@ import kanab as kb
 from kanab.collect.cohorts import Calendar
 from kanab.errors import AnalysisError, KanabError
 from kanab.health import Live
-from kanab.periods import Periods, Span
-from kanab.plan import Cohorts, ExperimentPlan
+from kanab.plan.model import Cohorts, ExperimentPlan
+from kanab.plan.periods import Periods, Span
 from kanab.web.later import Later, NotYetError, Once
 from kanab.web.library import Library, bundles
 from kanab.web.overview import Listing, Wish, entry

@@ -22,7 +22,7 @@ import kanab as kb
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.display.text import readout_text
 from kanab.errors import MissingExtraError, SourceError
-from kanab.planfile import parse_plan, plan_digest, plan_from_dict
+from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
 from kanab.privacy.account import privacy_account
 from kanab.privacy.form import hash_of
 from kanab.web import embedded

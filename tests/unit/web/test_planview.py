@@ -8,8 +8,8 @@ import pytest
 from tests.unit.web.shops import PLAN
 
 from kanab.forecast import Known
-from kanab.plan import CovariatePlan, make_plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import CovariatePlan, make_plan
 from kanab.web.planview import (
     cohort_sentence,
     covariate_table,

@@ -16,8 +16,8 @@ from kanab.collect.scheme import Scheme
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.versions import Versions
 from kanab.errors import MessageError, StoreError
-from kanab.plan import Cohorts, Plan
-from kanab.planfile import parse_plan
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Cohorts, Plan
 from kanab.sealing import seal_cohorts, stored_ledger
 from kanab.web.collector import Collector
 from kanab.web.service import Service, ripe_at_tick

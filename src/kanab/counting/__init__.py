@@ -1,0 +1,1 @@
+"""From rows, frames, files and databases to counted tables. Others call `count`."""

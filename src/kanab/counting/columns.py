@@ -1,0 +1,296 @@
+"""Rows to a tally with NumPy alone: ``count_columns`` for arrays and frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.counting.frames import columns, encode, numbers, numeric_scores
+from kanab.counting.grids import check_range, check_zero, chosen_metric, profile_values
+from kanab.errors import SourceError, listed
+from kanab.plan.model import MetricPlan
+from kanab.tally.cells import Cells, check_shape
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric, Missing
+from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.tally import Tally
+
+Squares = Literal["arm", "margins", "class"]
+
+CLASS_BUDGET = 100_000
+"""More classes than this are refused: such a table is rows under another name."""
+
+_CHUNK = 1 << 20
+
+
+def count_columns(
+    data: Any,
+    *,
+    arm: str | Sequence[str],
+    metrics: Sequence[str] | Mapping[str, Metric] = (),
+    covariates: Sequence[str] = (),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    squares: Squares = "margins",
+    products: Iterable[tuple[str, str]] = (),
+) -> Tally:
+    """Count people, one row each, into one tally of arm × covariates.
+
+    ``data`` is a dict of columns or a pandas, polars or Arrow table. Two arm columns make the
+    table of a pair of experiments. ``squares`` says how finely squares are kept: per "arm", on
+    the "margins" (per arm and per level), or, at a cost to privacy, per "class".
+
+    >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
+    >>> count_columns(rows, arm="variant", metrics=["spend"], covariates=["tier"], resolution={"spend": 0.5})
+    Tally of variant (A, B) × tier (1, 2): spend in steps of 0.5, squares by variant, tier
+    """
+    arms, crossed, named = wanted_columns(arm, covariates, metrics)
+    declared = _declared(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
+    pairs = _pairs(products)
+    if not isinstance(squares, str) or squares not in get_args(Squares):
+        raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
+    table = columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
+    factors, code = _classes(table, arms, crossed)
+    measured = []
+    for name in named:
+        values, gone = numbers(table[name], name)
+        measured.append(measure(_chosen(declared[name], values[~gone]), values, gone))
+    return fill(factors, code, measured, dict.fromkeys(named, squares), pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One metric of everybody: grid steps, and who has a value."""
+
+    metric: Metric
+    steps: NDArray[np.int64]
+    has: NDArray[np.bool_]
+
+    def of(self, people: NDArray[np.bool_]) -> Measured:
+        """The same metric of some of the people."""
+        return Measured(self.metric, self.steps[people], self.has[people])
+
+
+def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]) -> Measured:
+    """A metric on its grid, with its rule for missing values."""
+    steps = metric.to_grid(values)
+    if gone.any():
+        check_zero(metric)
+        steps = np.where(gone, 0, steps)
+    return Measured(metric, steps, ~gone if metric.missing == "exclude" else np.ones(len(steps), dtype=bool))
+
+
+def fill(
+    factors: tuple[Factor, ...],
+    code: NDArray[np.intp],
+    measured: Sequence[Measured],
+    squares: Mapping[str, Squares],
+    products: Iterable[tuple[str, str]] = (),
+) -> Tally:
+    """A tally from the class of every person, as a flat index, and their metrics."""
+    shape = tuple(len(factor.levels) for factor in factors)
+    check_shape(shape)
+    size = math.prod(shape)
+    moments = []
+    for one in measured:
+        metric, steps, place = one.metric, one.steps[one.has], code[one.has]
+        margins = [] if metric.binary else _margins(factors, squares[metric.name])
+        kept = {by: _fold_squares(steps, place, factors, by) for by in margins}
+        sums = group_sums(steps, place, size).reshape(shape)
+        moments.append(Moments(metric, _counts(place, size).reshape(shape), sums, kept))
+    found = {one.metric.name: one for one in measured}
+    crosses = [
+        _cross(pair, found, code, factors, (factor.name,))
+        for pair in products
+        for factor in factors
+        if factor.role == "arm"
+    ]
+    return Tally(factors, _counts(code, size).reshape(shape), tuple(moments), tuple(crosses))
+
+
+def wanted_columns(arm: Any, covariates: Any, metrics: Any) -> tuple[list[str], list[str], list[str]]:
+    """The names of the arm columns, of the covariates and of the metrics."""
+    arms = name_list([arm] if isinstance(arm, str) else arm, "arm")
+    if not arms:
+        raise SourceError("no arm column is named", "Name the column that holds the arm: arm=….")
+    return arms, name_list(covariates, "covariates"), name_list(metrics, "metrics")
+
+
+def name_list(names: Iterable[Any], what: str) -> list[str]:
+    """A list of column names, each named once."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        example = f"[{names!r}]" if isinstance(names, str) else "['…']"
+        raise SourceError(f"{what} must be a list of column names", f"Write {what}={example}.")
+    found = list(names)
+    if not all(isinstance(name, str) for name in found):
+        raise SourceError(f"{what} must be column names", "Give texts.")
+    if len(set(found)) != len(found):
+        raise SourceError(f"{what} names a column twice", "Name each column once.")
+    return found
+
+
+def per_metric(given: Any, names: Sequence[str], what: str) -> Mapping[str, Any]:
+    """A choice for some of the metrics, by name; empty if nothing was chosen."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise SourceError(f"{what} must say which metric they are for", f"Write {what}={{'…': …}}.")
+    if not set(given) <= set(names):
+        raise SourceError(f"{what} are given for a metric that is not counted", f"Counted are: {listed(names)}.")
+    return given
+
+
+def _declared(metrics: Any, names: Sequence[str], choices: Mapping[str, Any]) -> Mapping[str, Metric | MetricPlan]:
+    """Metrics as they were declared, or what was chosen for each of them."""
+    given = {word: per_metric(choice, names, word) for word, choice in choices.items()}
+    if not isinstance(metrics, Mapping):
+        return {
+            name: MetricPlan(name, **{word: choice[name] for word, choice in given.items() if name in choice})
+            for name in names
+        }
+    if any(given.values()):
+        raise SourceError(
+            "metrics are declared, and bounds, resolution or missing are given besides",
+            "Put them into the declared metrics.",
+        )
+    for name, metric in metrics.items():
+        if not isinstance(metric, Metric) or metric.name != name:
+            raise SourceError(f"metric {name!r} is not declared under its name", f"Give a Metric({name!r}, …).")
+    return metrics
+
+
+def _chosen(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metric:
+    """The metric as declared, or on the simplest grid that holds the values."""
+    if isinstance(declared, Metric):
+        return declared
+    profile = profile_values(values)
+    if declared.bounds is not None and declared.resolution is None and profile.whole:
+        whole = Metric(declared.name, 1, declared.bounds, declared.missing)
+        return whole if whole.bounds_on_grid else declared.metric()
+    metric = chosen_metric(declared, profile)
+    check_range(metric, profile)
+    return metric
+
+
+def _pairs(products: Any) -> list[tuple[str, str]]:
+    """Pairs of metrics, each pair once."""
+    found = list(products) if isinstance(products, Iterable) else [products]
+    for pair in found:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise SourceError("products must be pairs of metrics", "For example products=[('spend', 'visits')].")
+    return list(dict.fromkeys((first, second) for first, second in found))
+
+
+def _classes(
+    table: Mapping[str, Any], arms: Sequence[str], covariates: Sequence[str]
+) -> tuple[tuple[Factor, ...], NDArray[np.intp]]:
+    """The factors, and for every person the number of their class."""
+    factors: list[Factor] = []
+    code = np.zeros(len(table[arms[0]]), dtype=np.intp)
+    size = 1
+    for name in (*arms, *covariates):
+        codes, levels = encode(table[name], name)
+        role: Literal["arm", "covariate"] = "arm" if name in arms else "covariate"
+        if role == "arm" and None in levels:
+            raise SourceError(
+                f"arm column {name!r} has missing values",
+                "Leave out people who are not in the experiment.",
+            )
+        size *= len(levels)
+        if size > CLASS_BUDGET:
+            raise SourceError(
+                f"{name!r} brings the table to more than {CLASS_BUDGET:,} classes",
+                "Bin or merge its levels, or count covariates in tables of their own.",
+            )
+        factors.append(Factor(name, levels, role, numeric_scores(levels) if role == "covariate" else None))
+        code = code * len(levels) + codes
+    return tuple(factors), code
+
+
+def _margins(factors: Sequence[Factor], squares: Squares) -> list[By]:
+    if squares == "class":
+        return [tuple(factor.name for factor in factors)]
+    return [(factor.name,) for factor in factors if factor.role == "arm" or squares == "margins"]
+
+
+def _margin_code(code: NDArray[np.intp], factors: Sequence[Factor], by: By) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    shape = tuple(len(factor.levels) for factor in factors)
+    axes = [axis for axis, factor in enumerate(factors) if factor.name in by]
+    kept = tuple(shape[axis] for axis in axes)
+    if len(axes) == len(shape):
+        return code, kept
+    places = np.unravel_index(np.arange(math.prod(shape)), shape)
+    lookup = np.ravel_multi_index(tuple(places[axis] for axis in axes), kept)
+    return lookup[code], kept
+
+
+def _fold_squares(steps: NDArray[np.int64], code: NDArray[np.intp], factors: Sequence[Factor], by: By) -> Cells:
+    places, shape = _margin_code(code, factors, by)
+    return group_products(steps, steps, places, math.prod(shape)).reshape(shape)
+
+
+def _cross(
+    pair: tuple[str, str],
+    found: Mapping[str, Measured],
+    code: NDArray[np.intp],
+    factors: Sequence[Factor],
+    by: By,
+) -> Cross:
+    first, second = pair
+    if first not in found or second not in found:
+        raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
+    both = found[first].has & found[second].has
+    places, shape = _margin_code(code[both], factors, by)
+    size = math.prod(shape)
+    y, z = found[first].steps[both], found[second].steps[both]
+    return Cross(
+        (first, second),
+        by,
+        _counts(places, size).reshape(shape),
+        (group_sums(y, places, size).reshape(shape), group_sums(z, places, size).reshape(shape)),
+        (group_products(y, y, places, size).reshape(shape), group_products(z, z, places, size).reshape(shape)),
+        group_products(y, z, places, size).reshape(shape),
+    )
+
+
+def _counts(code: NDArray[np.intp], size: int) -> Cells:
+    return np.bincount(code, minlength=size).astype(object)
+
+
+def group_sums(values: NDArray[np.int64], code: NDArray[np.intp], size: int) -> Cells:
+    """Exact sums of 64-bit integers by group, as Python integers.
+
+    ``bincount`` adds doubles, which is exact as long as every partial sum stays below 2^53: so
+    values are cut into halves of 31 bits, and rows into chunks of 2^20.
+    """
+    total = np.zeros(size, dtype=object)
+    small = bool(len(values) == 0 or int(np.abs(values).max()) < 1 << 32)
+    for start in range(0, len(values), _CHUNK):
+        part, place = values[start : start + _CHUNK], code[start : start + _CHUNK]
+        if small:
+            total += _bincount(part, place, size)
+        else:
+            total += _bincount(part >> 31, place, size) * (1 << 31)
+            total += _bincount(part & ((1 << 31) - 1), place, size)
+    return total
+
+
+def _bincount(values: NDArray[np.int64], code: NDArray[np.intp], size: int) -> Cells:
+    sums = np.bincount(code, weights=values, minlength=size)
+    return sums.astype(np.int64).astype(object)
+
+
+def group_products(y: NDArray[np.int64], z: NDArray[np.int64], code: NDArray[np.intp], size: int) -> Cells:
+    """Exact sums of products by group; factors of 52 bits are cut into halves of 26."""
+    if len(y) == 0 or int(np.abs(y).max()) * int(np.abs(z).max()) < 1 << 62:
+        return group_sums(y * z, code, size)
+    low = (1 << 26) - 1
+    y1, y0, z1, z0 = y >> 26, y & low, z >> 26, z & low
+    high, middle, low_part = (group_sums(part, code, size) for part in (y1 * z1, y1 * z0 + y0 * z1, y0 * z0))
+    return np.asarray(high * (1 << 52) + middle * (1 << 26) + low_part)

@@ -1,0 +1,297 @@
+"""Any source as an Ibis table: files, frames, connection URLs with a table or a query.
+
+A message about a connection never repeats its user, its password or its options.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import importlib.util
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+from uuid import uuid4
+
+from kanab.counting.engine.dialects import without_notices
+from kanab.errors import MissingExtraError, SourceError, listed
+
+_EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
+_NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb"}
+_FILES = (".csv", ".csv.gz", ".parquet", ".pq")
+_PATIENCE = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
+
+
+def open_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Any:
+    """An Ibis table of a path, glob, connection URL, frame, dict of columns or Ibis table.
+
+    A connection needs ``table`` (also as schema.table) or ``sql``, the text of a query.
+
+    >>> open_table({"variant": ["A", "B"], "spend": [0.5, 2.0]}).columns
+    ('variant', 'spend')
+    """
+    _needs("ibis", "reading files, frames or engines through SQL", "sql")
+    with without_notices():
+        return _opened(source, table, sql)
+
+
+@contextmanager
+def opened_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Iterator[Any]:
+    """``open_table`` for a while: a connection made for it is closed at the end.
+
+    >>> with opened_table({"variant": ["A", "B"]}) as people:
+    ...     people.columns
+    ('variant',)
+    """
+    found = open_table(source, table=table, sql=sql)
+    try:
+        yield found
+    finally:
+        backend = found.get_backend()
+        if found is not source and backend.name != "pyspark":  # a Spark session may have other users
+            backend.disconnect()
+
+
+def _opened(source: Any, table: str | None, sql: str | None) -> Any:
+    if isinstance(source, (str, PathLike)) and "://" in fspath(source):
+        return _chosen(_connected(fspath(source)), table, sql)
+    if table is not None or sql is not None:
+        raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
+    if isinstance(source, (str, PathLike)):
+        return _open_files(_memory(), fspath(source))
+    package = type(source).__module__.partition(".")[0]
+    if package == "ibis":
+        return source
+    return _open_spark_frame(source) if package == "pyspark" else _open_frame(source)
+
+
+def open_beside(table: Any, place: str) -> Any:
+    """Another table of the same connection, by its name; a file, where the first is one too."""
+    with without_notices():
+        backend = table.get_backend()
+        if backend.name == "duckdb" and place.lower().endswith(_FILES):
+            return _open_files(backend, place)
+        return _chosen(backend, place, None)
+
+
+def _needs(package: str, doing: str, extra: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(doing, extra)
+
+
+# ── files and frames ───────────────────────────────────────────────────────────────────────────
+
+
+def _memory() -> Any:
+    import ibis  # noqa: PLC0415 - an extra
+
+    _needs("duckdb", "reading files", "sql")
+    backend = ibis.duckdb.connect()
+    backend.raw_sql("SET parquet_metadata_cache = true")  # several queries read the same files
+    return backend
+
+
+def _open_files(backend: Any, place: str) -> Any:
+    """The files of a path or pattern, as one table."""
+    path = Path(place)
+    files = [path] if path.is_file() or not glob.has_magic(place) else [Path(one) for one in sorted(glob.glob(place))]
+    if not files:
+        raise SourceError(f"no file matches {path.name!r}", "Check the path.")
+    if not files[0].is_file():
+        raise SourceError(f"there is no file {path.name!r}", "Check the path.")
+    kinds = {"csv" if file.name.lower().endswith((".csv", ".csv.gz")) else file.suffix.lower() for file in files}
+    if kinds == {"csv"}:
+        from kanab.counting.engine.csv_files import open_csv  # noqa: PLC0415 - needs the [sql] extra
+
+        return open_csv(backend, files)
+    if kinds <= {".parquet", ".pq"}:
+        try:
+            return backend.read_parquet([str(file) for file in files])
+        except Exception as problem:
+            raise SourceError(
+                f"{files[0].name} cannot be read as Parquet ({type(problem).__name__})",
+                "Check that it is whole, and that all files have the same columns.",
+            ) from None
+    raise SourceError(f"{path.name!r} is of an unknown kind", "Give .csv, .csv.gz or .parquet files, of one kind.")
+
+
+def _open_frame(source: Any) -> Any:
+    """A dict of columns, or a pandas, polars or Arrow table, handed to DuckDB."""
+    import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
+
+    try:
+        if isinstance(source, Mapping):
+            arrow = pa.table({str(name): pa.array(column, from_pandas=True) for name, column in source.items()})
+        elif isinstance(source, pa.Table):
+            arrow = source
+        elif hasattr(source, "to_arrow"):
+            arrow = source.to_arrow()
+        else:
+            arrow = pa.Table.from_pandas(source, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, AttributeError):
+        raise SourceError(
+            f"a {type(source).__name__} cannot be read as a table",
+            "Give columns that hold one kind of value each: a dict, or a pandas, polars or Arrow table.",
+        ) from None
+    empty = [field.name for field in arrow.schema if pa.types.is_null(field.type)]
+    for name in empty:  # a column of nothing is a column of missing numbers
+        arrow = arrow.set_column(arrow.schema.get_field_index(name), name, arrow[name].cast(pa.float64()))
+    return _memory().create_table("people", arrow)
+
+
+def _open_spark_frame(frame: Any) -> Any:
+    import ibis  # noqa: PLC0415 - an extra
+
+    backend = ibis.pyspark.connect(frame.sparkSession)
+    name = f"kanab_people_{uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    return backend.table(name)
+
+
+# ── connections ────────────────────────────────────────────────────────────────────────────────
+
+
+def shown(url: str) -> str:
+    """A URL without user, password and options.
+
+    >>> shown("postgresql://ann:secret@db.example:5432/shop?sslmode=require")
+    'postgresql://db.example:5432/shop'
+    """
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}"
+
+
+def _split(url: str) -> SplitResult:
+    if url.startswith("spark://local"):  # local[4] is no host
+        place, _, options = url.removeprefix("spark://").partition("?")
+        return SplitResult("spark", place, "", options, "")
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise SourceError(
+            "the connection URL cannot be read", "Percent-encode special characters of the user and the password."
+        ) from None
+
+
+def _connected(url: str) -> Any:
+    parts = _split(url)
+    extra = _EXTRAS.get(parts.scheme)
+    if extra is not None:
+        _needs(_NEEDS[extra], f"reading from {parts.scheme}", extra)
+    if parts.scheme == "spark":
+        return _spark(parts, url)
+    import ibis  # noqa: PLC0415 - an extra
+
+    try:
+        if parts.scheme == "duckdb":
+            return ibis.duckdb.connect(_database(parts), read_only=True)
+        return ibis.connect(url.replace("postgresql+psycopg://", "postgresql://", 1))
+    except SourceError:
+        raise
+    except ImportError:
+        remedy = f"Run: pip install 'ibis-framework[{parts.scheme}]'"
+        raise SourceError(f"reading from {parts.scheme} needs a driver", remedy) from None
+    except ValueError:
+        raise SourceError(
+            f"{parts.scheme!r} is not an engine that Ibis knows", "Use for example postgresql:// or spark://."
+        ) from None
+    except Exception as problem:
+        raise _unreachable(url, problem) from None
+
+
+def _unreachable(url: str, problem: Exception) -> SourceError:
+    return SourceError(
+        f"no connection to {shown(url)} ({type(problem).__name__})",
+        "Check host, port, database, user and password, and that the server runs.",
+    )
+
+
+def _database(parts: SplitResult) -> str:
+    """The file of a DuckDB database, which must be there: connecting would make an empty one."""
+    place = parts.netloc + parts.path
+    file = Path(place)
+    if not file.is_file():
+        raise SourceError(f"there is no file {file.name!r}", "Check the path.")
+    return place
+
+
+def _spark(parts: SplitResult, url: str) -> Any:
+    """A Spark session: local, or with the master of a standalone cluster.
+
+    Options of the URL are Spark's own: spark://host:7077?spark.executor.memory=4g.
+    """
+    import ibis  # noqa: PLC0415 - an extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    local = parts.netloc.startswith("local")
+    if not local:
+        _reach(parts, url)
+    master = parts.netloc if "[" in parts.netloc else "local[*]" if local else f"spark://{parts.netloc}"
+    builder = SparkSession.builder.master(master).appName("kanab").config("spark.ui.showConsoleProgress", "false")
+    for name, value in parse_qsl(parts.query):
+        builder = builder.config(name, value)
+    try:
+        return ibis.pyspark.connect(builder.getOrCreate())
+    except Exception as problem:
+        raise SourceError(
+            f"Spark did not start ({type(problem).__name__})",
+            "It needs Java 17 or 21; set JAVA_HOME if there are several.",
+        ) from None
+
+
+def _reach(parts: SplitResult, url: str) -> None:
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 7077), timeout=_PATIENCE):
+            return
+    except (OSError, ValueError) as problem:
+        raise _unreachable(url, problem) from None
+
+
+def _chosen(backend: Any, table: str | None, sql: str | None) -> Any:
+    if (table is None) == (sql is None):
+        raise SourceError("a connection needs one table or one query", "Name it (--table), or write it (--sql).")
+    if sql is not None:
+        try:
+            return _query(backend, sql)
+        except Exception as problem:
+            raise SourceError(
+                f"the query was refused ({type(problem).__name__})", "Run it in the engine's own shell to see why."
+            ) from None
+    schema, _, name = (table or "").rpartition(".")
+    try:
+        return backend.table(name, database=schema or None)
+    except Exception:
+        raise _no_table(backend, schema, name) from None
+
+
+def _query(backend: Any, sql: str) -> Any:
+    if backend.name != "duckdb":
+        return backend.sql(sql)
+    text = sql.strip().rstrip(";")
+    backend.raw_sql(f"CREATE OR REPLACE TEMP VIEW kanab_query AS {text}")  # Ibis 12 cannot describe one to DuckDB 2
+    return backend.table("kanab_query")
+
+
+def _no_table(backend: Any, schema: str, name: str) -> SourceError:
+    names = _table_names(backend, schema)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        hint = f"Did you mean {listed(near)}?"
+    else:
+        hint = f"There are: {listed(names)}." if names else "Check its name, its schema (schema.table) and your rights."
+    return SourceError(f"there is no table {name!r}", hint)
+
+
+def _table_names(backend: Any, schema: str) -> list[str]:
+    """The tables of a connection, as far as it will say."""
+    try:
+        if backend.name == "duckdb":  # Ibis 12 cannot list those of DuckDB 2
+            return sorted(row[0] for row in backend.raw_sql("SELECT table_name FROM duckdb_tables()").fetchall())
+        return sorted(backend.list_tables(database=schema or None))
+    except Exception:
+        return []

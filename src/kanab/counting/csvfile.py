@@ -1,0 +1,124 @@
+"""CSV files with the standard library alone: ``count_csv``."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from kanab.counting.columns import count_columns, wanted_columns
+from kanab.counting.frames import WHOLE_LIMIT, Array, column
+from kanab.errors import SourceError
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
+
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
+_ROWS_AT_ONCE = 50_000
+_EMPTY = ("", "NA", "NULL", "null", "NaN", "nan")
+
+
+def count_csv(
+    path: str | PathLike[str],
+    *,
+    arm: str | Sequence[str],
+    metrics: Sequence[str] | Mapping[str, Metric] = (),
+    covariates: Sequence[str] = (),
+    **choices: Any,
+) -> Tally:
+    """Count the rows of a CSV file (or .csv.gz), one person each, into one tally.
+
+    Takes the same choices as ``count_columns``. Empty fields are missing values.
+    """
+    arms, crossed, named = wanted_columns(arm, covariates, metrics)
+    table = read_columns(path, [*arms, *crossed, *named])
+    measured = metrics if isinstance(metrics, Mapping) else named
+    return count_columns(table, arm=arms, metrics=measured, covariates=crossed, **choices)
+
+
+def read_columns(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, Array]:
+    """Columns of a CSV file: numbers, true/false or texts, whichever all their fields are."""
+    texts = read_texts(path, names)
+    return {name: typed(fields) for name, fields in texts.items()}
+
+
+def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """Columns of a CSV file as they are written."""
+    if not isinstance(path, (str, PathLike)):
+        raise SourceError("a file is named by something other than its path", "Give a text or a Path.")
+    file = Path(path)
+    with _opened(file) as stream:
+        reader = csv.reader(stream, strict=True)
+        header = [name.strip() for name in next(reader, [])]
+        if not header:
+            raise SourceError(f"{file.name} is empty", "It needs a first line with column names.")
+        wanted = header if names is None else list(dict.fromkeys(names))
+        for name in wanted:
+            column(dict.fromkeys(header, ()), name)  # an unknown name fails here, with a hint
+        if len(set(header)) != len(header):
+            raise SourceError(f"{file.name} names a column twice", "Rename one of them.")
+        places = [header.index(name) for name in wanted]
+        found: list[list[str]] = [[] for _ in wanted]
+        while chunk := list(islice(reader, _ROWS_AT_ONCE)):
+            rows = [row for row in chunk if row]  # blank lines are nobody
+            if not {len(row) for row in rows} <= {len(header)}:
+                raise SourceError(
+                    f"{file.name} has a line with too many or too few fields",
+                    f"Every line needs {len(header)} fields.",
+                    at=f"one of the lines up to {reader.line_num}",
+                )
+            for fields, place in zip(found, places, strict=True):
+                fields.extend(row[place] for row in rows)
+    return dict(zip(wanted, found, strict=True))
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[IO[str]]:
+    try:
+        if file.suffix.lower() == ".gz":
+            with gzip.open(file, "rt", encoding="utf-8-sig", newline="") as stream:
+                yield stream
+        else:
+            with file.open(encoding="utf-8-sig", newline="") as stream:
+                yield stream
+    except FileNotFoundError:
+        raise SourceError(f"there is no file {file.name!r}", "Check the path.") from None
+    except UnicodeDecodeError:
+        raise SourceError(f"{file.name} is not UTF-8 text", "Save it as UTF-8.") from None
+    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error):
+        raise SourceError(f"{file.name} is not a well-formed CSV file", "Check quotes and line ends.") from None
+    except OSError as problem:
+        raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
+    except ValueError:
+        raise SourceError("the path holds a character that no file name may hold", "Check the path.") from None
+
+
+def typed(fields: Iterable[str]) -> Array:
+    """Numbers if every field is one (007 is a text), true/false likewise, else texts."""
+    written = list(fields)
+    known = {field: None if field.strip() in _EMPTY else field.strip() for field in set(written)}
+    present = [text for text in known.values() if text is not None]
+    meaning: dict[str, Any] = dict(known)
+    if all(_NUMBER.fullmatch(text) for text in present):
+        meaning = {field: math.nan if text is None else _number(text) for field, text in known.items()}
+        exact = any(isinstance(number, int) for number in meaning.values())
+        return np.array([meaning[field] for field in written], dtype=object if exact else np.float64)
+    if all(text.lower() in ("true", "false") for text in present):
+        meaning = {field: None if text is None else text.lower() == "true" for field, text in known.items()}
+    return np.array([meaning[field] for field in written], dtype=object)
+
+
+def _number(text: str) -> float | int:
+    """A double, but for whole numbers that doubles would merge: identifiers may be that long."""
+    number = float(text)
+    long = WHOLE_LIMIT <= abs(number) < math.inf and text.lstrip("+-").isdigit()
+    return int(text) if long else number

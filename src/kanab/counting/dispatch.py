@@ -1,0 +1,259 @@
+"""One verb for every source: ``count`` takes frames, files, connections and Ibis tables.
+
+Dicts, frames and Arrow tables need nothing but the core, and so do CSV files where the [sql] extra
+is not installed. Everything else is counted by an engine, through Ibis.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from kanab.counted import Counted
+from kanab.counting.columns import name_list
+from kanab.counting.csvfile import read_texts, typed
+from kanab.counting.frames import Array
+from kanab.counting.levels import named_level
+from kanab.counting.rows import count_rows, needed_columns
+from kanab.errors import MissingExtraError, PlanError, SourceError
+from kanab.plan.check import check_plan, path_to, refuse
+from kanab.plan.joint import join_plans, own_names
+from kanab.plan.model import DEFAULT_K, Plan, make_plan
+from kanab.plan.periods import Span
+from kanab.tally.factor import Level
+from kanab.tally.metric import Missing
+
+_CSV = (".csv", ".csv.gz")
+
+Plans = tuple[Plan, ...]
+"""The plan that is asked for, and the earlier ones that are counted again beside it."""
+
+
+def count(
+    source: Any,
+    plan: Plan | None = None,
+    *,
+    arm: str | None = None,
+    metrics: Sequence[str] = (),
+    covariates: Sequence[str] = (),
+    adjust: Sequence[str] = (),
+    segments: Sequence[str] = (),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    bins: Mapping[str, int | Sequence[float]] | None = None,
+    top: Mapping[str, int] | None = None,
+    shares: Mapping[Any, float] | None = None,
+    control: Level = None,
+    ratios: Sequence[str] = (),
+    k: int = DEFAULT_K,
+    unit: str | None = None,
+    aggregate: Mapping[str, str] | str | None = None,
+    where: str | None = None,
+    table: str | None = None,
+    sql: str | None = None,
+    events: Any = None,
+    window: str | None = None,
+    time: str = "time",
+    exposure_time: str = "time",
+    earlier: Sequence[Plan] = (),
+    span: Span | None = None,
+) -> Counted:
+    """Count a source into the tables that a plan, or the named columns, need.
+
+    ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
+    Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
+    both adjusted for and segmented by. ``unit`` names the person where one has several rows, and
+    ``aggregate`` says how these become one: "sum", "max" or "mean", for all metrics or by metric.
+    With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
+    exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
+    plans are counted again in the same pass, and the signatures of all go row by row. With a
+    ``span`` only the people of those cohorts are counted.
+
+    >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
+    >>> count(people, arm="variant", metrics=["spend"], covariates=["tier"])
+    Counted, not yet released:
+      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant, tier
+    """
+    flags: dict[str, Any] = {
+        "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "shares": shares,
+        "control": control,
+    }  # fmt: skip
+    both = name_list(covariates, "covariates")
+    adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
+    segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
+    measured = name_list(metrics, "metrics")
+    if plan is not None:
+        given = [value for value in (arm, *flags.values()) if value is not None]
+        if given or measured or adjusted or segmented or ratios or k != DEFAULT_K:
+            raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
+    elif not isinstance(arm, str):
+        raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
+    else:
+        plan = make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, k=k, **flags)
+    reading = Reading(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
+    plans = _checked(plan, earlier, span)
+    counted = _counted(source, plans, reading)
+    again = tuple(replace(one, plan=_with_controls(one), span=span) for one in counted.earlier)
+    return replace(counted, plan=_with_controls(counted), earlier=again, span=span)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rows become people: which of them, and who is one."""
+
+    unit: str | None = None
+    aggregate: Mapping[str, str] | str | None = None
+    where: str | None = None
+    table: str | None = None
+    sql: str | None = None
+    events: Any = None
+    window: str | None = None
+    time: str = "time"
+    exposure_time: str = "time"
+    span: Span | None = None
+
+    @property
+    def needs_engine(self) -> bool:
+        """Is there more to do than to count rows?"""
+        return any(choice is not None for choice in (self.unit, self.aggregate, self.where, self.events, self.window))
+
+    def check(self) -> None:
+        """Refuse half of what exposures and events need."""
+        if (self.events is None) != (self.window is None) or (self.events is not None and self.unit is None):
+            raise SourceError(
+                "exposures and events need the events, a window and the person's column together",
+                "Give events=…, window='14d' and unit=… (--events, --window, --unit).",
+            )
+
+
+def explain(source: Any, plan: Plan, reading: Reading, earlier: Sequence[Plan] = ()) -> str:
+    """The statement that counting would run, in the engine's own dialect."""
+    if not _installed("ibis"):
+        raise MissingExtraError("showing the statement", "sql")
+    from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
+
+    people, choices = _opened(source, reading)
+    joint = _one_plan(_checked(plan, earlier, reading.span), people, choices)
+    with own_names(joint):
+        return show_sql(people, joint, **choices)
+
+
+def _checked(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> tuple[Plan, ...]:
+    """All plans, without mistakes; those for cohorts leave nothing for each of them to choose."""
+    if span is not None and not isinstance(span, Span):
+        raise PlanError("cohorts are given by something other than a Span", "Give Span(column, every, after, through).")
+    if not isinstance(earlier, (tuple, list)):
+        raise PlanError("earlier plans must be a list of plans", "For example earlier=[plan].")
+    plans = tuple(check_plan(one) for one in (plan, *earlier))
+    if span is not None:
+        for one in plans:
+            refuse(list(_open_choices(one)), "the plan of the cohorts")
+    return plans
+
+
+def _open_choices(plan: Plan) -> Iterator[str]:
+    """What would be chosen from the people of each batch, so that batches could not be added."""
+    for one in plan.experiments:
+        if one.arms is None:
+            yield f"{path_to('experiments', one.name)} takes its arms from the data; declare them (--shares)"
+    for name in dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)):
+        covariate = plan.covariate(name)
+        if covariate.levels is None and not isinstance(covariate.bins, tuple):
+            path = path_to("covariates", name)
+            yield f"{path} takes its levels from the data; declare levels, or the edges of bins, in a plan file"
+
+
+def _with_controls(counted: Counted) -> Plan:
+    """The plan with every control in its table's own spelling: "0" may be the number 0."""
+    experiments = []
+    for one in counted.plan.experiments:
+        tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == one.name)
+        control = None if one.control is None else named_level(one.control, tally.factor(one.name))
+        experiments.append(replace(one, control=control))
+    return replace(counted.plan, experiments=tuple(experiments))
+
+
+def _counted(source: Any, plans: Plans, reading: Reading) -> Counted:
+    if isinstance(source, (str, PathLike)):
+        return _count_place(fspath(source), plans, reading)
+    if reading.table is not None or reading.sql is not None:
+        raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
+    package = type(source).__module__.partition(".")[0]
+    if package == "polars" and hasattr(source, "collect"):
+        source = source.collect()
+    if package in ("ibis", "pyspark") or reading.needs_engine:
+        return _by_engine(source, plans, reading)
+    return count_rows(source, plans[0], plans[1:], reading.span)
+
+
+def _count_place(place: str, plans: Plans, reading: Reading) -> Counted:
+    """Files and connections: by an engine, or CSV files by the core where there is none."""
+    if _installed("ibis"):
+        return _by_engine(place, plans, reading)
+    if not place.lower().endswith(_CSV) or "://" in place:
+        raise MissingExtraError("reading anything but CSV files", "sql")
+    if reading != Reading(span=reading.span):
+        raise MissingExtraError("choosing rows (where, sql) or adding up several rows per person (unit)", "sql")
+    table = _read_csv(place, needed_columns(*plans, span=reading.span))
+    return count_rows(table, plans[0], plans[1:], reading.span)
+
+
+def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
+    """Columns of one CSV file, or of all that match a pattern, one below the other."""
+    files = [place] if Path(place).exists() or not glob.has_magic(place) else sorted(glob.glob(place))
+    if not files:
+        raise SourceError(f"no file matches {Path(place).name!r}", "Check the path.")
+    tables = [read_texts(file, names) for file in files]
+    return {name: typed(chain.from_iterable(table[name] for table in tables)) for name in names}
+
+
+def _by_engine(source: Any, plans: Plans, reading: Reading) -> Counted:
+    if not _installed("ibis"):
+        raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
+    from kanab.counting.engine.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
+
+    people, choices = _opened(source, reading)
+    plan = _one_plan(plans, people, choices)
+    with own_names(plan):
+        return count_table(people, plan, **choices)
+
+
+def _one_plan(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
+    """The plan, or the joint one of several, whose aliases are no columns of the tables."""
+    if len(plans) == 1:
+        return plans[0]
+    events = choices["events"]
+    taken = [*people.columns, *(events.table.columns if events else [])]
+    return join_plans(plans, taken, apart=events is not None)
+
+
+def _opened(source: Any, reading: Reading) -> tuple[Any, dict[str, Any]]:
+    """The source as an Ibis table, and how its rows become people."""
+    from kanab.counting.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.people import Events  # noqa: PLC0415
+
+    reading.check()
+    people = open_table(source, table=reading.table, sql=reading.sql)
+    events = reading.events
+    if events is not None:
+        beside = open_beside(people, fspath(events)) if isinstance(events, (str, PathLike)) else open_table(events)
+        events = Events(beside, reading.window or "", reading.time, reading.exposure_time)
+    choices = {
+        "unit": reading.unit,
+        "aggregate": reading.aggregate,
+        "where": reading.where,
+        "events": events,
+        "span": reading.span,
+    }
+    return people, choices
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None

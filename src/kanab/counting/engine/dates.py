@@ -1,0 +1,105 @@
+"""The day of enrollment in an engine, in UTC, whatever zone its session is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ibis
+
+from kanab.counting.dates import ISO_TIME, not_times
+from kanab.counting.engine.dialects import first_row
+from kanab.counting.engine.metrics import floor
+from kanab.counting.frames import column
+from kanab.errors import QueryError
+from kanab.plan.periods import Span
+
+_DAY = 86_400.0
+_ZONE = "spark.sql.session.timeZone"
+
+
+@ibis.udf.scalar.builtin(name="epoch")  # type: ignore[untyped-decorator]
+def epoch(moment: ibis.expr.datatypes.Timestamp(timezone="UTC")) -> float:  # type: ignore[empty-body, valid-type]
+    """DuckDB's seconds from 1970; Ibis' own go through the session's zone."""
+
+
+def day_number(table: Any, name: str) -> Any:
+    """The day of a column of timestamps, dates or ISO texts, counted from 1970-01-01; missing stays missing.
+
+    Times without a zone are in UTC. Texts are read all once, so that one which is no time is an
+    error that says so.
+    """
+    column(dict.fromkeys(table.columns, ()), name)  # an unknown name fails here, with a hint
+    moment = table[name]
+    kind = moment.type()
+    if kind.is_null():
+        return ibis.null("int64")
+    if kind.is_date():
+        return _since_first(moment)
+    if kind.is_timestamp():
+        return _since_first(moment.date()) if kind.timezone is None else _of_instant(moment, table.get_backend().name)
+    if kind.is_string():
+        _check_texts(table, name)
+        return _of_text(moment.strip())
+    raise not_times(name)
+
+
+def within(day: Any, span: Span) -> Any:
+    """Is a day in the cohorts of a span? A missing one is in none."""
+    first, end = span.days
+    there = day < end if first is None else (day >= first) & (day < end)
+    return there.fill_null(False)
+
+
+@contextmanager
+def utc_session(table: Any) -> Iterator[None]:
+    """Spark gives no other way to the day of an instant than its session's zone: UTC within this block."""
+    backend = table.get_backend()
+    if backend.name != "pyspark":
+        yield
+        return
+    settings = backend._session.conf
+    before = settings.get(_ZONE)
+    settings.set(_ZONE, "UTC")
+    try:
+        yield
+    finally:
+        settings.set(_ZONE, before)
+
+
+def _since_first(day: Any) -> Any:
+    return day.delta(ibis.date(1970, 1, 1), unit="day").cast("int64")
+
+
+def _of_instant(moment: Any, engine: str) -> Any:
+    seconds = epoch(moment) if engine == "duckdb" else moment.truncate("s").epoch_seconds()
+    return floor(seconds.cast("float64") / _DAY).cast("int64")
+
+
+def _of_text(text: Any) -> Any:
+    """A date, moved by the hours that its zone is away from UTC."""
+    rest = text.substr(10)
+    ahead, behind = rest.find("+"), rest.find("-")
+    zone = ibis.cases((ahead >= 0, rest.substr(ahead + 1)), (behind >= 0, rest.substr(behind + 1)), else_="")
+    away = _minutes(zone) * ibis.ifelse(ahead >= 0, 1, -1)
+    moved = floor((_minutes(rest.substr(1, 5)) - away).cast("float64") / 1440.0)
+    return _since_first(text.substr(0, 10).cast("date")) + moved.cast("int64")
+
+
+def _minutes(clock: Any) -> Any:
+    """Minutes of 13:30, 1330, 13 or nothing."""
+    digits = clock.replace(":", "") + "0000"
+    return digits.substr(0, 2).cast("int64") * 60 + digits.substr(2, 2).cast("int64")
+
+
+def _check_texts(table: Any, name: str) -> None:
+    text = table[name].strip()
+    try:
+        row = first_row(
+            table.aggregate(fits=text.re_search(ISO_TIME).all(), last=text.substr(0, 10).cast("date").max())
+        )
+    except QueryError:
+        raise not_times(name) from None
+    if row["fits"] is False:
+        raise not_times(name)

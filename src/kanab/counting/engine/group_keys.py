@@ -1,0 +1,160 @@
+"""Arms and levels in an engine: the column to group by, and its texts read back as levels.
+
+Grouping uses the column's own type. Only the few groups leave the engine, as texts, so that no
+driver can turn a whole number into a rounded one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ibis
+
+from kanab.counting.bins import Bins
+from kanab.counting.frames import column
+from kanab.counting.levels import OTHER, find_levels
+from kanab.errors import SourceError
+from kanab.plan.model import Plan
+from kanab.tally.cells import DROPPED
+from kanab.tally.factor import Level, as_level
+
+Kind = Literal["text", "whole", "number", "truth"]
+
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    ("is_boolean", "truth"),
+    ("is_integer", "whole"),
+    ("is_floating", "number"),
+    ("is_decimal", "number"),
+    ("is_string", "text"),
+)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One column to group by: an experiment's arm, or a covariate's level.
+
+    ``kept`` are the levels that stay themselves in the engine, as values of the column's type;
+    all others become one further value there. ``bins`` cuts a number.
+    """
+
+    name: str
+    column: str
+    kind: Kind
+    kept: tuple[Level, ...] | None = None
+    bins: Bins | None = None
+
+    def expression(self, table: Any) -> Any:
+        """What to group by."""
+        value = plain(table[self.name], self.kind)
+        if self.bins is not None:
+            return binned(value.cast("int32") if self.kind == "truth" else value, self.bins)
+        if self.kept is None:
+            return value
+        if self.kind == "whole":
+            value = value.cast("int64")
+        rest = ibis.literal(_unlike(self.kept, self.kind), type=value.type())
+        kept = value.isin(list(self.kept)) if self.kept else ibis.literal(False)
+        return ibis.cases((value.isnull() | kept, value), else_=rest)
+
+    def level(self, text: str | None) -> Level:
+        """A level from its text; for bins the number of the bin."""
+        return read_level(text, "whole" if self.bins is not None else self.kind, self.name)
+
+
+def covariates_of(plan: Plan) -> list[str]:
+    """The covariates that the plan's tables use, each once."""
+    return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
+
+
+def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
+    """What a column holds; an unknown name suggests its neighbours, an unfit type is an error."""
+    column(dict.fromkeys(table.columns, ()), name)
+    dtype = table.schema()[name]
+    for question, kind in _KINDS:
+        if getattr(dtype, question)():
+            if metric and kind == "text":
+                break
+            return kind
+    if dtype.is_null():
+        return "number" if metric else "text"
+    if metric:
+        raise SourceError(
+            f"metric {name!r} holds something other than numbers",
+            "A metric needs numbers or true/false; empty values count as missing.",
+        )
+    raise SourceError(
+        f"column {name!r} holds values that are not levels",
+        "Use texts, numbers or true/false; turn dates and other types into text first.",
+    )
+
+
+def in_experiment(arm: Any, kind: Kind, arms: Sequence[Level] | None) -> Any:
+    """Who is in an experiment: their arm is there, and declared if arms are."""
+    if arms is None:
+        return arm.notnull()
+    values = as_values(arms, kind)
+    return arm.isin(list(values)).fill_null(False) if values else ibis.literal(False)
+
+
+def plain(value: Any, kind: Kind) -> Any:
+    """A column in a type that every engine groups and compares alike; NaN is missing."""
+    if kind == "number":
+        double = value.cast("float64")
+        return ibis.ifelse(double.isnan(), ibis.null("float64"), double)
+    return value.cast("string") if value.type().is_null() else value
+
+
+def binned(value: Any, bins: Bins) -> Any:
+    """The number of the bin; nothing for a missing value."""
+    double = value.cast("float64")
+    below = [(double < edge, ibis.literal(place, type="int64")) for place, edge in enumerate(bins.edges)]
+    last = ibis.literal(len(bins.edges), type="int64")
+    return ibis.cases((double.isnull(), ibis.null("int64")), *below, else_=last)
+
+
+def read_level(text: str | None, kind: Kind, name: str) -> Level:
+    """A level from the text that an engine wrote.
+
+    >>> read_level("2.0", "number", "tier"), read_level("true", "truth", "vip"), read_level(None, "text", "x")
+    (2, True, None)
+    """
+    if text is None or kind == "text":
+        return text
+    if kind == "truth":
+        return text.lower() in ("true", "t", "1")
+    return int(text) if kind == "whole" else as_level(float(text), name)
+
+
+def as_values(levels: Sequence[Level], kind: Kind) -> tuple[Level, ...]:
+    """The values of a column of this kind that mean the declared levels.
+
+    >>> as_values(("0", "1"), "whole"), as_values(("off", "true"), "truth"), as_values((1, 2), "text")
+    ((0, 1), (True,), ('1', '2'))
+    """
+    found = dict.fromkeys(_as_value(level, kind) for level in levels if level is not None)
+    values = [value for value in found if value is not None]
+    return tuple(value for value, place in zip(values, find_levels(values, levels), strict=True) if place != DROPPED)
+
+
+def _as_value(level: Level, kind: Kind) -> Level:
+    text = str(level).lower() if isinstance(level, bool) else str(level)
+    if kind == "text":
+        return text
+    if kind == "truth":
+        return {"true": True, "false": False}.get(text.lower())
+    try:
+        number = as_level(float(text), "")
+        return int(text) if kind == "whole" else number
+    except ValueError:
+        return None
+
+
+def _unlike(kept: Sequence[Level], kind: Kind) -> Level:
+    """A value of the same type that is none of the kept ones."""
+    if kind == "text":
+        return OTHER
+    if kind == "truth":
+        return True not in kept
+    return next(number for number in range(len(kept) + 1) if number not in kept)

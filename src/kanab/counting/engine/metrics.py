@@ -1,0 +1,274 @@
+"""Metrics in an engine: the column as whole grid steps, what is summed of it, and the sums read back.
+
+The same rule everywhere: to DOUBLE, times the steps per unit, plus one half, floor, to a 64-bit
+integer, clamped to the bounds. The quick form leaves out what most data do not need (missing as
+NaN, clamping) and checks afterwards that it was not needed; the careful form leaves out nothing.
+
+Doubles add whole numbers exactly, in any order, while no partial sum reaches 2^53. Squares only
+grow as they are added, and Σ |r| is at most Σ r²: so a sum of squares below 2^53 proves that it and
+the sum beside it are exact. That is much quicker than 128-bit integers, wherever it is enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ibis
+
+from kanab.counting.engine.dialects import Engine
+from kanab.counting.engine.group_keys import Kind
+from kanab.counting.grids import HALF, Products, Profile, check_range, chosen_metric, square_plan, widened
+from kanab.errors import SourceError
+from kanab.plan.model import MetricPlan, Plan
+from kanab.tally.metric import GRID_LIMIT, Metric
+
+Ends = tuple[float | None, float | None]
+DOUBLE_LIMIT = 1 << 53
+"""Doubles hold every whole number up to this."""
+
+_QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
+_CROWD = 20_000_000  # people of one signature whose squares, if they are like the sample's, doubles shall hold
+
+
+@ibis.udf.scalar.builtin(name="floor")  # type: ignore[untyped-decorator]
+def floor(value: float) -> float:  # type: ignore[empty-body]
+    """FLOOR as a double; Ibis' own casts to an integer, which infinities and NaN cannot pass."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One metric as it will be summed.
+
+    ``profile`` is what is known of the values beforehand. Of everybody's it has to be seen that
+    they keep ``limits``, where there are any; at which ends ``asked`` they lie, in steps or, where
+    the grid depends on it (``implied``), in units; and that they lie on the grid (``fits``).
+    ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers.
+    """
+
+    place: int
+    metric: Metric
+    kind: Kind
+    products: Products | None
+    careful: bool
+    profile: Profile
+    limits: Ends = (None, None)
+    asked: tuple[str, ...] = ()
+    implied: bool = False
+    fits: bool = False
+    doubles: bool = False
+
+    @property
+    def name(self) -> str:
+        """The column's name, which is the metric's."""
+        return self.metric.name
+
+    @property
+    def leaves_out(self) -> bool:
+        """Are people without a value left out of this metric, which then has its own counts?"""
+        return self.metric.missing == "exclude"
+
+    @property
+    def whole(self) -> bool:
+        """May the column's integers be the steps as they are?"""
+        return self.kind in ("whole", "truth") and self.metric.scale == 1
+
+    @property
+    def as_is(self) -> bool:
+        """Are the column's integers the steps, without a further look?"""
+        return self.whole and not self.careful
+
+    def value(self, table: Any, inside: Any) -> Any:
+        """The column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
+        found = number(table[self.name], self.kind, careful=self.careful)
+        return ibis.ifelse(inside, found, ibis.null(found.type())) if self.careful else found
+
+    def steps(self, value: Any) -> Any:
+        """Unclamped grid steps of a number: an integer, or a double with a whole value."""
+        if self.whole:
+            return value.cast("int64")
+        scaled = value.cast("float64") * float(self.metric.scale) + 0.5
+        return floor(scaled) if self.careful or self.doubles else scaled.floor().cast("int64")
+
+    def clamped(self, steps: Any) -> Any:
+        """Steps within the bounds, as 64-bit integers."""
+        bounds = self.metric.grid_bounds
+        if not self.careful or bounds is None:
+            return steps.cast("int64")
+        low, high = (ibis.literal(bound if self.whole else float(bound), type=steps.type()) for bound in bounds)
+        return ibis.cases((steps > high, high), (steps < low, low), else_=steps).cast("int64")
+
+    def checks(self, value: Any, raw: Any) -> dict[str, Any]:
+        """The range of the values, and how many were clamped, where this has to be seen."""
+        if self.careful and self.metric.grid_bounds is not None:
+            low, high = self.metric.grid_bounds
+            beyond = (raw < low) | (raw > high)
+            return {"cl": beyond.cast("int32").sum(), "lo": value.min(), "hi": value.max()}
+        seen = value if self.implied else raw.cast("int64")
+        return {end: seen.min() if end == "lo" else seen.max() for end in self.asked}
+
+    def proofs(self, value: Any, raw: Any) -> Iterator[Any]:
+        """Conditions that everybody must meet for the quick form to be enough."""
+        low, high = self.limits
+        whole = self.kind in ("whole", "truth")
+        if low is not None and high is not None:
+            yield value.between(math.ceil(low), math.floor(high)) if whole else value.between(low, high)
+        elif low is not None:
+            yield value >= (math.ceil(low) if whole else low)
+        elif high is not None:
+            yield value <= (math.floor(high) if whole else high)
+        if self.fits:
+            yield raw.cast("float64") / float(self.metric.scale) == value
+
+    def sums(self, steps: Any, engine: Engine) -> dict[str, Any]:
+        """The exact sum of everybody's steps, and the terms of that of their squares."""
+        total = steps.sum().cast("int64") if self.doubles and not self.as_is else engine.total(steps)
+        squares: tuple[Any, ...] = ()
+        if self.products is not None and self.doubles:
+            squares = (_double_squares(steps).cast("int64"),)
+        elif self.products is not None:
+            squares = tuple(engine.total(term) for term in product_terms(steps, steps, self.products))
+        return {f"s{self.place}": total} | {f"q{self.place}_{part}": one for part, one in enumerate(squares)}
+
+    def exact(self, steps: Any) -> Iterator[Any]:
+        """Conditions on the sums without which doubles were not enough."""
+        if self.doubles and self.products is not None:
+            yield _double_squares(steps) < float(DOUBLE_LIMIT)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What a sample says of a metric: its profile, the mean of its squares, and which of its ends are steady.
+
+    Where many values lie near the smallest (or the largest), those of everybody else will hardly
+    be far beyond; a long tail goes on.
+    """
+
+    profile: Profile
+    mean_square: float = 0.0
+    steady: tuple[bool, bool] = (True, True)
+
+
+def measured(plan: Plan) -> list[MetricPlan]:
+    """The metrics that are columns; a ratio is computed from two of them."""
+    return [metric for metric in plan.metrics if metric.ratio is None]
+
+
+def number(column: Any, kind: Kind, *, careful: bool) -> Any:
+    """A column as integers or doubles; carefully, NaN is missing."""
+    if kind == "truth":
+        return column.cast("int32")  # PostgreSQL casts true/false to nothing wider
+    if kind == "whole":
+        return column
+    value = column.cast("float64")
+    return ibis.ifelse(value.isnan(), ibis.null("float64"), value) if careful else value
+
+
+def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: Sampled, engine: Engine) -> Measure | None:
+    """The quick form where a sample of the people gives hope for it."""
+    profile = sample.profile
+    if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
+        return None
+    metric = chosen_metric(plan, profile)
+    low, high = step_range(metric, profile)
+    bounds = metric.grid_bounds
+    if bounds is not None and not bounds[0] <= low <= high <= bounds[1]:
+        return None
+    if bounds is None and max(-low, high) >= _QUICK_LIMIT:
+        return None
+    products = None if metric.binary else square_plan(*(bounds or (0, 1)))
+    crowd = sample.mean_square * metric.scale**2 * _CROWD
+    doubles = engine.adds_doubles and products in (None, Products()) and crowd < DOUBLE_LIMIT
+    chosen = Measure(place, metric, kind, products, False, profile, doubles=doubles)
+    declared = plan.declared or plan.resolution is not None
+    if metric.bounds is not None:
+        limits: Ends = (None, None) if kind == "truth" and metric.binary else metric.bounds
+        return replace(chosen, limits=limits, fits=kind == "number" and not declared)
+    implied = not (declared or profile.whole or profile.decimal is not None)
+    ends = [end / metric.scale for end in widened(low, high, metric.scale)]
+    known = [end if steady else None for end, steady in zip(ends, sample.steady, strict=True)]
+    if implied and (None in known or chosen_metric(plan, replace(profile, low=ends[0], high=ends[1])) != metric):
+        known = [None, None]
+    asked = tuple(word for word, end in zip(("lo", "hi"), known, strict=True) if end is None)
+    fits = kind == "number" and not (declared or implied)
+    return replace(chosen, limits=(known[0], known[1]), asked=asked, implied=implied, fits=fits)
+
+
+def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) -> Measure:
+    """The careful form, for everything that was profiled as a whole."""
+    if not plan.declared:
+        check_finite(plan.name, profile.low, profile.high)
+    metric = chosen_metric(plan, profile)
+    check_range(metric, profile)
+    bounds = metric.grid_bounds or step_range(metric, profile)
+    products = None if metric.binary else square_plan(*bounds)
+    return Measure(place, metric, kind, products, True, profile)
+
+
+def step_range(metric: Metric, profile: Profile) -> tuple[int, int]:
+    """The smallest and the largest grid step of profiled values."""
+    low, high = (value * float(metric.scale) + 0.5 for value in (profile.low, profile.high))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return -GRID_LIMIT, GRID_LIMIT
+    return math.floor(low), math.floor(high)
+
+
+def check_finite(name: str, low: float, high: float) -> None:
+    """Refuse infinite values, as every other source does."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
+
+
+def product_terms(first: Any, second: Any, products: Products) -> tuple[Any, ...]:
+    """The terms whose sums give Σ of a product: 64-bit integers, never wider."""
+    first, second = first.cast("int64"), second.cast("int64")
+    if products.centre:
+        first, second = first - products.centre, second - products.centre
+    if not products.halves:
+        return (first * second,)
+    (y1, y0), (z1, z0) = _halves(first), _halves(second)
+    return y1 * z1, y1 * z0 + y0 * z1, y0 * z0
+
+
+def _halves(steps: Any) -> tuple[Any, Any]:
+    high = (steps.cast("float64") / float(HALF)).floor().cast("int64")  # exact: steps have 52 bits
+    return high, steps - high * HALF
+
+
+def _double_squares(steps: Any) -> Any:
+    double = steps.cast("float64")
+    return (double * double).sum()
+
+
+def was_enough(measure: Measure, plan: MetricPlan, low: str | None, high: str | None) -> bool:
+    """Does the range that was seen fit what was assumed? Infinite values are refused."""
+    if low is None and high is None:
+        return True
+    if measure.careful:
+        check_finite(measure.name, float(low or 0), float(high or 0))
+        return True
+    seen = _seen(measure, low, high)
+    if not (math.isfinite(seen.low) and math.isfinite(seen.high)) or chosen_metric(plan, seen) != measure.metric:
+        return False
+    check_range(measure.metric, seen)
+    return True
+
+
+def _seen(measure: Measure, low: str | None, high: str | None) -> Profile:
+    """What is known of everybody's values, in the end."""
+    steps = 1 if measure.implied else measure.metric.scale
+    known = measure.profile
+    lowest = known.low if low is None else float(low) / steps
+    return replace(known, low=lowest, high=known.high if high is None else float(high) / steps)
+
+
+def open_range(measure: Measure, low: str | None, high: str | None, *, missing: bool) -> tuple[int, int]:
+    """The range of a metric without bounds, widened; missing values that count as 0 are in it.
+
+    Where everybody was only seen to keep the widened range of a sample, it is also their own.
+    """
+    ends = step_range(measure.metric, _seen(measure, low, high))
+    zero = (0,) if missing and measure.metric.missing == "zero" else ()
+    return widened(min(*ends, *zero), max(*ends, *zero), measure.metric.scale)

@@ -1,0 +1,196 @@
+"""Looking before counting: ranges and grids of numbers, quantiles, and the commonest levels.
+
+Always over the people who are in an experiment, all arms together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ibis
+
+from kanab.counting.bins import Bins, asked_shares, check_levels, common_levels, given_bins, quantile_bins
+from kanab.counting.engine.dialects import engine_of, first_row, query_text, run
+from kanab.counting.engine.group_keys import Key, Kind, plain, read_level
+from kanab.counting.engine.metrics import Sampled, floor, number
+from kanab.counting.grids import DECIMAL_SCALES, Profile
+from kanab.errors import SourceError
+from kanab.plan.model import CovariatePlan
+from kanab.tally.factor import Level
+
+SAMPLE = 10_000
+"""So many people show quickly what most columns are like."""
+
+_MOST_TIES = 100_000
+
+
+_EDGE = 0.01  # a crowded end: so many of the values …
+_NEAR = 0.05  # … lie within this part of the range
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one query said about some people: profiles of numbers, and how many levels keys have."""
+
+    profiles: Mapping[str, Profile]
+    levels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a few people are like: their metrics, and how many levels keys have among them."""
+
+    metrics: Mapping[str, Sampled]
+    levels: Mapping[str, int]
+
+
+def look(
+    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
+) -> Look:
+    """Ranges and grids of number columns, and the number of levels of keys.
+
+    ``grids`` are the columns whose grid is asked for; by default that of all.
+    """
+    if not columns and not keys:
+        return Look({}, {})
+    table = _numbers(people, columns, keys)
+    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids)))
+    found = {name: _profile(row, place) for place, name in enumerate(columns)}
+    return Look(found, {key.name: int(row[key.column]) for key in keys})
+
+
+def sample(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]) -> Sample:
+    """A look at some of the people: also at both ends of ``grids``, and, where doubles are added, at squares."""
+    if not columns and not keys:
+        return Sample({}, {})
+    table = _numbers(people.limit(SAMPLE), columns, keys)
+    more = {"people": table.count()}
+    for place, name in enumerate(columns):
+        value = table[f"y{place}"].cast("float64")
+        if engine_of(people).adds_doubles:  # elsewhere nobody needs them, and they may overflow
+            more[f"square{place}"] = (value * value).mean()
+        if name in grids:
+            more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
+    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
+    found = {name: _sampled(row, place) for place, name in enumerate(columns)}
+    unsure = [name for name, one in found.items() if name in grids and not all(one.steady)]
+    for name, (low, high) in _stated_ends(people, unsure).items():
+        found[name] = replace(
+            found[name], profile=replace(found[name].profile, low=low, high=high), steady=(True, True)
+        )
+    return Sample(found, {key.name: int(row[key.column]) for key in keys})
+
+
+def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Everybody's smallest and largest values, where DuckDB takes them from a file's own statistics."""
+    if not names or engine_of(people).name != "duckdb":
+        return {}
+    ends = people.aggregate(
+        **{f"lo{place}": people[name].min() for place, name in enumerate(names)},
+        **{f"hi{place}": people[name].max() for place, name in enumerate(names)},
+    )
+    plan = "".join(str(line) for line in run(people.get_backend(), f"EXPLAIN {query_text(ends)}"))
+    if "COLUMN_DATA_SCAN" not in plan or "AGGREGATE" in plan:  # it would read everybody
+        return {}
+    row = first_row(ends)
+    found = {name: (row[f"lo{place}"], row[f"hi{place}"]) for place, name in enumerate(names)}
+    return {
+        name: (float(low), float(high))
+        for name, (low, high) in found.items()
+        if low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
+    }
+
+
+def _sampled(row: Mapping[str, Any], place: int) -> Sampled:
+    profile = _profile(row, place)
+    first, last = row.get(f"first{place}"), row.get(f"last{place}")
+    everybody = int(row["people"]) < SAMPLE
+    near = _NEAR * (profile.high - profile.low)
+    low = first is not None and first <= profile.low + near and not 0 < profile.low < near
+    high = last is not None and last >= profile.high - near and not -near < profile.high < 0
+    return Sampled(profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high))
+
+
+def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:
+    wanted = {
+        f"y{place}": number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
+    }
+    return people.select(**wanted, **{key.column: plain(people[key.name], key.kind) for key in keys})
+
+
+def _aggregates(
+    table: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str] | None
+) -> dict[str, Any]:
+    found = {key.column: table[key.column].nunique() for key in keys}
+    for place, (name, kind) in enumerate(columns.items()):
+        found |= _about(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
+    return found
+
+
+def _about(value: Any, kind: Kind, place: int) -> dict[str, Any]:
+    aggregates = {f"lo{place}": value.min(), f"hi{place}": value.max()}
+    if kind == "number":
+        aggregates[f"whole{place}"] = (floor(value) == value).all()
+        for scale in DECIMAL_SCALES:
+            exact = floor(value * float(scale) + 0.5) / float(scale) == value
+            aggregates[f"dec{place}_{scale}"] = exact.all()
+    return aggregates
+
+
+def _profile(row: Mapping[str, Any], place: int) -> Profile:
+    """The profile of one column; nothing but missing values is all zeros."""
+    low, high = row[f"lo{place}"], row[f"hi{place}"]
+    if low is None or high is None:
+        return Profile()
+    if f"whole{place}" not in row or row[f"whole{place}"]:
+        return Profile(float(low), float(high))
+    decimal = next((scale for scale in DECIMAL_SCALES if row[f"dec{place}_{scale}"]), None)
+    return Profile(float(low), float(high), False, decimal)
+
+
+def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
+    """The bins of a covariate, at given edges or at quantiles of everybody, and its profile."""
+    if kind == "text":
+        raise _not_numbers(plan.name)
+    shares = asked_shares(plan.bins) if isinstance(plan.bins, int) else ()
+    table = people.select(value=number(people[plan.name], kind, careful=True))
+    cuts = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
+    row = first_row(table.aggregate(**_about(table.value, kind, 0), **cuts))
+    profile = _profile(row, 0)
+    if not (abs(profile.low) < float("inf") and abs(profile.high) < float("inf")):
+        raise _not_numbers(plan.name)
+    bins = given_bins(plan)
+    if bins is None:
+        found = [row[f"cut{place}"] for place in range(len(shares))]
+        quantiles = [float(value) for value in found if value is not None]
+        bins = quantile_bins(plan.name, quantiles, profile.low, profile.high)
+    return bins, profile
+
+
+def _not_numbers(name: str) -> SourceError:
+    return SourceError(
+        f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
+        f"Keep its most frequent levels instead (--top {name}=20).",
+    )
+
+
+def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Level, ...], bool]:
+    """The commonest levels of a covariate, and whether there are others."""
+    top = plan.top or 1
+    level = plain(people[plan.name], kind)
+    counts = people.select(level=level).filter(ibis._.level.notnull()).group_by("level").aggregate(n=ibis._.count())
+    ranked = counts.mutate(place=ibis.rank().over(order_by=ibis.desc(counts.n)), levels=ibis._.count().over())
+    ties = ranked.filter(ranked.place < top).select(level=ranked.level.cast("string"), n=ranked.n, levels=ranked.levels)
+    rows = list(run(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
+    if len(rows) > _MOST_TIES:
+        check_levels(plan.name, int(rows[0][2]))
+    found: dict[Level, int] = {}
+    for text, people_there, _ in rows:
+        name = read_level(text, kind, plan.name)
+        if name is not None:
+            found[name] = found.get(name, 0) + int(people_there)
+    kept = common_levels(found, top)
+    return kept, bool(rows) and int(rows[0][2]) > len(kept)

@@ -1,0 +1,338 @@
+"""People in an engine to one tally per linkage of a plan: ``count_table`` over Ibis.
+
+One statement reads the source once. Before it, a look at a sample (or, where the plan leaves much
+open, at everybody) decides grids, bins and the commonest levels, by the rules that all sources share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import sqlglot
+
+from kanab.counted import Counted
+from kanab.counting.bins import LEVEL_BUDGET, Bins, check_levels, kept_levels
+from kanab.counting.engine.answer import (
+    Answer,
+    Places,
+    build_tally,
+    people_in_each,
+    place_all,
+    read_answer,
+    seen_by,
+    too_many_arms,
+    whole,
+)
+from kanab.counting.engine.dates import day_number, utc_session, within
+from kanab.counting.engine.dialects import engine_of, kept, query_text, run, strict_arithmetic
+from kanab.counting.engine.group_keys import Key, as_values, covariates_of, kind_of
+from kanab.counting.engine.largest import ask_heights
+from kanab.counting.engine.metrics import (
+    Measure,
+    careful_measure,
+    measured,
+    open_range,
+    quick_measure,
+    step_range,
+    was_enough,
+)
+from kanab.counting.engine.people import Events, Units, to_people
+from kanab.counting.engine.person_sums import How
+from kanab.counting.engine.profiles import Sample, bins_of, look, sample, top_levels
+from kanab.counting.engine.statement import Binned, CrossSum, Question, first_stage, parts, statement
+from kanab.counting.grids import Profile, check_range, check_zero, product_plan
+from kanab.counting.joint import flags_of, outside_flag, own_part, restricted, twice_flag, with_copies
+from kanab.counting.largest import small_sums
+from kanab.counting.levels import OTHER
+from kanab.counting.signatures import sign
+from kanab.errors import QueryError, SourceError
+from kanab.plan.joint import Population, populations, tables_about, views_of
+from kanab.plan.model import CovariatePlan, Plan
+from kanab.plan.periods import Span
+from kanab.tally.metric import Metric
+
+
+def count_table(
+    table: Any,
+    plan: Plan,
+    *,
+    unit: str | None = None,
+    aggregate: Mapping[str, How] | How | None = None,
+    events: Events | None = None,
+    where: str | None = None,
+    span: Span | None = None,
+) -> Counted:
+    """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
+
+    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows;
+    with ``events`` the table holds exposures, and metrics come from what happened after the first.
+    With a ``span`` only the people of those cohorts are counted.
+
+    >>> from kanab.plan.model import make_plan
+    >>> from kanab.counting.connect import open_table
+    >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
+    >>> count_table(open_table(rows), make_plan("variant", ["spend"], adjust=["tier"]))
+    Counted, not yet released:
+      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
+    """
+    units = _units(unit, aggregate, events)
+    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
+        question = _question(people, plan, flags=flags_of(plan) if units else ())
+        few = _sample(people, question)
+        answer = _quick_answer(people, question, few) or _careful_answer(people, question)
+        return replace(_counted(people, answer), where=where or "")
+
+
+def show_sql(
+    table: Any,
+    plan: Plan,
+    *,
+    unit: str | None = None,
+    aggregate: Mapping[str, How] | How | None = None,
+    events: Events | None = None,
+    where: str | None = None,
+    span: Span | None = None,
+) -> str:
+    """The statement that ``count_table`` would run, in the engine's own dialect.
+
+    What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
+    Where sums turn out to be small, another statement per table looks for who dominates a class.
+    """
+    units = _units(unit, aggregate, events)
+    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
+        question = _question(people, plan, flags=flags_of(plan) if units else ())
+        few = _sample(people, question)
+        chosen = _quick_question(question, few) or _careful_question(people, question)
+        stage = first_stage(people, chosen)
+        backend = people.get_backend()
+        first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
+        text = first.sql(dialect=backend.dialect, pretty=True)
+        return statement(text, parts(stage, chosen), chosen, backend.dialect, pretty=True)
+
+
+# ── people ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _units(unit: str | None, aggregate: Mapping[str, How] | How | None, events: Events | None) -> Units | None:
+    if unit is not None:
+        return Units(unit, aggregate, events)
+    if aggregate is not None or events is not None:
+        raise SourceError("rows are to be added up, but nobody says whose", "Name the column of the person: unit.")
+    return None
+
+
+@contextmanager
+def _people(table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None) -> Iterator[Any]:
+    rows = filtered(table, where) if where else table
+    with utc_session(table) if span else nullcontext():
+        if units is None:
+            own = rows.filter(within(day_number(rows, span.column), span)) if span else rows
+            yield restricted(_narrow(with_copies(own, plan), plan), plan)
+            return
+        with kept(to_people(rows, plan, units, span), engine_of(table)) as people:
+            yield restricted(people, plan)
+
+
+def _narrow(people: Any, plan: Plan) -> Any:
+    """Only what the plan names, which Ibis handles the quicker; with an unknown name everything, for a good hint."""
+    names = [*(one.name for one in plan.experiments), *(one.name for one in measured(plan)), *covariates_of(plan)]
+    return people.select(*dict.fromkeys(names)) if set(names) <= set(people.columns) else people
+
+
+def filtered(table: Any, where: str) -> Any:
+    """The rows of a table for which an SQL condition holds."""
+    backend = table.get_backend()
+    try:
+        condition = sqlglot.parse_one(where, dialect=backend.dialect, into=sqlglot.exp.Condition)
+        text = f"SELECT * FROM ({query_text(table)}) AS kanab_rows WHERE {condition.sql(dialect=backend.dialect)}"
+        list(run(backend, f"{text} LIMIT 0"))
+        return backend.sql(text, schema=table.schema())
+    except (sqlglot.errors.SqlglotError, QueryError):
+        raise SourceError(
+            "the filter is not a condition that the engine understands",
+            "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
+        ) from None
+
+
+# ── what to ask ────────────────────────────────────────────────────────────────────────────────
+
+
+def _question(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> Question:
+    """Everything but the metrics' grids."""
+    kinds = {one.name: kind_of(people, one.name, metric=True) for one in measured(plan)}
+    arms = {
+        one.name: Key(one.name, f"arm{place}", kind_of(people, one.name)) for place, one in enumerate(plan.experiments)
+    }
+    bare = Question(plan, engine_of(people), arms, {}, (), flags=flags, kinds=kinds)
+    inside = people.filter(bare.anywhere(people))
+    levels, declared, binned = {}, {}, []
+    for place, name in enumerate(covariates_of(plan)):
+        key = Key(name, f"level{place}", kind_of(people, name))
+        wanted = plan.covariate(name)
+        if wanted.bins is not None:
+            key, scale = _with_bins(inside, key, wanted)
+            binned.append(Binned(key, scale))
+        elif wanted.top is not None:
+            kept_ones, rest = top_levels(inside, wanted, key.kind)
+            key, wanted = replace(key, kept=kept_ones), kept_levels(name, kept_ones, rest=rest)
+        elif wanted.levels is not None and OTHER in wanted.levels:
+            key = replace(key, kept=as_values(wanted.levels, key.kind))
+        levels[name], declared[name] = key, wanted
+    return replace(bare, levels=levels, declared_levels=declared, binned=tuple(binned))
+
+
+def _with_bins(inside: Any, key: Key, plan: CovariatePlan) -> tuple[Key, int]:
+    bins, profile = bins_of(inside, plan, key.kind)
+    check_range(Metric(key.name, profile.scale), profile)
+    return replace(key, bins=Bins(key.name, bins.edges)), profile.scale
+
+
+def _sample(people: Any, question: Question) -> Sample:
+    """What a few people are like. Columns of names are refused here, before everybody is grouped by them."""
+    inside = people.filter(question.anywhere(people))
+    open_keys = [key for key in question.keys if key.bins is None and key.kept is None]
+    kinds = question.kinds if question.engine.casts_fail else {}
+    found = sample(inside, kinds, open_keys, [one.name for one in measured(question.plan) if not one.declared])
+    for key in open_keys:
+        if found.levels[key.name] > LEVEL_BUDGET:
+            levels = look(inside, {}, [key]).levels[key.name]
+            if key.name in question.arms:
+                raise too_many_arms(key.name, levels)
+            if question.declared_levels[key.name].levels is None:
+                check_levels(key.name, levels)
+    return found
+
+
+def _quick_question(question: Question, few: Sample) -> Question | None:
+    """The question in its quick form, if a sample gives hope that it is enough."""
+    if not question.engine.casts_fail:
+        return None
+    guesses = [
+        quick_measure(place, one, question.kinds[one.name], few.metrics[one.name], question.engine)
+        for place, one in enumerate(measured(question.plan))
+    ]
+    chosen = [one for one in guesses if one is not None]
+    return None if len(chosen) < len(guesses) else _with_measures(question, chosen)
+
+
+def _careful_question(people: Any, question: Question) -> Question:
+    """The question in its careful form, the open ranges looked up over everybody."""
+    wanted = measured(question.plan)
+    open_ones = {one.name: question.kinds[one.name] for one in wanted if not one.declared}
+    found = look(people.filter(question.anywhere(people)), open_ones).profiles
+    chosen = [
+        careful_measure(place, one, question.kinds[one.name], found.get(one.name, Profile()))
+        for place, one in enumerate(wanted)
+    ]
+    return _with_measures(question, chosen)
+
+
+def _with_measures(question: Question, measures: Sequence[Measure]) -> Question:
+    places = {one.name: one.place for one in measures}
+    ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, one.profile) for one in measures}
+    crosses = []
+    for first, second in dict.fromkeys(one.ratio for one in question.plan.metrics if one.ratio is not None):
+        if first not in places or second not in places:
+            raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
+        pairs = ((first, first), (second, second), (first, second))
+        yy, zz, yz = (product_plan(ranges[a], ranges[b]) for a, b in pairs)
+        crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz)))
+    return replace(question, measures=tuple(measures), crosses=tuple(crosses))
+
+
+# ── asking ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _quick_answer(people: Any, question: Question, few: Sample) -> Answer | None:
+    """The answer to the quick form; none if it was not enough for everybody's values."""
+    quick = _quick_question(question, few)
+    if quick is None:
+        return None
+    try:
+        answer = _ask(people, quick)
+        if _enough(answer) and answer.only("inside").get("exact") == "false":
+            whole_numbers = tuple(replace(one, doubles=False) for one in quick.measures)
+            answer = _ask(people, replace(quick, measures=whole_numbers))
+    except QueryError:
+        return None
+    return answer if _enough(answer) else None
+
+
+def _careful_answer(people: Any, question: Question) -> Answer:
+    answer = _ask(people, _careful_question(people, question))
+    _enough(answer)
+    return answer
+
+
+def _ask(people: Any, question: Question) -> Answer:
+    stage = first_stage(people, question)
+    wanted = parts(stage, question)
+    backend = people.get_backend()
+    with kept(stage, question.engine) as first:
+        text = statement(query_text(first), wanted, question, backend.dialect)
+        return read_answer(run(backend, text), wanted, question)
+
+
+def _enough(answer: Answer) -> bool:
+    """Did everybody's values keep what the question took for granted?"""
+    totals = answer.only("inside")
+    plans = {one.name: one for one in answer.question.plan.metrics}
+    return totals.get("ok") in (None, "true") and all(
+        was_enough(one, plans[one.name], totals.get(f"lo{one.place}"), totals.get(f"hi{one.place}"))
+        for one in answer.question.measures
+    )
+
+
+# ── counts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _counted(people: Any, answer: Answer) -> Counted:
+    """The count of the plan, and of the earlier ones that were joined to it."""
+    plan = answer.question.plan
+    placed = {group: place_all(answer, group) for group in populations(plan)}
+    groups = {group: _counted_group(people, answer, group, places) for group, places in placed.items()}
+    views = views_of(plan)
+    signed = sign([seen_by(answer, view, placed[view.population]) for view in views], people_in_each(answer))
+    own, *others = (
+        replace(own_part(groups[view.population], view), signatures=one)
+        for view, one in zip(views, signed, strict=True)
+    )
+    return replace(own, earlier=tuple(others))
+
+
+def _counted_group(people: Any, answer: Answer, group: Population, places: Mapping[str, Places]) -> Counted:
+    """Everything that is about one group of people, but for signatures."""
+    question = answer.question
+    holding = tables_about(question.plan, group)
+    measures = [one for one in question.measures if any(one.name in names for names in holding.values())]
+    inside, everybody = answer.inside(group), answer.everybody()
+    missing = {one.name: whole(inside["n"]) - whole(inside[f"c{one.place}"]) for one in measures}
+    for one in measures:
+        if missing[one.name]:
+            check_zero(one.metric)
+    tallies = {one.name: build_tally(answer, one, places) for one in question.plan.linkages if one.name in holding}
+    ranges = {
+        one.name: open_range(
+            one, inside.get(f"lo{one.place}"), inside.get(f"hi{one.place}"), missing=missing[one.name] > 0
+        )
+        for one in measures
+        if one.metric.bounds is None
+    }
+    wanted = small_sums(tallies, ranges)
+    declared = {one.name for one in measured(question.plan) if one.declared}
+    place = populations(question.plan).index(group)
+    return Counted(
+        question.plan,
+        tallies,
+        None,
+        all(one.name in declared or one.metric.binary for one in measures),
+        {one.name: whole(inside.get(f"cl{one.place}")) for one in measures},
+        missing,
+        everybody.get(twice_flag(place), 0),
+        everybody.get(outside_flag(place), everybody["n"] - whole(inside["n"])),
+        ranges=ranges,
+        heights=ask_heights(people, question, places, wanted) if wanted else {},
+    )

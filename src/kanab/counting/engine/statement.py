@@ -1,0 +1,348 @@
+"""The one statement: people grouped by all arms and levels, and every table added up from that.
+
+The first stage holds one row per signature, with counts, sums and squares; it never leaves the
+engine. The second is a list of parts over it, one below the other: signatures with their people,
+classes with their sums, and squares on margins only. So class-level squares stay where they are,
+and the source is read once.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import ibis
+from sqlglot import exp
+
+from kanab.counting.engine.dialects import Engine
+from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
+from kanab.counting.engine.metrics import Measure, number, product_terms
+from kanab.counting.grids import Products
+from kanab.plan.joint import Population, populations, tables_about
+from kanab.plan.model import CovariatePlan, Linkage, Plan
+from kanab.tally.factor import Level
+
+_STAGE = "kanab_signatures"
+_AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.LogicalAnd}
+
+
+@dataclass(frozen=True)
+class CrossSum:
+    """A declared pair of metrics whose products are kept: their places, and how yy, zz and yz are added."""
+
+    pair: tuple[int, int]
+    products: tuple[Products, Products, Products]
+
+
+@dataclass(frozen=True)
+class Binned:
+    """A covariate in bins, whose mean in each is wanted: its key and its grid."""
+
+    key: Key
+    scale: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that the statement asks.
+
+    ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
+    covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold.
+    """
+
+    plan: Plan
+    engine: Engine
+    arms: Mapping[str, Key]
+    levels: Mapping[str, Key]
+    measures: tuple[Measure, ...]
+    crosses: tuple[CrossSum, ...] = ()
+    binned: tuple[Binned, ...] = ()
+    flags: tuple[str, ...] = ()
+    declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All columns to group by."""
+        return (*self.arms.values(), *self.levels.values())
+
+    def axes(self, linkage: Linkage) -> tuple[Key, ...]:
+        """The keys of one table."""
+        own = [self.arms[name] for name in linkage.experiments]
+        return (*own, *([self.levels[linkage.covariate]] if linkage.covariate else []))
+
+    def declared(self, name: str) -> tuple[Level, ...] | None:
+        """The declared arms of an experiment as values of its column."""
+        arms = self.plan.experiment(name).arms
+        return None if arms is None else as_values(arms, self.arms[name].kind)
+
+    def measure(self, name: str) -> Measure:
+        """A metric by its name."""
+        return next(one for one in self.measures if one.name == name)
+
+    def measures_of(self, *linkages: Linkage) -> tuple[Measure, ...]:
+        """The metrics that any of some tables holds."""
+        holding = tables_about(self.plan)
+        wanted = set[str]().union(*(holding[one.name] for one in linkages))
+        return tuple(one for one in self.measures if one.name in wanted)
+
+    def crosses_of(self, *linkages: Linkage) -> tuple[tuple[int, CrossSum], ...]:
+        """The products that any of some tables holds, and their places."""
+        wanted = {one.place for one in self.measures_of(*linkages)}
+        return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
+
+    def anywhere(self, people: Any) -> Any:
+        """Who of the source is in any experiment: their arm is there, and declared if arms are."""
+        return reduce(operator.or_, (self._inside(people, name) for name in self.arms))
+
+    def _inside(self, people: Any, name: str) -> Any:
+        key = self.arms[name]
+        return in_experiment(key.expression(people), key.kind, self.plan.experiment(name).arms)
+
+
+# ── the first stage ────────────────────────────────────────────────────────────────────────────
+
+
+def first_stage(people: Any, question: Question) -> Any:
+    """One row per signature: people, and for every metric counts, sums and squares."""
+    inside = question.anywhere(people)
+    columns = {key.column: key.expression(people) for key in question.keys}
+    for one in question.measures:
+        value = one.value(people, inside)
+        columns[f"y{one.place}"] = value
+        if not one.as_is:
+            columns[f"d{one.place}"] = one.steps(value)
+        if one.leaves_out:
+            columns[f"p{one.place}"] = (inside & value.notnull()).cast("int32")
+    for place, binned in enumerate(question.binned):
+        columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
+    for flag in question.flags:
+        columns[flag] = people[flag].cast("int32").cast("int64")
+    table = people.select(**columns)
+    clamped = {f"g{one.place}": one.clamped(table[f"d{one.place}"]) for one in question.measures if one.careful}
+    table = table.mutate(**clamped) if clamped else table
+    sums = {"n": table.count()}
+    proofs: list[Any] = []
+    for one in question.measures:
+        sums |= _metric_sums(table, one, question.engine)
+        proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], _steps(table, one))
+    if proofs:
+        sums["ok"] = reduce(operator.and_, proofs).all()
+    exact = [proof for one in question.measures for proof in one.exact(_steps(table, one))]
+    if exact:
+        sums["exact"] = reduce(operator.and_, exact)
+    for place, cross in enumerate(question.crosses):
+        sums |= _cross_sums(table, place, cross, question)
+    for place in range(len(question.binned)):
+        sums[f"x{place}s"] = question.engine.total(table[f"x{place}"])
+    for flag in question.flags:
+        sums[flag] = table[flag].sum()
+    present = [name for name, _ in _presence(question)]
+    return table.group_by([*(key.column for key in question.keys), *present]).aggregate(**sums)
+
+
+def _presence(question: Question) -> tuple[tuple[str, str], ...]:
+    """Columns that say who has a value, for metrics that leave out who has none: they split signatures."""
+    return tuple((f"p{one.place}", "") for one in question.measures if one.leaves_out)
+
+
+def _covariate_steps(column: Any, binned: Binned, inside: Any) -> Any:
+    value = number(column, binned.key.kind, careful=True).cast("float64")
+    return ibis.ifelse(inside, value * float(binned.scale) + 0.5, ibis.null("float64")).floor().cast("int64")
+
+
+def _steps(table: Any, one: Measure) -> Any:
+    """Unclamped steps: a column of their own, or the metric's own integers."""
+    return table[f"y{one.place}" if one.as_is else f"d{one.place}"]
+
+
+def _metric_sums(table: Any, one: Measure, engine: Engine) -> dict[str, Any]:
+    place = one.place
+    value, raw = table[f"y{place}"], _steps(table, one)
+    steps = table[f"g{place}"] if one.careful else raw
+    sums = {f"c{place}": value.count(), **one.sums(steps, engine)}
+    return sums | {f"{word}{place}": check for word, check in one.checks(value, raw).items()}
+
+
+def _cross_sums(table: Any, place: int, cross: CrossSum, question: Question) -> dict[str, Any]:
+    """Sums over the people who have both values; a missing one that means 0 is a value."""
+    first, second = (_present(table, question.measures[place]) for place in cross.pair)
+    total = question.engine.total
+    both = first.notnull() & second.notnull()
+    y, z = (ibis.ifelse(both, one.cast("int64"), ibis.null("int64")) for one in (first, second))
+    sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
+    for word, (a, b), products in zip(("yy", "zz", "yz"), ((y, y), (z, z), (y, z)), cross.products, strict=True):
+        for part, term in enumerate(product_terms(a, b, products)):
+            sums[f"z{place}_{word}{part}"] = total(term)
+    return sums
+
+
+def _present(table: Any, one: Measure) -> Any:
+    steps = table[f"g{one.place}"] if one.careful else _steps(table, one)
+    return steps if one.metric.missing == "exclude" else steps.fill_null(0)
+
+
+# ── the second stage ───────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of the answer: grouped by which sets of keys, over whom, and which numbers.
+
+    ``experiments`` are those that all of these people are in; where there are none, they are in at
+    least one of ``group``, or of all.
+    """
+
+    name: str
+    sets: tuple[tuple[Key, ...], ...]
+    values: tuple[tuple[str, str], ...]
+    experiments: tuple[str, ...] = ()
+    outside: bool = False
+    group: Population = ()
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All keys of all sets."""
+        return tuple(dict.fromkeys(key for keys in self.sets for key in keys))
+
+
+def parts(stage: Any, question: Question) -> tuple[Part, ...]:
+    """Everything that leaves the engine."""
+    flags = tuple((flag, "SUM") for flag in question.flags)
+    found = [
+        Part("signatures", (question.keys,), (("n", ""), *_presence(question))),
+        Part("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, question))),
+        Part("outside", ((),), (("n", "SUM"), *flags), outside=True),
+    ]
+    groups = populations(question.plan)
+    for place, group in enumerate(groups if len(groups) > 1 else ()):
+        values = (("n", "SUM"), *_check_values(stage, question))
+        found.append(Part(f"inside{place}", ((),), values, group=group))
+    if question.binned:
+        sums = tuple((f"x{place}s", "SUM") for place in range(len(question.binned)))
+        found.append(Part("bins", tuple((one.key,) for one in question.binned), (("n", "SUM"), *sums)))
+    for experiments, linkages in _together(question.plan).items():
+        measures = question.measures_of(*linkages)
+        by_class, by_margin = _square_names(question, measures)
+        crosses = tuple(_cross_names(stage, question, linkages))
+        arms = tuple((question.arms[name],) for name in experiments)
+        levels = tuple((question.axes(one)[-1],) for one in linkages if one.squares == "margins" and one.covariate)
+        classes = tuple(question.axes(one) for one in linkages)
+        found.append(Part("classes", classes, (*_class_values(measures), *by_class), experiments))
+        if by_margin or crosses:
+            found.append(Part("arms", arms, (*by_margin, *crosses), experiments))
+        if by_margin and levels:
+            found.append(Part("levels", levels, by_margin, experiments))
+    return tuple(found)
+
+
+def _together(plan: Plan) -> dict[tuple[str, ...], list[Linkage]]:
+    """The tables of the same experiments, which are about the same people."""
+    groups: dict[tuple[str, ...], list[Linkage]] = {}
+    for linkage in plan.linkages:
+        groups.setdefault(linkage.experiments, []).append(linkage)
+    return groups
+
+
+def _check_values(stage: Any, question: Question) -> Iterator[tuple[str, str]]:
+    for one in question.measures:
+        for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
+            if f"{word}{one.place}" in stage.columns:
+                yield f"{word}{one.place}", how
+    for proof in ("ok", "exact"):
+        if proof in stage.columns:
+            yield proof, "BOOL_AND"
+
+
+def _class_values(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:
+    sums = ((f"{word}{one.place}", "SUM") for one in measures for word in "cs")
+    return (("n", "SUM"), *sums)
+
+
+def _cross_names(stage: Any, question: Question, linkages: Sequence[Linkage]) -> Iterator[tuple[str, str]]:
+    for place, _ in question.crosses_of(*linkages):
+        yield from ((name, "SUM") for name in stage.columns if name.startswith(f"z{place}_"))
+
+
+def _square_names(
+    question: Question, measures: Sequence[Measure]
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    """The squares that a plan wants per class, and those that are kept on margins."""
+    fine = {metric.name for metric in question.plan.metrics if metric.squares == "class"}
+    chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
+    for one in measures:
+        for part in range(len(one.products.weights) if one.products else 0):
+            chosen[one.name not in fine].append((f"q{one.place}_{part}", "SUM"))
+    return tuple(chosen[0]), tuple(chosen[1])
+
+
+def statement(first: str, wanted: Sequence[Part], question: Question, dialect: Any, *, pretty: bool = False) -> str:
+    """The whole statement: the first stage as a named subquery, the parts one below the other."""
+    slots = max(len(part.values) for part in wanted)
+    selects = [_select(place, part, slots, question) for place, part in enumerate(wanted)]
+    second = "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
+    name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
+    return f"WITH {name} AS (\n{first}\n)\n{second}"
+
+
+def as_texts(query: str, columns: Iterable[str], dialect: Any) -> str:
+    """A query whose columns come back as texts, as those of the statement do."""
+    chosen = ", ".join(_text(_column(name)).sql(dialect=dialect) for name in columns)
+    name = exp.to_identifier("kanab_texts", quoted=True).sql(dialect=dialect)
+    return f"SELECT {chosen} FROM (\n{query}\n) AS {name}"
+
+
+def _select(place: int, part: Part, slots: int, question: Question) -> exp.Select:
+    """Part, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
+    keys = part.keys
+    bits: list[Any] = [
+        exp.Mul(this=exp.func("GROUPING", _column(key.column)), expression=exp.Literal.number(1 << bit))
+        for bit, key in enumerate(keys)
+    ]
+    several = len(part.sets) > 1
+    mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
+    columns = [_text(_column(key.column)) if key in keys else _text(exp.null()) for key in question.keys]
+    numbers = [_text(_aggregate(*value)) for value in part.values]
+    nothing = [_text(exp.null()) for _ in range(slots - len(numbers))]
+    select = exp.Select(
+        expressions=[exp.Literal.number(place), mask, *columns, *numbers, *nothing],
+        from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
+        where=exp.Where(this=_people(part, question)),
+    )
+    if part.name == "signatures" or not keys:
+        return select
+    sets = [[_column(key.column) for key in one] for one in part.sets]
+    grouping = exp.GroupingSets(expressions=[exp.Tuple(expressions=one) for one in sets])
+    select.set("group", exp.Group(grouping_sets=[grouping]) if several else exp.Group(expressions=sets[0]))
+    return select
+
+
+def _people(part: Part, question: Question) -> Any:
+    experiments: Iterable[str] = part.experiments or part.group or question.arms
+    inside = [_in_experiment(name, question) for name in experiments]
+    if part.experiments:
+        return exp.and_(*inside)
+    anywhere = exp.or_(*inside)
+    return exp.not_(exp.func("COALESCE", anywhere, exp.false())) if part.outside else anywhere
+
+
+def _in_experiment(name: str, question: Question) -> Any:
+    arm, declared = _column(question.arms[name].column), question.declared(name)
+    if declared is None:
+        return exp.Not(this=exp.Is(this=arm, expression=exp.null()))
+    return arm.isin(*(exp.convert(level) for level in declared)) if declared else exp.false()
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def _aggregate(name: str, how: str) -> Any:
+    return _AGGREGATES[how](this=_column(name)) if how else _column(name)
+
+
+def _text(expression: Any) -> Any:
+    return exp.Cast(this=expression, to=exp.DataType(this=exp.DType.TEXT))

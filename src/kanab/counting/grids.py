@@ -1,0 +1,191 @@
+"""Which grid a metric lives on when nobody declared it, and how its squares are added exactly.
+
+Every source decides alike: from the range of the values, and from the simplest grid that holds all
+of them. Only then do files, frames and engines give the same digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.errors import GridError
+from kanab.plan.model import MetricPlan
+from kanab.tally.metric import GRID_LIMIT, Metric, implied_scale
+
+DECIMAL_SCALES = (10, 100, 1_000, 10_000)
+"""Grids of money and the like, tried in this order: a value v fits if floor(v·s + ½)/s is v."""
+
+HALF = 1 << 26
+"""Grid values of 52 bits are cut into halves of 26 where their products would outgrow 64 bits."""
+
+_LARGEST = 1 << 63
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the values of one column say: their range, and the simplest grid that holds them all.
+
+    ``decimal`` is the first of 10, 100, 1,000 and 10,000 steps per unit that fits, if one does.
+    Missing values say nothing; a column of nothing else is (0, 0, whole).
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = True
+    decimal: int | None = None
+
+    @property
+    def scale(self) -> int:
+        """Steps per unit: 1 for whole numbers, a decimal grid if it holds the range, else a power of two."""
+        largest = max(abs(self.low), abs(self.high))
+        if self.whole or largest >= GRID_LIMIT:  # beyond every grid, which check_range says
+            return 1
+        if self.decimal is not None and largest * self.decimal < GRID_LIMIT:
+            return self.decimal
+        return implied_scale(self.low, self.high)
+
+    @property
+    def binary(self) -> bool:
+        """Is every value 0 or 1?"""
+        return self.whole and self.low >= 0 and self.high <= 1
+
+
+def profile_values(values: NDArray[np.float64]) -> Profile:
+    """What finite numbers say, missing ones left out.
+
+    >>> profile_values(np.array([0.25, 19.99])).scale, profile_values(np.array([0.0, 1.0])).binary
+    (100, True)
+    """
+    if not len(values):
+        return Profile()
+    whole = bool(np.all(values == np.floor(values)))
+    return Profile(float(values.min()), float(values.max()), whole, None if whole else decimal_scale(values))
+
+
+def decimal_scale(values: NDArray[np.float64]) -> int | None:
+    """10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
+
+    >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
+    (100, None)
+    """
+    with np.errstate(over="ignore"):
+        return next((s for s in DECIMAL_SCALES if np.all(np.floor(values * s + 0.5) / s == values)), None)
+
+
+def chosen_metric(plan: MetricPlan, profile: Profile) -> Metric:
+    """The metric as declared, or on the simplest grid that holds its values, without bounds.
+
+    >>> chosen_metric(MetricPlan("spend"), Profile(0, 19.99, whole=False, decimal=100))
+    Metric(name='spend', scale=100, bounds=None, missing='zero')
+    """
+    if plan.declared or plan.resolution is not None:
+        return plan.metric()
+    if profile.binary:
+        return Metric(plan.name, 1, (0.0, 1.0), plan.missing)
+    return Metric(plan.name, profile.scale, None, plan.missing)
+
+
+def check_range(metric: Metric, profile: Profile) -> None:
+    """Refuse values that a metric's grid cannot hold; with bounds they are clamped instead.
+
+    A declared resolution may round everything to 0, but not one that the values chose.
+    """
+    if metric.bounds is not None:
+        return
+    ends = [value * float(metric.scale) + 0.5 for value in (profile.low, profile.high)]
+    if not all(-GRID_LIMIT + 1 <= end < GRID_LIMIT for end in ends):
+        raise GridError(
+            f"values of {metric.name!r} are infinite or too large for its grid",
+            "Declare bounds, or a coarser resolution.",
+        )
+    lost = all(0 <= end < 1 for end in ends) and (profile.low, profile.high) != (0, 0)
+    if lost and metric.scale == profile.scale:
+        raise too_fine(metric.name)
+
+
+def too_fine(name: str) -> GridError:
+    """The error of values that the finest grid would count as 0."""
+    return GridError(f"values of {name!r} are finer than every grid", "Count them in a smaller unit.")
+
+
+def widened(low: int, high: int, scale: int) -> tuple[int, int]:
+    """A range of grid steps, each end moved outwards to the next 1, 2 or 5 times a power of ten units.
+
+    0 stays 0. Ends between two steps of the grid move on to the next step.
+
+    >>> widened(37, 48_037, 100), widened(-1, 0, 1), widened(-700, -30, 1), widened(10, 10, 1)
+    ((20, 50000), (-1, 0), (-1000, -20), (10, 10))
+    """
+    return -_rounded(-low, scale), _rounded(high, scale)
+
+
+def _rounded(end: int, scale: int) -> int:
+    """The next round number of units that is not smaller, in steps; at most the largest step of all."""
+    if end == 0:
+        return 0
+    size = Fraction(abs(end), scale)
+    power = Fraction(10) ** (len(str(size.numerator)) - len(str(size.denominator)) - 1)
+    round_ones = [power * ten * leading for ten in (1, 10, 100) for leading in (1, 2, 5)]
+    if end > 0:
+        return min(math.ceil(min(one for one in round_ones if one >= size) * scale), GRID_LIMIT - 1)
+    return -math.floor(max(one for one in round_ones if one <= size) * scale)
+
+
+def check_zero(metric: Metric) -> None:
+    """Refuse missing values that would count as 0 where the bounds exclude 0."""
+    bounds = metric.bounds
+    if metric.missing == "zero" and bounds is not None and not bounds[0] <= 0 <= bounds[1]:
+        raise GridError(
+            f"missing values of {metric.name!r} would count as 0, outside its bounds",
+            "Declare missing='exclude' for this metric.",
+        )
+
+
+@dataclass(frozen=True)
+class Products:
+    """How products of grid values are summed in 64-bit terms without overflow.
+
+    ``centre`` is subtracted from both factors first; ``halves`` cuts them into 26 bits each.
+    """
+
+    centre: int = 0
+    halves: bool = False
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """What each partial sum counts: high × high, the mixed ones, low × low."""
+        return (HALF * HALF, HALF, 1) if self.halves else (1,)
+
+    def total(self, parts: tuple[int, ...], people: int, added: int) -> int:
+        """Σ r² about 0 from the partial sums, the people who have a value, and Σ r.
+
+        >>> Products(centre=1000).total((4 + 9,), 2, 998 + 1003) == 998**2 + 1003**2
+        True
+        """
+        about = sum(weight * part for weight, part in zip(self.weights, parts, strict=True))
+        return about + 2 * self.centre * added - people * self.centre**2
+
+
+def square_plan(low: int, high: int) -> Products:
+    """The cheapest exact way to add squares of grid values between two others.
+
+    >>> square_plan(0, 50_000), square_plan(10**12, 10**12 + 1000), square_plan(-(2**51), 2**51).halves
+    (Products(centre=0, halves=False), Products(centre=1000000000500, halves=False), True)
+    """
+    if max(-low, high) ** 2 < _LARGEST:
+        return Products()
+    centre = (low + high) // 2
+    if max(centre - low, high - centre) ** 2 < _LARGEST:
+        return Products(centre)
+    return Products(halves=True)
+
+
+def product_plan(first: tuple[int, int], second: tuple[int, int]) -> Products:
+    """The cheapest exact way to add products of two metrics with these ranges."""
+    largest = max(-first[0], first[1]) * max(-second[0], second[1])
+    return Products(halves=largest >= _LARGEST)

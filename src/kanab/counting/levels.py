@@ -1,0 +1,98 @@
+"""Found arms and levels against declared ones: where each of them goes.
+
+Works on the few distinct levels of a column, never on its rows, so every engine can share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kanab.counting.frames import numeric_scores
+from kanab.errors import LevelError, SourceError, listed
+from kanab.plan.model import CovariatePlan, ExperimentPlan
+from kanab.tally.cells import DROPPED
+from kanab.tally.factor import Factor, Level, sorted_levels
+
+OTHER = "other"
+"""A declared level of this name takes every level that is not declared."""
+
+
+class Placed(NamedTuple):
+    """A factor, and for each found level its place among the factor's levels, or ``DROPPED``."""
+
+    factor: Factor
+    into: tuple[int, ...]
+
+
+def place_arms(found: Sequence[Level], plan: ExperimentPlan) -> Placed:
+    """The arms as declared, in that order; people of other arms or of none are not in the experiment.
+
+    >>> place_arms(["B", "A", "C", None], ExperimentPlan("variant", (("A", 1), ("B", 1)))).into
+    (1, 0, -1, -1)
+    """
+    arms = plan.arms
+    if arms is None:
+        arms = sorted_levels({level for level in found if level is not None})
+        if len(arms) < 2:
+            raise SourceError(
+                f"column {plan.name!r} holds {'a single arm' if arms else 'no arm'}",
+                "An experiment needs two arms or more. Check the column and the filter.",
+            )
+    return Placed(Factor(plan.name, arms, "arm"), tuple(find_levels(found, arms)))
+
+
+def place_levels(found: Sequence[Level], plan: CovariatePlan) -> Placed:
+    """The levels as declared, or as found; the missing one, where anyone has it, comes last.
+
+    A declared level "other" takes every level that is not declared; without it such a level is
+    refused.
+
+    >>> placed = place_levels(["tv", None, "phone"], CovariatePlan("device", ("phone", "other")))
+    >>> placed.factor.levels, placed.into
+    (('phone', 'other', None), (1, 2, 0))
+    """
+    known = plan.levels if plan.levels is not None else sorted_levels({level for level in found if level is not None})
+    levels = (*known, *([None] if None in found or not known else []))
+    into = find_levels(found, levels)
+    if DROPPED in into:
+        if OTHER not in levels:
+            raise SourceError(
+                f"covariate {plan.name!r} holds a level that is not declared",
+                f"Declare it, or declare 'other' to take such levels. Declared are: {listed(known)}.",
+            )
+        into = [levels.index(OTHER) if place == DROPPED else place for place in into]
+    return Placed(Factor(plan.name, levels, "covariate", numeric_scores(levels)), tuple(into))
+
+
+def find_levels(found: Iterable[Level], declared: Sequence[Level]) -> list[int]:
+    """Where each level stands among the declared ones, or ``DROPPED``.
+
+    Plan files and flags write arms as texts, so 0 is found under "0" and true under "true".
+
+    >>> find_levels([0, "1", True, None], ["0", 1, "true"])
+    [0, 1, 2, -1]
+    """
+    exactly = {(isinstance(level, bool), level): place for place, level in enumerate(declared)}
+    in_text = {_text(level): place for place, level in reversed([*enumerate(declared)]) if level is not None}
+    return [
+        exactly.get((isinstance(level, bool), level), DROPPED if level is None else in_text.get(_text(level), DROPPED))
+        for level in found
+    ]
+
+
+def find_level(level: Level, declared: Sequence[Level]) -> int:
+    """Where one level stands among the declared ones, or ``DROPPED``."""
+    return find_levels([level], declared)[0]
+
+
+def named_level(name: Level, factor: Factor) -> Level:
+    """The level of a factor that a plan or a flag names, in the factor's own spelling."""
+    place = find_level(name, factor.levels)
+    if place == DROPPED:
+        raise LevelError(f"unknown arm of {factor.name!r}", f"It has: {listed(factor.labels)}.")
+    return factor.levels[place]
+
+
+def _text(level: Level) -> str:
+    return str(level).lower() if isinstance(level, bool) else str(level)

@@ -1,0 +1,257 @@
+"""Rows to one tally per linkage of a plan, with NumPy alone: ``count_rows``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.counted import Counted
+from kanab.counting.bins import (
+    LEVEL_BUDGET,
+    asked_shares,
+    check_levels,
+    common_levels,
+    given_bins,
+    kept_levels,
+    quantile_bins,
+)
+from kanab.counting.columns import CLASS_BUDGET, Measured, Squares, fill, group_sums, measure
+from kanab.counting.dates import in_span
+from kanab.counting.frames import Array, columns, encode, numbers
+from kanab.counting.grids import check_range, chosen_metric, profile_values, widened
+from kanab.counting.largest import small_sums, tallest
+from kanab.counting.levels import place_arms, place_levels
+from kanab.counting.signatures import Seen, sign
+from kanab.errors import NobodyError, SourceError
+from kanab.plan.joint import counting_terms
+from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.periods import Span
+from kanab.tally.cells import DROPPED
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
+
+
+class Coded(NamedTuple):
+    """A factor, and everybody's place among its levels; ``DROPPED`` for people without one."""
+
+    factor: Factor
+    codes: NDArray[np.intp]
+
+
+class Values(NamedTuple):
+    """A metric of everybody, how many people were clamped or had no value, and its range if it has no bounds."""
+
+    measured: Measured
+    clamped: int
+    missing: int
+    range: tuple[int, int] | None
+
+
+class Part(NamedTuple):
+    """What one plan makes of the rows: everything but signatures, whom it is about, and their classes."""
+
+    counted: Counted
+    inside: NDArray[np.bool_]
+    seen: Seen
+
+
+def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None) -> Counted:
+    """Count people, one row each, into every table that the plan needs.
+
+    ``data`` is a dict of columns or a pandas, polars or Arrow table. People whose arm is missing
+    or not declared are not in that experiment; who is in none is counted as outside. ``earlier``
+    plans are counted again over the same people, whose signatures then go row by row with these.
+    With a ``span`` only the people of those cohorts are counted.
+
+    >>> from kanab.plan.model import make_plan
+    >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
+    >>> count_rows(rows, make_plan("variant", ["spend"], adjust=["tier"]))
+    Counted, not yet released:
+      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
+    """
+    table = columns(data, needed_columns(plan, *earlier, span=span))
+    if span is not None:
+        there = in_span(table[span.column], span)
+        table = {name: values[there] for name, values in table.items()}
+    done: dict[str, Part] = {}
+    for one in (plan, *earlier):
+        if counting_terms(one) not in done:
+            done[counting_terms(one)] = _count_plan(table, one)
+    parts = [(one, done[counting_terms(one)]) for one in (plan, *earlier)]
+    anywhere = np.any([part.inside for part in done.values()], axis=0)
+    signed = sign([part.seen.among(part.inside[anywhere]) for _, part in parts])
+    own, *others = (
+        replace(part.counted, plan=one, signatures=signatures)
+        for (one, part), signatures in zip(parts, signed, strict=True)
+    )
+    return replace(own, earlier=tuple(others))
+
+
+def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
+    arms = {one.name: _arms(table[one.name], one) for one in plan.experiments}
+    inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
+    if not inside.any():
+        raise NobodyError
+    if not inside.all():
+        table = {name: table[name][inside] for name in needed_columns(plan)}
+        arms = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
+    factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in _covariates(plan)}
+    values = {metric.name: _values(table[metric.name], metric) for metric in _measured(plan)}
+    tallies: dict[str, Tally] = {}
+    cells: dict[str, NDArray[np.intp]] = {}
+    for linkage in plan.linkages:
+        own = [factors[name] for name in _axes(linkage)]
+        cells[linkage.name] = _cells(own, linkage.name)
+        tallies[linkage.name] = _tally(
+            own, cells[linkage.name], [one.measured for one in values.values()], linkage, plan
+        )
+    counted = Counted(
+        plan,
+        tallies,
+        None,
+        all(metric.declared or values[metric.name].measured.metric.binary for metric in _measured(plan)),
+        {name: one.clamped for name, one in values.items()},
+        {name: one.missing for name, one in values.items()},
+        outside=int(np.count_nonzero(~inside)),
+        ranges={name: one.range for name, one in values.items() if one.range is not None},
+    )
+    heights = {
+        name: {metric: tallest(values[metric].measured, cells[name], tallies[name].shape) for metric in metrics}
+        for name, metrics in small_sums(tallies, counted.ranges).items()
+    }
+    counted = replace(counted, heights=heights)
+    present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
+    return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
+
+
+def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
+    """The columns that plans count: arms, covariates in use, and metrics but for ratios; and the cohorts' column."""
+    arms = (one.name for plan in plans for one in plan.experiments)
+    metrics = (one.name for plan in plans for one in _measured(plan))
+    levels = (name for plan in plans for name in _covariates(plan))
+    return list(dict.fromkeys(chain(arms, metrics, levels, [] if span is None else [span.column])))
+
+
+def _measured(plan: Plan) -> list[MetricPlan]:
+    return [metric for metric in plan.metrics if metric.ratio is None]
+
+
+def _covariates(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
+
+
+def _axes(linkage: Linkage) -> tuple[str, ...]:
+    return (*linkage.experiments, *([linkage.covariate] if linkage.covariate else []))
+
+
+def _arms(values: Array, plan: ExperimentPlan) -> Coded:
+    codes, found = encode(values, plan.name)
+    if plan.arms is None and len(found) > LEVEL_BUDGET:
+        raise SourceError(
+            f"arm column {plan.name!r} has {len(found):,} arms; the limit is {LEVEL_BUDGET:,}",
+            "Name the column that holds the arm, not the person.",
+        )
+    factor, into = place_arms(found, plan)
+    return Coded(factor, np.array(into, dtype=np.intp)[codes])
+
+
+def _levels(values: Array, plan: CovariatePlan) -> Coded:
+    if plan.bins is not None:
+        return _binned(values, plan)
+    codes, found = encode(values, plan.name)
+    if plan.top is not None:
+        counts = dict(zip(found, np.bincount(codes, minlength=len(found)).tolist(), strict=True))
+        kept = common_levels(counts, plan.top)
+        plan = kept_levels(plan.name, kept, rest=len(kept) < len(counts.keys() - {None}))
+    if plan.levels is None:
+        check_levels(plan.name, len(found))
+    factor, into = place_levels(found, plan)
+    return Coded(factor, np.array(into, dtype=np.intp)[codes])
+
+
+def _binned(column: Array, plan: CovariatePlan) -> Coded:
+    """A number cut at given edges or at quantiles of everybody; each bin is scored by its exact mean."""
+    try:
+        values, gone = numbers(column, plan.name)
+    except SourceError:
+        raise SourceError(
+            f"covariate {plan.name!r} cannot be cut into bins: it holds something other than finite numbers",
+            f"Keep its most frequent levels instead (--top {plan.name}=20).",
+        ) from None
+    present = values[~gone]
+    profile = profile_values(present)
+    bins = given_bins(plan)
+    if bins is None:
+        shares = asked_shares(plan.bins if isinstance(plan.bins, int) else 1)
+        quantiles = np.quantile(present, shares).tolist() if len(present) else []
+        bins = quantile_bins(plan.name, quantiles, profile.low, profile.high)
+    grid = Metric(plan.name, profile.scale)
+    check_range(grid, profile)
+    place, size = bins.place(present), len(bins.labels)
+    people = np.bincount(place, minlength=size)
+    sums = group_sums(grid.to_grid(present), place, size)
+    factor = bins.factor(people.tolist(), sums.tolist(), grid.scale, missing=bool(gone.any()))
+    codes = np.full(len(values), len(factor.levels) - 1, dtype=np.intp)  # missing comes last
+    codes[~gone] = (np.cumsum(people > 0) - 1)[place]
+    return Coded(factor, codes)
+
+
+def _values(column: Array, declared: MetricPlan) -> Values:
+    values, gone = numbers(column, declared.name)
+    profile = profile_values(values[~gone])
+    metric = chosen_metric(declared, profile)
+    check_range(metric, profile)
+    clamped = 0
+    if metric.grid_bounds is not None:
+        low, high = metric.grid_bounds
+        steps = np.floor(values * metric.scale + 0.5)
+        clamped = int(np.count_nonzero(((steps < low) | (steps > high)) & ~gone))
+    measured = measure(metric, values, gone)
+    return Values(measured, clamped, int(np.count_nonzero(gone)), _range(measured))
+
+
+def _range(one: Measured) -> tuple[int, int] | None:
+    if one.metric.bounds is not None:
+        return None
+    steps = one.steps[one.has]
+    return widened(int(steps.min()), int(steps.max()), one.metric.scale) if len(steps) else (0, 0)
+
+
+def _cells(own: Sequence[Coded], name: str) -> NDArray[np.intp]:
+    """Everybody's class in one table, as a flat index; ``DROPPED`` for people who are not in it."""
+    size = math.prod(len(coded.factor.levels) for coded in own)
+    if size > CLASS_BUDGET:
+        raise SourceError(
+            f"{name} would have {size:,} classes; the limit is {CLASS_BUDGET:,}",
+            "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
+        )
+    cell = own[0].codes
+    for coded in own[1:]:
+        both = (cell != DROPPED) & (coded.codes != DROPPED)
+        cell = np.where(both, cell * len(coded.factor.levels) + coded.codes, DROPPED)
+    return cell
+
+
+def _tally(
+    own: Sequence[Coded], cell: NDArray[np.intp], measured: Sequence[Measured], linkage: Linkage, plan: Plan
+) -> Tally:
+    inside = cell != DROPPED
+    everyone = bool(inside.all())
+    squares: dict[str, Squares] = {
+        metric.name: "class" if metric.squares == "class" else linkage.squares for metric in plan.metrics
+    }
+    products = dict.fromkeys(metric.ratio for metric in plan.metrics if metric.ratio is not None)
+    return fill(
+        tuple(coded.factor for coded in own),
+        cell if everyone else cell[inside],
+        measured if everyone else [one.of(inside) for one in measured],
+        squares,
+        products,
+    )

@@ -1,0 +1,58 @@
+"""Were people assigned one by one? A look at whether several of them share what arms were assigned by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from kanab.counting.dispatch import Reading
+from kanab.counting.frames import column, columns, encode
+
+
+def people_share(source: Any, by: str, arms: Sequence[str], reading: Reading, k: int) -> bool:
+    """Are there at least k people more than there are values of a column?
+
+    Only people in an arm count, and only those whose value is known. Yes or no is all that is said:
+    neither how many people there are nor how many share.
+
+    >>> rows = {"variant": ["A", "B"] * 50, "household": [i // 4 for i in range(100)]}
+    >>> people_share(rows, "household", ["variant"], Reading(), 10), people_share(rows, "variant", [], Reading(), 99)
+    (True, False)
+    """
+    in_memory = not isinstance(source, (str, PathLike)) and not reading.needs_engine
+    if in_memory and type(source).__module__.partition(".")[0] not in ("ibis", "pyspark"):
+        people, clusters = _in_memory(source, by, arms)
+    else:
+        people, clusters = _by_engine(source, by, arms, reading)
+    return people - clusters >= k
+
+
+def _in_memory(source: Any, by: str, arms: Sequence[str]) -> tuple[int, int]:
+    """One row per person, in a dict or a frame."""
+    data = source.collect() if hasattr(source, "collect") else source
+    table = {name: encode(values, name) for name, values in columns(data, [by, *arms]).items()}
+    known = {name: np.array([level is not None for level in levels])[codes] for name, (codes, levels) in table.items()}
+    there = known[by] & reduce(or_, (known[name] for name in arms), np.array(not arms))
+    return int(there.sum()), len(np.unique(table[by][0][there]))
+
+
+def _by_engine(source: Any, by: str, arms: Sequence[str], reading: Reading) -> tuple[int, int]:
+    """Two distinct counts in one query, over the rows that are counted."""
+    from kanab.counting.connect import opened_table  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.dialects import first_row  # noqa: PLC0415
+    from kanab.counting.engine.sql import filtered  # noqa: PLC0415
+
+    with opened_table(source, table=reading.table, sql=reading.sql) as table:
+        column(dict.fromkeys(table.columns, ()), by)  # an unknown one is refused with its neighbours
+        rows = filtered(table, reading.where) if reading.where else table
+        rows = rows.filter(rows[by].notnull())
+        if arms:
+            rows = rows.filter(reduce(or_, (rows[name].notnull() for name in arms)))
+        people = rows.count() if reading.unit is None else rows[reading.unit].nunique()
+        found = first_row(rows.aggregate(people=people, clusters=rows[by].nunique()))
+    return int(found["people"]), int(found["clusters"])

@@ -1,0 +1,289 @@
+"""The plan file: TOML in, a Plan out, or every mistake in it at once.
+
+A file declares everything: the arms with their shares, the bounds of every metric, the covariates.
+What it does not name cannot be stored or released, and a key that nobody knows is a mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kanab.errors import PlanError
+from kanab.plan import values
+from kanab.plan.check import mistakes, nearest, path_to, refuse
+from kanab.plan.model import DEFAULT_K, Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+
+_T = TypeVar("_T")
+_PLACE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
+
+
+def read_plan(path: str | PathLike[str]) -> Plan:
+    """The plan of a TOML file."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise PlanError(f"there is no file {file.name!r}", "Check the path.") from None
+    except UnicodeDecodeError:
+        raise PlanError(f"{file.name} is not UTF-8 text", "Save it as UTF-8.") from None
+    except OSError as problem:
+        raise PlanError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
+    return _parsed(text, file.name)
+
+
+def parse_plan(text: str) -> Plan:
+    """The plan that a TOML text declares.
+
+    >>> plan = parse_plan('''
+    ... [metrics]
+    ... spend = { bounds = [0, 500], resolution = 0.01 }
+    ... [experiments.checkout]
+    ... arms = { A = 1, B = 1 }
+    ... ''')
+    >>> plan.k, plan.experiment().arms, plan.experiment().control
+    (10, ('A', 'B'), 'A')
+    """
+    return _parsed(text, "the plan")
+
+
+def plan_from_dict(data: Any) -> Plan:
+    """The plan that ``plan_to_dict`` wrote; unlike a file it may leave arms and bounds to the data."""
+    return _built(data, "the plan", file=False)
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data in the shape of its file, ready for JSON; defaults are left out.
+
+    >>> from kanab.plan.model import make_plan
+    >>> plan_to_dict(make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)}))["metrics"]
+    {'spend': {'bounds': [0, 500]}}
+    """
+    cohorts = plan.cohorts
+    return _some(
+        k=plan.k,
+        origins=list(plan.origins),
+        durability=plan.durability if plan.durability != "disk" else None,
+        nonce_life=plan.nonce_life if plan.nonce_life != "24h" else None,
+        cohorts=cohorts and {"every": cohorts.every, "window": cohorts.window, "seal": cohorts.seal},
+        covariates={one.name: _covariate_to_dict(one) for one in plan.covariates},
+        metrics={one.name: _metric_to_dict(one) for one in plan.metrics},
+        experiments={one.name: _experiment_to_dict(one) for one in plan.experiments},
+    )
+
+
+def plan_digest(plan: Plan) -> str:
+    """The SHA-256 of the plan's canonical JSON: equal plans have equal digests."""
+    text = json.dumps(plan_to_dict(plan), separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table with its path; ``file`` says that everything must be declared."""
+
+    keys: Mapping[str, Any]
+    path: tuple[str, ...]
+    mistakes: list[str]
+    file: bool
+
+    def wrong(self, key: str, what: str) -> None:
+        self.mistakes.append(f"{path_to(*self.path, key)} {what}")
+
+    def only(self, *known: str) -> None:
+        for key in self.keys:
+            if key not in known:
+                self.wrong(key, f"is an unknown key; {nearest(key, known, 'known')}")
+
+    def needs(self, key: str, what: str) -> None:
+        if self.file and key not in self.keys:
+            self.wrong(key, f"is missing: {what}")
+
+    def get(self, key: str, read: Callable[[Any], _T], default: _T) -> _T:
+        """A value as read; its default if it is absent or wrong."""
+        try:
+            return read(self.keys[key]) if key in self.keys else default
+        except values.WrongValueError as problem:
+            self.wrong(key, str(problem))
+            return default
+
+    def table(self, key: str) -> _Table:
+        found = self.keys.get(key, {})
+        if not isinstance(found, dict):
+            self.wrong(key, "must be a table")
+            return _Table({}, (*self.path, key), self.mistakes, file=False)
+        return _Table(found, (*self.path, key), self.mistakes, self.file)
+
+    def tables(self, key: str) -> Iterator[tuple[str, _Table]]:
+        group = self.table(key)
+        yield from ((name, group.table(name)) for name in group.keys)
+
+
+def _parsed(text: str, where: str) -> Plan:
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as problem:
+        place = _PLACE.search(str(problem))
+        fact = _PLACE.sub("", str(problem)) if place else "a value is too long or too deep"
+        line = place[1] if place and place[1].startswith("line") else f"line {len(text.splitlines()) or 1}"
+        raise PlanError(f"{where} is not valid TOML: {fact}", at=line if place else "") from None
+    return _built(data, where, file=True)
+
+
+def _built(data: Any, where: str, *, file: bool) -> Plan:
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise PlanError(f"{where} must be a table", "docs/how-to/plan.md shows one.")
+    root = _Table(data, (), [], file)
+    root.only("k", "origins", "durability", "nonce_life", "cohorts", "covariates", "metrics", "experiments")
+    metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
+    covariates = root.table("covariates")
+    plan = Plan(
+        metrics,
+        tuple(_experiment(name, table, [one.name for one in metrics]) for name, table in root.tables("experiments")),
+        tuple(_covariate(name, covariates) for name in covariates.keys),
+        root.get("k", lambda k: k, DEFAULT_K),
+        _cohorts(root.table("cohorts")) if "cohorts" in data else None,
+        root.get("origins", values.origins, ()),
+        root.get("durability", values.one_of("disk", "memory"), "disk"),
+        root.get("nonce_life", values.span, "24h"),
+    )
+    if file:
+        root.mistakes.extend(_undeclared(plan))
+    refuse(list(dict.fromkeys([*root.mistakes, *mistakes(plan)])), where)
+    return plan
+
+
+def _undeclared(plan: Plan) -> Iterator[str]:
+    for group, members in (("metrics", plan.metrics), ("experiments", plan.experiments)):
+        if not members:
+            yield f"{group} is missing: name at least one"
+    known = [one.name for one in plan.covariates]
+    for one in plan.experiments:
+        for key, names in (("adjust", one.adjust), ("segments", one.segments)):
+            for name in names:
+                if name not in known:
+                    path = path_to("experiments", one.name, key)
+                    yield f"{path} names an unknown covariate, {name!r}; {nearest(name, known)}"
+
+
+def _metric(name: str, table: _Table) -> MetricPlan:
+    table.only("kind", "bounds", "resolution", "missing", "of", "sensitive", "ratio", "squares")
+    if not {"kind", "ratio"} & set(table.keys):
+        table.needs("bounds", "[lower, upper], or kind = 'binary'")
+    return MetricPlan(
+        name,
+        table.get("bounds", values.bounds, None),
+        table.get("resolution", values.number, None),
+        table.get("kind", values.one_of("binary"), None) == "binary",
+        table.get("missing", values.one_of("zero", "exclude"), "zero"),
+        table.get("of", values.text, None),
+        {False: "no", True: "yes", "both": "both"}[table.get("sensitive", values.one_of(False, True, "both"), False)],  # type: ignore[arg-type]
+        table.get("ratio", values.two_names, None),
+        table.get("squares", values.one_of("margin", "class"), "margin"),
+    )
+
+
+def _covariate(name: str, group: _Table) -> CovariatePlan:
+    if not isinstance(group.keys[name], dict):
+        return CovariatePlan(name, group.get(name, values.levels, None))
+    table = group.table(name)
+    table.only("levels", "bins", "top")
+    return CovariatePlan(
+        name,
+        table.get("levels", values.levels, None),
+        table.get("bins", values.bins, None),
+        table.get("top", lambda n: n, None),
+    )
+
+
+def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
+    table.only(
+        "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance", "looks"
+    )
+    table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
+    shares = table.get("arms", values.shares, None)
+    arms = [arm for arm, _ in shares or ()]
+    control = table.get("control", values.level, arms[0] if arms and table.file else None)
+    return ExperimentPlan(
+        name,
+        shares,
+        next((arm for arm in arms if str(arm) == str(control)), control),
+        table.get("adjust", values.names, ()),
+        table.get("segments", values.names, ()),
+        table.get("interactions", values.names, ()),
+        table.get("salt", values.text, None),
+        table.get("exclude_with", values.names, ()),
+        table.get("holdout", values.proportion, 0.0),
+        table.get("tolerance", lambda value: values.tolerance(value, metrics), {}),
+        table.get("looks", values.positive_whole, None),
+    )
+
+
+def _cohorts(table: _Table) -> Cohorts:
+    table.only("every", "window", "seal")
+    return Cohorts(
+        table.get("every", values.days, Cohorts.every),
+        table.get("window", values.span, Cohorts.window),
+        table.get("seal", values.tick, Cohorts.seal),
+    )
+
+
+# ── writing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _some(**given: Any) -> dict[str, Any]:
+    """What says something: without None and empty lists."""
+    return {key: value for key, value in given.items() if value is not None and value != []}
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers as such, so that 1.0 and 1 are written alike; tuples as lists."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _covariate_to_dict(one: CovariatePlan) -> Any:
+    if one.levels is not None:
+        return _plain(one.levels)
+    return _some(bins=_plain(one.bins), top=one.top)
+
+
+def _metric_to_dict(one: MetricPlan) -> dict[str, Any]:
+    return _some(
+        kind="binary" if one.binary else None,
+        bounds=_plain(one.bounds),
+        resolution=_plain(one.resolution),
+        missing=one.missing if one.missing != "zero" else None,
+        of=one.of,
+        sensitive={"no": None, "yes": True, "both": "both"}[one.sensitive],
+        ratio=_plain(one.ratio),
+        squares=one.squares if one.squares != "margin" else None,
+    )
+
+
+def _experiment_to_dict(one: ExperimentPlan) -> dict[str, Any]:
+    texts = all(isinstance(arm, str) for arm in one.arms or ())
+    shares = [[arm, _plain(share)] for arm, share in one.shares or ()]
+    return _some(
+        arms={str(arm): share for arm, share in shares} if texts and shares else shares,
+        control=one.control,
+        adjust=list(one.adjust),
+        segments=list(one.segments),
+        interactions=list(one.interactions),
+        salt=one.salt,
+        exclude_with=list(one.exclude_with),
+        holdout=_plain(one.holdout) or None,
+        tolerance={name: _plain(one.tolerance[name]) for name in sorted(one.tolerance)} or None,
+        looks=one.looks,
+    )

@@ -1,0 +1,449 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from kanab import GridError, KanabError, LevelError, Metric, SourceError, Tally, TallyError, count_columns
+from kanab.counting import columns as module
+from kanab.counting.columns import group_products, group_sums
+
+ROWS: dict[str, list[Any]] = {
+    "arm": ["A", "B", "A", "B", "A", "B"],
+    "tier": [1, 2, 2, None, 1, 1],
+    "plan": ["x", "y", None, "x", "y", "y"],
+    "member": [True, False, None, True, True, False],
+    "spend": [0.5, None, 2.5, 1.0, 3.5, 2.0],
+    "visits": [3, 1, None, 2, 7, 4],
+    "paid": [True, False, True, None, False, True],
+}
+CHOICES: dict[str, Any] = {
+    "arm": "arm",
+    "covariates": ["tier", "plan", "member"],
+    "metrics": ["spend", "visits", "paid"],
+    "resolution": {"spend": 0.5},
+    "missing": {"visits": "exclude", "paid": "exclude"},
+    "products": [("spend", "visits")],
+}
+
+
+def arrays() -> dict[str, np.ndarray]:
+    floats = {name: np.array([np.nan if v is None else v for v in ROWS[name]]) for name in ("tier", "spend", "visits")}
+    rest = {name: np.array(values, dtype=object) for name, values in ROWS.items() if name not in floats}
+    return {**rest, **floats}
+
+
+def nullable() -> pd.DataFrame:
+    kinds = {"tier": "Int64", "plan": "category", "member": "boolean", "spend": "Float64", "visits": "Int16"}
+    return pd.DataFrame(ROWS).astype({**kinds, "paid": "boolean", "arm": "string"})
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "numpy arrays": arrays,
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "pandas of objects": lambda: pd.DataFrame(ROWS, dtype=object),
+    "pandas nullable": nullable,
+    "pandas of arrow": lambda: pa.table(ROWS).to_pandas(types_mapper=pd.ArrowDtype),
+    "dict of pandas": lambda: dict(nullable().items()),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars categorical": lambda: pl.DataFrame(ROWS).cast({"arm": pl.Categorical, "plan": pl.Enum(["y", "x"])}),
+    "polars small": lambda: pl.DataFrame(ROWS).cast({"tier": pl.UInt8, "visits": pl.Int32, "spend": pl.Float32}),
+    "arrow": lambda: pa.table(ROWS),
+    "arrow dictionary": lambda: pa.table({**ROWS, "plan": pa.array(ROWS["plan"]).dictionary_encode()}),
+    "arrow chunks": lambda: pa.concat_tables([pa.table(ROWS).slice(0, 2), pa.table(ROWS).slice(2)]),
+    "arrow batch": lambda: pa.record_batch(ROWS),
+    "dict of arrow": lambda: {name: pa.array(values) for name, values in ROWS.items()},
+    "tuples": lambda: {name: tuple(values) for name, values in ROWS.items()},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_table_gives_the_same_tally(kind: str) -> None:
+    assert count_columns(KINDS[kind](), **CHOICES) == count_columns(ROWS, **CHOICES)
+
+
+def test_the_tally_of_the_rows_is_this_one() -> None:
+    tally = count_columns(ROWS, **CHOICES)
+    assert [one.levels for one in tally.covariates] == [(1, 2, None), ("x", "y", None), (False, True, None)]
+    assert tally.factor("tier").scores == (1.0, 2.0, None)
+    assert tally.people_by() == {"A": 3, "B": 3}
+    assert tally.moments_of("spend").sums.sum(axis=(1, 2, 3)).tolist() == [13, 6]
+    assert tally.squares("spend").tolist() == [1 + 25 + 49, 4 + 16]
+    assert tally.moments_of("visits").counts.sum(axis=(1, 2, 3)).tolist() == [2, 3]
+    assert tally.moments_of("paid").metric == Metric("paid", 1, (0, 1), "exclude")
+    cross = tally.cross("spend", "visits")
+    assert cross.counts.tolist() == [2, 3]
+    assert [cells.tolist() for cells in cross.sums] == [[8, 6], [10, 7]]
+    assert [cells.tolist() for cells in cross.squares] == [[50, 20], [58, 21]]
+    assert cross.products.tolist() == [3 + 49, 4 + 16]
+
+
+def test_whole_number_levels_of_every_width_are_the_same_levels() -> None:
+    wanted = count_columns({"arm": [0, 1, 1]}, arm="arm")
+    for dtype in ("int8", "uint16", "int64", "float32", "float64", object):
+        assert count_columns({"arm": np.array([0, 1, 1], dtype=dtype)}, arm="arm") == wanted
+
+
+# ── squares and products ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("squares", "margins"),
+    [
+        ("arm", {("arm",)}),
+        ("margins", {("arm",), ("tier",), ("plan",)}),
+        ("class", {("arm", "tier", "plan")}),
+    ],
+)
+def test_squares_are_kept_as_finely_as_asked(squares: Any, margins: set[tuple[str, ...]]) -> None:
+    tally = count_columns(
+        ROWS, arm="arm", covariates=["tier", "plan"], metrics=["visits", "paid"], squares=squares,
+    )  # fmt: skip
+    assert set(tally.moments_of("visits").squares) == margins
+    assert tally.moments_of("paid").squares == {}  # 0/1: its squares are its sums
+
+
+def test_a_pair_of_experiments_keeps_squares_per_arm_of_each() -> None:
+    pair = {**ROWS, "variant": list("xxyyxy")}
+    tally = count_columns(pair, arm=["arm", "variant"], metrics=["visits"], squares="arm")
+    assert tally.squares(by=["arm"]).tolist() == [9 + 0 + 49, 1 + 4 + 16]
+    assert tally.squares(by=["variant"]).tolist() == [9 + 1 + 49, 0 + 4 + 16]
+    assert tally.squares(by=["arm", "variant"]) is None
+
+
+def test_products_are_kept_per_arm_of_each_experiment() -> None:
+    tally = count_columns(
+        {**ROWS, "variant": list("xxyyxy")},
+        arm=["arm", "variant"],
+        metrics=["spend", "visits"],
+        resolution={"spend": 0.5},
+        products=[("spend", "visits")],
+    )
+    assert tally.cross("spend", "visits", ["arm"]).products.tolist() == [3 + 49, 4 + 16]
+    assert tally.cross("spend", "visits", ["variant"]).products.tolist() == [3 + 49, 4 + 16]
+
+
+def test_products_count_only_people_who_have_both_values() -> None:
+    rows = {"arm": list("AAAB"), "y": [1, None, 3, 5], "z": [2, 2, None, 7]}
+    both = count_columns(rows, arm="arm", metrics=["y", "z"], missing={"y": "exclude", "z": "exclude"},
+                         products=[("y", "z")])  # fmt: skip
+    assert both.cross("y", "z").counts.tolist() == [1, 1]
+    assert both.cross("y", "z").products.tolist() == [2, 35]
+    zero = count_columns(rows, arm="arm", metrics=["y", "z"], products=[("y", "z")])
+    assert zero.cross("y", "z").counts.tolist() == [3, 1]
+    assert zero.cross("y", "z").products.tolist() == [2, 35]
+
+
+def test_the_same_product_declared_twice_is_kept_once_or_refused() -> None:
+    rows = {"arm": ["A", "B"], "y": [2, 3], "z": [4, 5]}
+    try:
+        tally = count_columns(rows, arm="arm", metrics=["y", "z"], products=[("y", "z")] * 2)
+    except KanabError:
+        return
+    assert len(tally.crosses) == 1
+    assert tally + tally.empty() == tally
+
+
+# ── missing values ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_missing_values_are_zero_or_left_out() -> None:
+    rows = {"arm": ["A", "A", "B"], "y": [4.0, None, 2.0]}
+    zero = count_columns(rows, arm="arm", metrics=["y"]).moments_of()
+    assert (zero.counts.tolist(), zero.sums.tolist()) == ([2, 1], [4, 2])
+    left = count_columns(rows, arm="arm", metrics=["y"], missing={"y": "exclude"}).moments_of()
+    assert (left.counts.tolist(), left.sums.tolist()) == ([1, 1], [4, 2])
+    assert left.squares[("arm",)].tolist() == [16, 4]
+
+
+def test_a_missing_value_is_not_clamped_but_refused_where_zero_is_out_of_bounds() -> None:
+    rows = {"arm": ["A", "A", "B"], "y": [4.0, None, 2.0]}
+    with pytest.raises(GridError, match=r"missing values of 'y' would count as 0, outside its bounds. Declare missing"):
+        count_columns(rows, arm="arm", metrics=["y"], bounds={"y": (1, 5)})
+    left = count_columns(rows, arm="arm", metrics=["y"], bounds={"y": (1, 5)}, missing={"y": "exclude"})
+    assert left.moments_of().counts.tolist() == [1, 1]
+
+
+def test_a_metric_that_nobody_has_counts_nobody() -> None:
+    tally = count_columns({"arm": ["A", "B"], "y": [None, None]}, arm="arm", metrics=["y"], missing={"y": "exclude"})
+    assert tally.moments_of().counts.tolist() == [0, 0]
+
+
+def test_a_missing_level_is_a_level_of_its_own() -> None:
+    tally = count_columns({"arm": ["A", "B", "B"], "c": ["x", None, None]}, arm="arm", covariates=["c"])
+    assert tally.people_by("c") == {"x": 1, None: 2}
+
+
+# ── grids ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def metric_of(values: list[Any], **choices: Any) -> Metric:
+    rows = {"arm": ["A"] * len(values), "y": values}
+    return count_columns(rows, arm="arm", metrics=["y"], **choices).metrics[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "choices", "metric"),
+    [
+        ([0, 1, 1], {}, Metric("y", 1, (0, 1))),
+        ([True, False], {}, Metric("y", 1, (0, 1))),
+        ([0, 1, None], {}, Metric("y", 1, (0, 1))),
+        ([0, 1, 2], {}, Metric("y")),
+        ([0, -1], {}, Metric("y")),
+        ([0, 1], {"bounds": {"y": (0, 5)}}, Metric("y", 1, (0, 5))),
+        ([0, 1], {"resolution": {"y": 0.5}}, Metric("y", 2)),
+        ([0.5, 1], {"resolution": {"y": 0.1}}, Metric("y", 10)),
+        ([0.25, 1], {"bounds": {"y": (0, 500)}}, Metric("y", 2**22, (0, 500))),
+        ([1, 2], {"missing": {"y": "exclude"}}, Metric("y", missing="exclude")),
+        ([1 / 3, -3], {}, Metric("y", 2**29)),
+    ],
+    ids=repr,
+)
+def test_the_grid_is_declared_or_the_simplest_that_holds_the_values(values: Any, choices: Any, metric: Metric) -> None:
+    assert metric_of(values, **choices) == metric
+
+
+@pytest.mark.parametrize("top", [1.0, 1e3, 1e6, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("fraction", [0.5, 0.25, 0.125, 0.0625, 0.1, 1 / 3])
+def test_a_grid_that_nobody_declared_holds_the_values(top: float, fraction: float) -> None:
+    values = [top + fraction, top, 0.0]
+    tally = count_columns({"arm": list("ABB"), "y": values}, arm="arm", metrics=["y"])
+    scale = tally.metrics[0].scale
+    assert tally.moments_of().sums.tolist()[0] / scale == pytest.approx(values[0], rel=2.0**-31)
+
+
+def test_declared_metrics_are_used_as_they_are() -> None:
+    metric = Metric("y", 4, (0, 9), "exclude")
+    tally = count_columns({"arm": ["A", "B"], "y": [0.5, 99]}, arm="arm", metrics={"y": metric})
+    assert tally.metrics == (metric,)
+    assert tally.moments_of().sums.tolist() == [2, 36]
+
+
+def test_the_grid_rule_reaches_the_tally() -> None:
+    values = [0.005, 0.015, -0.005, -0.015, 1.005, 19.505]
+    rows = {"arm": [str(i) for i in range(len(values))], "y": values}
+    tally = count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.01})
+    assert tally.moments_of().sums.tolist() == [math.floor(value * 100.0 + 0.5) for value in values]
+
+
+# ── exact sums ─────────────────────────────────────────────────────────────────────────────────
+
+TOP = 2**52 - 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000, 100_003])
+@pytest.mark.parametrize("spread", [0, 1, 2**20, 2**51])
+def test_sums_and_squares_near_2_to_the_52_are_those_of_python_integers(rows: int, spread: int) -> None:
+    random = np.random.default_rng(rows + spread)
+    y = TOP - random.integers(0, spread + 1, rows)
+    z = -(TOP - random.integers(0, spread + 1, rows))
+    arm = random.integers(0, 3, rows)
+    tally = count_columns(
+        {"arm": arm, "y": y, "z": z}, arm="arm", metrics={"y": Metric("y"), "z": Metric("z")}, products=[("y", "z")]
+    )
+    people = [list(zip(y[arm == a].tolist(), z[arm == a].tolist(), strict=True)) for a in np.unique(arm)]
+    assert tally.moments_of("y").sums.tolist() == [sum(one for one, _ in group) for group in people]
+    assert tally.squares("y").tolist() == [sum(one**2 for one, _ in group) for group in people]
+    assert tally.squares("z").tolist() == [sum(two**2 for _, two in group) for group in people]
+    assert tally.cross("y", "z").products.tolist() == [sum(one * two for one, two in group) for group in people]
+
+
+def test_more_rows_than_one_chunk_add_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(7)
+    y = random.integers(-TOP, TOP, 10_007)
+    code = random.integers(0, 5, 10_007)
+    whole = group_sums(y, code, 5).tolist(), group_products(y, y[::-1].copy(), code, 5).tolist()
+    monkeypatch.setattr(module, "_CHUNK", 1000)
+    parts = group_sums(y, code, 5).tolist(), group_products(y, y[::-1].copy(), code, 5).tolist()
+    exact = [sum(value for value, c in zip(y.tolist(), code, strict=True) if c == group) for group in range(5)]
+    products = [
+        sum(a * b for a, b, c in zip(y.tolist(), y[::-1].tolist(), code, strict=True) if c == group)
+        for group in range(5)
+    ]
+    assert whole == parts == (exact, products)
+
+
+def test_a_million_rows_beyond_a_chunk_add_exactly() -> None:
+    rows = (1 << 20) + 3
+    values, code = np.full(rows, TOP), np.zeros(rows, dtype=np.intp)
+    assert group_sums(values, code, 1).tolist() == [TOP * rows]
+    assert group_products(values, values, code, 1).tolist() == [TOP**2 * rows]
+    small = np.full(rows, (1 << 32) - 1)
+    assert group_sums(-small, code, 1).tolist() == [-((1 << 32) - 1) * rows]
+
+
+def test_groups_without_rows_add_to_zero() -> None:
+    nothing, nowhere = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.intp)
+    assert group_sums(nothing, nowhere, 2).tolist() == [0, 0]
+    assert group_products(nothing, nothing, nowhere, 2).tolist() == [0, 0]
+
+
+# ── bad input ──────────────────────────────────────────────────────────────────────────────────
+
+GOOD: dict[str, Any] = {"arm": ["A", "B", "B"], "tier": [1, 2, 2], "y": [1, 2, 918273645]}
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[KanabError], str]] = {
+    "unknown arm column": ({}, {"arm": "amr"}, SourceError, r"there is no column 'amr'. Did you mean arm\?"),
+    "unknown metric": (
+        {},
+        {"metrics": ["clicks"]},
+        SourceError,
+        r"no column 'clicks'. There are: arm, tier, y",
+    ),
+    "near covariate": ({}, {"covariates": ["tear"]}, SourceError, r"there is no column 'tear'. Did you mean tier"),
+    "no arm": ({}, {"arm": []}, KanabError, "arm"),
+    "metrics as a text": (
+        {},
+        {"metrics": "y"},
+        SourceError,
+        r"metrics must be a list of column names. Write",
+    ),
+    "covariates as a text": ({}, {"covariates": "tier"}, SourceError, "covariates must be a list of column names"),
+    "names that are numbers": ({}, {"metrics": [918273645]}, SourceError, r"metrics must be column names. Give texts"),
+    "arm that is a number": ({}, {"arm": [918273645]}, SourceError, r"arm must be column names. Give texts"),
+    "metric twice": ({}, {"metrics": ["y", "y"]}, SourceError, r"metrics names a column twice. Name each column once"),
+    "arm twice": ({}, {"arm": ["arm", "arm"]}, SourceError, "arm names a column twice"),
+    "arm as covariate": ({}, {"covariates": ["arm"]}, TallyError, "the same arm column or covariate is named twice"),
+    "unequal lengths": ({"y": [1, 918273645]}, {}, SourceError, "the columns have different lengths"),
+    "no rows": ({"arm": [], "tier": [], "y": []}, {}, SourceError, "there are no rows to count"),
+    "missing arm": ({"arm": ["A", None, "B"]}, {}, SourceError, r"arm column 'arm' has missing values. Leave out peop"),
+    "text in a metric": ({"y": [1, 2, "918273645"]}, {}, SourceError, "metric 'y' holds something other than numbers"),
+    "infinite value": ({"y": [1, 2, math.inf]}, {}, SourceError, "metric 'y' holds infinite values"),
+    "value beyond the grid": (
+        {"y": [1, 2, 2**52]},
+        {},
+        GridError,
+        "too large for its grid",
+    ),
+    "infinite level": ({"tier": [1, 2, math.inf]}, {}, LevelError, "a level of 'tier' is neither text"),
+    "bytes as a level": ({"tier": [1, 2, b"918273645"]}, {}, LevelError, "a level of 'tier' is neither text"),
+    "lists as levels": (
+        {"tier": [1, 2, [918273645]]},
+        {},
+        SourceError,
+        "holds values that are not levels",
+    ),
+    "bounds of another": (
+        {},
+        {"bounds": {"z": (0, 1)}},
+        SourceError,
+        "bounds .* for a metric that is not counted",
+    ),
+    "resolution of another": (
+        {},
+        {"resolution": {"z": 1}},
+        SourceError,
+        "resolution .* that is not counted",
+    ),
+    "missing of another": ({}, {"missing": {"z": "zero"}}, SourceError, "missing .* for a metric that is not counted"),
+    "bad bounds": ({}, {"bounds": {"y": (2, 1)}}, GridError, "the bounds of 'y' must be two finite numbers"),
+    "bad resolution": ({}, {"resolution": {"y": 0.3}}, GridError, "the resolution of 'y' must be 1 divided by a whole"),
+    "bad missing": ({}, {"missing": {"y": "drop"}}, GridError, "unknown rule for missing values of 'y'"),
+    "bad squares": (
+        {},
+        {"squares": "level"},
+        SourceError,
+        r"unknown choice of squares. Use 'arm'",
+    ),
+    "product of another": (
+        {},
+        {"products": [("y", "z")]},
+        SourceError,
+        "product names a metric that is not counted",
+    ),
+    "product of itself": ({}, {"products": [("y", "y")]}, TallyError, "the cross-products of 'y' and 'y' are squares"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_refused_with_a_fact_and_a_remedy(case: str) -> None:
+    rows, choices, error, expected = REFUSED[case]
+    given = {"arm": "arm", "covariates": ["tier"], "metrics": ["y"], **choices}
+    with pytest.raises(error, match=expected) as caught:
+        count_columns({**GOOD, **rows}, **given)
+    assert "918273645" not in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_too_many_classes_are_refused() -> None:
+    people = np.arange(400)
+    with pytest.raises(SourceError, match=r"'b' brings the table to more than 100,000 classes. Bin or"):
+        count_columns({"arm": people % 2, "a": people, "b": people}, arm="arm", covariates=["a", "b"])
+
+
+def test_more_covariates_than_an_array_has_axes_are_refused() -> None:
+    rows = {f"c{i}": ["x", "x"] for i in range(65)}
+    with pytest.raises(KanabError):
+        count_columns(rows, arm="c0", covariates=list(rows)[1:])
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"arm": None},
+        {"arm": 5},
+        {"covariates": None},
+        {"metrics": None},
+        {"metrics": 5},
+        {"metrics": {"y": 5}},
+        {"metrics": {"y": None}},
+        {"resolution": 0.01},
+        {"resolution": {"y": "fine"}},
+        {"bounds": 5},
+        {"bounds": (0, 1)},
+        {"missing": "exclude"},
+        {"missing": 5},
+        {"products": None},
+        {"products": 5},
+        {"products": [("y",)]},
+        {"products": [5]},
+        {"squares": None},
+        {"squares": ["arm"]},
+        {"arm": [], "metrics": ["y"]},
+    ],
+    ids=repr,
+)
+def test_choices_of_a_wrong_type_are_refused(choices: dict[str, Any]) -> None:
+    with pytest.raises(KanabError):
+        count_columns(GOOD, **{"arm": "arm", "metrics": ["y"], **choices})
+
+
+def test_a_metric_declared_under_another_name_is_refused() -> None:
+    with pytest.raises(KanabError):
+        count_columns(GOOD, arm="arm", metrics={"y": Metric("z")})
+
+
+def test_bounds_beside_declared_metrics_are_refused() -> None:
+    with pytest.raises(KanabError):
+        count_columns(GOOD, arm="arm", metrics={"y": Metric("y")}, bounds={"y": (0, 5)})
+
+
+@pytest.mark.parametrize("values", [[1e308, 0.5], [-1.7e308, 1.7e308, 0.5], [1e308, -1e308]], ids=repr)
+def test_values_near_the_largest_double_are_refused_without_a_warning(values: list[float]) -> None:
+    with pytest.raises(GridError, match="too large for its grid"):
+        metric_of(values)
+    with pytest.raises(GridError, match="too large for its grid"):
+        metric_of(values, resolution={"y": 0.01})
+
+
+def test_values_finer_than_every_grid_are_refused_rather_than_counted_as_zero() -> None:
+    with pytest.raises(GridError):
+        metric_of([1e-20, 2e-20])
+
+
+def test_counting_does_not_change_the_columns() -> None:
+    rows = {"arm": np.array(["A", "B"]), "y": np.array([1.0, np.nan])}
+    count_columns(rows, arm="arm", metrics=["y"])
+    assert math.isnan(rows["y"][1])
+
+
+def test_counting_nothing_but_people_is_a_tally() -> None:
+    tally = count_columns({"arm": ["A", "B", "B"]}, arm="arm")
+    assert (tally.people_by(), tally.moments) == ({"A": 1, "B": 2}, ())
+    assert isinstance(tally, Tally)

@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from kanab import KanabError, LevelError, SourceError
+from kanab.counted import Counted
+from kanab.counting import dispatch
+from kanab.counting.dispatch import count
+from kanab.counting.rows import count_rows
+from kanab.errors import MissingExtraError, PlanError
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.periods import Span
+
+# Ibis 12 still calls DuckDB by a name that DuckDB 2 is about to drop.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+
+ROWS: dict[str, list[Any]] = {
+    "variant": ["A", "B", "A", "B", "A", "B"],
+    "tier": [1, 2, 3, 1, 2, 3],
+    "device": ["phone", "tv", "phone", None, "tv", "phone"],
+    "spend": [1.25, 0.0, 3.5, 2.0, 2.0, 7.0],
+}
+CSV = "variant,tier,device,spend\nA,1,phone,1.25\nB,2,tv,0\nA,3,phone,3.5\nB,1,,2\nA,2,tv,2\nB,3,phone,7\n"
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which the [sql] extra is not installed."""
+    monkeypatch.setattr(dispatch, "_installed", lambda _: False)
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    file = tmp_path / "visits.csv"
+    file.write_text(CSV, encoding="utf-8")
+    return file
+
+
+def same(one: Counted, two: Counted) -> bool:
+    return dict(one.tallies) == dict(two.tallies)
+
+
+# ── plan or flags ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_flags_build_the_plan_that_is_counted() -> None:
+    counted = count(
+        ROWS, arm="variant", metrics=["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 5)},
+        resolution={"spend": 0.5}, missing={"spend": "exclude"}, bins={"tier": [2]}, top={"device": 1},
+        shares={"B": 1, "A": 2}, control="A", k=7,
+    )  # fmt: skip
+    assert counted.plan == make_plan(
+        "variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 5)},
+        resolution={"spend": 0.5}, missing={"spend": "exclude"}, bins={"tier": [2]}, top={"device": 1},
+        shares={"B": 1, "A": 2}, control="A", k=7,
+    )  # fmt: skip
+    assert list(counted.tallies) == ["variant/tier", "variant/device"]
+    assert counted.tallies["variant/tier"].factor("tier").levels == ("< 2", "≥ 2")
+    assert counted.clamped == {"spend": 1}
+
+
+def test_covariates_are_both_adjusted_for_and_segmented_by() -> None:
+    plan = count(ROWS, arm="variant", covariates=["tier"], adjust=["device", "tier"]).plan
+    assert (plan.experiment().adjust, plan.experiment().segments) == (("device", "tier"), ("tier",))
+
+
+def test_a_plan_is_counted_as_it_is() -> None:
+    plan = Plan(
+        (MetricPlan("spend", (0, 10), 0.01),),
+        (ExperimentPlan("variant", (("A", 1), ("B", 1)), "B", ("tier",)),),
+        (CovariatePlan("tier", (1, 2, 3)),),
+    )
+    counted = count(ROWS, plan)
+    assert counted.plan == plan
+    assert same(counted, count_rows(ROWS, plan))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"arm": "variant"},
+        {"metrics": ["spend"]},
+        {"covariates": ["tier"]},
+        {"control": 10},
+        {"top": {"x": 1}},
+        {"k": 5},
+    ],
+)
+def test_a_plan_and_flags_together_are_refused(flags: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="a plan and single choices are given"):
+        count(ROWS, make_plan("variant", []), **flags)
+
+
+def test_without_a_plan_the_arm_must_be_named() -> None:
+    with pytest.raises(PlanError, match=r"the column that holds the arm is not named\. Name it: arm=…"):
+        count(ROWS, metrics=["spend"])
+
+
+def test_a_single_text_is_no_list_of_columns() -> None:
+    for name in ("metrics", "covariates", "adjust", "segments"):
+        with pytest.raises(SourceError, match=rf"{name} must be a list of column names\. Write {name}=\['spend'\]\."):
+            count(ROWS, arm="variant", **{name: "spend"})  # type: ignore[arg-type]
+
+
+def test_mistakes_in_flags_are_named_with_their_paths() -> None:
+    with pytest.raises(PlanError) as refused:
+        count(ROWS, arm="variant", metrics=["spend"], adjust=["spend"], bounds={"spend": (5, 0)}, control="C", k=1,
+              shares={"A": 1, "B": -1})  # fmt: skip
+    assert str(refused.value).splitlines()[0] == "5 mistakes in the plan:"
+    assert "  metrics.spend.bounds: the bounds of 'spend' must be two finite numbers, the lower" in str(refused.value)
+    assert "  experiments.variant.arms.B must have a positive share" in str(refused.value)
+
+
+@pytest.mark.parametrize("plan", ["kanab.toml", {"k": 10}])
+def test_what_is_no_plan_is_refused(plan: Any) -> None:
+    with pytest.raises(PlanError, match=r"a plan is needed\. Read one with read_plan"):
+        count(ROWS, plan)
+
+
+# ── the control ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_control_is_found_by_its_text_and_spelled_as_in_the_table() -> None:
+    rows = {"variant": [0, 1, 1]}
+    assert count(rows, arm="variant", control="1").plan.experiment().control == 1
+    truths = {"variant": [False, True, True]}
+    assert count(truths, arm="variant", control="true").plan.experiment().control is True
+
+
+def test_a_control_that_is_no_arm_is_refused() -> None:
+    with pytest.raises(LevelError, match=r"unknown arm of 'variant'\. It has: A, B\."):
+        count(ROWS, arm="variant", control="C")
+
+
+def test_no_control_stays_none() -> None:
+    assert count(ROWS, arm="variant").plan.experiment().control is None
+
+
+# ── frames ─────────────────────────────────────────────────────────────────────────────────────
+
+FRAMES: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "lazy polars": lambda: pl.LazyFrame(ROWS),
+    "arrow": lambda: pa.table(ROWS),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_every_frame_is_counted_by_the_core(kind: str, bare: None) -> None:
+    flags: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "covariates": ["tier"]}
+    assert same(count(FRAMES[kind](), **flags), count(ROWS, **flags))
+
+
+def test_frames_are_counted_without_importing_an_engine() -> None:
+    code = (
+        "import sys; from kanab.counting.dispatch import count; count({'v': ['A', 'B']}, arm='v');"
+        "print(sorted({'ibis', 'duckdb', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("choice", [{"unit": "tier"}, {"where": "tier > 1"}, {"aggregate": "max"}])
+def test_choosing_rows_of_a_frame_without_the_extra_names_it(choice: dict[str, Any], bare: None) -> None:
+    with pytest.raises(MissingExtraError, match=r"Run: pip install 'kanab\[sql\]'"):
+        count(ROWS, arm="variant", **choice)
+
+
+@pytest.mark.parametrize("choice", [{"table": "users"}, {"sql": "select 1"}])
+def test_a_table_or_a_query_of_a_frame_is_refused(choice: dict[str, str]) -> None:
+    with pytest.raises(SourceError, match="table and sql are for connections"):
+        count(ROWS, arm="variant", **choice)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [3, None, [1, 2], object()])
+def test_what_holds_no_columns_is_refused(source: Any) -> None:
+    with pytest.raises(SourceError, match="has no named columns"):
+        count(source, arm="variant")
+
+
+# ── files, with the core alone ─────────────────────────────────────────────────────────────────
+
+FLAGS: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "adjust": ["tier"], "segments": ["device"]}
+
+
+@pytest.mark.parametrize("spelling", [str, Path, lambda file: str(file).replace("visits", "vis*")])
+def test_a_csv_file_needs_no_extra(spelling: Any, visits: Path, bare: None) -> None:
+    assert same(count(spelling(visits), **FLAGS), count(ROWS, **FLAGS))
+
+
+def test_compressed_files_and_several_of_them_are_one_table(tmp_path: Path, bare: None) -> None:
+    header, *lines = CSV.splitlines(keepends=True)
+    for name, part in (("a", lines[:2]), ("b", lines[2:])):
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt", encoding="utf-8") as file:
+            file.write(header + "".join(part))
+    assert same(count(tmp_path / "*.csv.gz", **FLAGS), count(ROWS, **FLAGS))
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path, bare: None) -> None:
+    file = tmp_path / "visits[1].csv"
+    file.write_text(CSV, encoding="utf-8")
+    assert same(count(file, **FLAGS), count(ROWS, **FLAGS))
+
+
+def test_a_missing_file_or_a_pattern_without_files_is_refused_by_its_name(tmp_path: Path, bare: None) -> None:
+    with pytest.raises(SourceError, match=r"^there is no file 'visits\.csv'\. Check the path\.$"):
+        count(tmp_path / "visits.csv", **FLAGS)
+    with pytest.raises(SourceError, match=r"^no file matches '\*\.csv'\. Check the path\.$"):
+        count(tmp_path / "*.csv", **FLAGS)
+
+
+@pytest.mark.parametrize("place", ["visits.parquet", "postgresql://db/shop", "s3://bucket/visits.csv"])
+def test_other_files_and_connections_name_the_extra(place: str, bare: None) -> None:
+    with pytest.raises(MissingExtraError, match=r"needs an extra\. Run: pip install 'kanab\[sql\]'"):
+        count(place, **FLAGS)
+
+
+@pytest.mark.parametrize("choice", [{"unit": "tier"}, {"where": "1 = 1"}, {"sql": "select 1"}, {"table": "t"}])
+def test_choosing_rows_of_a_csv_file_without_the_extra_names_it(
+    choice: dict[str, Any], visits: Path, bare: None
+) -> None:
+    with pytest.raises(MissingExtraError, match="where"):
+        count(visits, **FLAGS, **choice)
+
+
+def test_only_the_columns_of_the_plan_are_read(visits: Path, bare: None) -> None:
+    with pytest.raises(SourceError, match=r"there is no column 'spent'\. Did you mean spend\?"):
+        count(visits, arm="variant", metrics=["spent"])
+    visits.write_text(CSV.replace("spend", "variant"), encoding="utf-8")
+    with pytest.raises(SourceError, match="names a column twice"):
+        count(visits, arm="variant")
+
+
+def test_no_refusal_names_a_value_of_the_data(tmp_path: Path, bare: None) -> None:
+    file = tmp_path / "visits.csv"
+    file.write_text(CSV.replace("7", "s3cr3t").replace("tv", "s3cr3t"), encoding="utf-8")
+    attempts: list[dict[str, Any]] = [
+        {"arm": "variant", "metrics": ["spend"]},
+        {"arm": "variant", "adjust": ["device"], "bins": {"device": 5}},
+        {"arm": "device", "shares": {"x": 1, "y": 1}},
+    ]
+    for flags in attempts:
+        with pytest.raises(KanabError) as refused:
+            count(file, **flags)
+        assert "s3cr3t" not in str(refused.value)
+
+
+# ── engines ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_csv_file_is_the_same_by_an_engine(visits: Path) -> None:
+    assert same(count(visits, **FLAGS), count(ROWS, **FLAGS))
+
+
+def test_a_parquet_file_is_the_same_as_its_frame(tmp_path: Path) -> None:
+    pl.DataFrame(ROWS).write_parquet(tmp_path / "visits.parquet")
+    assert same(count(tmp_path / "visits.parquet", **FLAGS), count(ROWS, **FLAGS))
+    assert same(count(str(tmp_path / "*.parquet"), **FLAGS), count(ROWS, **FLAGS))
+
+
+def test_an_ibis_table_is_counted() -> None:
+    ibis = pytest.importorskip("ibis")
+    assert same(count(ibis.memtable(pa.table(ROWS)), **FLAGS), count(ROWS, **FLAGS))
+
+
+@pytest.mark.parametrize("kind", ["dict", *FRAMES])
+def test_rows_of_a_frame_can_be_chosen(kind: str) -> None:
+    frame = ROWS if kind == "dict" else FRAMES[kind]()
+    counted = count(frame, arm="variant", metrics=["spend"], where="tier > 1")
+    assert counted.tallies["variant"].people_by() == {"A": 2, "B": 2}
+    assert counted.where == "tier > 1"
+
+
+def test_several_rows_of_a_person_are_added_up_first() -> None:
+    rows = {"who": [1, 1, 2, 3, 3], "variant": ["A", "A", "B", "A", "B"], "spend": [1, 2, 4, 8, 16]}
+    counted = count(rows, arm="variant", metrics=["spend"], unit="who")
+    assert counted.tallies["variant"].people_by() == {"A": 1, "B": 1}
+    assert counted.tallies["variant"].moments_of("spend").sums.tolist() == [3, 4]
+    assert counted.excluded == 1
+    most = count(rows, arm="variant", metrics=["spend"], unit="who", aggregate={"spend": "max"})
+    assert most.tallies["variant"].moments_of("spend").sums.tolist() == [2, 4]
+    for wrong in ("median", {"spend": "median"}):
+        with pytest.raises(KanabError):
+            count(rows, arm="variant", metrics=["spend"], unit="who", aggregate=wrong)
+
+
+# ── earlier plans and cohorts ──────────────────────────────────────────────────────────────────
+
+OLD = make_plan("variant", ["spend"], adjust=["device"], control="B")
+COHORTS = Plan(
+    (MetricPlan("spend", (0, 10), 0.01),),
+    (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
+    (CovariatePlan("tier", (1, 2, 3)),),
+)
+DAYS = ["2026-11-08", "2026-11-09", "2026-11-15T23:59", "2026-11-16", None, "2026-11-15T23:59-01:00"]
+WEEK = Span("day", "7d", "2026-W45", "2026-W46")
+
+
+def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path) -> None:
+    for source in (ROWS, visits):
+        counted = count(source, arm="variant", metrics=["spend"], adjust=["tier"], earlier=[OLD, OLD])
+        assert [one.plan for one in counted.earlier] == [OLD, OLD]
+        assert same(counted.earlier[1], count(ROWS, OLD))
+        assert same(counted, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"]))
+        assert counted.signatures.people.tolist() == counted.earlier[0].signatures.people.tolist() == [1] * 6
+
+
+def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
+    rows = {name: values * 2 for name, values in ROWS.items()} | {"who": [*range(6), 0, 2, 2, 3, 5, 4]}
+    choices: dict[str, Any] = {"unit": "who", "aggregate": {"spend": "max"}}
+    counted = count(rows, COHORTS, earlier=[OLD], **choices)
+    assert same(counted, count(rows, COHORTS, **choices))
+    assert same(counted.earlier[0], count(rows, OLD, **choices))
+    assert counted.excluded == counted.earlier[0].excluded == 3  # seen in both arms
+
+
+def test_an_earlier_control_that_is_gone_is_an_error() -> None:
+    with pytest.raises(LevelError, match="unknown arm of 'variant'"):
+        count(ROWS, COHORTS, earlier=[make_plan("variant", ["spend"], control="Z")])
+
+
+@pytest.mark.parametrize("earlier", [OLD, "plan.toml", [OLD, "plan.toml"], [None]])
+def test_earlier_plans_are_plans(earlier: Any) -> None:
+    with pytest.raises(PlanError, match="plan"):
+        count(ROWS, COHORTS, earlier=earlier)
+
+
+def test_earlier_plans_are_checked_like_any_other() -> None:
+    with pytest.raises(PlanError, match="at least 2"):
+        count(ROWS, COHORTS, earlier=[replace(OLD, k=1)])
+
+
+def test_only_the_cohorts_of_a_span_are_counted(visits: Path, tmp_path: Path) -> None:
+    file = tmp_path / "dated.csv"
+    lines = [f"{line},{day}" for line, day in zip(CSV.splitlines(), ["day", *(day or "" for day in DAYS)], strict=True)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    rows = ROWS | {"day": DAYS}
+    expected = {"variant": ["B", "A"], "tier": [2, 3], "device": ["tv", "phone"], "spend": [0.0, 3.5]}
+    for source in (rows, pd.DataFrame(rows), pl.DataFrame(rows), file):
+        counted = count(source, COHORTS, span=WEEK, earlier=[COHORTS])
+        assert same(counted, count(expected, COHORTS))
+        assert (counted.span, counted.earlier[0].span, counted.outside) == (WEEK, WEEK, 0)
+
+
+def test_the_core_counts_cohorts_of_csv_files_too(bare: None, tmp_path: Path) -> None:
+    file = tmp_path / "dated.csv"
+    lines = [f"{line},{day}" for line, day in zip(CSV.splitlines(), ["day", *(day or "" for day in DAYS)], strict=True)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    counted = count(file, COHORTS, span=WEEK, earlier=[COHORTS])
+    assert counted.tallies["variant/tier"].people.tolist() == [[0, 0, 1], [0, 1, 0]]
+    with pytest.raises(MissingExtraError):
+        count(file, COHORTS, span=WEEK, unit="tier")
+
+
+@pytest.mark.parametrize(
+    ("covariate", "words"),
+    [
+        (None, r"covariates\.tier takes its levels from the data; declare levels, or the edges of bins"),
+        (CovariatePlan("tier", bins=3), r"covariates\.tier takes its levels"),
+        (CovariatePlan("tier", top=2), r"covariates\.tier takes its levels"),
+    ],
+)
+def test_what_batches_would_choose_differently_is_refused(covariate: CovariatePlan | None, words: str) -> None:
+    open_plan = replace(COHORTS, covariates=(covariate,) if covariate else ())
+    for plan, earlier in ((open_plan, []), (COHORTS, [open_plan])):
+        with pytest.raises(PlanError, match=words):
+            count(ROWS | {"day": DAYS}, plan, span=WEEK, earlier=earlier)
+
+
+def test_cohorts_need_declared_arms_and_may_have_given_bins() -> None:
+    rows = ROWS | {"day": DAYS}
+    with pytest.raises(
+        PlanError, match=r"experiments\.variant takes its arms from the data; declare them \(--shares\)"
+    ):
+        count(rows, replace(COHORTS, experiments=(ExperimentPlan("variant"),)), span=WEEK)
+    binned = replace(COHORTS, covariates=(CovariatePlan("tier", bins=(2.5,)),))
+    assert count(rows, binned, span=WEEK).tallies["variant/tier"].factor("tier").levels == ("< 2.5", "≥ 2.5")
+
+
+def test_a_span_is_a_span() -> None:
+    with pytest.raises(PlanError, match="something other than a Span"):
+        count(ROWS, COHORTS, span=("day", "7d", None, "2026-W46"))  # type: ignore[arg-type]
+
+
+def test_the_statement_of_several_plans_can_be_shown(visits: Path) -> None:
+    text = dispatch.explain(
+        visits, COHORTS, dispatch.Reading(), [replace(COHORTS, covariates=(CovariatePlan("tier", bins=2),))]
+    )
+    assert '"level1"' in text
+    assert '"arm1"' not in text
+    with pytest.raises(SourceError, match="no column 'tiers'"):
+        dispatch.explain(visits, COHORTS, dispatch.Reading(), [make_plan("variant", [], adjust=["tiers"])])

@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from kanab import KanabError, LevelError, SourceError
+from kanab.counting.frames import column, column_names, columns, encode, numbers, numeric_scores
+
+
+def objects(*values: Any) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array
+
+
+def coded(values: Any) -> tuple[list[int], tuple[Any, ...]]:
+    codes, levels = encode(values, "tier")
+    return codes.tolist(), levels
+
+
+FRAMES = {
+    "dict": {"a": [1, 2], "b": ["x", "y"]},
+    "pandas": pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
+    "polars": pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
+    "arrow": pa.table({"a": [1, 2], "b": ["x", "y"]}),
+    "record batch": pa.record_batch({"a": [1, 2], "b": ["x", "y"]}),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_every_frame_has_the_same_names_and_columns(kind: str) -> None:
+    frame = FRAMES[kind]
+    assert column_names(frame) == ["a", "b"]
+    assert column(frame, "a").tolist() == [1, 2]
+    assert column(frame, "b").tolist() == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2],
+        (1, 2),
+        np.array([1, 2]),
+        range(1, 3),
+        iter([1, 2]),
+        pd.Series([1, 2]),
+        pd.Index([1, 2]),
+        pl.Series([1, 2]),
+        pa.array([1, 2]),
+        pa.chunked_array([[1], [2]]),
+        np.ma.masked_array([1, 2]),
+    ],
+    ids=lambda values: type(values).__module__ + "." + type(values).__name__,
+)
+def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
+    assert column({"a": values}, "a").tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (pa.array(["x", None]), ["x", None]),
+        (pa.array([True, False]), [True, False]),
+        (pa.array(["x", "y"]).dictionary_encode(), ["x", "y"]),
+    ],
+    ids=["text", "boolean", "dictionary"],
+)
+def test_arrow_arrays_that_need_a_copy_are_columns_too(array: Any, expected: list[Any]) -> None:
+    assert column({"a": array}, "a").tolist() == expected
+
+
+def test_masked_values_are_missing() -> None:
+    assert column({"a": np.ma.masked_array([1, 2], mask=[False, True])}, "a").tolist() == [1, None]
+
+
+@pytest.mark.parametrize("frame", [{0: ["x", "y"]}, pd.DataFrame({0: ["x", "y"]})], ids=["dict", "pandas"])
+def test_a_column_named_by_a_number_is_found_by_its_text_or_refused(frame: Any) -> None:
+    with contextlib.suppress(KanabError):
+        assert column(frame, "0").tolist() == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "data", [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()], ids=lambda one: type(one).__name__
+)
+def test_data_without_named_columns_is_refused(data: Any) -> None:
+    with pytest.raises(SourceError, match=r"has no named columns. Give a dict of columns, or a pandas, polars or Arr"):
+        column_names(data)
+
+
+def test_a_frame_whose_columns_are_a_function_is_refused() -> None:
+    class Frame:
+        def columns(self) -> list[str]:
+            return ["a"]
+
+    with pytest.raises(SourceError, match="a Frame has no named columns"):
+        column_names(Frame())
+
+
+def test_a_lazy_frame_is_refused_with_a_remedy() -> None:
+    with pytest.raises(SourceError, match="collect"):
+        column(pl.LazyFrame({"a": [1]}), "a")
+
+
+def test_an_unknown_column_suggests_its_neighbours() -> None:
+    with pytest.raises(SourceError, match=r"there is no column 'teir'. Did you mean tier\?"):
+        column({"tier": [1], "plan": [2]}, "teir")
+    with pytest.raises(SourceError, match=r"there is no column 'zzz'. There are: tier, plan\."):
+        column({"tier": [1], "plan": [2]}, "zzz")
+
+
+def test_a_column_that_comes_twice_is_refused() -> None:
+    frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(SourceError, match=r"there are several columns 'a'. Rename all but one"):
+        column(frame, "a")
+    with pytest.raises(SourceError, match="several columns"):
+        column(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), "a")
+
+
+@pytest.mark.parametrize("values", [np.array([[1, 2]]), np.array(5), pd.DataFrame({"x": [1]})], ids=repr)
+def test_a_column_is_flat(values: Any) -> None:
+    with pytest.raises(SourceError, match=r"column 'a' is not flat. Give one value per person"):
+        column({"a": values}, "a")
+
+
+@pytest.mark.parametrize("values", ["918273645", b"918273645", 918273645, None], ids=repr)
+def test_a_column_is_not_a_single_value(values: Any) -> None:
+    with pytest.raises(SourceError, match=r"a column is a single value. Give one value per person") as caught:
+        column({"a": values}, "a")
+    assert "918273645" not in str(caught.value)
+
+
+def test_columns_have_one_length() -> None:
+    assert {name: found.tolist() for name, found in columns(FRAMES["dict"], ["b"]).items()} == {"b": ["x", "y"]}
+    with pytest.raises(SourceError, match=r"the columns have different lengths. Give one value per person in each"):
+        columns({"a": [1], "b": [1, 2]}, ["a", "b"])
+
+
+def test_columns_have_rows() -> None:
+    for data, names in (({"a": []}, ["a"]), ({"a": [1]}, [])):
+        with pytest.raises(SourceError, match=r"there are no rows to count. Check the file, the query or the filter"):
+            columns(data, names)
+
+
+# ── levels ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("values", "codes", "levels"),
+    [
+        (np.array([3, 1, 3]), [1, 0, 1], (1, 3)),
+        (np.array([2.5, np.nan, 1.0, np.nan]), [1, 2, 0, 2], (1, 2.5, None)),
+        (np.array([True, False]), [1, 0], (False, True)),
+        (np.array(["b", "a"]), [1, 0], ("a", "b")),
+        (np.array([1, 2], dtype=np.uint8), [0, 1], (1, 2)),
+        (np.array([2**63], dtype=np.uint64), [0], (2**63,)),
+        (objects("b", None, 10, 9.0, math.nan, "a"), [3, 4, 1, 0, 4, 2], (9, 10, "a", "b", None)),
+        (objects(pd.NA, "x", pd.NaT, np.float32("nan")), [1, 0, 1, 1], ("x", None)),
+        (objects(1, 1.0, np.int64(1)), [0, 0, 0], (1,)),
+        (objects("1", 1), [1, 0], (1, "1")),
+        (np.array([1.5, 2.5], dtype=np.longdouble), [0, 1], (1.5, 2.5)),
+        (np.array([], dtype=object), [], ()),
+    ],
+    ids=str,
+)
+def test_levels_are_sorted_and_coded_and_missing_is_the_last(values: Any, codes: Any, levels: Any) -> None:
+    found = coded(values)
+    assert found == (codes, levels)
+    assert [type(level) for level in found[1]] == [type(level) for level in levels]
+
+
+@pytest.mark.parametrize("values", [[True, 2], [True, 0.5], [True, 1], [1, True, 2], [False, 0]], ids=repr)
+def test_true_and_false_do_not_mix_with_numbers(values: list[Any]) -> None:
+    with pytest.raises(SourceError, match=r"column 'tier' mixes true/false with numbers. Use one kind of value"):
+        encode(objects(*values), "tier")
+
+
+@pytest.mark.parametrize("value", [[918273645], {918273645}, {}, np.array([918273645]), Decimal("sNaN")], ids=repr)
+def test_values_that_cannot_be_compared_are_not_levels(value: Any) -> None:
+    with pytest.raises(
+        SourceError, match=r"column 'tier' holds values that are not levels. Use texts or num"
+    ) as caught:
+        encode(objects("x", value), "tier")
+    assert "918273645" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        objects(b"918273645"),
+        objects(datetime.date(2020, 1, 1)),
+        objects(math.inf),
+        np.array([np.inf, 1.0]),
+        np.array([1j]),
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.array(["2020-01-01"], dtype="datetime64[us]"),
+        np.array(["2020-01-01"], dtype="datetime64[ns]"),
+        np.array([918273645], dtype="timedelta64[ns]"),
+        np.array([b"918273645"]),
+        objects((918273645,)),
+        objects(Decimal("918273645")),
+    ],
+    ids=repr,
+)
+def test_dates_bytes_and_other_types_are_no_levels(values: Any) -> None:
+    with pytest.raises(LevelError, match=r"a level of 'tier' is neither text, a finite number") as caught:
+        encode(values, "tier")
+    assert "918273645" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [10**400, Fraction(10**400)], ids=["int", "fraction"])
+def test_a_number_too_large_for_a_double_is_a_level_or_refused(value: Any) -> None:
+    with contextlib.suppress(KanabError):
+        assert coded(objects(value, 1)) == ([1, 0], (1, value))
+
+
+def test_numbers_are_their_own_scores() -> None:
+    assert numeric_scores((1, 2.5, None)) == (1.0, 2.5, None)
+
+
+@pytest.mark.parametrize("levels", [("a", "b"), (1, "a"), (True, False), (None,), ()])
+def test_texts_and_truths_have_no_scores(levels: Any) -> None:
+    assert numeric_scores(levels) is None
+
+
+def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
+    with contextlib.suppress(KanabError):
+        assert numeric_scores((1, 10**400)) is None
+
+
+# ── metrics ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("values", "floats", "missing"),
+    [
+        (np.array([1, 2], dtype=np.int8), [1, 2], [False, False]),
+        (np.array([True, False]), [1, 0], [False, False]),
+        (np.array([1.5, np.nan]), [1.5, 0], [False, True]),
+        (np.array([1.5, 2], dtype=np.longdouble), [1.5, 2], [False, False]),
+        (objects(True, None, 2, 2.5), [1, 0, 2, 2.5], [False, True, False, False]),
+        (objects(pd.NA, pd.NaT, np.float32("nan"), 1), [0, 0, 0, 1], [True, True, True, False]),
+        (objects(Decimal("0.1"), Fraction(1, 4), Decimal("NaN")), [0.1, 0.25, 0], [False, False, True]),
+    ],
+    ids=str,
+)
+def test_a_metric_is_doubles_and_which_of_them_are_missing(values: Any, floats: Any, missing: Any) -> None:
+    found, gone = numbers(values, "spend")
+    assert (found.tolist(), gone.tolist()) == (floats, missing)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        objects("918273645"),
+        objects(b"918273645"),
+        objects([918273645]),
+        objects(datetime.date(2020, 1, 1)),
+        objects({}),
+        objects(1j),
+        np.array(["918273645"]),
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.array(["2020-01-01"], dtype="datetime64[ns]"),
+        np.array([918273645], dtype="timedelta64[ns]"),
+        np.array([1j]),
+        objects(np.array([918273645, 1])),
+    ],
+    ids=repr,
+)
+def test_texts_dates_and_other_types_are_no_metric(values: Any) -> None:
+    with pytest.raises(SourceError, match=r"metric 'spend' holds something other than numbers. A metric ne") as caught:
+        numbers(values, "spend")
+    assert "918273645" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [np.array([1, np.inf]), objects(-math.inf), np.array([-np.inf])], ids=repr)
+def test_infinite_values_are_refused(values: Any) -> None:
+    with pytest.raises(SourceError, match=r"metric 'spend' holds infinite values. Remove them or declare them"):
+        numbers(values, "spend")
+
+
+@pytest.mark.parametrize("value", [10**400, Fraction(10**400)], ids=["int", "fraction"])
+def test_numbers_too_large_for_a_double_are_refused(value: Any) -> None:
+    with pytest.raises(SourceError):
+        numbers(objects(1, value), "spend")

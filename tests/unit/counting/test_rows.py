@@ -1,0 +1,529 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanab import GridError, KanabError, LevelError, Metric, SourceError, count_columns
+from kanab.counted import Counted
+from kanab.counting.bins import LEVEL_BUDGET
+from kanab.counting.levels import find_level, named_level
+from kanab.counting.rows import count_rows
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+
+AB = (("A", 1), ("B", 1))
+ONOFF = (("off", 9), ("on", 1))
+
+ROWS: dict[str, list[Any]] = {
+    "checkout": ["A", "B", "A", "B", "A", "B", None, "C"],
+    "banner": ["on", "off", None, "on", "off", None, "on", None],
+    "tier": [1, 2, 3, 1, None, 2, 3, 1],
+    "device": ["phone", "tv", "phone", None, "desk", "tv", "phone", "desk"],
+    "spend": [1.25, 0.0, 3.5, None, 2.0, 700.0, 4.0, 5.0],
+    "bought": [1, 0, 1, 0, 1, 1, 1, 1],
+}
+PLAN = Plan(
+    (MetricPlan("spend", (0, 500), 0.01), MetricPlan("bought", binary=True)),
+    (
+        ExperimentPlan("checkout", AB, adjust=("tier",), segments=("device",)),
+        ExperimentPlan("banner", ONOFF, interactions=("checkout",)),
+    ),
+    (CovariatePlan("tier", (1, 2, 3)), CovariatePlan("device", ("desk", "other", "phone"))),
+)
+
+
+def reassembled(counted: Counted) -> dict[str, list[int]]:
+    """People per class of every table, added up from the signatures."""
+    found = {}
+    for j, name in enumerate(counted.signatures.tables):
+        people = [0] * counted.tallies[name].people.size
+        for cell, n in zip(counted.signatures.cells[:, j].tolist(), counted.signatures.people.tolist(), strict=True):
+            if cell >= 0:
+                people[cell] += n
+        found[name] = people
+    return found
+
+
+# ── the tables ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_there_is_one_table_per_linkage_of_the_plan() -> None:
+    counted = count_rows(ROWS, PLAN)
+    assert list(counted.tallies) == ["checkout/tier", "checkout/device", "banner", "banner/checkout"]
+    assert {name: tally.total for name, tally in counted.tallies.items()} == {
+        "checkout/tier": 6, "checkout/device": 6, "banner": 5, "banner/checkout": 4,
+    }  # fmt: skip
+
+
+def test_a_table_holds_these_people_and_sums() -> None:
+    tally = count_rows(ROWS, PLAN).tallies["checkout/tier"]
+    assert tally.factor("tier").levels == (1, 2, 3, None)
+    assert tally.factor("tier").scores == (1, 2, 3, None)
+    assert tally.people.tolist() == [[1, 0, 1, 1], [1, 2, 0, 0]]
+    assert tally.moments_of("spend").sums.tolist() == [[125, 0, 350, 200], [0, 50_000, 0, 0]]
+    assert tally.moments_of("bought").sums.tolist() == [[1, 0, 1, 1], [0, 1, 0, 0]]
+
+
+def test_a_pair_is_counted_among_the_people_in_both() -> None:
+    tally = count_rows(ROWS, PLAN).tallies["banner/checkout"]
+    assert tally.axes == ("banner", "checkout")
+    assert tally.people.tolist() == [[1, 1], [1, 1]]
+    assert tally.moments_of("spend").squares.keys() == {("banner",), ("checkout",)}
+
+
+@pytest.mark.parametrize(
+    ("table", "margins"),
+    [("checkout/tier", {("checkout",)}), ("checkout/device", {("checkout",), ("device",)}), ("banner", {("banner",)})],
+)
+def test_squares_are_kept_as_coarsely_as_the_analysis_allows(table: str, margins: set[tuple[str, ...]]) -> None:
+    assert set(count_rows(ROWS, PLAN).tallies[table].moments_of("spend").squares) == margins
+
+
+def test_squares_per_class_are_kept_only_for_the_metric_that_asks() -> None:
+    plan = Plan(
+        (MetricPlan("spend", (0, 500), 0.01, squares="class"), MetricPlan("tier", (0, 9), 1)),
+        (ExperimentPlan("checkout", AB, segments=("device",)),),
+    )
+    tally = count_rows(ROWS, plan).tallies["checkout/device"]
+    assert set(tally.moments_of("spend").squares) == {("checkout", "device")}
+    assert set(tally.moments_of("tier").squares) == {("checkout",), ("device",)}
+
+
+def test_a_ratio_is_not_counted_but_its_products_are_kept_per_arm() -> None:
+    metrics = (
+        MetricPlan("spend", (0, 500), 0.01, missing="exclude"),
+        MetricPlan("bought", binary=True),
+        MetricPlan("basket", ratio=("spend", "bought")),
+    )
+    plan = Plan(metrics, PLAN.experiments, PLAN.covariates)
+    for name, tally in count_rows(ROWS, plan).tallies.items():
+        assert [metric.name for metric in tally.metrics] == ["spend", "bought"]
+        assert {cross.by for cross in tally.crosses} == {(factor.name,) for factor in tally.arms}
+        if name == "checkout/tier":
+            cross = tally.cross("spend", "bought")
+            assert cross.counts.tolist() == [3, 2]
+            assert cross.products.tolist() == [675, 50_000]
+
+
+def test_two_ratios_of_one_pair_keep_its_products_once() -> None:
+    ratios = (MetricPlan("r", ratio=("spend", "bought")), MetricPlan("s", ratio=("spend", "bought")))
+    plan = Plan((*PLAN.metrics, *ratios), (ExperimentPlan("banner", ONOFF),))
+    assert len(count_rows(ROWS, plan).tallies["banner"].crosses) == 1
+
+
+def test_one_table_of_a_plan_is_what_counting_its_columns_gives() -> None:
+    rows = {name: values[:6] for name, values in ROWS.items()}
+    metrics = {"spend": Metric("spend", 100, (0, 500)), "bought": Metric("bought", 1, (0, 1))}
+    wanted = count_columns(rows, arm="checkout", covariates=["tier"], metrics=metrics, squares="arm")
+    assert count_rows(rows, PLAN).tallies["checkout/tier"] == wanted
+
+
+# ── who is in ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_people_without_a_declared_arm_are_in_no_experiment() -> None:
+    counted = count_rows(ROWS, PLAN)
+    assert counted.outside == 1  # the last one: arm C, no banner
+    assert count_rows(ROWS, make_plan("checkout", [], shares=dict(AB))).outside == 2
+
+
+def test_arms_that_nobody_declared_are_those_found_and_a_missing_one_is_outside() -> None:
+    counted = count_rows(ROWS, make_plan("checkout", []))
+    assert counted.tallies["checkout"].people_by() == {"A": 3, "B": 3, "C": 1}
+    assert counted.outside == 1
+
+
+def test_declared_arms_and_levels_are_there_with_nobody_in_them_and_in_their_order() -> None:
+    plan = Plan(
+        (),
+        (ExperimentPlan("checkout", (("D", 1), ("B", 1), ("A", 1)), adjust=("device",)),),
+        (CovariatePlan("device", ("watch", "tv", "phone", "desk")),),
+    )
+    tally = count_rows(ROWS, plan).tallies["checkout/device"]
+    assert tally.people_by() == {"D": 0, "B": 3, "A": 3}
+    assert tally.people_by("device") == {"watch": 0, "tv": 2, "phone": 2, "desk": 1, None: 1}
+
+
+def test_an_undeclared_level_goes_to_other_where_that_is_declared() -> None:
+    tally = count_rows(ROWS, PLAN).tallies["checkout/device"]
+    assert tally.people_by("device") == {"phone": 2, "desk": 1, "other": 2, None: 1}
+
+
+def test_an_undeclared_level_is_refused_without_being_named() -> None:
+    plan = Plan(
+        (), (ExperimentPlan("checkout", AB, adjust=("device",)),), (CovariatePlan("device", ("phone", "desk")),)
+    )
+    with pytest.raises(SourceError, match=r"covariate 'device' holds a level that is not declared") as refused:
+        count_rows(ROWS, plan)
+    assert "tv" not in str(refused.value)
+    assert "Declared are: phone, desk." in str(refused.value)
+
+
+def test_levels_of_people_outside_do_not_matter() -> None:
+    plan = make_plan("checkout", [], adjust=["device"], shares={"A": 1, "C": 1})
+    assert count_rows(ROWS, plan).tallies["checkout/device"].factor("device").levels == ("desk", "phone")
+
+
+def test_nobody_missing_means_no_missing_level() -> None:
+    rows = {"arm": ["A", "B"], "tier": [1, 2]}
+    assert count_rows(rows, make_plan("arm", [], adjust=["tier"])).tallies["arm/tier"].factor("tier").levels == (1, 2)
+
+
+def test_a_covariate_that_nobody_has_is_one_missing_level() -> None:
+    tally = count_rows({"arm": ["A", "B"], "tier": [None, None]}, make_plan("arm", [], adjust=["tier"])).tallies[
+        "arm/tier"
+    ]
+    assert tally.factor("tier").levels == (None,)
+
+
+@pytest.mark.parametrize("values", [[0, 1, 1], [0.0, 1.0, 1.0], ["0", "1", "1"], np.array([0, 1, 1], dtype=np.int8)])
+def test_arms_written_as_texts_are_found_among_numbers(values: Any) -> None:
+    counted = count_rows({"variant": values}, make_plan("variant", [], shares={"0": 1, "1": 1}))
+    assert counted.tallies["variant"].people_by() == {"0": 1, "1": 2}
+
+
+def test_arms_written_as_texts_are_found_among_truths() -> None:
+    counted = count_rows({"variant": [True, False, True]}, make_plan("variant", [], shares={"false": 1, "true": 1}))
+    assert counted.tallies["variant"].people_by() == {"false": 1, "true": 2}
+
+
+def test_levels_are_found_exactly_first_and_in_text_second() -> None:
+    assert [find_level(1, ("1", 1)), find_level("1", (1, "1")), find_level(1, ("1",)), find_level(True, (1,))] == [
+        1, 1, 0, -1,
+    ]  # fmt: skip
+    assert [find_level(None, ("a", None)), find_level(None, ("None",)), find_level("None", (None,))] == [1, -1, -1]
+
+
+def test_a_named_arm_is_given_in_the_tables_own_spelling() -> None:
+    factor = count_rows({"v": [0, 1]}, make_plan("v", [])).tallies["v"].factor("v")
+    assert named_level("0", factor) == 0
+    with pytest.raises(LevelError, match=r"unknown arm of 'v'\. It has: 0, 1\."):
+        named_level("2", factor)
+
+
+# ── metrics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_clamped_and_missing_people_are_counted_per_metric() -> None:
+    counted = count_rows(ROWS, PLAN)
+    assert counted.clamped == {"spend": 1, "bought": 0}
+    assert counted.missing == {"spend": 1, "bought": 0}
+
+
+def test_a_missing_value_is_zero_or_left_out_as_declared() -> None:
+    zero = count_rows(ROWS, make_plan("banner", ["spend"], bounds={"spend": (0, 500)})).tallies["banner"]
+    out = count_rows(ROWS, make_plan("banner", ["spend"], missing={"spend": "exclude"})).tallies["banner"]
+    assert zero.moments_of("spend").counts.tolist() == [2, 3]
+    assert out.moments_of("spend").counts.tolist() == [2, 2]
+
+
+def test_a_missing_value_that_cannot_be_zero_is_refused() -> None:
+    with pytest.raises(GridError, match="missing values of 'spend' would count as 0, outside its bounds"):
+        count_rows(ROWS, make_plan("banner", ["spend"], bounds={"spend": (1, 500)}))
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([0, 1, 1, 0], Metric("y", 1, (0, 1))),
+        ([True, False, None, True], Metric("y", 1, (0, 1))),
+        ([None, None, None, None], Metric("y", 1, (0, 1))),
+        ([0, 3, 7, 437], Metric("y", 1)),
+        ([19.99, 0.5, 1.0, 120.0], Metric("y", 100)),
+        ([1 / 3, 0.5, 1.0, 120.0], Metric("y", 2**24)),
+    ],
+)
+def test_an_undeclared_metric_gets_the_simplest_grid_that_holds_it(values: list[Any], wanted: Metric) -> None:
+    counted = count_rows({"arm": list("AABB"), "y": values}, make_plan("arm", ["y"]))
+    assert counted.tallies["arm"].metrics == (wanted,)
+    assert counted.clamped == {"y": 0}
+    assert counted.bounds_declared == wanted.binary
+
+
+def test_a_resolution_without_bounds_is_kept() -> None:
+    plan = make_plan("arm", ["y"], resolution={"y": 0.5})
+    tally = count_rows({"arm": list("AABB"), "y": [0.4, 0.6, 1.3, 7]}, plan).tallies["arm"]
+    assert tally.metrics == (Metric("y", 2),)
+    assert tally.moments_of("y").sums.tolist() == [2, 17]
+
+
+def test_bounds_are_declared_only_if_those_of_every_metric_are() -> None:
+    assert count_rows(ROWS, PLAN).bounds_declared
+    assert count_rows(ROWS, make_plan("banner", ["bought"])).bounds_declared
+    assert not count_rows(ROWS, make_plan("banner", ["bought", "spend"])).bounds_declared
+    assert count_rows(ROWS, make_plan("banner", ["bought", "spend"], bounds={"spend": (0, 9)})).bounds_declared
+
+
+# ── bins and the most frequent levels ──────────────────────────────────────────────────────────
+
+AGES = {"arm": ["A", "B"] * 4, "age": [18, 20, 30, 31, 40, 41, None, 64.5], "y": [1, 2, 3, 4, 5, 6, 7, 8]}
+
+
+def ages(bins: Any) -> Any:
+    return count_rows(AGES, make_plan("arm", ["y"], adjust=["age"], bins={"age": bins})).tallies["arm/age"]
+
+
+def test_given_edges_cut_a_number_and_each_bin_is_scored_by_its_mean() -> None:
+    tally = ages([30, 40.5])
+    assert tally.factor("age").levels == ("< 30", "30 – 40.5", "≥ 40.5", None)
+    assert tally.factor("age").scores == (19.0, 101 / 3, 52.75, None)
+    assert tally.people.tolist() == [[1, 2, 0, 1], [1, 1, 2, 0]]
+    assert tally.moments_of("y").sums.tolist() == [[1, 8, 0, 7], [2, 4, 14, 0]]
+
+
+def test_bins_of_equal_size_are_cut_at_the_quantiles_of_everybody() -> None:
+    tally = ages(2)
+    assert tally.factor("age").levels == ("< 31", "≥ 31", None)  # the median of seven
+    assert tally.people_by("age") == {"< 31": 3, "≥ 31": 4, None: 1}
+
+
+def test_bins_that_nobody_is_in_are_left_out() -> None:
+    assert ages([0, 30, 35, 36]).factor("age").levels == ("0 – 30", "30 – 35", "≥ 36", None)
+
+
+def test_bins_of_a_covariate_that_nobody_has_are_the_missing_level() -> None:
+    rows = {"arm": ["A", "B"], "age": [None, None]}
+    for bins in (3, [30]):
+        tally = count_rows(rows, make_plan("arm", [], adjust=["age"], bins={"age": bins})).tallies["arm/age"]
+        assert tally.factor("age").levels == (None,)
+
+
+def test_bins_look_only_at_people_in_the_experiment() -> None:
+    rows = {"arm": ["A", "B", None], "age": [1, 3, 1000]}
+    tally = count_rows(rows, make_plan("arm", [], adjust=["age"], bins={"age": 2})).tallies["arm/age"]
+    assert tally.factor("age").scores == (1.0, 3.0)
+
+
+COUNTRIES = {"arm": ["A", "B"] * 5, "country": ["de", "fr", "fr", "at", "at", "de", "li", None, "mc", "de"]}
+
+
+def countries(top: int, **rows: Any) -> Any:
+    plan = make_plan("arm", [], segments=["country"], top={"country": top})
+    return count_rows(COUNTRIES | rows, plan).tallies["arm/country"].people_by("country")
+
+
+def test_the_most_frequent_levels_stay_and_the_rest_is_other() -> None:
+    assert countries(1) == {"de": 3, "other": 6, None: 1}
+    assert countries(2) == {"at": 2, "de": 3, "other": 4, None: 1}  # of two equal ones the first
+
+
+def test_nothing_is_other_where_all_levels_stay() -> None:
+    assert countries(5) == {"at": 2, "de": 3, "fr": 2, "li": 1, "mc": 1, None: 1}
+
+
+def test_the_most_frequent_of_very_many_levels_can_be_kept() -> None:
+    rows = {"arm": ["A", "B"] * 3000, "country": [i if i % 2 else 7 for i in range(6000)]}
+    assert countries(1, **rows) == {7: 3001, "other": 2999}
+
+
+# ── refusals ───────────────────────────────────────────────────────────────────────────────────
+
+SECRET = "s3cr3t"
+MANY = {"arm": ["A", "B"] * 3000, "city": [f"{SECRET}{i}" for i in range(6000)], "y": [918273645.25] * 6000}
+CROSSED = make_plan("arm", [], adjust=["city"])
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "classes": (
+        lambda: count_rows(MANY | {"arm": list(range(120)) * 50, "city": [*range(1000)] * 6}, CROSSED),
+        r"arm/city would have 120,000 classes; the limit is 100,000\. Cut numbers into bins",
+    ),
+    "levels": (
+        lambda: count_rows(MANY, make_plan("arm", [], adjust=["city"])),
+        r"'city' has 6,000 levels; the limit is 1,000\. Cut a number into bins \(--bin city=5\), or keep the most",
+    ),
+    "arms": (lambda: count_rows(MANY, make_plan("city", [])), "arm column 'city' has 6,000 arms; the limit is 1,000"),
+    "bins of texts": (
+        lambda: count_rows(MANY, make_plan("arm", [], adjust=["city"], bins={"city": 5})),
+        r"covariate 'city' cannot be cut into bins: .* \(--top city=20\)",
+    ),
+    "one arm": (lambda: count_rows({"arm": [SECRET] * 3}, make_plan("arm", [])), "column 'arm' holds a single arm"),
+    "no arm": (lambda: count_rows({"arm": [None] * 3}, make_plan("arm", [])), "column 'arm' holds no arm"),
+    "other arms": (
+        lambda: count_rows({"arm": [SECRET, "y"]}, make_plan("arm", [], shares={"A": 1, "B": 1})),
+        "nobody is in an arm of the plan",
+    ),
+    "text metric": (
+        lambda: count_rows({"arm": ["A", "B"], "y": ["1", SECRET]}, make_plan("arm", ["y"])),
+        "metric 'y' holds something other than numbers",
+    ),
+    "too large": (
+        lambda: count_rows({"arm": ["A", "B"], "y": [0.0, 9.18273645e17]}, make_plan("arm", ["y"])),
+        "values of 'y' are infinite or too large for its grid",
+    ),
+    "no column": (lambda: count_rows(MANY, make_plan("arn", [])), "there is no column 'arn'. Did you mean arm?"),
+    "no rows": (lambda: count_rows({"arm": []}, make_plan("arm", [])), "there are no rows to count"),
+    "lengths": (lambda: count_rows({"arm": ["A"], "y": [1, 2]}, make_plan("arm", ["y"])), "different lengths"),
+    "no table": (lambda: count_rows(3, make_plan("arm", [])), "a int has no named columns"),
+    "undeclared": (
+        lambda: count_rows(
+            {"arm": ["A", "B"], "city": [SECRET, "x"]},
+            Plan((), (ExperimentPlan("arm", AB, adjust=("city",)),), (CovariatePlan("city", ("x", "y")),)),
+        ),
+        "covariate 'city' holds a level that is not declared",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_counted_is_refused_without_naming_a_value(case: str) -> None:
+    attempt, message = REFUSED[case]
+    with pytest.raises(KanabError, match=message) as refused:
+        attempt()
+    assert SECRET not in str(refused.value)
+    assert "9182" not in str(refused.value)
+
+
+def test_as_many_levels_as_the_budget_allows_are_counted() -> None:
+    rows = {"arm": ["A", "B"] * LEVEL_BUDGET, "city": [city for city in range(LEVEL_BUDGET) for _ in "AB"]}
+    assert count_rows(rows, CROSSED).tallies["arm/city"].people.size == 2 * LEVEL_BUDGET
+
+
+def test_what_was_counted_prints_without_a_count() -> None:
+    text = repr(count_rows(ROWS, PLAN))
+    assert text.startswith("Counted, not yet released:\n  checkout/tier: Tally of checkout (A, B) × tier")
+    assert "125" not in text
+
+
+# ── every kind of table ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_every_kind_of_table_gives_the_same_count(kind: Any) -> None:
+    wanted, found = count_rows(ROWS, PLAN), count_rows(kind(ROWS), PLAN)
+    assert found.tallies == wanted.tallies
+    assert found.signatures.cells.tolist() == wanted.signatures.cells.tolist()
+    assert found.signatures.people.tolist() == wanted.signatures.people.tolist()
+    assert (found.clamped, found.missing, found.outside) == (wanted.clamped, wanted.missing, wanted.outside)
+
+
+# ── signatures ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_signatures_say_which_classes_people_share() -> None:
+    counted = count_rows(ROWS, PLAN)
+    assert counted.signatures.tables == tuple(counted.tallies)
+    assert int(counted.signatures.people.sum()) == len(ROWS["checkout"]) - counted.outside
+    assert [-1, -1, 1, -1] in counted.signatures.cells.tolist()  # in banner only
+
+
+def test_signatures_are_the_same_whether_sorted_or_counted_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = count_rows(ROWS, PLAN).signatures
+    monkeypatch.setattr("kanab.counting.signatures._DIRECT", 0)
+    sorted_ones = count_rows(ROWS, PLAN).signatures
+    assert direct.cells.tolist() == sorted_ones.cells.tolist() == sorted(direct.cells.tolist())
+    assert direct.people.tolist() == sorted_ones.people.tolist()
+
+
+def test_signatures_of_many_tables_outgrow_no_integer() -> None:
+    names = [f"c{i}" for i in range(40)]
+    rows: dict[str, Any] = {"arm": ["A", "B", "A", "B"]} | {name: [0, i, 2 * i, 1] for i, name in enumerate(names)}
+    counted = count_rows(rows, make_plan("arm", [], adjust=names))
+    assert counted.signatures.people.tolist() == [1, 1, 1, 1]
+    assert reassembled(counted) == {name: tally.people.ravel().tolist() for name, tally in counted.tallies.items()}
+
+
+def test_who_has_a_value_splits_signatures_only_where_others_are_left_out() -> None:
+    rows = {"arm": list("AABB"), "rating": [1, None, 2, 3], "spend": [None, 1, None, 2]}
+    plain = count_rows(rows, make_plan("arm", ["rating", "spend"])).signatures
+    assert (plain.people.tolist(), plain.metrics, plain.present) == ([2, 2], (), None)
+    split = count_rows(rows, make_plan("arm", ["rating", "spend"], missing={"rating": "exclude"})).signatures
+    assert split.metrics == ("rating",)
+    assert list(zip(split.cells[:, 0].tolist(), split.present[:, 0].tolist(), split.people.tolist(), strict=True)) == [
+        (0, False, 1),
+        (0, True, 1),
+        (1, True, 2),
+    ]
+
+
+PEOPLE = st.lists(
+    st.tuples(
+        st.sampled_from(["A", "B", "C", None]),
+        st.sampled_from(["off", "on", None]),
+        st.sampled_from([1, 2, 3, None]),
+        st.sampled_from(["phone", "desk", "tv", None]),
+        st.none() | st.integers(-200, 80_000).map(lambda cents: cents / 100),
+        st.sampled_from([0, 1]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PEOPLE)
+def test_counting_is_what_a_loop_over_the_people_gives(people: list[tuple[Any, ...]]) -> None:
+    inside = [one for one in people if one[0] in ("A", "B") or one[1] is not None]
+    rows = {name: [one[i] for one in people] for i, name in enumerate(ROWS)}
+    if not inside:
+        with pytest.raises(SourceError):
+            count_rows(rows, PLAN)
+        return
+    counted = count_rows(rows, PLAN)
+    assert counted.outside == len(people) - len(inside)
+    assert counted.missing["spend"] == sum(one[4] is None for one in inside)
+    assert counted.clamped["spend"] == sum(one[4] is not None and not 0 <= one[4] <= 500 for one in inside)
+    assert reassembled(counted) == {name: tally.people.ravel().tolist() for name, tally in counted.tallies.items()}
+    cents = [0 if one[4] is None else round(min(max(one[4], 0), 500) * 100) for one in inside]
+    for name, tally in counted.tallies.items():
+        keys = [_class(one, name) for one in inside]
+        for place in np.ndindex(*tally.shape):
+            key = tuple(factor.levels[i] for factor, i in zip(tally.factors, place, strict=True))
+            assert tally.people[place] == keys.count(key)
+            assert tally.moments_of("spend").sums[place] == sum(y for y, k in zip(cents, keys, strict=True) if k == key)
+        squares = tally.squares("spend", by=(tally.axes[0],))
+        assert squares is not None
+        wanted: Counter[Any] = Counter()
+        for y, key in zip(cents, keys, strict=True):
+            if key is not None:
+                wanted[key[0]] += y * y
+        assert squares.tolist() == [wanted[arm] for arm in tally.factors[0].levels]
+
+
+@settings(max_examples=100, deadline=None)
+@given(PEOPLE)
+def test_people_who_have_a_value_add_up_to_the_counts_of_its_metric(people: list[tuple[Any, ...]]) -> None:
+    rows = {name: [one[i] for one in people] for i, name in enumerate(ROWS)}
+    metrics = (MetricPlan("spend", (0, 500), 0.01, missing="exclude"), MetricPlan("bought", missing="exclude"))
+    plan = replace(PLAN, metrics=metrics)
+    if all(one[0] not in ("A", "B") and one[1] is None for one in people):
+        return
+    counted = count_rows(rows, plan)
+    signatures = counted.signatures
+    assert signatures.metrics == ("spend", "bought")
+    for j, name in enumerate(signatures.tables):
+        for m, metric in enumerate(signatures.metrics):
+            counts = [0] * counted.tallies[name].people.size
+            for i, n in enumerate(signatures.people.tolist()):
+                if signatures.present[i, m] and signatures.cells[i, j] >= 0:
+                    counts[signatures.cells[i, j]] += n
+            assert counts == counted.tallies[name].moments_of(metric).counts.ravel().tolist()
+
+
+def _class(one: tuple[Any, ...], table: str) -> tuple[Any, ...] | None:
+    """The class of one person in one table, worked out by hand."""
+    checkout = one[0] if one[0] in ("A", "B") else None
+    device = "other" if one[3] == "tv" else one[3]
+    key = {
+        "checkout/tier": (checkout, one[2]),
+        "checkout/device": (checkout, device),
+        "banner": (one[1],),
+        "banner/checkout": (one[1], checkout),
+    }[table]
+    arms = key if table == "banner/checkout" else key[:1]
+    return None if None in arms else key
+
+
+def test_everybody_together_is_one_half_plus_the_other() -> None:
+    first = {name: values[:4] for name, values in ROWS.items()}
+    second = {name: values[4:] for name, values in ROWS.items()}
+    whole, one, two = (count_rows(rows, PLAN).tallies for rows in (ROWS, first, second))
+    for name in whole:
+        assert one[name] + two[name] == whole[name]

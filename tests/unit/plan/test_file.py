@@ -1,0 +1,427 @@
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanab.errors import PlanError
+from kanab.plan.file import parse_plan, plan_digest, plan_from_dict, plan_to_dict, read_plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.values import duration
+
+SHOP = """\
+k = 10
+
+[cohorts]
+every = "7d"
+window = "7d"
+seal = "7d"
+
+[covariates]
+tier = [1, 2, 3]
+device = ["phone", "desktop", "other"]
+
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 600], resolution = 0.01 }
+spend = { bounds = [0, 500], resolution = 0.01, of = "bought" }
+
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+segments = ["device"]
+
+[experiments.banner]
+arms = { off = 9, on = 1 }
+interactions = ["checkout"]
+"""
+
+EVERYTHING = """\
+k = 20
+origins = ["https://shop.example", "http://localhost:8000"]
+durability = "memory"
+nonce_life = "48h"
+
+[cohorts]
+every = "1d"
+window = "14d"
+
+[covariates]
+tier = { levels = [1, 2.5] }
+member = [true, false]
+age = { bins = 5 }
+prior = { bins = [10, 20.5] }
+country = { top = 20 }
+city = {}
+
+[metrics]
+bought = { kind = "binary", sensitive = "both" }
+orders = { bounds = [0, 50], resolution = 1, missing = "exclude" }
+revenue = { bounds = [0, 500], resolution = 0.01, of = "bought", sensitive = true, squares = "class" }
+basket = { ratio = ["revenue", "orders"] }
+
+[experiments.checkout]
+arms = { A = 1, B = 1, C = 0.5 }
+control = "B"
+adjust = ["tier", "age"]
+segments = ["tier", "member"]
+interactions = ["banner"]
+salt = "2026-11"
+holdout = 0.1
+tolerance = { revenue = 0.5 }
+looks = 4
+
+[experiments.banner]
+arms = [[0, 9], [1, 1]]
+control = 0
+exclude_with = ["footer"]
+tolerance = 0.25
+
+[experiments.footer]
+arms = { off = 1, on = 1 }
+"""
+
+
+def refused(text: str) -> list[str]:
+    """The mistakes of a plan, without the header."""
+    with pytest.raises(PlanError) as error:
+        parse_plan(text)
+    message = str(error.value)
+    number, _, rest = message.partition(" in the plan:")
+    found = [line.strip() for line in rest.strip().removesuffix(".").split("\n")]
+    assert int(number.split()[0]) == len(found)
+    return found
+
+
+def changed(old: str, new: str, text: str = SHOP) -> str:
+    assert text.count(old) >= 1
+    return text.replace(old, new, 1)
+
+
+# ── what is read ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_file_of_the_design_is_this_plan() -> None:
+    assert parse_plan(SHOP) == Plan(
+        (
+            MetricPlan("bought", binary=True),
+            MetricPlan("minutes", (0, 600), 0.01),
+            MetricPlan("spend", (0, 500), 0.01, of="bought"),
+        ),
+        (
+            ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A", ("tier",), ("device",)),
+            ExperimentPlan("banner", (("off", 9), ("on", 1)), "off", interactions=("checkout",)),
+        ),
+        (CovariatePlan("tier", (1, 2, 3)), CovariatePlan("device", ("phone", "desktop", "other"))),
+        10,
+        Cohorts("7d", "7d", "7d"),
+    )
+
+
+def test_every_key_is_read() -> None:
+    plan = parse_plan(EVERYTHING)
+    assert (plan.k, plan.durability, plan.nonce_life) == (20, "memory", "48h")
+    assert plan.origins == ("https://shop.example", "http://localhost:8000")
+    assert plan.cohorts == Cohorts("1d", "14d", "end")
+    assert plan.covariates == (
+        CovariatePlan("tier", (1, 2.5)),
+        CovariatePlan("member", (True, False)),
+        CovariatePlan("age", bins=5),
+        CovariatePlan("prior", bins=(10, 20.5)),
+        CovariatePlan("country", top=20),
+        CovariatePlan("city"),
+    )
+    assert plan.metrics == (
+        MetricPlan("bought", binary=True, sensitive="both"),
+        MetricPlan("orders", (0, 50), 1, missing="exclude"),
+        MetricPlan("revenue", (0, 500), 0.01, of="bought", sensitive="yes", squares="class"),
+        MetricPlan("basket", ratio=("revenue", "orders")),
+    )
+    checkout, banner, footer = plan.experiments
+    assert checkout == ExperimentPlan(
+        "checkout", (("A", 1), ("B", 1), ("C", 0.5)), "B", ("tier", "age"), ("tier", "member"), ("banner",),
+        "2026-11", (), 0.1, {"revenue": 0.5}, 4,
+    )  # fmt: skip
+    assert (banner.arms, banner.control, banner.exclude_with) == ((0, 1), 0, ("footer",))
+    assert banner.tolerance == {"bought": 0.25, "orders": 0.25, "revenue": 0.25, "basket": 0.25}
+    assert footer.control == "off"
+
+
+def test_without_cohorts_there_are_none() -> None:
+    assert parse_plan(re.sub(r"\[cohorts\][^[]*", "", SHOP)).cohorts is None
+
+
+def test_a_control_may_be_written_as_a_number_where_arms_look_like_numbers() -> None:
+    plan = parse_plan(changed("arms = { A = 1, B = 1 }", "arms = { 0 = 1, 1 = 1 }\ncontrol = 1"))
+    assert plan.experiment("checkout").control == "1"
+
+
+def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "kanab.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + SHOP.replace("\n", "\r\n").encode())
+    assert read_plan(file) == read_plan(str(file)) == parse_plan(SHOP)
+
+
+# ── mistakes ───────────────────────────────────────────────────────────────────────────────────
+
+MISTAKES: dict[str, str] = {
+    'k = 10 → k = "10"': "k must be a whole number, at least 2",
+    "k = 10 → kk = 10": "kk is an unknown key; nearest: k",
+    "k = 10 → origins = 'https://shop.example'": "origins must be a list of names",
+    "k = 10 → origins = ['https://shop.example/x']": "origins must list origins such as 'https://shop.example'",
+    "k = 10 → durability = 'ram'": 'durability must be "disk" or "memory"',
+    "k = 10 → nonce_life = '1 day'": "nonce_life must be a duration such as '24h' or '7d'",
+    "k = 10 → nonce_life = 24": "nonce_life must be a duration such as '24h' or '7d'",
+    'every = "7d" → every = "36h"': "cohorts.every must be whole days, such as '1d' or '7d'",
+    'every = "7d" → evry = "7d"': "cohorts.evry is an unknown key; nearest: every",
+    'window = "7d" → window = "0d"': "cohorts.window must be a duration such as '24h' or '7d'",
+    'seal = "7d" → seal = "never"': "cohorts.seal must be a duration such as '24h' or '7d'",
+    "tier = [1, 2, 3] → tier = 3": "covariates.tier must be a list of levels (texts, numbers, true/false) or a table",
+    "tier = [1, 2, 3] → tier = [1, 2, 2.0]": "covariates.tier names a level twice",
+    "tier = [1, 2, 3] → tier = [1, 2, '3']": "covariates.tier must have levels of one kind",
+    "tier = [1, 2, 3] → tier = [1, [2]]": "covariates.tier must be a list of levels",
+    "tier = [1, 2, 3] → tier = [1, nan]": "covariates.tier must be a finite number",
+    "tier = [1, 2, 3] → tier = [1979-05-27, 1980-05-27]": "covariates.tier must be a list of levels",
+    "tier = [1, 2, 3] → tier = { bins = 1 }": "covariates.tier.bins must be a whole number of bins, at least 2",
+    "tier = [1, 2, 3] → tier = { bins = [2, 1] }": "covariates.tier.bins must be finite numbers in increasing",
+    "tier = [1, 2, 3] → tier = { bins = ['a'] }": "covariates.tier.bins must be a finite number",
+    "tier = [1, 2, 3] → tier = { top = '3' }": "covariates.tier.top must be a whole number, at least 1",
+    "tier = [1, 2, 3] → tier = { tops = 3 }": "covariates.tier.tops is an unknown key; nearest: top",
+    "tier = [1, 2, 3] → tier = { top = 3, bins = 3 }": "covariates.tier takes one of levels, bins and top",
+    "minutes = { bounds = [0, 600], resolution = 0.01 } → minutes = 'number'": "metrics.minutes must be a table",
+    "resolution = 0.01 } → resolution = 'cent' }": "metrics.minutes.resolution must be a finite number",
+    "resolution = 0.01 } → resolution = 0.3 }": "metrics.minutes.resolution: the resolution of 'minutes' must be",
+    "resolution = 0.01 } → reslution = 0.01 }": "metrics.minutes.reslution is an unknown key; nearest: resolution",
+    "resolution = 0.01 } → kind = 'count' }": 'metrics.minutes.kind must be "binary"',
+    "resolution = 0.01 } → kind = 'binary' }": "metrics.minutes is binary: it has bounds 0 and 1",
+    "resolution = 0.01 } → missing = 'level' }": 'metrics.minutes.missing must be "zero" or "exclude"',
+    "resolution = 0.01 } → sensitive = 1 }": 'metrics.minutes.sensitive must be false or true or "both"',
+    "resolution = 0.01 } → squares = 'arm' }": 'metrics.minutes.squares must be "margin" or "class"',
+    "resolution = 0.01 } → of = 'spend' }": "metrics.minutes.of must name another metric, of kind 'binary'",
+    "resolution = 0.01 } → of = 'boght' }": "metrics.minutes.of names an unknown metric, 'boght'; nearest: bought",
+    "resolution = 0.01 } → of = ['bought'] }": "metrics.minutes.of must be a text",
+    "resolution = 0.01 } → ratio = ['spend', 'bought'] }": "metrics.minutes is a ratio and takes no other key",
+    "bounds = [0, 600] → bounds = [600, 0]": "metrics.minutes.bounds: the bounds of 'minutes' must be two finite",
+    "bounds = [0, 600] → bounds = [0, inf]": "metrics.minutes.bounds must be a finite number",
+    "bounds = [0, 600] → bounds = [0, true]": "metrics.minutes.bounds must be a finite number",
+    "bounds = [0, 600] → bounds = 600": "metrics.minutes.bounds must be two numbers: [lower, upper]",
+    "bounds = [0, 600] → bounds = [0, 1e15]": "metrics.minutes.bounds: the bounds of 'minutes' do not fit its grid",
+    "bounds = [0, 600], → ": "metrics.minutes.bounds is missing: [lower, upper], or kind = 'binary'",
+    "bounds = [0, 600], resolution = 0.01 → ratio = ['spend']": "metrics.minutes.ratio must name two metrics",
+    "arms = { A = 1, B = 1 } → salt = 'x'": "experiments.checkout.arms is missing: name at least two",
+    "arms = { A = 1, B = 1 } → arms = { A = 1 }": "experiments.checkout.arms must name at least two arms",
+    "arms = { A = 1, B = 1 } → arms = ['A', 'B']": "experiments.checkout.arms must be a table of shares by arm",
+    "arms = { A = 1, B = 1 } → arms = { A = 1, B = -1 }": "experiments.checkout.arms.B must have a positive share",
+    "arms = { A = 1, B = 1 } → arms = { A = 1, B = nan }": "experiments.checkout.arms.B must have a positive",
+    "arms = { A = 1, B = 1 } → arms = { A = 1, '' = 1 }": 'experiments.checkout.arms."": an arm\'s name must not',
+    'adjust = ["tier"] → adjust = ["teir"]': "experiments.checkout.adjust names an unknown covariate, 'teir'; nearest",
+    'adjust = ["tier"] → adjust = "tier"': "experiments.checkout.adjust must be a list of names",
+    'adjust = ["tier"] → adjust = ["tier", "tier"]': "experiments.checkout.adjust names a covariate twice",
+    'adjust = ["tier"] → ajust = ["tier"]': "experiments.checkout.ajust is an unknown key; nearest: adjust",
+    'adjust = ["tier"] → control = "C"': "experiments.checkout.control is not one of its arms; declared: A, B",
+    'adjust = ["tier"] → salt = ""': "experiments.checkout.salt must not be empty",
+    'adjust = ["tier"] → holdout = 1': "experiments.checkout.holdout must be a share of all people",
+    'adjust = ["tier"] → looks = 0': "experiments.checkout.looks must be a whole number, at least 1",
+    'adjust = ["tier"] → tolerance = 0': "experiments.checkout.tolerance must be positive",
+    'adjust = ["tier"] → tolerance = { spnd = 1 }': "experiments.checkout.tolerance names an unknown metric, 'spnd'",
+    'adjust = ["tier"] → exclude_with = ["checkout"]': "experiments.checkout.exclude_with names the experiment its",
+    'interactions = ["checkout"] → interactions = ["chekout"]': "experiments.banner.interactions names an unknown",
+    "[experiments.banner] → [experiments.tier]": "experiments.tier has a name that is taken by covariates.tier",
+    '[experiments.banner] → [experiments."tab\\t"]': 'experiments."tab\\t": a name must not hold control characters',
+}
+
+
+@pytest.mark.parametrize("change", MISTAKES)
+def test_every_mistake_is_named_with_its_path(change: str) -> None:
+    old, _, new = change.partition(" → ")
+    found = refused(changed(old, new))
+    assert len(found) == 1, found
+    assert found[0].startswith(MISTAKES[change]), found[0]
+
+
+def test_all_mistakes_are_reported_together() -> None:
+    text = changed("resolution = 0.01 }", "resolution = 0.3 }", changed('adjust = ["tier"]', 'adjust = ["teir"]'))
+    assert refused(changed("k = 10", "k = 1", text)) == [
+        "experiments.checkout.adjust names an unknown covariate, 'teir'; nearest: tier",
+        "k must be a whole number, at least 2",
+        "metrics.minutes.resolution: the resolution of 'minutes' must be 1 divided by a whole number",
+    ]
+
+
+def test_an_empty_file_lacks_metrics_and_experiments() -> None:
+    assert refused("") == refused("[metrics]\n[experiments]\n") == [
+        "metrics is missing: name at least one",
+        "experiments is missing: name at least one",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("group", ["metrics", "covariates", "experiments", "cohorts"])
+def test_a_group_that_is_no_table_is_a_mistake(group: str) -> None:
+    assert f"{group} must be a table" in refused(f"{group} = 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "fact", "line"),
+    [
+        ("k = 10\nk = 11\n", "Cannot overwrite a value", "line 2"),
+        ("k = 10\n[metrics\n", "Expected ']'", "line 2"),
+        ("k = 10\n\n\nspend", "Expected '='", "line 4"),
+        ("k = ", "Invalid value", "line 1"),
+        ("k = 1\x00", "", "line 1"),
+    ],
+)
+def test_a_syntax_error_is_named_with_its_line(text: str, fact: str, line: str) -> None:
+    with pytest.raises(PlanError, match=f"the plan is not valid TOML: {re.escape(fact)}.* - at {line}"):
+        parse_plan(text)
+
+
+def test_values_beyond_all_reason_are_refused() -> None:
+    for text in ("k = " + "9" * 5000, "k = " + "[" * 5000):
+        with pytest.raises(PlanError, match="not valid TOML"):
+            parse_plan(text)
+    assert refused(changed("A = 1,", f"A = 1{'0' * 400},")) == [
+        "experiments.checkout.arms.A must have a positive share"
+    ]
+    assert "covariates.tier must be a finite number" in refused(changed("[1, 2, 3]", f"[1, 1{'0' * 400}]"))
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"^there is no file 'kanab.toml'\. Check the path\.$"):
+        read_plan(tmp_path / "kanab.toml")
+    with pytest.raises(PlanError, match="cannot be read"):
+        read_plan(tmp_path)
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes("# é".encode("latin-1"))
+    with pytest.raises(PlanError, match=r"latin\.toml is not UTF-8 text"):
+        read_plan(latin)
+
+
+def test_mistakes_of_a_file_name_it_but_not_its_folder(tmp_path: Path) -> None:
+    file = tmp_path / "kanab.toml"
+    file.write_text(changed("k = 10", "k = 1"), encoding="utf-8")
+    with pytest.raises(PlanError) as error:
+        read_plan(file)
+    assert str(error.value) == "1 mistake in kanab.toml: k must be a whole number, at least 2."
+    file.write_text("k", encoding="utf-8")
+    with pytest.raises(PlanError, match=r"^kanab\.toml is not valid TOML"):
+        read_plan(file)
+
+
+# ── durations ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_durations_are_whole_numbers_of_a_unit() -> None:
+    assert [duration(text) for text in ("30m", "24h", "7d", "2w")] == [
+        timedelta(minutes=30), timedelta(days=1), timedelta(days=7), timedelta(days=14),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "d", "0d", "1.5d", "-1d", "7 d", "7D", "7y", "1000000d", 7, None, "٣d"])
+def test_other_spellings_of_durations_are_refused(text: Any) -> None:
+    with pytest.raises(PlanError, match="a duration must be"):
+        duration(text)
+
+
+# ── plain data and digest ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", [SHOP, EVERYTHING])
+def test_a_plan_survives_the_way_through_json(text: str) -> None:
+    plan = parse_plan(text)
+    again = plan_from_dict(json.loads(json.dumps(plan_to_dict(plan))))
+    assert again == plan
+    assert plan_digest(again) == plan_digest(plan)
+
+
+def test_a_plan_from_flags_survives_the_way_through_json() -> None:
+    plan = make_plan("variant", ["spend"], adjust=["tier"], shares={False: 1, True: 2}, control=False, k=3)
+    again = plan_from_dict(json.loads(json.dumps(plan_to_dict(plan))))
+    assert again == plan
+    assert again.experiment().control is False
+    bare = make_plan("variant", [])
+    assert plan_from_dict(plan_to_dict(bare)) == bare
+
+
+def test_plain_data_is_checked_like_a_file() -> None:
+    with pytest.raises(PlanError, match="1 mistake in the plan: k must be"):
+        plan_from_dict({"k": 0})
+    for data in (None, [], {1: 2}):
+        with pytest.raises(PlanError, match="the plan must be a table"):
+            plan_from_dict(data)
+
+
+def test_the_digest_ignores_spelling_and_comments_and_defaults() -> None:
+    plain = plan_digest(parse_plan(SHOP))
+    spelled = changed("bounds = [0, 600]", "bounds = [0.0, 6e2]", changed("k = 10", "# a comment\nk = 10"))
+    assert plan_digest(parse_plan(spelled)) == plain
+    assert plan_digest(parse_plan(changed("k = 10", 'durability = "disk"'))) == plain
+    assert re.fullmatch(r"[0-9a-f]{64}", plain)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("k = 10", "k = 11"),
+        ("A = 1, B = 1", "A = 1, B = 2"),
+        ("A = 1, B = 1", "B = 1, A = 1"),
+        ("bounds = [0, 600]", "bounds = [0, 601]"),
+        ('"phone", "desktop"', '"desktop", "phone"'),
+        ("[1, 2, 3]", "['1', '2', '3']"),
+    ],
+)
+def test_the_digest_changes_with_what_is_counted(old: str, new: str) -> None:
+    assert plan_digest(parse_plan(changed(old, new))) != plan_digest(parse_plan(SHOP))
+
+
+# ── anything at all ────────────────────────────────────────────────────────────────────────────
+
+KEYS = "k metrics covariates experiments cohorts arms adjust bounds kind ratio of levels bins top every tolerance"
+SIGNS = "= [ ] { } [[ ]] . , \n # \" ' 1 0 -1 0.5 1e400 inf nan true 7d 'binary' \"x\" 1979-05-27 spend tier A B"
+WORDS = st.sampled_from([*KEYS.split(" "), *SIGNS.split(" ")])
+
+
+def plan_or_refusal(text: str) -> None:
+    try:
+        plan = parse_plan(text)
+    except PlanError as problem:
+        assert len(str(problem)) < 100_000
+    else:
+        assert plan_from_dict(plan_to_dict(plan)) == plan
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(WORDS, max_size=40).map(" ".join))
+def test_any_heap_of_words_is_a_plan_or_refused(text: str) -> None:
+    plan_or_refusal(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_damage_to_a_plan_is_a_plan_or_refused(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(EVERYTHING)))
+    length = data.draw(st.integers(0, 12))
+    put = data.draw(WORDS | st.text(max_size=5))
+    plan_or_refusal(EVERYTHING[:start] + put + EVERYTHING[start + length :])
+
+
+TOML = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=8), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(["k", "metrics", "covariates", "experiments", "cohorts", "origins"]), TOML))
+def test_any_tree_of_values_is_a_plan_or_refused(tree: dict[str, Any]) -> None:
+    try:
+        plan = plan_from_dict(tree)
+    except PlanError:
+        return
+    assert plan_from_dict(plan_to_dict(plan)) == plan
