@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kanab as kb
-from kanab.privacy.levels import MARGIN, merge_levels
+from kanab.privacy.merging import MARGIN, merge_levels
 
 K = 10
 SHARE = 0.15

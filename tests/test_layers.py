@@ -19,7 +19,7 @@ LAYERS = (
     ("pairs", "plan"),
     ("collect", "counted", "stats"),
     ("client", "counting", "display", "health", "privacy", "reading", "readoutrows"),
-    ("comparing", "datasets", "files", "forecast", "openfeature", "readouts", "sealing", "simulation", "sources"),
+    ("comparing", "datasets", "forecast", "openfeature", "readouts", "sealing", "simulation", "sources"),
     ("analysis", "paper", "scanreadouts"),
     ("scanning",),
     ("__init__", "web"),

@@ -31,14 +31,14 @@ from kanab.errors import (
     StoreError,
     TallyError,
 )
-from kanab.files import read_release, write_release
 from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
 from kanab.plan.file import read_plan
 from kanab.plan.model import Plan, make_plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.released import Receipt, Release
+from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release_file import read_release, write_release
 from kanab.reading import Looks
 from kanab.readouts import Readout
 from kanab.scanning import scan_heterogeneity, scan_interactions

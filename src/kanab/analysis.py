@@ -21,7 +21,7 @@ from kanab.counting.shared_assignment import people_share
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.model import ExperimentPlan
 from kanab.privacy.gate import release
-from kanab.privacy.released import Receipt, Release
+from kanab.privacy.release import Receipt, Release
 from kanab.reading import (
     AnyCorrection,
     Choices,

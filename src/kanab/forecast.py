@@ -18,9 +18,9 @@ from kanab.counting.frames import numeric_scores
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
-from kanab.privacy.levels import MARGIN
-from kanab.privacy.released import Release
-from kanab.privacy.rules import LEAST_DF, drafted
+from kanab.privacy.class_rules import LEAST_DF, drafted
+from kanab.privacy.merging import MARGIN
+from kanab.privacy.release import Release
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.enough import enough_people

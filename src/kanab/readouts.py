@@ -11,8 +11,8 @@ from kanab.display.charts import report_charts
 from kanab.display.html import readout_html, report_html
 from kanab.display.text import readout_markdown, readout_text
 from kanab.errors import MissingExtraError, SourceError
-from kanab.privacy.levels import OTHER, LevelMap
-from kanab.privacy.released import Receipt
+from kanab.privacy.merging import OTHER, LevelMap
+from kanab.privacy.release import Receipt
 from kanab.reading import AnyCorrection
 from kanab.readoutrows import (
     Belief,

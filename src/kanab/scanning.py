@@ -12,7 +12,7 @@ from kanab.analysis import release_alone
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.pairgate import ReleasedPairs, release_pairs, shown_pairs
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
 from kanab.scanreadouts import PairReadout, SegmentReadout, Shown
 from kanab.sources.pairs import count_pairs
 from kanab.stats.multiplicity import Correction

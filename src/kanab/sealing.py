@@ -21,10 +21,10 @@ from kanab.counted import Counted
 from kanab.errors import LedgerError, PrivacyError, StoreError, TallyError
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, verified_entries
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
 
 CLOCK = "the collector's clock"

@@ -21,7 +21,7 @@ from kanab.collect.keyfile import read_key_file
 from kanab.collect.keys import Keyring
 from kanab.collect.pgstore import PostgresStore
 from kanab.collect.sqlitestore import SqliteStore
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
 from kanab.sealing import stored_ledger
 from kanab.tally.tally import Tally
 

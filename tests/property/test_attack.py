@@ -14,10 +14,10 @@ import kanab as kb
 from kanab.errors import PrivacyError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.attack import play_attacker
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.known import known_people
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.published import Published, published_from_dict
+from kanab.privacy.release_json import release_to_dict
 
 BOUGHT = MetricPlan("bought", binary=True)
 METRICS = (

@@ -25,9 +25,9 @@ from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.batches import add_releases
 from kanab.privacy.ledger import read_ledger
-from kanab.privacy.levels import LevelMap, merge_levels, merge_sparsest, regroup
 from kanab.privacy.leverage import leverage
-from kanab.privacy.released import Release
+from kanab.privacy.merging import LevelMap, merge_levels, merge_sparsest, regroup
+from kanab.privacy.release import Release
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 

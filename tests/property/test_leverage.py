@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from kanab.privacy import exact_rank
 from kanab.privacy import leverage as module
-from kanab.privacy import spanning
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, leverages
 
 Row = list[Fraction]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kanab.stats.interactionpower import crossed_noise, interaction_power
-from kanab.stats.jointt import joint_quantile
+from kanab.stats.joint_t import joint_quantile
 from kanab.stats.margins import Margin
 from kanab.stats.noise import noise_of_amounts, noise_of_rate
 from kanab.stats.power import Question, solve_power

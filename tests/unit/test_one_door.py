@@ -24,13 +24,13 @@ from kanab.cli.main import cli, main
 from kanab.counted import Counted
 from kanab.display import charts, html, officer, tables, text, words
 from kanab.errors import KanabError, PrivacyError
-from kanab.files import release_text
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 from kanab.privacy.account import privacy_account
-from kanab.privacy.form import release_from_dict, release_to_dict
 from kanab.privacy.ledger import Ledger, append
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import release_text
+from kanab.privacy.release_json import release_from_dict, release_to_dict
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent

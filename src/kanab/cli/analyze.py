@@ -18,7 +18,7 @@ from kanab.cli.reading import reading_choices, reading_options
 from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
 from kanab.readouts import Readout
 
 

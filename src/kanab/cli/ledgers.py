@@ -7,9 +7,9 @@ from pathlib import Path
 from kanab.cli.stores import FILE
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.errors import SourceError
-from kanab.files import read_release
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import read_release
 from kanab.sealing import stored_ledger
 
 

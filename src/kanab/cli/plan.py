@@ -18,10 +18,10 @@ from kanab.atomicfile import write_whole
 from kanab.cli.options import number, pairs
 from kanab.display.planhtml import plan_charts, plan_report
 from kanab.errors import MissingExtraError, PlanError, listed
-from kanab.files import read_release
 from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
 from kanab.plan.file import read_plan
 from kanab.plan.model import ExperimentPlan, Plan
+from kanab.privacy.release_file import read_release
 from kanab.stats.noise import Noise
 from kanab.stats.power import Question
 

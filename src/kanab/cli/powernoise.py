@@ -11,9 +11,9 @@ from typing import Any
 from kanab.cli.options import level, number, pairs
 from kanab.display.powerwords import short
 from kanab.errors import LevelError, PlanError, listed
-from kanab.files import read_release
 from kanab.plan.model import ExperimentPlan
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import read_release
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.interactionpower import CrossedNoise, crossed_noise, crossed_noise_of

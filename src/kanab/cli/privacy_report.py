@@ -16,7 +16,7 @@ from kanab.display.officer import privacy_html
 from kanab.errors import LedgerError, PrivacyError, SourceError
 from kanab.privacy.account import privacy_account
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
 
 
 @click.command("privacy-report")

@@ -16,13 +16,13 @@ from kanab.cli.counting import counted_source
 from kanab.cli.options import plan_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError
-from kanab.files import release_text
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
+from kanab.privacy.class_rules import too_few
 from kanab.privacy.gate import passed
 from kanab.privacy.ledger import Ledger, append, held, read_ledger
-from kanab.privacy.released import Release
-from kanab.privacy.rules import too_few
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import release_text
 
 NO_LEDGER = "not chained: what else was released about these people was not looked at"
 

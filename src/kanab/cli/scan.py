@@ -16,8 +16,8 @@ from kanab.cli.counting import is_release, progress
 from kanab.cli.options import bounds_of, names, number, pairs
 from kanab.display.scanhtml import scan_report
 from kanab.errors import PlanError
-from kanab.files import read_release
 from kanab.plan.model import DEFAULT_K
+from kanab.privacy.release_file import read_release
 from kanab.scanning import scan_heterogeneity, scan_interactions
 from kanab.scanreadouts import PairReadout, SegmentReadout
 

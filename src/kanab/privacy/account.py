@@ -14,10 +14,10 @@ from kanab.privacy.attack import play_attacker
 from kanab.privacy.checks import Check, check_chain, check_release, check_together
 from kanab.privacy.fields import fields_of
 from kanab.privacy.findings import Attacked, Attempt
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.published import published_from_dict
-from kanab.privacy.released import Batch, Release
+from kanab.privacy.release import Batch, Release
+from kanab.privacy.release_json import release_to_dict
 from kanab.privacy.statements import deviations, flow, places, questions, risks
 
 FORMAT = "kanab-privacy-report/1"

@@ -9,10 +9,10 @@ from itertools import combinations, pairwise
 
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
-from kanab.privacy.form import release_to_dict
-from kanab.privacy.levels import OTHER, LevelMap
-from kanab.privacy.meaning import continues, linkages_of, united
-from kanab.privacy.released import Batch, Receipt, Release
+from kanab.privacy.merging import OTHER, LevelMap
+from kanab.privacy.release import Batch, Receipt, Release
+from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.same_plan import continues, linkages_of, united
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanab.privacy.audit import audit_table
+from kanab.privacy.class_rules import LEAST_DF, gapless, products_hide
 from kanab.privacy.differencing import find_differences
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.published import published_from_dict
-from kanab.privacy.released import Release
-from kanab.privacy.rules import LEAST_DF, gapless, products_hide
-from kanab.privacy.sparse import numbers_of, too_few_off
+from kanab.privacy.rare_values import numbers_of, too_few_off
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
 
 

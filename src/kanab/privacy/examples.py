@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kanab.errors import SourceError, listed
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.known import Known, known_people
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
 from kanab.tally.cells import Cells
 from kanab.tally.metric import Metric

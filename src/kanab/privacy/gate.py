@@ -10,14 +10,7 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K, Plan
 from kanab.privacy.audit import MEANING, Audit, audit_table
-from kanab.privacy.heights import heights_of
-from kanab.privacy.ledger import Ledger, append, held
-from kanab.privacy.levels import LevelMap
-from kanab.privacy.meaning import linkages_of
-from kanab.privacy.overlap import Shown
-from kanab.privacy.recount import batch_of, check_batches, recounted
-from kanab.privacy.released import Receipt, Release
-from kanab.privacy.rules import (
+from kanab.privacy.class_rules import (
     Draft,
     check_arms,
     checked_k,
@@ -27,8 +20,15 @@ from kanab.privacy.rules import (
     products_hide,
     published_map,
 )
-from kanab.privacy.sparse import WHY, too_sparse
-from kanab.privacy.together import Together, first_linkages, settled, shown, totals
+from kanab.privacy.joint_rules import Together, first_linkages, settled, shown, totals
+from kanab.privacy.largest import heights_of
+from kanab.privacy.ledger import Ledger, append, held
+from kanab.privacy.merging import LevelMap
+from kanab.privacy.overlap import Shown
+from kanab.privacy.rare_values import WHY, too_sparse
+from kanab.privacy.recount import batch_of, check_batches, recounted
+from kanab.privacy.release import Receipt, Release
+from kanab.privacy.same_plan import linkages_of
 from kanab.tally.tally import Tally
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, LedgerError
 from kanab.plan.model import Plan
-from kanab.privacy.form import release_from_dict, release_to_dict
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 FORMAT = "kanab-ledger/1"
 _HEADER = json.dumps({"format": FORMAT})

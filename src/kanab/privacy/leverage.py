@@ -184,7 +184,7 @@ def _blocks(columns: Columns, packs: Ints, own: Ints) -> Iterator[tuple[Ints, Co
 
 def _block(columns: Columns, people: Ints) -> Floats:
     """1/h of the rows of one block; where in doubt, not more than is certain."""
-    from kanab.privacy.spanning import inverse_of  # noqa: PLC0415 - `import kanab` stays light
+    from kanab.privacy.exact_rank import inverse_of  # noqa: PLC0415 - `import kanab` stays light
 
     tables = len(columns)
     gram = _gram(columns, people)
@@ -208,7 +208,7 @@ def _block(columns: Columns, people: Ints) -> Floats:
 
 def _exact_sizes(gram: Floats, columns: Columns) -> Floats:
     """The same without any rounding but the last."""
-    from kanab.privacy.spanning import exact_inverse  # noqa: PLC0415 - `import kanab` stays light
+    from kanab.privacy.exact_rank import exact_inverse  # noqa: PLC0415 - `import kanab` stays light
 
     numerators, denominator = exact_inverse(gram)
     padded = np.zeros((len(gram) + 1, len(gram) + 1), dtype=object)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted, Signatures
 from kanab.plan.model import Plan
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.tally.tally import Tally
 
 Column = NDArray[np.int64]

@@ -17,7 +17,7 @@ from kanab.pairs import PairMoments, Pairs
 from kanab.plan.model import LEAST_K, MetricPlan
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import pair_numbers, within_budget
-from kanab.privacy.rules import LEAST_DF, checked_k, gapless
+from kanab.privacy.class_rules import LEAST_DF, checked_k, gapless
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import KanabError, SourceError
 from kanab.plan.model import DEFAULT_K
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells, fold, marginal
 from kanab.tally.factor import Level, Role, label
 from kanab.tally.moments import By, Moments

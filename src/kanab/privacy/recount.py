@@ -9,10 +9,10 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.levels import LevelMap
-from kanab.privacy.meaning import continues, linkages_of
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import Column, Shown, columns, linkage_of
-from kanab.privacy.released import Batch, Release
+from kanab.privacy.release import Batch, Release
+from kanab.privacy.same_plan import continues, linkages_of
 from kanab.tally.tally import Tally
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.checks import Check
 from kanab.privacy.fields import origin
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
 
 Plain = dict[str, Any]
 

@@ -14,7 +14,7 @@ from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interv
 from kanab.stats.effect import ArmMeans, Effect, contrast
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
-from kanab.stats.jointt import joint_quantile, joint_tail
+from kanab.stats.joint_t import joint_quantile, joint_tail
 from kanab.stats.simultaneous import Simultaneous
 from kanab.tally.factor import Level, as_level, label
 

@@ -18,7 +18,7 @@ from kanab.errors import AnalysisError, LevelError, listed
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import ArmMeans, Effect
 from kanab.stats.gram import Floats
-from kanab.stats.jointt import box_probability, lattice
+from kanab.stats.joint_t import box_probability, lattice
 from kanab.tabular import number
 from kanab.tally.factor import Level, as_level, label
 

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
-from kanab.stats.cellvar import Spread, by_arm, by_class, two_margins
+from kanab.stats.cell_variance import Spread, by_arm, by_class, two_margins
 from kanab.stats.distributions import f_tail
 from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve

@@ -16,11 +16,11 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.stats.crossings import crossing
 from kanab.stats.distributions import check_sides
 from kanab.stats.ftest import cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
 from kanab.stats.power import MOST_PEOPLE
+from kanab.stats.root import crossing
 from kanab.tabular import number
 from kanab.tally.factor import Level, as_level, label
 from kanab.tally.tally import Tally

@@ -12,12 +12,12 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.stats.crossings import crossing
 from kanab.stats.distributions import Alternative, check_sides, t_quantile
 from kanab.stats.gram import Floats
-from kanab.stats.jointt import joint_quantile, legendre
+from kanab.stats.joint_t import joint_quantile, legendre
 from kanab.stats.margins import Margin
 from kanab.stats.noise import Noise
+from kanab.stats.root import crossing
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 

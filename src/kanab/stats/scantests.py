@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from kanab.stats.cellvar import two_margins
+from kanab.stats.cell_variance import two_margins
 from kanab.stats.gram import Classes, Floats
 from kanab.stats.scancells import Cells, Flags, Measured, cells_of
 from kanab.stats.scanfit import Additive, Interaction, freedom, interaction

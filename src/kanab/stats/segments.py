@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError
-from kanab.stats.cellvar import Spread
+from kanab.stats.cell_variance import Spread
 from kanab.stats.distributions import t_tail
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats

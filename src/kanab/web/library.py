@@ -13,8 +13,8 @@ from kanab.analysis import analyze
 from kanab.errors import AnalysisError, KanabError
 from kanab.privacy.account import privacy_account
 from kanab.privacy.batches import add_releases
-from kanab.privacy.meaning import continues
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.same_plan import continues
 from kanab.reading import Looks
 from kanab.readouts import Readout
 from kanab.scanning import scan_interactions

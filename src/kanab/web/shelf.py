@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kanab.errors import KanabError, LedgerError
-from kanab.privacy.form import release_from_dict
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_from_dict
 
 BACKUP = "Take it from a backup."
 MOST_VERIFIED = 4096

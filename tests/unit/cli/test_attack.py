@@ -15,7 +15,7 @@ from kanab.cli.attack import attack
 from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.plan.model import make_plan
-from kanab.privacy.form import release_to_dict
+from kanab.privacy.release_json import release_to_dict
 
 ROWS = shop_rows(1_003, 7)
 

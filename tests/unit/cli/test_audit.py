@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 import kanab as kb
 from kanab.cli.audit import audit
-from kanab.privacy.form import hash_of, release_to_dict
 from kanab.privacy.ledger import read_ledger
+from kanab.privacy.release_json import hash_of, release_to_dict
 
 
 def run(*words: str) -> Result:

@@ -15,8 +15,8 @@ from kanab.cli.main import main
 from kanab.cli.privacy_report import privacy_report
 from kanab.plan.file import plan_digest, plan_from_dict
 from kanab.privacy.account import privacy_account
-from kanab.privacy.form import hash_of
 from kanab.privacy.ledger import read_ledger
+from kanab.privacy.release_json import hash_of
 
 Run = Callable[..., int]
 

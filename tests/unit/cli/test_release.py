@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.errors import LedgerError, PlanError, PrivacyError, SourceError
-from kanab.files import read_release
 from kanab.privacy.ledger import held, read_ledger
+from kanab.privacy.release_file import read_release
 
 FLAGS = ("--arm", "variant", "--metric", "spend,bought", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
 PLAN = """

@@ -17,10 +17,10 @@ from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.account import privacy_account
 from kanab.privacy.checks import check_chain, check_release, check_together
 from kanab.privacy.fields import fields_of, purposes
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.released import Batch, Receipt, Release
+from kanab.privacy.release import Batch, Receipt, Release
+from kanab.privacy.release_json import release_to_dict
 from kanab.privacy.statements import TESTS, deviations
 from kanab.tally.tally import Tally
 

@@ -18,9 +18,9 @@ from kanab.plan.model import make_plan
 from kanab.privacy.attack import DOES, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
 from kanab.privacy.examples import EXAMPLES, example
 from kanab.privacy.findings import Attacked, Attempt, Finding
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.known import Known, known_people
 from kanab.privacy.published import Published, published_from_dict
+from kanab.privacy.release_json import release_to_dict
 
 
 @cache

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kanab.privacy import bounds
 from kanab.privacy.bounds import bound_counts
 from kanab.privacy.examples import tabulate
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
 from kanab.tally.metric import Metric
 

@@ -7,7 +7,7 @@ import pytest
 
 from kanab.privacy.differencing import find_differences, find_small_classes
 from kanab.privacy.examples import tabulate
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments

@@ -9,9 +9,9 @@ import pytest
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
-from kanab.privacy.form import release_to_dict
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.published import Axis, Published, alike, atoms, published_from_dict
+from kanab.privacy.release_json import release_to_dict
 
 TABLE: dict[str, Any] = {
     "format": "kanab-tally/1",

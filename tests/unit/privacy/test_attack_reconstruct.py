@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kanab.privacy import known as knowing
 from kanab.privacy.examples import tabulate
 from kanab.privacy.known import Known, independent, known_people, solve
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.published import Axis, Published, PublishedTable
 from kanab.privacy.reconstruct import find_by_least_squares, find_leverage, find_sparse_values
 from kanab.tally.metric import Metric

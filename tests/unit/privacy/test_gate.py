@@ -14,8 +14,8 @@ import kanab as kb
 from kanab.analysis import analyze
 from kanab.errors import PrivacyError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.privacy.class_rules import smallest_share
 from kanab.privacy.gate import release
-from kanab.privacy.rules import smallest_share
 
 Counting = Callable[..., Any]
 BOUNDS = {"y": (-50, 50)}

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import KanabError, LedgerError, SourceError
-from kanab.privacy.form import hash_of, release_to_dict
 from kanab.privacy.ledger import Ledger, append, held, read_ledger
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import hash_of, release_to_dict
 
 BOUNDS: dict[str, Any] = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}}
 

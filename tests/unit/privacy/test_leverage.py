@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kanab.errors import PrivacyError
+from kanab.privacy import exact_rank
 from kanab.privacy import leverage as module
-from kanab.privacy import spanning
 from kanab.privacy.leverage import Leverage, holds, leverage, leverages
 
 MILLIONS = 10_000_000
@@ -171,7 +171,7 @@ def test_matrices_made_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     cells, people = spread(500, 4, 5)
     expected = leverages(cells, people)
     monkeypatch.setattr(module, "ENTRIES", 100)
-    monkeypatch.setattr(spanning, "ENTRIES", 100)
+    monkeypatch.setattr(exact_rank, "ENTRIES", 100)
     assert leverages(cells, people) == pytest.approx(expected, rel=1e-13)
 
 
@@ -219,13 +219,13 @@ def test_damaged_signatures_are_refused(cells: Any, people: Any) -> None:
 def test_without_a_proof_small_tables_are_computed_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, people = spread(30, 3, 4)
     expected = by_pinv(cells, people)
-    monkeypatch.setattr(spanning, "inverse_of", lambda *_: None)
+    monkeypatch.setattr(exact_rank, "inverse_of", lambda *_: None)
     assert leverages(cells, people) == pytest.approx(expected, rel=1e-12)
 
 
 def test_without_a_proof_large_tables_get_the_people_of_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, people = spread(30, 3, 4)
-    monkeypatch.setattr(spanning, "inverse_of", lambda *_: None)
+    monkeypatch.setattr(exact_rank, "inverse_of", lambda *_: None)
     monkeypatch.setattr(module, "EXACT", (0, 0))
     assert leverages(cells, people).tolist() == (1 / people).tolist()
     assert leverage(cells, people).effective_k == people.min()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.privacy.levels import merge_levels, merge_sparsest, regroup, without_rare_names
+from kanab.privacy.merging import merge_levels, merge_sparsest, regroup, without_rare_names
 
 
 def tally(levels: list, people: list[int]) -> kb.Tally:

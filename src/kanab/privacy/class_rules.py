@@ -11,7 +11,7 @@ import numpy as np
 
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K, ExperimentPlan, Linkage, Plan
-from kanab.privacy.levels import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
+from kanab.privacy.merging import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally

@@ -9,7 +9,7 @@ import numpy as np
 
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
-from kanab.privacy.levels import LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.tally.tally import Tally
 
 

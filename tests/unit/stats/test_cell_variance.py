@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kanab import Metric, count_columns
-from kanab.stats.cellvar import _newton, by_arm, by_class, two_margins
+from kanab.stats.cell_variance import _newton, by_arm, by_class, two_margins
 from kanab.stats.gram import arm_squares, classes_of
 
 CELLS = {

@@ -10,8 +10,8 @@ import msgspec
 
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, PrivacyError, SourceError
-from kanab.privacy.form import release_from_dict, release_to_dict
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 
 def write_release(release: Release, path: str | PathLike[str]) -> None:

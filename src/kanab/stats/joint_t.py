@@ -14,9 +14,9 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.stats.crossings import crossing
 from kanab.stats.distributions import Alternative, t_quantile, t_tail
 from kanab.stats.gram import Floats
+from kanab.stats.root import crossing
 
 _NORMAL = 1e7
 """From so many degrees of freedom on, t is taken as normal: the difference is below 1e-8."""

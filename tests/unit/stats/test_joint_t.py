@@ -6,7 +6,7 @@ from scipy import stats
 
 from kanab import AnalysisError
 from kanab.stats.distributions import t_quantile, t_tail
-from kanab.stats.jointt import box_probability, joint_quantile, joint_tail, lattice, one_factor
+from kanab.stats.joint_t import box_probability, joint_quantile, joint_tail, lattice, one_factor
 
 
 def alike(m, rho=0.5):

@@ -17,9 +17,9 @@ import numpy as np
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
+from kanab.privacy.class_rules import Draft, coarser, gapless
 from kanab.privacy.leverage import Leverage, holds, leverage
 from kanab.privacy.overlap import Column, Shown, column, value_columns
-from kanab.privacy.rules import Draft, coarser, gapless
 
 Key = TypeVar("Key")
 Place = tuple[str, str]

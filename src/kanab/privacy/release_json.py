@@ -10,8 +10,8 @@ import msgspec
 
 from kanab.errors import SourceError
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
-from kanab.privacy.levels import LevelMap
-from kanab.privacy.released import Batch, Receipt, Release
+from kanab.privacy.merging import LevelMap
+from kanab.privacy.release import Batch, Receipt, Release
 from kanab.tally.tally import Tally
 
 _Level = str | int | float | bool | None

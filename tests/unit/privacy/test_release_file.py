@@ -14,10 +14,10 @@ from kanab.analysis import analyze
 from kanab.atomicfile import write_whole
 from kanab.counting.dispatch import count
 from kanab.errors import KanabError, PrivacyError, SourceError
-from kanab.files import read_release, write_release
-from kanab.privacy.form import hash_of, release_from_dict, release_to_dict
 from kanab.privacy.gate import release
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import read_release, write_release
+from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
 
 
 def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:

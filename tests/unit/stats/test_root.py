@@ -5,7 +5,7 @@ import math
 import pytest
 
 from kanab import AnalysisError
-from kanab.stats.crossings import crossing
+from kanab.stats.root import crossing
 
 
 def test_a_crossing_is_found_to_the_last_digits():

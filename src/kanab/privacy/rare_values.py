@@ -14,8 +14,8 @@ import numpy as np
 
 from kanab.counted import Counted
 from kanab.privacy.budget import fewest_off
-from kanab.privacy.released import Release
-from kanab.privacy.rules import Draft
+from kanab.privacy.class_rules import Draft
+from kanab.privacy.release import Release
 from kanab.tally.tally import Tally
 
 Place = tuple[str, str]

@@ -13,11 +13,11 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 from kanab.privacy.batches import add_releases
-from kanab.privacy.form import release_to_dict
 from kanab.privacy.gate import passed, release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
-from kanab.privacy.released import Release
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (-50, 50)}, "resolution": {"y": 0.01}}
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.privacy import spanning
-from kanab.privacy.spanning import exact_inverse, inverse_of
+from kanab.privacy import exact_rank
+from kanab.privacy.exact_rank import exact_inverse, inverse_of
 
 
 def indicators(cells: Any) -> Any:
@@ -59,19 +59,19 @@ def test_all_pairs_of_three_experiments_need_fractions_for_the_proof() -> None:
 def test_coefficients_that_nobody_guesses_are_proved_by_primes(monkeypatch: pytest.MonkeyPatch) -> None:
     gram = gram_of(indicators(pairs(4, 3)), np.arange(1, 82))
     asked: list[int] = []
-    original = spanning._left_modulo
+    original = exact_rank._left_modulo
 
     def remember(*arguments: Any) -> bool | None:
         asked.append(arguments[-1])
         return original(*arguments)
 
-    monkeypatch.setattr(spanning, "LARGEST_MULTIPLE", 0)
-    monkeypatch.setattr(spanning, "_left_modulo", remember)
-    monkeypatch.setattr(spanning, "STEP", 7)
+    monkeypatch.setattr(exact_rank, "LARGEST_MULTIPLE", 0)
+    monkeypatch.setattr(exact_rank, "_left_modulo", remember)
+    monkeypatch.setattr(exact_rank, "STEP", 7)
     found = inverse_of(gram, 6)
     assert found is not None
     assert len(found.kept) == 33
-    assert asked == list(spanning.PRIMES[:2])
+    assert asked == list(exact_rank.PRIMES[:2])
 
 
 @pytest.mark.parametrize("among", [10**7, 10**9, 10**11])
@@ -84,16 +84,16 @@ def test_one_person_is_not_a_rounding_error(among: int) -> None:
 
 def test_a_proposal_that_drops_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     gram = near_copies(1, 1_000)
-    monkeypatch.setattr(spanning, "NIL", (0.01,))
+    monkeypatch.setattr(exact_rank, "NIL", (0.01,))
     assert inverse_of(gram, 2) is None
-    monkeypatch.setattr(spanning, "NIL", (0.01, 1e-12))
+    monkeypatch.setattr(exact_rank, "NIL", (0.01, 1e-12))
     found = inverse_of(gram, 2)
     assert found is not None
     assert found.kept.tolist() == [0, 1, 2]
 
 
 def test_a_factor_that_fails_is_no_inverse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spanning.lapack, "dpotrf", lambda a, **_: (a, 1))
+    monkeypatch.setattr(exact_rank.lapack, "dpotrf", lambda a, **_: (a, 1))
     assert inverse_of(near_copies(1, 10), 2) is None
 
 
@@ -107,40 +107,40 @@ def test_counts_too_large_to_multiply_without_rounding_are_left_to_the_primes() 
 
 
 def test_a_prime_that_divides_a_class_says_nothing_and_the_next_one_is_asked() -> None:
-    first, second, third, _ = spanning.PRIMES
+    first, second, third, _ = exact_rank.PRIMES
     x = np.array([[1, 0, 1], [0, 1, 1]])
     kept, rest = np.array([0, 1]), np.array([2])
     gram = gram_of(x, [first, 2 * second])
-    assert [spanning._left_modulo(gram, kept, rest, prime) for prime in (first, second, third)] == [None, None, False]
-    assert spanning._nothing_left(gram, kept, rest)
+    assert [exact_rank._left_modulo(gram, kept, rest, prime) for prime in (first, second, third)] == [None, None, False]
+    assert exact_rank._nothing_left(gram, kept, rest)
     more = gram_of(np.vstack([x, [0, 0, 1]]), [first, 2 * second, 1])
-    assert not spanning._nothing_left(more, kept, rest)
+    assert not exact_rank._nothing_left(more, kept, rest)
 
 
 def test_too_few_primes_that_say_something_are_no_proof() -> None:
-    first, second, third, _ = spanning.PRIMES
+    first, second, third, _ = exact_rank.PRIMES
     gram = gram_of(np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]]), [first, second, third])
-    assert not spanning._nothing_left(gram, np.array([0, 1, 2]), np.array([3]))
+    assert not exact_rank._nothing_left(gram, np.array([0, 1, 2]), np.array([3]))
 
 
 def test_elimination_modulo_a_prime_is_right_over_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spanning, "STEP", 4)
-    monkeypatch.setattr(spanning, "ENTRIES", 10)
+    monkeypatch.setattr(exact_rank, "STEP", 4)
+    monkeypatch.setattr(exact_rank, "ENTRIES", 10)
     rng = np.random.default_rng(3)
     x = (rng.random((40, 11)) < 0.5).astype(float)
     dependent = np.column_stack([x, x[:, :1] + x[:, 1:2] - 3 * x[:, 5:6]])
     independent = dependent.copy()
     independent[17, -1] += 1
     people = rng.integers(1, 10**6, 40)
-    for prime in spanning.PRIMES:
-        assert spanning._left_modulo(gram_of(dependent, people), np.arange(11), np.array([11]), prime) is False
-        assert spanning._left_modulo(gram_of(independent, people), np.arange(11), np.array([11]), prime) is True
+    for prime in exact_rank.PRIMES:
+        assert exact_rank._left_modulo(gram_of(dependent, people), np.arange(11), np.array([11]), prime) is False
+        assert exact_rank._left_modulo(gram_of(independent, people), np.arange(11), np.array([11]), prime) is True
 
 
 def test_the_primes_are_primes_that_fit() -> None:
-    for prime in spanning.PRIMES:
+    for prime in exact_rank.PRIMES:
         assert all(prime % divisor for divisor in range(2, int(prime**0.5) + 1))
-        assert spanning.STEP * (prime / 2) ** 2 < spanning.WHOLE / 2
+        assert exact_rank.STEP * (prime / 2) ** 2 < exact_rank.WHOLE / 2
 
 
 def test_the_exact_inverse_is_one_over_the_kept_classes() -> None:
