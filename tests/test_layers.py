@@ -15,12 +15,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Things on one row are siblings and never meet.
 LAYERS = (
     ("errors", "tabular"),
-    ("atomicfile", "tally"),
+    ("atomicfile", "report", "tally"),
     ("pairs", "plan"),
     ("collect", "counted", "stats"),
-    ("client", "counting", "display", "health", "privacy", "reading", "readoutrows"),
-    ("comparing", "datasets", "forecast", "openfeature", "readouts", "sealing", "simulation", "sources"),
-    ("analysis", "paper", "scanreadouts"),
+    ("client", "counting", "display", "health", "privacy"),
+    ("analysis", "datasets", "forecast", "openfeature", "sealing", "simulation", "sources"),
+    ("paper", "scanreadouts"),
     ("scanning",),
     ("__init__", "web"),
     ("demo",),

@@ -7,7 +7,9 @@
 bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.7) = 0.2796, p = 0.780
 """
 
-from kanab.analysis import analyze, readout
+from kanab.analysis.api import analyze, readout
+from kanab.analysis.options import Looks
+from kanab.analysis.readout import Readout
 from kanab.counted import Counted
 from kanab.counting.class_table import read_classes
 from kanab.counting.columns import count_columns
@@ -39,8 +41,6 @@ from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release import Receipt, Release
 from kanab.privacy.release_file import read_release, write_release
-from kanab.reading import Looks
-from kanab.readouts import Readout
 from kanab.scanning import scan_heterogeneity, scan_interactions
 from kanab.scanreadouts import PairReadout, SegmentReadout
 from kanab.simulation import Population, Study, simulate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kanab.analysis import release_alone
+from kanab.analysis.api import release_alone
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.pairgate import ReleasedPairs, release_pairs, shown_pairs

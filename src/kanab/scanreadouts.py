@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.analysis.readout import frame
 from kanab.display.scanhtml import scan_report
 from kanab.display.scantext import pairs_text, segments_text
-from kanab.readouts import frame
 from kanab.stats.scan import PairScan
 from kanab.stats.scaneffects import PairEffects
 from kanab.stats.scansegments import SegmentScan

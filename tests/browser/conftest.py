@@ -17,8 +17,8 @@ from tests.browser.people import Tab
 from tests.browser.site import Site
 from tests.collector.serving import Nursery, Place
 
-from kanab.display.charts import report_charts
-from kanab.display.html import report_html
+from kanab.report.charts import report_charts
+from kanab.report.html import report_html
 
 QUIET = (
     "--no-sandbox",
@@ -30,7 +30,7 @@ QUIET = (
     "--disable-sync",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-HILLSTROM = Path(__file__).parents[1] / "unit" / "display" / "hillstrom.json"
+HILLSTROM = Path(__file__).parents[1] / "unit" / "report" / "hillstrom.json"
 
 
 def installed() -> str | None:

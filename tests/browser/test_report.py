@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.display.charts import report_charts
-from kanab.display.html import readout_html, report_html
+from kanab.report.charts import report_charts
+from kanab.report.html import readout_html, report_html
 
 Readout = dict[str, Any]
 Open = Callable[..., Page]

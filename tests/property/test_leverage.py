@@ -125,7 +125,7 @@ def assert_right(design: Design, exact: list[Fraction]) -> None:
 @contextmanager
 def settled(**values: object) -> Iterator[None]:
     """Constants of the two modules, changed for a while."""
-    where = {name: module if hasattr(module, name) else spanning for name in values}
+    where = {name: module if hasattr(module, name) else exact_rank for name in values}
     patches = [patch.object(where[name], name, value) for name, value in values.items()]
     try:
         for one in patches:

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from kanab.analysis import analyze as analyze_release
-from kanab.analysis import with_assignment
+from kanab.analysis.api import analyze as analyze_release
+from kanab.analysis.api import with_assignment
+from kanab.analysis.readout import Readout
 from kanab.atomicfile import write_whole
 from kanab.cli.counting import counted_source, is_release, reading_of
 from kanab.cli.ledgers import is_ledger, releases_at
@@ -19,7 +20,6 @@ from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.release import Release
-from kanab.readouts import Readout
 
 
 @click.command()

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from kanab.analysis.options import CORRECTIONS, Looks
 from kanab.cli.options import Command, level, names, pairs
 from kanab.errors import PlanError
-from kanab.reading import CORRECTIONS, Looks
 from kanab.stats.bayes import Prior
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.sequential import TUNED_AT

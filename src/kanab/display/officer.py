@@ -10,11 +10,11 @@ from html import escape
 from typing import Any
 
 from kanab.display.fieldtables import field_rows, table_rows
-from kanab.display.figures import percent, together
 from kanab.display.flow import flow_svg
-from kanab.display.page import card_table, section, whole_page
-from kanab.display.sheet import STYLE
 from kanab.errors import listed
+from kanab.report.figures import percent, together
+from kanab.report.page import card_table, section, whole_page
+from kanab.report.style import STYLE
 
 Data = Mapping[str, Any]
 

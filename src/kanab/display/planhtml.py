@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kanab.display.charts import QUIET, UP, WIDTH, chart_svg
-from kanab.display.figures import together
-from kanab.display.page import card_table, section, whole_page
 from kanab.display.powercharts import LOOK, SCHEMA
 from kanab.display.powerhtml import SHEET
 from kanab.display.powerwords import short
+from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
+from kanab.report.figures import together
+from kanab.report.page import card_table, section, whole_page
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]

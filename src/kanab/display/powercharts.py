@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kanab.display.charts import INK, MUTED, TRACK, UP, WIDTH, chart_svg
-from kanab.display.figures import percent
 from kanab.display.powerwords import chance, change, is_nothing, rounded
+from kanab.report.charts import INK, MUTED, TRACK, UP, WIDTH, chart_svg
+from kanab.report.figures import percent
 
 Data = Mapping[str, Any]
 Row = Mapping[str, Any]

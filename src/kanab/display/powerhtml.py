@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from kanab.display.figures import percent, together
-from kanab.display.page import card_table, section, whole_page
 from kanab.display.powerwords import answer, basis_sentences, chance, change, curve_table, how_tested
-from kanab.display.sheet import STYLE
 from kanab.errors import MissingExtraError
+from kanab.report.figures import percent, together
+from kanab.report.page import card_table, section, whole_page
+from kanab.report.style import STYLE
 
 Data = Mapping[str, Any]
 

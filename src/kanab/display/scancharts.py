@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kanab.display.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
-from kanab.display.figures import Row, spoken_p
 from kanab.display.scanwords import PAIRS, effect_figures, named, several
+from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.figures import Row, spoken_p
 from kanab.stats.verdicts import ALARMS
 
 Data = Mapping[str, Any]

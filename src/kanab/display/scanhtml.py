@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from kanab.display.figures import Row, error_figures, spoken_p
-from kanab.display.html import bullets, marked, table_html
-from kanab.display.page import card_table, section, whole_page
 from kanab.display.scancharts import MARKS, effects_chart, expected_chart, heat_map, legend, marks_of
 from kanab.display.scantables import FEW_ROWS, broken_tables, means_table, ranked_table, strongest
 from kanab.display.scanwords import (
@@ -28,8 +25,11 @@ from kanab.display.scanwords import (
     scanned,
     untestable_sentences,
 )
-from kanab.display.sheet import STYLE
 from kanab.errors import AnalysisError
+from kanab.report.figures import Row, error_figures, spoken_p
+from kanab.report.html import bullets, marked, table_html
+from kanab.report.page import card_table, section, whole_page
+from kanab.report.style import STYLE
 from kanab.tabular import Table, p_value
 
 Data = Mapping[str, Any]

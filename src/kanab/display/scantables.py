@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kanab.display.figures import Row
 from kanab.display.scanwords import (
     PAIRS,
     alarms,
@@ -24,8 +23,9 @@ from kanab.display.scanwords import (
     untestable_sentences,
     with_verdict,
 )
-from kanab.display.tables import Section
-from kanab.display.words import CORRECTIONS
+from kanab.report.figures import Row
+from kanab.report.tables import Section
+from kanab.report.words import CORRECTIONS
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]

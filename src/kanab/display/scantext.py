@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.display.scantables import sections
 from kanab.display.scanwords import expectation, outcome, scanned
-from kanab.display.text import PROSE_WIDTH, folded, printable, ruled, wrapped
+from kanab.report.text import PROSE_WIDTH, folded, printable, ruled, wrapped
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from kanab.display.figures import Figures, Row, error_figures, percent
-from kanab.display.words import CORRECTIONS, UNCHAINED, spoken_arm, spoken_ps
 from kanab.errors import listed
+from kanab.report.figures import Figures, Row, error_figures, percent
+from kanab.report.words import CORRECTIONS, UNCHAINED, spoken_arm, spoken_ps
 from kanab.stats.verdicts import ALARMS, CARRIED, ORDER, WITHIN
 from kanab.tabular import number
 

@@ -11,7 +11,7 @@ from typing import Any
 from kanab.display.officer import SHEET as OFFICER
 from kanab.display.powerhtml import SHEET as POWER
 from kanab.display.scanhtml import SHEET as SCAN
-from kanab.display.sheet import STYLE
+from kanab.report.style import STYLE
 
 SHEETS = {
     "report.css": STYLE,

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from kanab.analysis import analyze
+from kanab.analysis.api import analyze
+from kanab.analysis.options import Looks
+from kanab.analysis.readout import Readout
 from kanab.errors import AnalysisError, KanabError
 from kanab.privacy.account import privacy_account
 from kanab.privacy.batches import add_releases
 from kanab.privacy.release import Release
 from kanab.privacy.same_plan import continues
-from kanab.reading import Looks
-from kanab.readouts import Readout
 from kanab.scanning import scan_interactions
 from kanab.scanreadouts import PairReadout
 from kanab.web.later import Later, Once

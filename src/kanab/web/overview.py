@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from kanab.display.figures import figures_of, is_share, relative_figures
-from kanab.display.words import alarmed, headlines, kind_of, metrics_of
 from kanab.errors import LedgerError
+from kanab.report.figures import figures_of, is_share, relative_figures
+from kanab.report.words import alarmed, headlines, kind_of, metrics_of
 from kanab.web.library import Reading
 from kanab.web.waiting import Standing
 

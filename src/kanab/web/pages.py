@@ -8,8 +8,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from kanab.display.html import table_html
 from kanab.display.officer import privacy_html
+from kanab.report.html import table_html
 from kanab.scanreadouts import PairReadout
 from kanab.stats.verdicts import ORDER
 from kanab.web import planview, views

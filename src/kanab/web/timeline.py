@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from kanab.display.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
-from kanab.display.figures import Figures, figures_of, is_share
-from kanab.display.words import headlines, metrics_of
+from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.figures import Figures, figures_of, is_share
+from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table
 from kanab.web.library import Point
 

@@ -15,11 +15,11 @@ import pytest
 from kanab.counting.rows import count_rows
 from kanab.display.flow import flow_svg, flow_words
 from kanab.display.officer import MOST_ENTRIES, privacy_html
-from kanab.display.page import card_table, section
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.account import privacy_account
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger
+from kanab.report.page import card_table, section
 
 Account = dict[str, Any]
 EVIL = '<script>alert("x")</script>&'

@@ -11,7 +11,7 @@ import pytest
 
 from kanab.display.scantext import pairs_text, segments_text
 from kanab.display.scanwords import effect_sentences, expectation, outcome, privacy_sentences
-from kanab.display.words import UNCHAINED
+from kanab.report.words import UNCHAINED
 
 Scan = dict[str, Any]
 STORED = Path(__file__).parent / "scan.json"

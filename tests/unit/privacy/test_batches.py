@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.analysis import analyze
+from kanab.analysis.api import analyze
 from kanab.errors import PrivacyError
 from kanab.plan.model import make_plan
 from kanab.privacy.batches import add_releases

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.analysis import analyze
+from kanab.analysis.api import analyze
 from kanab.errors import PrivacyError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.privacy.class_rules import smallest_share

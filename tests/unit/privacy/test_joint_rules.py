@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.analysis import Looks, analyze
+from kanab.analysis.api import Looks, analyze
 from kanab.counting.rows import count_rows
 from kanab.errors import PrivacyError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan

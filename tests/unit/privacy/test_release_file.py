@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.analysis import analyze
+from kanab.analysis.api import analyze
 from kanab.atomicfile import write_whole
 from kanab.counting.dispatch import count
 from kanab.errors import KanabError, PrivacyError, SourceError

@@ -20,11 +20,11 @@ from tests.unit.web.shops import PLAN, alone, ask, entries, ledger_bytes, plain,
 
 import kanab as kb
 from kanab.collect.sqlitestore import SqliteStore
-from kanab.display.text import readout_text
 from kanab.errors import MissingExtraError, SourceError
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
 from kanab.privacy.account import privacy_account
 from kanab.privacy.release_json import hash_of
+from kanab.report.text import readout_text
 from kanab.web import embedded
 from kanab.web.collector import Collector
 from kanab.web.planview import plan_toml

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kanab.display.figures import Figures, figures_of, fixed, half_width, is_share, percent, relative_figures, spoken_p
+from kanab.report.figures import Figures, figures_of, fixed, half_width, is_share, percent, relative_figures, spoken_p
 
 Readout = dict[str, Any]
 

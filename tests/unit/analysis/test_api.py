@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 import kanab as kb
-from kanab.analysis import analyze, readout
+from kanab.analysis.api import analyze, readout
+from kanab.analysis.readout import frame
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
-from kanab.readouts import frame
 
 
 def shop(n: int = 4_000, seed: int = 1, arms: tuple[str, ...] = ("A", "B")) -> dict[str, Any]:

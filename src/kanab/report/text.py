@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kanab.display.figures import together
-from kanab.display.tables import sections
-from kanab.display.words import summary, title
+from kanab.report.figures import together
+from kanab.report.tables import sections
+from kanab.report.words import summary, title
 from kanab.tabular import Table
 
 PROSE_WIDTH = 100

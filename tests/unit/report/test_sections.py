@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kanab.display.further import (
+from kanab.report.html import readout_html, report_html
+from kanab.report.sections import (
     belief_parts,
     caution_sentences,
     contrast_parts,
@@ -18,8 +19,7 @@ from kanab.display.further import (
     omnibus_sentences,
     together_parts,
 )
-from kanab.display.html import readout_html, report_html
-from kanab.display.text import readout_markdown, readout_text
+from kanab.report.text import readout_markdown, readout_text
 from kanab.tabular import Table
 
 Readout = dict[str, Any]

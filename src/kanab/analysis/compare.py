@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kanab.analysis.options import Choices, Weights
+from kanab.analysis.rows import Belief, EffectRow, OmnibusRow
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
-from kanab.reading import Choices, Weights
-from kanab.readoutrows import Belief, EffectRow, OmnibusRow
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior

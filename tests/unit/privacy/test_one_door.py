@@ -22,7 +22,7 @@ import pytest
 import kanab as kb
 from kanab.cli.main import cli, main
 from kanab.counted import Counted
-from kanab.display import charts, html, officer, tables, text, words
+from kanab.display import officer
 from kanab.errors import KanabError, PrivacyError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
@@ -31,6 +31,7 @@ from kanab.privacy.ledger import Ledger, append
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.report import charts, html, tables, text, words
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent

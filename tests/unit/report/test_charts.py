@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kanab.display.charts import DOWN, QUIET, UP, chart_svg, forest_chart, report_charts, segment_chart
 from kanab.errors import MissingExtraError
+from kanab.report.charts import DOWN, QUIET, UP, chart_svg, forest_chart, report_charts, segment_chart
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]
@@ -174,6 +174,6 @@ def test_without_the_extra_the_pip_line_is_said(
 
 
 def test_importing_the_display_loads_no_chart_library() -> None:
-    code = "import sys, kanab.display.html, kanab.display.charts; print({'altair', 'vl_convert'} & set(sys.modules))"
+    code = "import sys, kanab.report.html, kanab.report.charts; print({'altair', 'vl_convert'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

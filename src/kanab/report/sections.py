@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.display.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
-from kanab.display.words import CORRECTIONS, family_of, family_size, headlines, metrics_of, spoken_arm
 from kanab.errors import listed
+from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
+from kanab.report.words import CORRECTIONS, family_of, family_size, headlines, metrics_of, spoken_arm
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from kanab.errors import AnalysisError, LevelError
-from kanab.reading import (
+from kanab.analysis.options import (
     Choices,
     Looks,
     named_arm,
@@ -15,6 +14,7 @@ from kanab.reading import (
     read_pool,
     read_priors,
 )
+from kanab.errors import AnalysisError, LevelError
 from kanab.stats.bayes import Prior
 from kanab.stats.margins import Margin
 from kanab.tally.factor import Factor

@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 import kanab as kb
-from kanab.reading import CORRECTIONS
+from kanab.analysis.options import CORRECTIONS
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kanab.display.figures import Figures, Row, error_figures, figures_of, is_share, percent, scaled
-from kanab.display.words import differs, kind_of, metrics_of
 from kanab.errors import MissingExtraError, listed
+from kanab.report.figures import Figures, Row, error_figures, figures_of, is_share, percent, scaled
+from kanab.report.words import differs, kind_of, metrics_of
 
 Data = Mapping[str, Any]
 Spec = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kanab.display.charts import report_charts
-from kanab.display.html import readout_html, report_html
+from kanab.report.charts import report_charts
+from kanab.report.html import readout_html, report_html
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]

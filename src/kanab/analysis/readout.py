@@ -7,14 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanab.display.charts import report_charts
-from kanab.display.html import readout_html, report_html
-from kanab.display.text import readout_markdown, readout_text
-from kanab.errors import MissingExtraError, SourceError
-from kanab.privacy.merging import OTHER, LevelMap
-from kanab.privacy.release import Receipt
-from kanab.reading import AnyCorrection
-from kanab.readoutrows import (
+from kanab.analysis.options import AnyCorrection
+from kanab.analysis.rows import (
     Belief,
     EffectRow,
     OmnibusRow,
@@ -23,6 +17,12 @@ from kanab.readoutrows import (
     follow_up_dict,
     margin_dict,
 )
+from kanab.errors import MissingExtraError, SourceError
+from kanab.privacy.merging import OTHER, LevelMap
+from kanab.privacy.release import Receipt
+from kanab.report.charts import report_charts
+from kanab.report.html import readout_html, report_html
+from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.cautions import Caution
 from kanab.stats.distributions import Alternative
 from kanab.stats.margins import MarginTest

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.display.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.display.further import caution_sentences, further_answers, metric_sentences
-from kanab.display.words import (
+from kanab.errors import listed
+from kanab.report.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
+from kanab.report.sections import caution_sentences, further_answers, metric_sentences
+from kanab.report.words import (
     CORRECTIONS,
     differs,
     method_sentences,
@@ -20,7 +21,6 @@ from kanab.display.words import (
     summary,
     verdicts,
 )
-from kanab.errors import listed
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]

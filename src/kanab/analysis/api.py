@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any
 
-from kanab.comparing import (
+from kanab.analysis.compare import (
     beliefs,
     contrast_rows,
     effect_rows,
@@ -16,13 +16,7 @@ from kanab.comparing import (
     measured_means,
     omnibus_rows,
 )
-from kanab.counting.dispatch import Reading, count
-from kanab.counting.shared_assignment import people_share
-from kanab.errors import AnalysisError, PrivacyError, listed
-from kanab.plan.model import ExperimentPlan
-from kanab.privacy.gate import release
-from kanab.privacy.release import Receipt, Release
-from kanab.reading import (
+from kanab.analysis.options import (
     AnyCorrection,
     Choices,
     Looks,
@@ -33,8 +27,14 @@ from kanab.reading import (
     read_pool,
     read_priors,
 )
-from kanab.readoutrows import SegmentRow
-from kanab.readouts import Readout
+from kanab.analysis.readout import Readout
+from kanab.analysis.rows import SegmentRow
+from kanab.counting.dispatch import Reading, count
+from kanab.counting.shared_assignment import people_share
+from kanab.errors import AnalysisError, PrivacyError, listed
+from kanab.plan.model import ExperimentPlan
+from kanab.privacy.gate import release
+from kanab.privacy.release import Receipt, Release
 from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
     Caution,

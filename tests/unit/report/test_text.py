@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kanab.display.text import folded, mapped, readout_markdown, readout_text
+from kanab.report.text import folded, mapped, readout_markdown, readout_text
 from kanab.tabular import Table
 
 Readout = dict[str, Any]

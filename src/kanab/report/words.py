@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kanab.display.figures import (
+from kanab.errors import listed
+from kanab.report.figures import (
     Figures,
     Row,
     error_figures,
@@ -16,7 +17,6 @@ from kanab.display.figures import (
     relative_figures,
     spoken_p,
 )
-from kanab.errors import listed
 from kanab.tabular import number
 
 Data = Mapping[str, Any]

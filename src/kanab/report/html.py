@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from kanab.display.figures import together
-from kanab.display.further import Part, caution_sentences, further_answers, metric_sentences
-from kanab.display.page import section, whole_page
-from kanab.display.sheet import STYLE
-from kanab.display.tables import (
+from kanab.errors import MissingExtraError
+from kanab.report.figures import together
+from kanab.report.page import section, whole_page
+from kanab.report.sections import Part, caution_sentences, further_answers, metric_sentences
+from kanab.report.style import STYLE
+from kanab.report.tables import (
     arms_table,
     effects_table,
     follow_ups_table,
@@ -19,7 +20,7 @@ from kanab.display.tables import (
     sections,
     segments_table,
 )
-from kanab.display.words import (
+from kanab.report.words import (
     UNCHAINED,
     alarmed,
     merged_levels,
@@ -32,7 +33,6 @@ from kanab.display.words import (
     title,
     verdicts,
 )
-from kanab.errors import MissingExtraError
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]

@@ -1,0 +1,1 @@
+"""Readouts as text, HTML, charts and pages."""
