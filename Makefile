@@ -22,7 +22,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 # What must be covered wholly is run first and watched; watching the rest too would double its time.
-WATCHED := tests/unit/tally tests/unit/stats $(wildcard tests/unit/test_*.py)
+WATCHED := $(addprefix tests/unit/,tally stats scan/stats)
 PYTEST  := $(BIN)/pytest --numprocesses auto --dist loadfile
 
 unit: $(READY)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-WHOLE = ("tally/", "stats/")
+WHOLE = ("tally/", "stats/", "scan/stats/")
 SOURCE = Path("src/kanab")
 
 report = Path(".coverage.json")

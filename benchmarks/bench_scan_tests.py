@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab import Factor, Metric
-from kanab.pairs import PairMoments, Pairs, Whole
-from kanab.stats.scan import PairScan, scan_pairs
-from kanab.stats.scancells import blocks_of_pairs
-from kanab.stats.scantests import f_tests
+from kanab.scan.pairs import PairMoments, Pairs, Whole
+from kanab.scan.stats.cells import blocks_of_pairs
+from kanab.scan.stats.pairs import PairScan, scan_pairs
+from kanab.scan.stats.tests import f_tests
 
 Codes = NDArray[np.int64]
 EXACT = 2.0**53

@@ -33,17 +33,26 @@ from kanab.errors import (
     StoreError,
     TallyError,
 )
-from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
 from kanab.plan.file import read_plan
 from kanab.plan.model import Plan, make_plan
+from kanab.planning.forecast import Forecast, Known, forecast_plan, known_from_release
+from kanab.planning.interactions import (
+    CrossedNoise,
+    InteractionPower,
+    crossed_noise,
+    crossed_noise_of,
+    interaction_power,
+)
+from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.power import Power, Question, power_curve, solve_power
+from kanab.planning.simulation import Population, Study, simulate
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release import Receipt, Release
 from kanab.privacy.release_file import read_release, write_release
-from kanab.scanning import scan_heterogeneity, scan_interactions
-from kanab.scanreadouts import PairReadout, SegmentReadout
-from kanab.simulation import Population, Study, simulate
+from kanab.scan.readout import PairReadout, SegmentReadout
+from kanab.scan.scan import scan_heterogeneity, scan_interactions
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
@@ -52,18 +61,9 @@ from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.hc import RobustFit, robust_fit
-from kanab.stats.interactionpower import (
-    CrossedNoise,
-    InteractionPower,
-    crossed_noise,
-    crossed_noise_of,
-    interaction_power,
-)
 from kanab.stats.margins import Margin, MarginTest, against_margin
 from kanab.stats.multiplicity import correct
-from kanab.stats.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.ols import Anova, Fit, fit
-from kanab.stats.power import Power, Question, power_curve, solve_power
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 from kanab.stats.relative import Relative, relative_delta, relative_effect
 from kanab.stats.segments import FollowUp, follow_ups

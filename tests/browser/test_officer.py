@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from kanab.counting.rows import count_rows
-from kanab.display.officer import privacy_html
+from kanab.inspection.officer.account import privacy_account
+from kanab.inspection.officer.page import privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.account import privacy_account
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
 

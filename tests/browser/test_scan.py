@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.display.scanhtml import scan_report
+from kanab.scan.report.html import scan_report
 
 Open = Callable[..., Page]
 Scan = dict[str, Any]
-STORED = Path(__file__).parents[1] / "unit" / "display" / "scan.json"
+STORED = Path(__file__).parents[1] / "unit" / "scan" / "report" / "scan.json"
 
 CONTRASTS = """() => {
     const rgb = text => (text.match(/[\\d.]+/g) || [0, 0, 0]).slice(0, 3).map(Number);

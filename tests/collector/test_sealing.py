@@ -20,9 +20,9 @@ from kanab.collect.sqlitestore import SqliteStore
 from kanab.collect.store import Entry, Store
 from kanab.collect.versions import Version, Versions
 from kanab.errors import LedgerError, StoreError
+from kanab.inspection.auditor import check_release, passes
 from kanab.plan.file import parse_plan
 from kanab.privacy.batches import add_releases
-from kanab.privacy.checks import check_release, passes
 from kanab.sealing import people_by_arm, seal_cohorts, seal_ripe, stored_ledger
 
 PLAN = parse_plan("""

@@ -13,9 +13,9 @@ import pytest
 
 import kanab as kb
 from kanab.datasets import eighteen
-from kanab.pairs import Pairs
-from kanab.stats.scan import PairScan, scan_pairs
-from kanab.stats.scansegments import scan_segments
+from kanab.scan.pairs import Pairs
+from kanab.scan.stats.pairs import PairScan, scan_pairs
+from kanab.scan.stats.segments import scan_segments
 
 TESTS = ["persngrp", "phongotv", "mailings"]
 V98 = kb.Metric("v98", 1, (0, 1))

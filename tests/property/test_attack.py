@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import PrivacyError
+from kanab.inspection.attack.background import known_people
+from kanab.inspection.attack.published import Published, published_from_dict
+from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.attack import play_attacker
-from kanab.privacy.known import known_people
 from kanab.privacy.ledger import read_ledger
-from kanab.privacy.published import Published, published_from_dict
 from kanab.privacy.release_json import release_to_dict
 
 BOUGHT = MetricPlan("bought", binary=True)

@@ -26,8 +26,8 @@ import pytest
 
 import kanab as kb
 from kanab.cli.main import main
+from kanab.inspection.auditor import check_release
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.checks import check_release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_to_dict

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.pairs import Pairs
-from kanab.sources import paircounter, pairstream
-from kanab.sources.pairkernel import kernels
-from kanab.sources.pairs import count_pairs
+from kanab.scan.count import counter, stream
+from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.kernel import kernels
+from kanab.scan.pairs import Pairs
 from kanab.tally.metric import Metric
 
 KINDS: dict[str, Any] = {
@@ -127,8 +127,8 @@ def test_any_mix_of_arms_gaps_and_metrics_is_like_grouping_every_pair(
         if clamp:
             bounds[f"y{place}"] = (-20, 31.5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paircounter, "kernels", lambda _name: kernels(loops))
-        patch.setattr(pairstream, "ROWS", 64)
+        patch.setattr(counter, "kernels", lambda _name: kernels(loops))
+        patch.setattr(stream, "ROWS", 64)
         pairs = count_pairs(rows, names, list(missing), bounds=bounds, missing=missing)
     assert_like_grouping(pairs, rows)
     inside = [any(rows[name][place] is not None for name in names) for place in range(people)]
@@ -172,10 +172,10 @@ def test_batches_of_any_size_and_any_number_of_threads_give_the_same(
     rows |= {"y": metric_of(rng, 400, "middle", 0.2), "z": metric_of(rng, 400, "binary", 0.2)}
     expected = count_pairs(rows, names, ["y", "z"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairstream, "ROWS", size)
-        patch.setattr(pairstream, "_workers", lambda: workers)
+        patch.setattr(stream, "ROWS", size)
+        patch.setattr(stream, "_workers", lambda: workers)
         if full:  # as if 64 bits were used up after every batch
-            patch.setattr(paircounter, "_FULL", 1)
+            patch.setattr(counter, "_FULL", 1)
         assert_same(count_pairs(rows, names, ["y", "z"]), expected)
 
 

@@ -9,11 +9,11 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from scipy import stats
 
-from kanab.stats.interactionpower import crossed_noise, interaction_power
+from kanab.planning.interactions import crossed_noise, interaction_power
+from kanab.planning.noise import noise_of_amounts, noise_of_rate
+from kanab.planning.power import Question, solve_power
 from kanab.stats.joint_t import joint_quantile
 from kanab.stats.margins import Margin
-from kanab.stats.noise import noise_of_amounts, noise_of_rate
-from kanab.stats.power import Question, solve_power
 
 RUNS = 4_000
 ROOM = 3.5 * math.sqrt(0.25 / RUNS)

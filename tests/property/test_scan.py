@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanab import Factor, Metric, Tally, pooled_f, robust_f
-from kanab.stats.scan import scan_pairs
+from kanab.scan.stats.pairs import scan_pairs
 from kanab.tally.moments import Moments
 
 TOLERANCE = 1e-11

@@ -15,9 +15,9 @@ import pytest
 
 import kanab as kb
 from kanab.errors import GridError, QueryError, SourceError
-from kanab.pairs import Pairs
-from kanab.sources import pairengine
-from kanab.sources.pairs import count_pairs
+from kanab.scan.count import engine
+from kanab.scan.count.counting import count_pairs
+from kanab.scan.pairs import Pairs
 from kanab.tally.metric import Metric
 
 from .conftest import Loader
@@ -194,7 +194,7 @@ def test_random_pairs_of_a_million_people_are_what_sql_gives(tmp_path: Path) -> 
 def test_an_arm_that_the_sample_misses_is_counted_too(
     postgres_loader: Loader, expected: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairengine, "SAMPLE", 1)
+    monkeypatch.setattr(engine, "SAMPLE", 1)
     table = postgres_loader.load(PEOPLE)
     found = count_pairs(table, "test_*", METRICS, **CHOICES)
     assert_same(found, expected)
@@ -239,7 +239,7 @@ def test_workers_without_kanab_are_told(spark_loader: Loader, monkeypatch: pytes
     def fail(*_: Any) -> Any:
         raise RuntimeError("ModuleNotFoundError: No module named 'kanab'")
 
-    monkeypatch.setattr(pairengine, "_Partition", fail)
+    monkeypatch.setattr(engine, "_Partition", fail)
     with pytest.raises(SourceError, match="workers of Spark cannot load kanab"):
         count_pairs(spark_loader.load(PEOPLE), ["test_01", "test_02"])
 

@@ -14,10 +14,10 @@ import click
 from kanab.cli.counting import progress
 from kanab.cli.options import level
 from kanab.errors import KanabError, PlanError, SourceError
-from kanab.privacy.attack import play_attacker
-from kanab.privacy.examples import EXAMPLES, example
-from kanab.privacy.known import known_people
-from kanab.privacy.published import Published, atoms, published_from_dict
+from kanab.inspection.attack.background import known_people
+from kanab.inspection.attack.examples import EXAMPLES, example
+from kanab.inspection.attack.published import Published, atoms, published_from_dict
+from kanab.inspection.attack.run import play_attacker
 from kanab.tally.factor import Level, label
 
 

@@ -12,7 +12,7 @@ import click
 
 from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
-from kanab.privacy.checks import Check, check_chain, check_release, check_together, passes
+from kanab.inspection.auditor import Check, check_chain, check_release, check_together, passes
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release

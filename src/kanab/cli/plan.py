@@ -16,14 +16,14 @@ import numpy as np
 
 from kanab.atomicfile import write_whole
 from kanab.cli.options import number, pairs
-from kanab.display.planhtml import plan_charts, plan_report
 from kanab.errors import MissingExtraError, PlanError, listed
-from kanab.forecast import Forecast, Known, forecast_plan, known_from_release
 from kanab.plan.file import read_plan
 from kanab.plan.model import ExperimentPlan, Plan
+from kanab.planning.forecast import Forecast, Known, forecast_plan, known_from_release
+from kanab.planning.noise import Noise
+from kanab.planning.power import Question
+from kanab.planning.report.plan_html import plan_charts, plan_report
 from kanab.privacy.release_file import read_release
-from kanab.stats.noise import Noise
-from kanab.stats.power import Question
 
 _STEPS = tuple(step / 8 for step in range(2, 17))
 

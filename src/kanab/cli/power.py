@@ -11,14 +11,14 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.powernoise import Basis, crossed_noise_from, noise_of
-from kanab.display.powercharts import power_charts
-from kanab.display.powerhtml import power_report
-from kanab.display.powerwords import power_text
 from kanab.errors import AnalysisError, MissingExtraError, PlanError
+from kanab.planning.interactions import interaction_power
+from kanab.planning.power import PowerCorrection, Question, solve_power
+from kanab.planning.report.power_charts import power_charts
+from kanab.planning.report.power_html import power_report
+from kanab.planning.report.power_words import power_text
 from kanab.stats.distributions import Alternative
-from kanab.stats.interactionpower import interaction_power
 from kanab.stats.margins import Claim, Margin
-from kanab.stats.power import PowerCorrection, Question, solve_power
 from kanab.tally.factor import label
 
 _STEPS = (0.25, 0.5, 1, 2, 4)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from kanab.cli.options import level, number, pairs
-from kanab.display.powerwords import short
 from kanab.errors import LevelError, PlanError, listed
 from kanab.plan.model import ExperimentPlan
+from kanab.planning.interactions import CrossedNoise, crossed_noise, crossed_noise_of
+from kanab.planning.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.report.power_words import short
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
-from kanab.stats.interactionpower import CrossedNoise, crossed_noise, crossed_noise_of
-from kanab.stats.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally

@@ -12,9 +12,9 @@ import click
 from kanab.atomicfile import write_whole
 from kanab.cli.counting import progress
 from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
-from kanab.display.officer import privacy_html
 from kanab.errors import LedgerError, PrivacyError, SourceError
-from kanab.privacy.account import privacy_account
+from kanab.inspection.officer.account import privacy_account
+from kanab.inspection.officer.page import privacy_html
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Release
 

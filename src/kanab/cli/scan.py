@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from kanab.atomicfile import write_whole
 from kanab.cli.counting import is_release, progress
 from kanab.cli.options import bounds_of, names, number, pairs
-from kanab.display.scanhtml import scan_report
 from kanab.errors import PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release_file import read_release
-from kanab.scanning import scan_heterogeneity, scan_interactions
-from kanab.scanreadouts import PairReadout, SegmentReadout
+from kanab.scan.readout import PairReadout, SegmentReadout
+from kanab.scan.report.html import scan_report
+from kanab.scan.scan import scan_heterogeneity, scan_interactions
 
 _CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from kanab.errors import KanabError
-from kanab.forecast import Known, known_from_release
 from kanab.plan.model import Plan
-from kanab.scanreadouts import PairReadout
+from kanab.planning.forecast import Known, known_from_release
+from kanab.scan.readout import PairReadout
 from kanab.web.later import NotYetError
 from kanab.web.library import Library, Point, Reading
 from kanab.web.overview import Entry, entry

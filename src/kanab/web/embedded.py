@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kanab.display.officer import SHEET as OFFICER
-from kanab.display.powerhtml import SHEET as POWER
-from kanab.display.scanhtml import SHEET as SCAN
+from kanab.inspection.officer.page import SHEET as OFFICER
+from kanab.planning.report.power_html import SHEET as POWER
 from kanab.report.style import STYLE
+from kanab.scan.report.html import SHEET as SCAN
 
 SHEETS = {
     "report.css": STYLE,

@@ -13,12 +13,12 @@ from kanab.analysis.api import analyze
 from kanab.analysis.options import Looks
 from kanab.analysis.readout import Readout
 from kanab.errors import AnalysisError, KanabError
-from kanab.privacy.account import privacy_account
+from kanab.inspection.officer.account import privacy_account
 from kanab.privacy.batches import add_releases
 from kanab.privacy.release import Release
 from kanab.privacy.same_plan import continues
-from kanab.scanning import scan_interactions
-from kanab.scanreadouts import PairReadout
+from kanab.scan.readout import PairReadout
+from kanab.scan.scan import scan_interactions
 from kanab.web.later import Later, Once
 from kanab.web.shelf import Chain, Contents
 from kanab.web.shelves import Shelf

@@ -8,10 +8,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from kanab.display.officer import privacy_html
+from kanab.inspection.officer.page import privacy_html
 from kanab.report.html import table_html
-from kanab.scanreadouts import PairReadout
-from kanab.stats.verdicts import ORDER
+from kanab.scan.readout import PairReadout
+from kanab.scan.stats.verdicts import ORDER
 from kanab.web import planview, views
 from kanab.web.desk import Desk, Question
 from kanab.web.embedded import style_hash

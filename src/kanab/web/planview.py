@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import KanabError, listed
-from kanab.forecast import Forecast, Known, forecast_plan
+from kanab.inspection.officer.fields import origin, purposes
 from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
-from kanab.privacy.fields import origin, purposes
+from kanab.planning.forecast import Forecast, Known, forecast_plan
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from kanab.display.officer import privacy_html
-from kanab.display.scancharts import MARKS as VERDICT_MARKS
-from kanab.display.scancharts import heat_map, legend, marks_of
-from kanab.display.scanhtml import scan_report
-from kanab.display.scantables import ranked_table
-from kanab.display.scanwords import expectation, named, scanned
 from kanab.errors import MissingExtraError, listed
+from kanab.inspection.officer.page import privacy_html
 from kanab.report.charts import report_charts
 from kanab.report.html import bullets, report_html, table_html
 from kanab.report.page import card_table
 from kanab.report.words import merged_levels, summary, title
-from kanab.stats.verdicts import ORDER
+from kanab.scan.report.charts import MARKS as VERDICT_MARKS
+from kanab.scan.report.charts import heat_map, legend, marks_of
+from kanab.scan.report.html import scan_report
+from kanab.scan.report.tables import ranked_table
+from kanab.scan.report.words import expectation, named, scanned
+from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
 from kanab.web.embedded import Sections, sections_of, shortened
 from kanab.web.library import Point

@@ -16,10 +16,10 @@ from kanab.cli.main import cli
 from kanab.cli.plan import plan_command
 from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
-from kanab.forecast import Known, forecast_plan, known_from_release
 from kanab.plan.file import read_plan
-from kanab.stats.noise import noise_of_amounts
-from kanab.stats.power import solve_power
+from kanab.planning.forecast import Known, forecast_plan, known_from_release
+from kanab.planning.noise import noise_of_amounts
+from kanab.planning.power import solve_power
 
 SHOP = """
 [metrics]

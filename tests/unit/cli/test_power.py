@@ -16,9 +16,9 @@ from kanab.cli.power import power
 from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, KanabError, LevelError, PlanError, SourceError
 from kanab.plan.file import parse_plan
-from kanab.stats.interactionpower import crossed_noise, crossed_noise_of, interaction_power
-from kanab.stats.noise import noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.stats.power import solve_power
+from kanab.planning.interactions import crossed_noise, crossed_noise_of, interaction_power
+from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.power import solve_power
 
 RATE = ("--rate", "0.1")
 SD = ("--sd", "20")

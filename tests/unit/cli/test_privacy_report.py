@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 import kanab as kb
 from kanab.cli.main import main
 from kanab.cli.privacy_report import privacy_report
+from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import plan_digest, plan_from_dict
-from kanab.privacy.account import privacy_account
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.release_json import hash_of
 

@@ -22,11 +22,11 @@ import pytest
 import kanab as kb
 from kanab.cli.main import cli, main
 from kanab.counted import Counted
-from kanab.display import officer
 from kanab.errors import KanabError, PrivacyError
+from kanab.inspection.officer import page as officer_page
+from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
-from kanab.privacy.account import privacy_account
 from kanab.privacy.ledger import Ledger, append
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
@@ -130,7 +130,7 @@ def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path
     for use in (
         text.readout_text, text.readout_markdown, html.readout_html, lambda one: html.report_html(one, charts={}),
         charts.report_charts, charts.forest_chart, charts.segment_chart, tables.sections, words.summary,
-        officer.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
+        officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip
         with pytest.raises((KanabError, TypeError, KeyError, AttributeError)):

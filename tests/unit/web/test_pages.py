@@ -21,8 +21,8 @@ from tests.unit.web.shops import PLAN, alone, ask, entries, ledger_bytes, plain,
 import kanab as kb
 from kanab.collect.sqlitestore import SqliteStore
 from kanab.errors import MissingExtraError, SourceError
+from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
-from kanab.privacy.account import privacy_account
 from kanab.privacy.release_json import hash_of
 from kanab.report.text import readout_text
 from kanab.web import embedded

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.web.shops import PLAN
 
-from kanab.forecast import Known
 from kanab.plan.file import parse_plan
 from kanab.plan.model import CovariatePlan, make_plan
+from kanab.planning.forecast import Known
 from kanab.web.planview import (
     cohort_sentence,
     covariate_table,

@@ -1,1 +1,0 @@
-"""What a readout looks like: text, Markdown, HTML, charts. Works from plain data, computes nothing new."""

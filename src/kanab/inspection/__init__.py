@@ -1,0 +1,1 @@
+"""What a privacy officer runs on releases: audit, attack and report."""

@@ -1,0 +1,1 @@
+"""Attacks on releases, as an outsider would run them. Others call `attack`."""

@@ -1,0 +1,198 @@
+"""What an attacker knows besides the release: who is in which class of every table.
+
+Every published sum is then an equation about people's values. Where people are alike in all tables
+only their sum can be had; they are one *signature*, and one unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.inspection.attack.published import OUT, Published, PublishedTable
+from kanab.tally.factor import as_level
+from kanab.tally.metric import Metric
+
+MOST_ENTRIES = 20_000_000
+"""Of the matrix that is solved; larger ones are not tried."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Who is in which class of every table.
+
+    ``cells[i, j]`` is the class of signature i in table j as a flat index, −1 for people who are
+    not in it; ``people[i]`` is how many have that signature, ``who[i]`` the first of them, as a row
+    of what is known.
+    """
+
+    tables: tuple[PublishedTable, ...]
+    titles: tuple[str, ...]
+    cells: Ints
+    people: Ints
+    who: Ints
+
+    def name(self, signature: int) -> str:
+        """Whom a finding is about."""
+        n, first = int(self.people[signature]), int(self.who[signature]) + 1
+        return f"person {first}" if n == 1 else f"the {n} people who are like person {first} in every table"
+
+    @cached_property
+    def equations(self) -> tuple[Equations, ...]:
+        """One set of equations per metric of which nobody lacks a value."""
+        full: dict[Metric, list[int]] = {}
+        for number, table in enumerate(self.tables):
+            for part in table.moments:
+                if bool(np.all(part.counts == table.people)):
+                    full.setdefault(part.metric, []).append(number)
+        return tuple(Equations(metric, self, tuple(own)) for metric, own in full.items())
+
+
+def known_people(columns: Mapping[str, Any], releases: Sequence[Published]) -> Known:
+    """Place people, one entry each in every column, in the published tables.
+
+    Tables with an axis that is not among the columns are left out, and so are those whose counts
+    are not these people's.
+    """
+    tables, titles, placed = [], [], []
+    levels = {name: _coded(values) for name, values in columns.items()}
+    for release in releases:
+        for table in release.tables:
+            if set(table.names) <= levels.keys():
+                own = _places(table, levels)
+                shown = ~table.hidden.ravel()
+                counts = np.bincount(own[own != OUT], minlength=table.people.size)
+                if np.array_equal(counts[shown], table.people.ravel()[shown]):
+                    tables.append(table)
+                    titles.append(f"{release.name}, {table.name}")
+                    placed.append(own)
+    everyone = max((len(codes) for _, codes in levels.values()), default=0)
+    matrix = np.array(placed, dtype=np.int64).T if placed else np.empty((everyone, 0), dtype=np.int64)
+    cells, who, people = np.unique(matrix, axis=0, return_index=True, return_counts=True)
+    order = np.argsort(who)
+    return Known(tuple(tables), tuple(titles), cells[order], people[order], who[order])
+
+
+def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
+    """The distinct levels of a column, and everybody's place among them."""
+    found: dict[tuple[bool, Any], int] = {}
+    codes = []
+    for value in values:
+        level = as_level(value, "known")
+        codes.append(found.setdefault((isinstance(level, bool), level), len(found)))
+    return [level for _, level in found], np.array(codes, dtype=np.int64)
+
+
+def _places(table: PublishedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
+    flat: Ints = np.zeros((), dtype=np.int64)
+    outside: Any = False
+    for axis in table.axes:
+        distinct, codes = levels[axis.name]
+        into = np.array([axis.place(level) for level in distinct], dtype=np.int64)[codes]
+        flat = flat * len(axis.levels) + np.maximum(into, 0)
+        outside = outside | (into == OUT)
+    return np.where(outside, OUT, flat)
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """The published sums of one metric: ``matrix @ totals = sums``, an unknown total per signature."""
+
+    metric: Metric
+    known: Known
+    tables: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        """The tables that say something about the metric."""
+        names = [self.known.titles[number] for number in self.tables]
+        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
+
+    @property
+    def cells(self) -> Ints:
+        """The classes of every signature in those tables."""
+        return self.known.cells[:, list(self.tables)]
+
+    @property
+    def too_large(self) -> bool:
+        """Would the matrix be too large to solve?"""
+        classes = sum(int(self.known.tables[number].people.size) for number in self.tables)
+        return classes * len(self.known.people) > MOST_ENTRIES
+
+    @property
+    def covered(self) -> bool:
+        """Is everybody in some table that shows all its classes?"""
+        return any(
+            bool((self.known.cells[:, number] != OUT).all()) and not self.known.tables[number].hidden.any()
+            for number in self.tables
+        )
+
+    @cached_property
+    def rows(self) -> tuple[Floats, Floats]:
+        """The matrix and its sums; the same people are one equation."""
+        distinct = {inside.tobytes(): (inside, total) for inside, total in self._rows()}
+        matrix = np.array([inside for inside, _ in distinct.values()], dtype=np.float64)
+        sums = np.array([float(total) for _, total in distinct.values()])
+        return matrix.reshape(len(distinct), len(self.known.people)), sums
+
+    def _rows(self) -> Iterator[tuple[NDArray[np.bool_], int]]:
+        """Who is in a class, and what its people have between them, for every class that holds somebody."""
+        for column, number in zip(self.cells.T, self.tables, strict=True):
+            part = self.known.tables[number].part(self.metric.name)
+            sums = [] if part is None else part.sums.ravel().tolist()
+            hidden = self.known.tables[number].hidden.ravel()
+            for cell in np.unique(column[column != OUT]).tolist():
+                if not hidden[cell]:
+                    yield column == cell, sums[cell]
+
+    @cached_property
+    def independent(self) -> tuple[Floats, Floats]:
+        """The rows that do not follow from others, which say all there is to say."""
+        matrix, sums = self.rows
+        kept = independent(matrix)
+        return matrix[kept], sums[kept]
+
+    @cached_property
+    def solved(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """The smallest totals that fit, and which of them every fitting solution has in common."""
+        return solve(*self.independent)
+
+
+def independent(matrix: Floats) -> NDArray[np.int64]:
+    """Rows of a 0/1 matrix that do not follow from others.
+
+    >>> independent(np.array([[1.0, 1, 0], [0, 0, 1], [1, 1, 1]])).tolist()
+    [1, 2]
+    """
+    from scipy.linalg.lapack import dpstrf  # noqa: PLC0415 - `import kanab` stays light
+
+    if not matrix.size:
+        return np.arange(len(matrix))
+    # what is left of a row once the others are taken out, squared, is far from 0 for whole people
+    _, order, rank, _ = dpstrf(matrix @ matrix.T, tol=1e-6, lower=1)
+    return np.sort(order[:rank] - 1).astype(np.int64)
+
+
+def solve(matrix: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The smallest totals that fit independent rows, and which of them cannot be otherwise.
+
+    >>> totals, determined = solve(np.array([[1.0, 1, 1], [1, 1, 0]]), np.array([9.0, 4.0]))
+    >>> totals.round(9).tolist(), determined.tolist()
+    ([2.0, 2.0, 5.0], [False, False, True])
+    """
+    from scipy.linalg import cholesky, solve_triangular  # noqa: PLC0415 - `import kanab` stays light
+
+    if not matrix.size:
+        return np.zeros(matrix.shape[1]), np.zeros(matrix.shape[1], dtype=bool)
+    root = cholesky(matrix @ matrix.T, lower=True)
+    directions = solve_triangular(root, matrix, lower=True)
+    totals = directions.T @ solve_triangular(root, sums, lower=True)
+    return totals, (directions**2).sum(axis=0) > 1 - 1e-7

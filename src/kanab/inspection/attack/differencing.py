@@ -1,0 +1,180 @@
+"""Reading and subtracting: classes below k, and what changed between two tables of the same people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import isqrt
+
+from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.published import Published, PublishedTable, alike
+from kanab.tally.describe import in_units
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+
+SMALL = "small classes"
+DIFFERENCES = "differences"
+
+_Place = tuple[int, ...]
+
+
+def find_small_classes(releases: Sequence[Published], k: int) -> list[Finding]:
+    """Classes with fewer than k people, and with fewer than k who have, or lack, a value."""
+    found = []
+    for release in releases:
+        for table in release.tables:
+            title = f"{release.name}, {table.name}"
+            for place in table.places():
+                n = int(table.people[place])
+                where = table.words(place)
+                if 0 < n < k:
+                    found.append(Finding(SMALL, title, "", n, f"{where} holds {in_people(n)}"))
+                for part in table.moments:
+                    have = int(part.counts[place])
+                    name = part.metric.name
+                    if 0 < have < k and have < n:
+                        found.append(Finding(SMALL, title, name, have, f"{in_people(have)} of {where} have {name}"))
+                    if 0 < n - have < k and have > 0:
+                        learnt = f"{in_people(n - have)} of {where} have no {name}"
+                        found.append(Finding(SMALL, title, name, n - have, learnt))
+    return found
+
+
+def find_differences(releases: Sequence[Published], k: int) -> list[Finding]:
+    """What subtracting one table from another of the same people says about fewer than k of them.
+
+    Tables are compared where the people of one are among those of the other: the same experiments,
+    or an experiment and a pair that it is in. Batches of different cohorts are different people.
+    """
+    found: list[Finding] = []
+    for before, after, first, second in _comparable(releases):
+        names = tuple(name for name in first.names if name in second.names)
+        one, two = alike(first, second, names)
+        compared = _Compared(one, two, _title(before, after, first, second), k)
+        for place in one.places():
+            if not two.hidden[place]:
+                found += compared.at(place)
+    return found
+
+
+def _comparable(releases: Sequence[Published]) -> Iterator[tuple[Published, Published, PublishedTable, PublishedTable]]:
+    inside = ((one, one, *pair) for one in releases for pair in combinations(one.tables, 2))
+    between = (
+        (before, after, first, second)
+        for before, after in combinations(releases, 2)
+        if not before.apart(after)
+        for first in before.tables
+        for second in after.tables
+    )
+    for before, after, first, second in (*inside, *between):
+        nested = first.experiments <= second.experiments or second.experiments <= first.experiments
+        if nested and set(first.names) & set(second.names):
+            yield before, after, first, second
+
+
+def _title(before: Published, after: Published, first: PublishedTable, second: PublishedTable) -> str:
+    if before is after:
+        return f"{before.name}, {first.name} − {second.name}"
+    if first.name == second.name:
+        return f"{before.name} → {after.name}, {first.name}"
+    return f"{before.name}, {first.name} → {after.name}, {second.name}"
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Two tables of the same classes."""
+
+    one: PublishedTable
+    two: PublishedTable
+    title: str
+    k: int
+
+    def at(self, place: _Place) -> Iterator[Finding]:
+        """What the difference in one class says."""
+        moved = int(self.two.people[place] - self.one.people[place])
+        where = self.one.words(place)
+        pairs = [(part, other) for part in self.one.moments if (other := _same(part, self.two)) is not None]
+        if 0 < abs(moved) < self.k:
+            told = [self._values(a, b, place) for a, b in pairs]
+            learnt = [f"{where} differs by {in_people(abs(moved))}", *(text for text in told if text)]
+            names = ", ".join(a.metric.name for a, _ in pairs)
+            yield Finding(DIFFERENCES, self.title, names, abs(moved), "; ".join(learnt))
+            return
+        for a, b in pairs:
+            joined = int(b.counts[place] - a.counts[place])
+            name = a.metric.name
+            if a.metric.missing == "exclude" and 0 < abs(joined) < self.k:
+                learnt = [f"in {where} the people who have {name} differ by {in_people(abs(joined))}"]
+                learnt += [self._values(a, b, place)]
+                yield Finding(DIFFERENCES, self.title, name, abs(joined), "; ".join(learnt))
+            elif moved == 0 and joined == 0:
+                yield from self._changed(a, b, place)
+
+    def _values(self, a: Moments, b: Moments, place: _Place) -> str:
+        """What the people who joined (or left) have between them."""
+        count = int(b.counts[place] - a.counts[place])
+        total = int(b.sums[place] - a.sums[place])
+        squares = self._squares(a, b, place)
+        if count < 0:
+            count, total, squares = -count, -total, None if squares is None else -squares
+        name, scale = a.metric.name, a.metric.scale
+        if count == 0:
+            return ""
+        if count == 1 and _allowed(a.metric, total):
+            return f"that person's {name} is {in_units(total, scale)}"
+        if count == 2 and squares is not None and 2 * squares >= total**2:
+            root = isqrt(2 * squares - total**2)
+            low, high = (total - root) // 2, (total + root) // 2
+            if low**2 + high**2 == squares:
+                return f"their {name} is {in_units(low, scale)} and {in_units(high, scale)}"
+        return f"their {name} adds up to {in_units(total, scale)}"
+
+    def _changed(self, a: Moments, b: Moments, place: _Place) -> Iterator[Finding]:
+        """What a sum that moved without anybody joining gives away."""
+        moved = int(b.sums[place] - a.sums[place])
+        if moved == 0:
+            return
+        people, told = 1, ""
+        name, scale = a.metric.name, a.metric.scale
+        squares = self._squares(a, b, place)
+        if a.metric.binary:
+            people = abs(moved)
+            told = f"{people} {'more' if moved > 0 else 'fewer'} of them have {name}" if people < self.k else ""
+        elif squares is None:
+            change = in_units(moved, scale)
+            told = f"{name} moved by {change}: if one person's value changed, it changed by that much"
+        else:
+            old, rest = divmod(squares - moved**2, 2 * moved)
+            if not rest and _allowed(a.metric, old) and _allowed(a.metric, old + moved):
+                told = f"one person's {name} went from {in_units(old, scale)} to {in_units(old + moved, scale)}"
+        if told:  # else no single person can have moved both sums, and how many did is not known
+            where = self.one.words(place)
+            yield Finding(DIFFERENCES, self.title, name, people, f"nobody joined or left {where}, and {told}")
+
+    def _squares(self, a: Moments, b: Moments, place: _Place) -> int | None:
+        """How much the squares of one class moved: those of a margin in which nothing else did."""
+        at = dict(zip(self.one.names, place, strict=True))
+        for by in a.squares.keys() & b.squares.keys():
+            block = tuple(slice(at[name], at[name] + 1) if name in by else slice(None) for name in self.one.names)
+            moved = (a.counts != b.counts) | (a.sums != b.sums)
+            if int(moved[block].sum()) == int(bool(moved[place])):
+                cell = tuple(at[name] for name in by)
+                return int(b.squares[by][cell] - a.squares[by][cell])
+        return None
+
+
+def _same(part: Moments, other: PublishedTable) -> Moments | None:
+    """The numbers of the same metric in another table, if they are on the same grid."""
+    found = other.part(part.metric.name)
+    return found if found is not None and found.metric.scale == part.metric.scale else None
+
+
+def _allowed(metric: Metric, value: int) -> bool:
+    bounds = metric.grid_bounds
+    return bounds is None or bounds[0] <= value <= bounds[1]
+
+
+def in_people(n: int) -> str:
+    """So many people, in words."""
+    return "one person" if n == 1 else f"{n} people"

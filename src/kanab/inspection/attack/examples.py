@@ -1,0 +1,241 @@
+"""Bad examples for the attacker: releases that somebody might have thought safe. All people are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.errors import SourceError, listed
+from kanab.inspection.attack.background import Known, known_people
+from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.plan.model import DEFAULT_K
+from kanab.privacy.merging import LevelMap
+from kanab.tally.cells import Cells
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
+
+_Ints = NDArray[np.int64]
+
+BOUGHT = Metric("bought", 1, (0.0, 1.0))
+SPEND = Metric("spend", 100, (0.0, 500.0))
+ORDERS = Metric("orders", 1, (0.0, 20.0))
+
+
+@dataclass(frozen=True, eq=False)
+class BadExample:
+    """Releases to break, their story, what the attacker knows besides, and who the people were."""
+
+    name: str
+    story: str
+    releases: tuple[Published, ...]
+    people: Mapping[str, Any]
+    known: Known | None = None
+
+
+def example(name: str) -> BadExample:
+    """A bad example by its name; the same people every time."""
+    if name not in EXAMPLES:
+        raise SourceError("there is no such example", f"There are: {listed(EXAMPLES)}.")
+    return EXAMPLES[name](name)
+
+
+def daily_dashboard(name: str) -> BadExample:
+    """Sixteen days of one growing table; on the last nobody joins, and one person buys again."""
+    rng = np.random.default_rng(15)
+    newcomers = [1_500, *rng.integers(95, 125, 14).tolist(), 0]
+    total = sum(newcomers)
+    regions = [f"region {i}" for i in range(1, 10)]
+    shares = np.array([24, 18, 15, 12, 10, 8, 6, 4, 3]) / 100
+    people = {"variant": rng.choice(["A", "B"], total), "region": rng.choice(regions, total, p=shares)}
+    spend = _spend(rng, total, 0.12)
+    axes = _arm("variant", "AB"), Axis("region", tuple(regions))
+    releases = []
+    for day, here in enumerate(np.cumsum(newcomers).tolist(), 1):
+        if day == len(newcomers):
+            spend = spend + np.where(np.arange(total) == np.argmax(spend > 0), 2_350, 0)
+        rows = {key: values[:here] for key, values in people.items()}
+        values = {BOUGHT: (spend > 0).astype(np.int64)[:here], SPEND: spend[:here]}
+        table = tabulate("variant/region", rows, axes, values, [("variant",)])
+        releases.append(Published(f"day {day}", (table,)))
+    story = (
+        "A dashboard publishes the table of variant × region every morning. Each morning every class holds "
+        f"at least {DEFAULT_K} people."
+    )
+    return BadExample(name, story, tuple(releases), {**people, "spend": spend})
+
+
+def two_cuts(name: str) -> BadExample:
+    """One table of the first 1,000 people, and one of the first 1,003."""
+    rng = np.random.default_rng(3)
+    people = {"variant": rng.choice(["A", "B"], 1_003), "tier": rng.choice([1, 2, 3], 1_003)}
+    spend = np.where(np.arange(1_003) < 1_000, _spend(rng, 1_003, 0.12), rng.integers(1_000, 9_000, 1_003))
+    axes = _arm("variant", "AB"), Axis("tier", (1, 2, 3))
+    releases = []
+    for cut in (1_000, 1_003):
+        rows = {key: values[:cut] for key, values in people.items()}
+        values = {BOUGHT: (spend > 0).astype(np.int64)[:cut], SPEND: spend[:cut]}
+        table = tabulate("variant/tier", rows, axes, values, [("variant",), ("tier",)])
+        releases.append(Published(f"the first {cut:,} people", (table,)))
+    story = "The same table is released twice, with two filters on the rows. Every class holds more than 100 people."
+    return BadExample(name, story, tuple(releases), {**people, "spend": spend})
+
+
+def suppressed(name: str) -> BadExample:
+    """Small classes are blacked out, and so are others to protect them, but linked tables give totals."""
+    rng = np.random.default_rng(22)
+    towns = [f"town {i}" for i in range(1, 9)]
+    sizes = np.array([22, 20, 18, 14, 11, 5, 4.5, 4]) / 98.5
+    total = 700
+    people = {"variant": rng.choice(["A", "B", "C"], total), "town": rng.choice(towns, total, p=sizes)}
+    spend = _spend(rng, total, 0.2)
+    values = {BOUGHT: (spend > 0).astype(np.int64), SPEND: spend}
+    axes = _arm("variant", "ABC"), Axis("town", tuple(towns))
+    counties = LevelMap(
+        "town", (("north", ("town 1", "town 6")), ("east", ("town 2", "town 7")), ("south", ("town 3", "town 8")),
+                 ("west", ("town 4", "town 5"))), {},
+    )  # fmt: skip
+    full = tabulate("variant/town", people, axes, values, [])
+    linked = tabulate("variant/county", people, axes, values, [])
+    county = Axis("town", tuple(new for new, _ in counties.groups), "covariate", counties)
+    into = [county.place(town) for town in towns]
+    tables = (
+        _blacked_out(full, DEFAULT_K),
+        linked.folded(county, into),
+        full.by(("town",)),
+        full.by(("variant",)),
+    )
+    story = (
+        f"Classes of fewer than {DEFAULT_K} people are blacked out, and in their rows a second class with them, "
+        "so that the totals do not give them away. A linked table gives the same by county."
+    )
+    return BadExample(name, story, (Published("towns", tables),), {**people, "spend": spend})
+
+
+def _blacked_out(table: PublishedTable, k: int) -> PublishedTable:
+    """Primary suppression, and the smallest other class of a town that would be the only one."""
+    hidden = np.asarray((table.people > 0) & (table.people < k))
+    for town in range(hidden.shape[1]):
+        if hidden[:, town].sum() == 1:
+            others = [(int(table.people[arm, town]), arm) for arm in range(hidden.shape[0]) if not hidden[arm, town]]
+            hidden[min(others)[1], town] = True
+    people = np.where(hidden, 0, table.people)
+    moments = tuple(Moments(one.metric, people, np.where(hidden, 0, one.sums), {}) for one in table.moments)
+    return PublishedTable(table.name, table.axes, people, hidden, moments)
+
+
+def class_squares(name: str) -> BadExample:
+    """Squares in every class, as some analyses would like to have them."""
+    rng = np.random.default_rng(6)
+    total, shops = 280, [f"shop {i}" for i in range(1, 9)]
+    people = {"variant": rng.choice(["A", "B"], total), "shop": rng.choice(shops, total)}
+    orders = rng.poisson(0.3, total)
+    spend = np.where(orders > 0, rng.integers(500, 2_000, total) * orders, 0)
+    spend[rng.integers(0, total, 3)] = 38_000
+    axes = _arm("variant", "AB"), Axis("shop", tuple(shops))
+    table = tabulate("variant/shop", people, axes, {ORDERS: orders, SPEND: spend}, [("variant", "shop")])
+    story = f"Every class holds at least {DEFAULT_K} people, and its sum and its sum of squares are published."
+    return BadExample(name, story, (Published("shops", (table,)),), {**people, "orders": orders, "spend": spend})
+
+
+def paper(name: str) -> BadExample:
+    """The attack in the paper: three people, a sum and a sum of squares."""
+    minutes = Metric("minutes", 100, (0.0, 100.0))
+    people: dict[str, Any] = {"treatment": ["A"] * 9 + ["B"] * 9, "tier": [1, 2, 3] * 6}
+    values = [217, 205, 82, 0, 219, 135, 0, 197, 89, 84, 22, 269, 29, 67, 214, 30, 82, 241]
+    axes = _arm("treatment", "AB"), Axis("tier", (1, 2, 3))
+    table = tabulate("treatment/tier", people, axes, {minutes: np.array(values)}, [("treatment", "tier")])
+    story = "Classes of three people with their sums and squares, 2.17 and 4.7089 in the first, as in the paper."
+    return BadExample(name, story, (Published("paper", (table,), k=3),), {**people, "minutes": np.array(values)})
+
+
+def pair_scan(name: str) -> BadExample:
+    """All pairs of thirty experiments on three hundred people."""
+    rng = np.random.default_rng(30)
+    total = 300
+    spend = np.maximum(_spend(rng, total, 0.5), rng.integers(0, 300, total))
+    story = "The tables of all 435 pairs of 30 experiments on 300 people. The attacker knows everybody's arms."
+    return _pairs(name, story, _arms(rng, total, 30), {SPEND: spend})
+
+
+def pair_scan_sparse(name: str) -> BadExample:
+    """All pairs of twenty-five experiments on a thousand people, of whom few bought."""
+    rng = np.random.default_rng(25)
+    total = 1_000
+    bought = (rng.random(total) < 0.02).astype(np.int64)
+    story = (
+        "The tables of all 300 pairs of 25 experiments on 1,000 people: fewer equations than people, but few "
+        "people bought. The attacker knows everybody's arms."
+    )
+    return _pairs(name, story, _arms(rng, total, 25), {BOUGHT: bought})
+
+
+EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
+    "daily-dashboard": daily_dashboard,
+    "two-cuts": two_cuts,
+    "suppressed": suppressed,
+    "class-squares": class_squares,
+    "pair-scan": pair_scan,
+    "pair-scan-sparse": pair_scan_sparse,
+    "paper": paper,
+}
+
+
+# ── making people and tables ───────────────────────────────────────────────────────────────────
+
+
+def tabulate(
+    name: str,
+    people: Mapping[str, Any],
+    sides: Sequence[Axis],
+    values: Mapping[Metric, _Ints],
+    squares: Sequence[By],
+) -> PublishedTable:
+    """Count people into a table, without any rule."""
+    shape = tuple(len(side.levels) for side in sides)
+    codes = [
+        np.array([side.place(value) for value in np.asarray(people[side.name]).tolist()], dtype=np.int64)
+        for side in sides
+    ]
+
+    def added(weights: _Ints, by: By) -> Cells:
+        own = [i for i, side in enumerate(sides) if side.name in by]
+        cells = np.zeros([shape[i] for i in own], dtype=np.int64)
+        np.add.at(cells, tuple(codes[i] for i in own), weights)
+        return cells.astype(object)
+
+    everybody = tuple(side.name for side in sides)
+    counts = added(np.ones(len(codes[0]), dtype=np.int64), everybody)
+    moments = tuple(
+        Moments(metric, counts, added(own, everybody), {by: added(own**2, by) for by in squares if not metric.binary})
+        for metric, own in values.items()
+    )
+    return PublishedTable(name, tuple(sides), counts, np.zeros(shape, dtype=bool), moments)
+
+
+def _arm(name: str, arms: str) -> Axis:
+    return Axis(name, tuple(arms), "arm")
+
+
+def _spend(rng: np.random.Generator, total: int, rate: float) -> _Ints:
+    """Cents: most people spend nothing."""
+    amounts = np.minimum(50_000, (1_000 + rng.gamma(2.0, 1_500.0, total)).astype(np.int64))
+    return np.where(rng.random(total) < rate, amounts, 0)
+
+
+def _arms(rng: np.random.Generator, total: int, experiments: int) -> dict[str, NDArray[Any]]:
+    return {f"experiment {i + 1}": rng.choice(["A", "B"], total) for i in range(experiments)}
+
+
+def _pairs(name: str, story: str, arms: Mapping[str, NDArray[Any]], values: Mapping[Metric, _Ints]) -> BadExample:
+    tables = tuple(
+        tabulate(f"{one}/{two}", arms, [_arm(one, "AB"), _arm(two, "AB")], values, [(one,), (two,)])
+        for one, two in combinations(arms, 2)
+    )
+    releases = (Published("pairs", tables),)
+    people = {**arms, **{metric.name: own for metric, own in values.items()}}
+    return BadExample(name, story, releases, people, known_people(arms, releases))

@@ -1,0 +1,157 @@
+"""Reading a class closely: what people, sum and squares say about the largest and the smallest value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.errors import TallyError
+from kanab.inspection.attack.differencing import in_people
+from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.published import Published, PublishedTable
+from kanab.privacy.enumeration import enumerate_classes
+from kanab.privacy.inference import class_squares, edges, largest_on_grid, smallest_on_grid
+from kanab.tally.cells import Cells
+from kanab.tally.consistency import check_moments
+from kanab.tally.describe import in_units
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By, Moments
+
+CLOSED_FORMS = "closed forms"
+FEW_CONTRIBUTORS = 3
+"""One contributor's value is the sum; of two, each knows the other's."""
+WHOLE = 1_000
+"""Steps between the bounds of a metric up to which all whole numbers are tried out."""
+
+_Ends = tuple[Cells, Cells]
+
+
+def find_pinned_values(releases: Sequence[Published], k: int) -> list[Finding]:
+    """Values that the numbers of one class give away: extremes, and sums of one or two contributors.
+
+    An extreme counts as found if less than a quarter of its distance from the mean is left to guess,
+    if it is not simply the bound, and if fewer than k people can have it.
+    """
+    found: list[Finding] = []
+    for release in releases:
+        for table in release.tables:
+            title = f"{release.name}, {table.name}"
+            for view in _views(table):
+                for part in view.moments:
+                    found += _extremes(view, part, title, k)
+                    found += _contributors(view, part, release.contributors.get(part.metric.name), title)
+    return list({(one.table, one.learnt): one for one in found if one.people < k}.values())
+
+
+def _views(table: PublishedTable) -> Iterator[PublishedTable]:
+    """The table, and each margin at which squares are known by themselves."""
+    yield table
+    margins = dict.fromkeys(by for part in table.moments for by in part.squares if by != table.names)
+    for by in margins:
+        yield table.by(by)
+
+
+def _extremes(table: PublishedTable, part: Moments, title: str, k: int) -> Iterator[Finding]:
+    if part.metric.binary or not part.squares or table.hidden.any() or not _possible(table, part):
+        return
+    bounds = _bounds(part)
+    low, high = edges(*bounds)
+    least, most = class_squares(part, table.names, *bounds)
+    people = np.maximum(part.counts, 2)  # smaller classes are not looked at
+    bottom = smallest_on_grid(people, part.sums, (least, most), *bounds)
+    top = largest_on_grid(people, part.sums, (least, most), *bounds)
+    if high - low <= WHOLE:
+        bottom, top = _tried_out(part, table.names, bottom, top)
+    # an extreme at its bound, or everyone within a step of one, is no more than a 0/1 metric says
+    largest = _narrow(part, top) & (top[0] < high) & (top[1] > low + 1)
+    smallest = (
+        _narrow(replace(part, sums=-part.sums), (-bottom[1], -bottom[0])) & (bottom[1] > low) & (bottom[0] < high - 1)
+    )
+    for place in table.places():
+        group = int(part.counts[place]), int(part.sums[place]), int(most[place])
+        where = table.words(place)
+        if largest[place]:
+            interval = int(top[0][place]), int(top[1][place])
+            yield _told(where, part.metric, interval, reachers(*group, interval[0], k), title)
+        if smallest[place]:
+            interval = int(bottom[0][place]), int(bottom[1][place])
+            n, s, q = group
+            yield _told(where, part.metric, interval, -reachers(n, -s, q, -interval[1], k), title)
+
+
+def _possible(table: PublishedTable, part: Moments) -> bool:
+    """Could anybody have these numbers? A damaged file is nothing to reason from."""
+    try:
+        check_moments(part, table.people, table.names)
+    except TallyError:
+        return False
+    return True
+
+
+def _tried_out(part: Moments, names: By, bottom: _Ends, top: _Ends) -> tuple[_Ends, _Ends]:
+    """The intervals of classes of whole numbers, by trying out all that fit where that is little work."""
+    ends = [np.array(cells, dtype=object).ravel() for cells in (*bottom, *top)]
+    for place, found in enumerate(enumerate_classes(part, names, bottom[0], top[1])):
+        if found is not None:
+            for cells, end in zip(ends, (*found[0], *found[1]), strict=True):
+                cells[place] = end
+    a, b, c, d = (cells.reshape(part.counts.shape) for cells in ends)
+    return (a, b), (c, d)
+
+
+def _narrow(part: Moments, ends: _Ends) -> NDArray[np.bool_]:
+    """Where is less than a quarter of the outer end's distance from the mean left to guess?"""
+    low, high = ends
+    narrow = 4 * part.counts * (high - low) < part.counts * high - part.sums
+    return np.asarray((part.counts > 1) & narrow, dtype=bool)
+
+
+def reachers(n: int, s: int, q: int, value: int, k: int) -> int:
+    """How many people can be at or above a value, with this count, sum and squares? Beyond k is not looked.
+
+    >>> reachers(33, 5, 9, 2, k=10)
+    2
+    """
+    for several in range(2, min(n, k) + 1):
+        rest, left = n - several, s - several * value
+        # the least squares: all alike, or as many at the value and the rest alike below it
+        squares = _least(n, s) if left >= rest * value else several * value**2 + _least(rest, left)
+        if squares > q or (left < 0 and not rest):
+            return several - 1
+    return min(n, k)
+
+
+def _least(n: int, s: int) -> int:
+    mean, over = divmod(s, n) if n else (0, 0)
+    return n * mean**2 + over * (2 * mean + 1)
+
+
+def _bounds(part: Moments) -> tuple[int | None, int | None]:
+    """The bounds of a metric; where none are stated, amounts are taken not to be negative, if none looks so."""
+    return part.metric.grid_bounds or ((0, None) if bool(np.all(part.sums >= 0)) else (None, None))
+
+
+def _told(where: str, metric: Metric, interval: tuple[int, int], people: int, title: str) -> Finding:
+    """An extreme that few people can have; ``people`` is negative for the smallest."""
+    word = "largest" if people > 0 else "smallest"
+    low, high = (in_units(end, metric.scale) for end in interval)
+    who = "one person has" if abs(people) == 1 else f"at most {abs(people)} people have"
+    learnt = f"the {word} {metric.name} of {where} lies in [{low}, {high}], and {who} it"
+    return Finding(CLOSED_FORMS, title, metric.name, abs(people), learnt)
+
+
+def _contributors(table: PublishedTable, part: Moments, of: str | None, title: str) -> Iterator[Finding]:
+    """Classes in which one or two people have the whole sum, and another metric says how many they are."""
+    buyers = None if of is None else table.part(of)
+    if buyers is None or not buyers.metric.binary:
+        return
+    for place in table.places():
+        few = int(buyers.sums[place])
+        if 0 < few < FEW_CONTRIBUTORS:
+            value = in_units(int(part.sums[place]), part.metric.scale)
+            who = "alone has" if few == 1 else "have between them"
+            learnt = f"{in_people(few)} of {table.words(place)} {who} {part.metric.name} = {value}"
+            yield Finding(CLOSED_FORMS, title, part.metric.name, few, learnt)

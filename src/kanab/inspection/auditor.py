@@ -1,0 +1,190 @@
+"""The auditor: every rule, checked again on what was published, without the rows.
+
+What only the rows can tell (dominance by one or two people, how the tables overlap) was checked by
+the gate; of that the auditor sees the receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kanab.inspection.attack.differencing import find_differences
+from kanab.inspection.attack.published import published_from_dict
+from kanab.privacy.audit import audit_table
+from kanab.privacy.class_rules import LEAST_DF, gapless, products_hide
+from kanab.privacy.ledger import Ledger
+from kanab.privacy.rare_values import numbers_of, too_few_off
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
+from kanab.tally.tally import Tally
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule: does it hold? ``holds`` is None where it could not be evaluated."""
+
+    rule: str
+    holds: bool | None
+    says: str
+    remedy: str = ""
+    classes: int = 0
+
+
+def check_release(release: Release) -> tuple[Check, ...]:
+    """Every rule for one release."""
+    return tuple(check(release) for check in _RULES)
+
+
+def _people(release: Release) -> Check:
+    k = release.receipt.k
+    sparse = sum(int(np.count_nonzero((table.people > 0) & (table.people < k))) for table in release.tables.values())
+    return Check(
+        "k",
+        not sparse,
+        f"every class holds nobody or at least k = {k} people",
+        "Do not use it; release it again.",
+        sparse,
+    )
+
+
+def _missing(release: Release) -> Check:
+    k = release.receipt.k
+    gaps = [
+        part
+        for table in release.tables.values()
+        for part in table.moments
+        if part.metric.missing == "exclude" and not gapless(part, table, k)
+    ]
+    return Check(
+        "missing values", not gaps, "in every class nobody or at least k people have, and lack, a value",
+        "Release it again.", len(gaps),
+    )  # fmt: skip
+
+
+def _totals(release: Release) -> Check:
+    """Tables of one experiment are about the same people, so they add up to the same arms."""
+    wrong = 0
+    for experiment in release.plan.experiments:
+        own = [t.keep() for t in release.tables.values() if [one.name for one in t.arms] == [experiment.name]]
+        wrong += sum(not _agree(own[0], other) for other in own[1:])
+    return Check("totals", not wrong, "all tables of an experiment add up to the same arms", "Do not use it.", wrong)
+
+
+def _agree(first: Tally, second: Tally) -> bool:
+    if first.people_by() != second.people_by():
+        return False
+    for part in first.moments:
+        for other in second.moments:
+            if part.metric == other.metric and not (
+                np.array_equal(part.counts, other.counts) and np.array_equal(part.sums, other.sums)
+            ):
+                return False
+    return True
+
+
+def _squares(release: Release) -> Check:
+    asked = {metric.name for metric in release.plan.metrics if metric.squares == "class"}
+    fine = sum(
+        len(by) == len(table.axes) > 1 and part.metric.name not in asked and not part.metric.binary
+        for table in release.tables.values()
+        for part in table.moments
+        for by in part.squares
+    )
+    return Check(
+        "squares", not fine, "squares are kept on margins only, unless the plan asks for them by class",
+        "Release it again.", fine,
+    )  # fmt: skip
+
+
+def _bounds(release: Release) -> Check:
+    unbounded = sum(not metric.declared and metric.ratio is None for metric in release.plan.metrics)
+    binary = all(part.metric.bounds is not None for table in release.tables.values() for part in table.moments)
+    return Check(
+        "bounds", binary, "every metric has bounds, and values beyond them were clamped", "Declare them.", unbounded
+    )
+
+
+def _freedom(release: Release) -> Check:
+    short = sum(table.total - int(np.count_nonzero(table.people)) < LEAST_DF for table in release.tables.values())
+    return Check(
+        "degrees of freedom", not short, f"every table leaves at least {LEAST_DF} residual degrees of freedom",
+        "Wait for more people.", short,
+    )  # fmt: skip
+
+
+def _inference(release: Release) -> Check:
+    plans = {metric.name: metric for metric in release.plan.metrics}
+    tables = dict(release.tables) | {f"arms of {name}": table.keep() for name, table in release.tables.items()}
+    broken = [one for name, table in tables.items() for one in audit_table(name, table, plans).broken]
+    told = sum(
+        not products_hide(cross, table, release.receipt.k)
+        for table in release.tables.values()
+        for cross in table.crosses
+    )
+    return Check(
+        "inference", not broken and not told, "counts, sums and squares of a class give nobody's value away",
+        broken[0].remedy if broken else "Release it again." if told else "",
+        sum(one.classes for one in broken) + told,
+    )  # fmt: skip
+
+
+def _unusual(release: Release) -> Check:
+    few = 0
+    for metric in {one.name for table in release.tables.values() for one in table.metrics}:
+        own = [table for table in release.tables.values() if metric in [one.name for one in table.metrics]]
+        crossed = [table for table in own if len(table.axes) > 1]
+        few += len(crossed) > 1 and any(too_few_off(one, metric, numbers_of(own)) for one in crossed)
+    return Check(
+        "unusual values", not few, "a metric is in several tables only where enough people are off its commonest value",
+        "Release it again, with fewer covariates.", few,
+    )  # fmt: skip
+
+
+def _overlap(release: Release) -> Check:
+    effective, k = release.receipt.effective_k, release.receipt.k
+    if effective is None:
+        return Check(
+            "overlap", None, "how the tables overlap is not known to anybody, so effective k was not evaluated"
+        )
+    return Check(
+        "overlap", effective >= k, f"no combination of published sums rests on fewer than {effective:,} people",
+        "Do not use it.",
+    )  # fmt: skip
+
+
+_RULES: tuple[Callable[[Release], Check], ...] = (
+    _people, _missing, _totals, _squares, _bounds, _freedom, _inference, _unusual, _overlap,
+)  # fmt: skip
+
+
+def check_chain(release: Release, ledger: Ledger | None) -> Check:
+    """Does the release stand in its ledger?"""
+    if not release.chained:
+        return Check("ledger", None, "it was released without a ledger, which is a deviation from the defaults")
+    if ledger is None:
+        return Check("ledger", None, "its ledger was not given; name it with --ledger")
+    inside = release_to_dict(release)["hash"] in ledger.hashes
+    return Check(
+        "ledger", inside, "it stands in its ledger, whose entries follow each other unchanged",
+        "The ledger is another one, or its last entries were removed: take it from a backup.",
+    )  # fmt: skip
+
+
+def check_together(releases: Mapping[str, Release]) -> Iterator[Check]:
+    """What releases tell about each other: none may differ from another by a few people."""
+    alone = {name: one for name, one in releases.items() if one.receipt.batch is None}
+    if len(alone) > 1:
+        published = [published_from_dict(release_to_dict(one), name) for name, one in alone.items()]
+        found = find_differences(published, min(one.receipt.k for one in alone.values()))
+        yield Check(
+            "differences", not found, "no two releases differ by fewer than k people in a class",
+            "Release growing data by cohorts.", len(found),
+        )  # fmt: skip
+
+
+def passes(checks: Sequence[Check]) -> bool:
+    """Is no rule broken?"""
+    return all(one.holds is not False for one in checks)

@@ -1,0 +1,1 @@
+"""The privacy report: which fields left, under which rules."""

@@ -1,0 +1,232 @@
+"""The privacy officer's account of releases, as plain data: what left, by which rules, and what remains open.
+
+It holds no class below k, no value of anybody, no path, no machine and no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from kanab.errors import LedgerError, SourceError
+from kanab.inspection.attack.findings import Attacked, Attempt
+from kanab.inspection.attack.published import published_from_dict
+from kanab.inspection.attack.run import play_attacker
+from kanab.inspection.auditor import Check, check_chain, check_release, check_together
+from kanab.inspection.officer.fields import fields_of
+from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
+from kanab.privacy.ledger import Ledger
+from kanab.privacy.release import Batch, Release
+from kanab.privacy.release_json import release_to_dict
+
+FORMAT = "kanab-privacy-report/1"
+LEARNT, NOTHING, NOT_TRIED = "learnt something", "learnt nothing", "not tried"
+MOST_RISKS = 3
+"""So many residual risks are named in the verdict; the account holds all of them."""
+
+Plain = dict[str, Any]
+Releases = Mapping[str, Release]
+
+
+def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = None) -> Plain:
+    """Everything that an officer asks about releases, by the names of their files.
+
+    ``ledger`` is the verified one, or the problem why it could not be verified.
+
+    >>> from kanab.plan.model import make_plan
+    >>> from kanab.privacy.gate import release
+    >>> from kanab.counting.rows import count_rows
+    >>> rows = {"arm": ["A", "B"] * 40, "bought": [0, 0, 1, 1] * 20}
+    >>> plan = make_plan("arm", ["bought"], bounds={"bought": (0, 1)}, resolution={"bought": 1})
+    >>> found = privacy_account({"shop.json": release(count_rows(rows, plan))})
+    >>> found["verdict"]["state"], found["verdict"]["not_evaluated"]
+    ('passed', ['ledger'])
+    """
+    if not releases:
+        raise SourceError("there is no release to report on", "Name at least one file.")
+    files = {name: release_to_dict(one) for name, one in releases.items()}
+    hashes = {name: str(file["hash"]) for name, file in files.items()}
+    if len(set(hashes.values())) < len(hashes):
+        raise SourceError("the same release is given twice", "Name every release once.")
+    checks = {name: [*check_release(one), _chain(one, ledger)] for name, one in releases.items()}
+    together = [*_verified(ledger), *check_together(releases)]
+    plain = [_release(name, one, hashes[name], checks[name]) for name, one in releases.items()]
+    everything = [*(one for own in checks.values() for one in own), *together]
+    effective_k = _effective_k(releases, hashes.values(), ledger)
+    attacks = _attacks(_attacked(files))
+    remaining = risks(plain)
+    broken = [*_broken(checks, together), *_won(attacks)]
+    return {
+        "format": FORMAT,
+        "verdict": _verdict(plain, broken, everything, remaining) | {"effective_k": effective_k},
+        "flow": flow(plain),
+        "places": places(plain),
+        "releases": plain,
+        "together": _plain_checks(together),
+        "questions": questions(plain, effective_k, everything),
+        "risks": remaining,
+        "attacks": attacks,
+        "ledger": _ledger(ledger, hashes),
+    }
+
+
+_OPEN = {
+    "ledger": "Release into a ledger, and name it with --ledger.",
+    "overlap": "Count from rows, so that the gate sees how the tables overlap.",
+}
+"""What to do about rules that could not be evaluated."""
+
+
+def _chain(release: Release, ledger: Ledger | LedgerError | None) -> Check:
+    if release.chained and isinstance(ledger, LedgerError):
+        return Check("ledger", None, "its ledger could not be verified")
+    return check_chain(release, ledger if isinstance(ledger, Ledger) else None)
+
+
+def _verified(ledger: Ledger | LedgerError | None) -> Iterator[Check]:
+    """The chain of the ledger itself, whoever stands in it."""
+    if ledger is not None:
+        problem = ledger if isinstance(ledger, LedgerError) else None
+        says = "every entry of the ledger has its own hash and names the one before it"
+        yield Check("chain", problem is None, says, "" if problem is None else f"{problem.fact}. {problem.remedy}")
+
+
+def _effective_k(releases: Releases, hashes: Iterable[str], ledger: Ledger | LedgerError | None) -> int | None:
+    """Over everything that was released: later entries of a ledger count the earlier ones in.
+
+    Nobody looked at what a release outside a ledger gives away together with another one.
+    """
+    everything = list(releases.values())
+    if len(everything) > 1 and not all(one.chained for one in everything):
+        return None
+    if isinstance(ledger, Ledger) and not set(hashes).isdisjoint(ledger.hashes):
+        everything += ledger.releases
+    known = [one.receipt.effective_k for one in everything]
+    return None if None in known else min(k for k in known if k is not None)
+
+
+# ── the verdict ────────────────────────────────────────────────────────────────────────────────
+
+
+def _broken(checks: Mapping[str, Sequence[Check]], together: Sequence[Check]) -> list[str]:
+    found = [f"{one.rule} in {name}" for name, own in checks.items() for one in own if one.holds is False]
+    return found + [f"{one.rule} between the files" for one in together if one.holds is False]
+
+
+def _won(attacks: Plain) -> list[str]:
+    return [f"attack by {one['attack']}" for one in attacks["tried"] if one["state"] == LEARNT]
+
+
+def _verdict(
+    releases: Sequence[Plain], broken: list[str], checks: Sequence[Check], remaining: Sequence[Plain]
+) -> Plain:
+    """One paragraph; what is broken comes first."""
+    rules = {one["k"] for one in releases}
+    left_open = list(dict.fromkeys(one.rule for one in checks if one.holds is None))
+    least = f"k = {min(rules)}{' or more' if len(rules) > 1 else ''}"
+    open_ = f"; not evaluated: {', '.join(left_open)}" if left_open else ""
+    named = ", ".join(one["risk"] for one in remaining[:MOST_RISKS])
+    more = f", and {len(remaining) - MOST_RISKS} more, all stated below" if len(remaining) > MOST_RISKS else ""
+    short = f"BROKEN: {', '.join(broken)}." if broken else f"k-anonymous at {least}; audit passed"
+    claim = f" Do not use these files before that is mended. They claim to be k-anonymous at {least}" if broken else ""
+    return {
+        "state": "broken" if broken else "passed",
+        "short": short,
+        "says": f"{short}{claim}{open_}; residual risks: {named}{more}.",
+        "k": min(rules),
+        "broken": broken,
+        "not_evaluated": left_open,
+    }
+
+
+# ── one release ────────────────────────────────────────────────────────────────────────────────
+
+
+def _release(name: str, release: Release, own_hash: str, checks: Sequence[Check]) -> Plain:
+    receipt = release.receipt
+    tables = fields_of(release)
+    return {
+        "file": name,
+        "hash": own_hash,
+        "previous": release.previous,
+        "experiments": [one.name for one in release.plan.experiments],
+        "k": receipt.k,
+        "smallest_class": receipt.smallest_class,
+        "effective_k": receipt.effective_k,
+        "classes": receipt.classes,
+        "degrees_of_freedom": min(one["degrees_of_freedom"] for one in tables),
+        "narrowest": _narrowest(tables),
+        "homogeneous": sum(one["homogeneous"] for one in tables),
+        "not_enumerated": sum(one["not_enumerated"] for one in tables),
+        "clamped": dict(receipt.clamped),
+        "missing": dict(receipt.missing),
+        "excluded": receipt.excluded,
+        "outside": receipt.outside,
+        "where": receipt.where,
+        "cohorts": _cohorts(receipt.batch),
+        "tables": tables,
+        "left_out": [{"what": what, "why": why} for what, why in receipt.left_out.items()],
+        "deviations": deviations(release),
+        "checks": _plain_checks(checks),
+    }
+
+
+def _narrowest(tables: Sequence[Plain]) -> Plain | None:
+    """What can be inferred most closely from what was published: in which table, about which metric."""
+    found = [one["narrowest"] | {"table": one["table"]} for one in tables if one["narrowest"] is not None]
+    return min(found, key=lambda one: float(one["share"]), default=None)
+
+
+def _cohorts(batch: Batch | None) -> Plain | None:
+    return None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through}
+
+
+def _plain_checks(checks: Iterable[Check]) -> list[Plain]:
+    return [
+        asdict(one if one.holds is not None else replace(one, remedy=one.remedy or _OPEN.get(one.rule, "")))
+        for one in checks
+    ]
+
+
+# ── attacks and ledger ─────────────────────────────────────────────────────────────────────────
+
+
+def _attacked(files: Mapping[str, Plain]) -> Attacked:
+    """Every attack that needs no further knowledge, against the least k that was promised."""
+    published = [published_from_dict(file, name) for name, file in files.items()]
+    return play_attacker(published, k=min(one.k for one in published))
+
+
+def _attacks(attacked: Attacked) -> Plain:
+    """What was tried, and whether anything was learnt. Never what: that may be somebody's value."""
+    return {
+        "k": attacked.k,
+        "broken": attacked.broken,
+        "tried": [_attempt(one, attacked.k) for one in attacked.attempts],
+    }
+
+
+def _attempt(one: Attempt, k: int) -> Plain:
+    learnt = [finding for finding in one.findings if finding.people < k]
+    return {
+        "attack": one.attack,
+        "does": one.does,
+        "state": NOT_TRIED if one.not_tried else LEARNT if learnt else NOTHING,
+        "times": len(learnt),
+        "where": list(dict.fromkeys(finding.table for finding in learnt)),
+        "why_not": one.not_tried or None,
+    }
+
+
+def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> Plain | None:
+    if ledger is None:
+        return None
+    if isinstance(ledger, LedgerError):
+        return {"verified": False, "entries": []}
+    files = {own: name for name, own in hashes.items()}
+    entries = [
+        {"entry": number, "hash": own, "file": files.get(own), "cohorts": _cohorts(one.receipt.batch)}
+        for number, (own, one) in enumerate(zip(ledger.hashes, ledger.releases, strict=True), start=1)
+    ]
+    return {"verified": True, "entries": entries}

@@ -1,0 +1,362 @@
+"""The privacy officer's report: the account of releases as one self-contained page.
+
+Everything on it is in the account; everything that comes from data or a plan is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from kanab.errors import listed
+from kanab.inspection.officer.field_tables import field_rows, table_rows
+from kanab.inspection.officer.flow_chart import flow_svg
+from kanab.report.figures import percent, together
+from kanab.report.page import card_table, section, whole_page
+from kanab.report.style import STYLE
+
+Data = Mapping[str, Any]
+
+MOST_ENTRIES = 40
+"""A longer ledger shows the entries of these files and its last one; the plain data hold all."""
+
+SHEET = f"""{STYLE}
+.call.verdict{{margin:1rem 0 0;font-size:1.1rem}}
+nav ul{{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.25rem;margin-top:1.25rem;font-size:.9rem}}
+nav li{{min-width:0;overflow-wrap:anywhere}}
+a{{color:var(--up)}}
+h3{{margin:1.75rem 0 .6rem}}
+h2+h3,article:first-of-type h3{{margin-top:0}}
+.told,.figures{{max-width:46rem}}
+.told li+li{{margin-top:.8rem}}
+.told{{list-style:none}}
+.todo{{display:block;color:var(--muted);font-size:.9rem}}
+.prose td{{min-width:8rem}}
+.prose .n{{min-width:0}}
+.prose th,.prose td{{vertical-align:top}}
+.prose tbody th{{min-width:6.5rem}}
+.wide tbody th,.wide td{{overflow-wrap:anywhere}}
+.state{{white-space:nowrap;font-weight:600}}
+.ok{{color:var(--fine)}}
+.bad{{color:var(--alarm)}}
+.open{{color:var(--muted)}}
+code{{overflow-wrap:anywhere}}
+.hash{{color:var(--muted);font-size:.8em}}
+.hash b{{color:var(--ink)}}
+.down{{display:none!important}}
+@media screen and (max-width:40rem){{
+.across{{display:none!important}}
+.down{{display:block!important;width:100%}}
+.prose tr{{grid-template-columns:minmax(0,1fr)}}
+.cards td{{min-width:0}}
+.cards td:empty{{display:none}}
+}}
+@media print{{
+nav{{display:none}}
+a{{color:inherit;text-decoration:none}}
+.told li,.figures>*{{break-inside:avoid}}
+}}
+"""
+
+_TABLE = ("table", "why it is needed", "classes", "smallest class", "sums of", "squares of")
+_FIELD = ("field", "what is kept", "how it is limited", "why it is needed")
+_CHECK = ("rule", "state", "what it says", "what to do")
+_ENTRY = ("entry", "file", "people", "hash")
+
+_STATES = {True: ("ok", "✓", "holds"), False: ("bad", "✕", "BROKEN"), None: ("open", "○", "not evaluated")}
+_AUDITS = {True: ("ok", "✓", "passed"), False: ("bad", "✕", "FAILED")}
+_ANSWERS = {
+    "covered": ("ok", "✓", "covered by the rules"),
+    "in part": ("open", "◐", "covered in part"),
+    "broken": ("bad", "✕", "BROKEN"),
+}
+_ATTACKS = {
+    "learnt nothing": ("ok", "✓", "learnt nothing"),
+    "learnt something": ("bad", "✕", "LEARNT SOMETHING"),
+    "not tried": ("open", "○", "not tried"),
+}
+
+
+def privacy_html(data: Data) -> str:
+    """The report: one file without script or outside request."""
+    releases = data["releases"]
+    names = [f"file-{number}" for number in range(1, len(releases) + 1)]
+    parts = [
+        ("flow", "Where the data go", f"<figure>{flow_svg(data['flow'])}</figure>{_places(data['places'])}"),
+        *((name, f"Released: {one['file']}", _release(one)) for name, one in zip(names, releases, strict=True)),
+        ("questions", "Three questions", _questions(data["questions"])),
+        ("attacks", "What an attacker could learn", _attacks(data)),
+        ("risks", "Residual risks", _risks(data["risks"])),
+        ("ledger", "The ledger", _ledger(data["ledger"])),
+    ]
+    links = "".join(
+        f'<li><a href="#{name}">{escape(heading.removeprefix("Released: "))}</a></li>' for name, heading, _ in parts
+    )
+    experiments = listed(dict.fromkeys(name for one in releases for name in one["experiments"]))
+    return whole_page(
+        f"Privacy report: {experiments}",
+        [
+            _header(data, experiments),
+            f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n',
+            *(section(name, heading, body) for name, heading, body in parts),
+            "<footer>Made with Kanab from the release files alone: facts about them, not legal advice. "
+            "This file loads nothing from elsewhere.</footer>",
+        ],
+        SHEET,
+    )
+
+
+def _header(data: Data, experiments: str) -> str:
+    verdict = data["verdict"]
+    alarm = ' alarm" role="alert' if verdict["state"] == "broken" else ""
+    short = verdict["short"]
+    return (
+        f'<header>\n<p class="kicker">Privacy report</p>\n<h1>{escape(experiments)}</h1>\n'
+        f'<p class="call verdict{alarm}"><strong>{escape(short)}</strong>'
+        f"{escape(verdict['says'].removeprefix(short))}</p>\n"
+        f"{_overview(data['releases'])}</header>\n"
+    )
+
+
+def _overview(releases: Sequence[Data]) -> str:
+    """One line per file, where there are several."""
+    if len(releases) == 1:
+        return ""
+    rows = [
+        (
+            escape(one["file"]),
+            escape(listed(one["experiments"])),
+            f"{one['k']:,}",
+            f"{one['smallest_class']:,}",
+            "not evaluated" if one["effective_k"] is None else f"at least {one['effective_k']:,}",
+            _state(_AUDITS[all(check["holds"] is not False for check in one["checks"])]),
+        )
+        for one in releases
+    ]
+    return card_table("The files", ("file", "about", "k", "smallest class", "effective k", "audit"), rows, "cards wide")
+
+
+# ── where the data go ──────────────────────────────────────────────────────────────────────────
+
+
+def _places(places: Sequence[Data]) -> str:
+    header = ("where", "what is there", "who can see it", "for how long")
+    rows = [[escape(one[key]) for key in ("place", "what", "who", "how_long")] for one in places]
+    return card_table("In flight, in memory, at rest, released", header, rows, "cards wide prose")
+
+
+# ── one file ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _release(one: Data) -> str:
+    tables = [[escape(cell) for cell in row] for row in table_rows(one)]
+    fields = [[escape(cell) for cell in row] for row in field_rows(one)]
+    gone = [_gone(left) for left in one["left_out"]]
+    otherwise = [f"{_capital(text)}." for text in one["deviations"]]
+    parts = (
+        ("In figures", _figures(one)),
+        ("Tables", card_table(f"Tables of {one['file']}", _TABLE, tables, "cards wide prose")),
+        ("Why each field", card_table(f"Fields of {one['file']}", _FIELD, fields, "cards wide prose")),
+        ("Left out or withheld", _list(gone) or "<p>Nothing.</p>"),
+        ("Deviations from defaults", _list(otherwise) or "<p>None.</p>"),
+        ("Every check", _checks(f"Checks of {one['file']}", one["checks"])),
+    )
+    return "\n".join(f"<h3>{heading}</h3>\n{body}" for heading, body in parts)
+
+
+def _gone(left: Data) -> str:
+    """What was left out; its table is named once."""
+    table = left["what"].partition(": ")[0]
+    return f"{_capital(left['why'])}." if table in left["why"] else f"{left['what']}: {left['why']}."
+
+
+def _figures(one: Data) -> str:
+    k = one["k"]
+    effective = one["effective_k"]
+    rows = [
+        ("Rule", f"every class holds nobody or at least k = {k} people"),
+        ("Smallest class", f"{one['smallest_class']:,} people (the k that was reached)"),
+        (
+            "Effective k",
+            "not evaluated: nobody knows how the tables overlap"
+            if effective is None
+            else f"at least {effective:,} people behind any combination of the numbers released up to then",
+        ),
+        ("Classes", f"{one['classes']:,}"),
+        ("Residual degrees of freedom", f"at least {one['degrees_of_freedom']:,} in every table"),
+        ("Closest inference", _narrowest(one["narrowest"])),
+        ("Everybody alike", f"{_times(one['homogeneous'])} (all people of a class have the same value of a metric)"),
+        ("Not tried out", f"{_counted(one['not_enumerated'], 'class', 'classes')} too large to try every whole number"),
+        ("Cut to the bounds", _by_metric(one["clamped"], k)),
+        ("Without a value", _by_metric(one["missing"], k)),
+        ("In two arms, left out", floored(one["excluded"], k)),
+        ("In no planned arm, left out", floored(one["outside"], k)),
+    ]
+    if one["cohorts"] is not None:
+        rows.append(("Cohorts", cohorts(one["cohorts"])))
+    told = "".join(f"<dt>{escape(term)}</dt><dd>{escape(together(said))}</dd>" for term, said in rows)
+    return f'<dl class="figures">{told}<dt>Hash</dt><dd>{_hash(one["hash"])}</dd></dl>'
+
+
+def floored(people: int, k: int) -> str:
+    """A count that was floored to a multiple of k, as what it says.
+
+    >>> floored(0, 10), floored(30, 10)
+    ('fewer than 10 people', '30 to 39 people')
+    """
+    return f"{people:,} to {people + k - 1:,} people" if people else f"fewer than {k} people"
+
+
+def _by_metric(counts: Mapping[str, int], k: int) -> str:
+    if not any(counts.values()):
+        return f"{floored(0, k)}, for every metric"
+    return "; ".join(f"{metric}: {floored(people, k)}" for metric, people in counts.items())
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once"}.get(number, f"{number:,} times")
+
+
+def _narrowest(found: Data | None) -> str:
+    if found is None:
+        return "no largest or smallest value can be narrowed down; metrics are 0/1 or reach their bounds"
+    return (
+        f"the largest or smallest {found['metric']} of a class of {found['table']} is known up to a range that is "
+        f"{percent(round(found['share'], 2))} as wide as its distance from the average; "
+        f"below {percent(found['least'])} it would be withheld"
+    )
+
+
+def cohorts(batch: Data) -> str:
+    """The cohorts of a batch in words.
+
+    >>> cohorts({"every": "7d", "after": None, "through": "2026-03-02"})
+    'people enrolled in periods of 7d through 2026-03-02'
+    """
+    after = "" if batch["after"] is None else f" after {batch['after']}"
+    return f"people enrolled in periods of {batch['every']}{after} through {batch['through']}"
+
+
+def _checks(name: str, checks: Sequence[Data]) -> str:
+    """Every rule; what to do has a column where there is something to do."""
+    rows = [
+        (escape(one["rule"]), _state(_STATES[one["holds"]]), escape(_says(one)), escape(_to_do(one))) for one in checks
+    ]
+    columns = 4 if any(row[-1] for row in rows) else 3
+    return card_table(name, _CHECK[:columns], [row[:columns] for row in rows], "cards wide prose")
+
+
+def _says(check: Data) -> str:
+    where = f" (not so in {check['classes']:,} places)" if check["holds"] is False and check["classes"] else ""
+    return f"{_capital(check['says'])}{where}."
+
+
+def _to_do(check: Data) -> str:
+    return "" if check["holds"] else str(check["remedy"])
+
+
+# ── what is open ───────────────────────────────────────────────────────────────────────────────
+
+
+def _questions(questions: Sequence[Data]) -> str:
+    lead = (
+        "An opinion of Europe's data protection authorities (Article 29 Working Party, 05/2014, WP216) asks three "
+        "questions of data that are handed on."
+    )
+    return f'<p class="key">{lead}</p>\n' + "\n".join(_question(one) for one in questions)
+
+
+def _question(one: Data) -> str:
+    rows = (
+        ("Here", _state(_ANSWERS[one["state"]])),
+        ("What should hold" if one["state"] == "broken" else "What holds", _list(one["holds"])),
+        ("What does not", _list(one["gaps"])),
+        ("Rules", escape(", ".join(one["rules"]))),
+        ("Tests of Kanab", ", ".join(f"<code>{escape(test)}</code>" for test in one["tests"])),
+    )
+    told = "".join(f"<dt>{term}</dt><dd>{said}</dd>" for term, said in rows)
+    heading = f"{one['question'].capitalize()}: {one['asks'][:1].lower()}{one['asks'][1:]}"
+    return f'<article>\n<h3>{escape(heading)}</h3>\n<dl class="figures">{told}</dl>\n</article>'
+
+
+def _attacks(data: Data) -> str:
+    attacks, effective = data["attacks"], data["verdict"]["effective_k"]
+    rows = [(escape(one["attack"]), escape(one["does"]), _result(one)) for one in attacks["tried"]]
+    said = [
+        f"Something was learnt about fewer than {attacks['k']} people. It is not repeated here; kanab attack shows it."
+        if attacks["broken"]
+        else f"Nothing was learnt about fewer than {attacks['k']} people. That is what these attacks could do with the "
+        "files alone; it is no proof that no other can do more."
+    ]
+    if effective is not None and any(one["why_not"] for one in attacks["tried"]):
+        said.append(
+            "Some attacks need to know who is in which class. Against them stands the rule called overlap: with that "
+            f"knowledge, too, every combination of numbers rests on at least {effective:,} people."
+        )
+    between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
+    return (
+        f"<p>{escape(' '.join(said))}</p>\n"
+        + card_table("Attacks", ("attack", "what it does", "result"), rows, "cards wide prose")
+        + (f"\n<h3>All files and their ledger together</h3>\n{between}" if between else "")
+    )
+
+
+def _result(one: Data) -> str:
+    more = one["why_not"] or (f"In {listed(one['where'], most=3)}." if one["where"] else "")
+    return f"{_state(_ATTACKS[one['state']])}{f' {escape(more)}' if more else ''}"
+
+
+def _risks(risks: Sequence[Data]) -> str:
+    items = "".join(
+        f"<li><strong>{escape(one['risk'].capitalize())}.</strong> {escape(one['says'])} "
+        f'<span class="todo">What to do: {escape(one["do"][:1].lower() + one["do"][1:])}</span></li>'
+        for one in risks
+    )
+    return f'<ul class="told">{items}</ul>'
+
+
+def _ledger(ledger: Data | None) -> str:
+    if ledger is None:
+        return "<p>No ledger was given, so this report cannot say what else was released about these people.</p>"
+    if not ledger["verified"]:
+        return '<p class="call alarm"><strong>The ledger could not be verified.</strong> See the checks above.</p>'
+    entries = ledger["entries"]
+    others = sum(one["file"] is None for one in entries)
+    rest = f" {_counted(others, 'entry', 'entries')} of it {'is' if others == 1 else 'are'} not among these files."
+    said = (
+        f"It holds {_counted(len(entries), 'release', 'releases')}, and its chain is unbroken.{rest if others else ''}"
+    )
+    shown = [one for one in entries if len(entries) <= MOST_ENTRIES or one["file"] is not None or one is entries[-1]]
+    rows = [
+        (f"{one['entry']:,}", escape(one["file"] or "another file"), _span(one["cohorts"]), _hash(one["hash"]))
+        for one in shown
+    ]
+    return f"<p>{said}</p>\n{card_table('Entries of the ledger', _ENTRY, rows, 'cards wide prose')}"
+
+
+def _span(batch: Data | None) -> str:
+    return "everybody" if batch is None else escape(cohorts(batch))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _hash(text: str) -> str:
+    """The whole hash, its beginning in bold for the eye."""
+    return f'<code class="hash"><b>{escape(text[:12])}</b>{escape(text[12:])}</code>'
+
+
+def _state(state: tuple[str, str, str]) -> str:
+    kind, mark, words = state
+    return f'<span class="state {kind}"><span aria-hidden="true">{mark}</span> {words}</span>'
+
+
+def _list(sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="said">{items}</ul>' if items else ""

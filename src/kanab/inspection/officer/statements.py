@@ -1,0 +1,290 @@
+"""What an officer asks of releases: where the data are, what was done otherwise, what remains open.
+
+Sentences and plain data. Nothing is claimed that the releases and the checks do not bear out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.inspection.auditor import Check
+from kanab.inspection.officer.fields import origin
+from kanab.plan.model import DEFAULT_K
+from kanab.privacy.release import Release
+
+Plain = dict[str, Any]
+
+TESTS = {
+    "singling out": ("tests/unit/privacy/test_gate.py", "tests/unit/privacy/test_together.py"),
+    "linkability": ("tests/unit/privacy/test_together.py", "tests/unit/privacy/test_ledger.py"),
+    "inference": ("tests/unit/privacy/test_audit.py", "tests/property/test_inference.py"),
+}
+"""Which of Kanab's own tests prove the rules behind each question."""
+
+
+# ── where the data are ─────────────────────────────────────────────────────────────────────────
+
+
+def flow(releases: Sequence[Plain]) -> list[Plain]:
+    """The way of the data, step by step: what happens, on which side of the gate, and with what."""
+    known = all(one["effective_k"] is not None for one in releases)
+    counting = "adds people up, class by class" if known else "adds people up; how is not on record"
+    k = min(one["k"] for one in releases)
+    files = "file" if len(releases) == 1 else "files"
+    steps = (
+        ("Rows of people", "personal data; they stay where they are", "curator", "personal data"),
+        ("One GROUP BY" if known else "Counting", counting, "curator", "personal data"),
+        ("Classes in memory", "counts, sums, squares; never written", "curator", "personal data"),
+        ("Privacy gate", "merges, withholds, or refuses", "curator", "rules"),
+        (f"Release {files}", f"classes of nobody or at least {k} people", "outside", "released"),
+        ("Analyst", "effects and tests, from the release only", "outside", "released"),
+    )
+    return [{"step": step, "says": says, "side": side, "kind": kind} for step, says, side, kind in steps]
+
+
+def places(releases: Sequence[Plain]) -> list[Plain]:
+    """In flight, in memory, at rest, released: what is there, who can see it, for how long."""
+    chained = any(one["previous"] is not None for one in releases)
+    ledger = " The ledger, which holds every release into it once more." if chained else ""
+    files, them = ("Release and ledger", "them") if chained else ("Release", "it")
+    rows = (
+        (
+            "in flight",
+            "The answer of the source: people, sums and squares by class, still unmerged. A source that is a file is "
+            "read by the same process.",
+            "The curator and the source.",
+            "While it is counted.",
+        ),
+        (
+            "in memory",
+            "Classes before the gate, also those below k, and which classes of the tables people share. "
+            "This is personal data.",
+            "The curator's process.",
+            "Until the process ends; it is written nowhere, and error messages hold none of it.",
+        ),
+        (
+            "at rest",
+            f"The rows, where they were: personal data. The release.{ledger}",
+            f"Rows: the curator. {files}: whoever may read {them}.",
+            f"Rows: as the curator's own rules say. {files}: as long as you keep {them}.",
+        ),
+        (
+            "released",
+            "Tables of classes, the map of merged levels, the plan, the receipt and hashes. No row, no identifier, "
+            "no time of day, no machine or user.",
+            "Everybody who gets the file.",
+            "For good: what has been handed out cannot be called back.",
+        ),
+    )
+    return [{"place": place, "what": what, "who": who, "how_long": long} for place, what, who, long in rows]
+
+
+# ── what was done otherwise ────────────────────────────────────────────────────────────────────
+
+
+def deviations(release: Release) -> list[str]:
+    """Where the release differs from the defaults, recorded by the gate or read off the plan."""
+    receipt, plan = release.receipt, release.plan
+    found = list(receipt.deviations)
+    if receipt.k != DEFAULT_K and not any(text.startswith(f"k = {receipt.k}") for text in found):
+        side = "weaker" if receipt.k < DEFAULT_K else "stricter"
+        found.append(f"k = {receipt.k}, {side} than the default of {DEFAULT_K}")
+    if not release.chained and not any("ledger" in text or "chained" in text for text in found):
+        found.append("released without a ledger: what else was released about these people was not looked at")
+    if receipt.where:
+        found.append(f"only some people were counted, those where {receipt.where}")
+    if not release.bounds_declared:
+        found.append("bounds were taken from the data")
+    found += [f"squares of {one.name} may be kept by class" for one in plan.metrics if one.squares == "class"]
+    found += [
+        f"arms and shares of {one.name} were not declared; equal shares are assumed"
+        for one in plan.experiments
+        if one.shares is None
+    ]
+    return found + [f"levels of {name} were not declared: {source}" for name, source in _undeclared(release).items()]
+
+
+def _undeclared(release: Release) -> dict[str, str]:
+    names = dict.fromkeys(link.covariate for link in release.plan.linkages if link.covariate is not None)
+    own = [release.plan.covariate(name) for name in names]
+    return {one.name: origin(one) for one in own if one.levels is None and not isinstance(one.bins, tuple)}
+
+
+# ── what remains open ──────────────────────────────────────────────────────────────────────────
+
+
+def risks(releases: Sequence[Plain]) -> list[Plain]:
+    """What no rule covers, and what can be done about it; those of these releases first."""
+    found = [*_own_risks(releases), *_STANDING]
+    return [{"risk": risk, "says": says, "do": do} for risk, says, do in found]
+
+
+def _own_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
+    if any(one["previous"] is None for one in releases):
+        yield (
+            "a release outside any ledger",
+            "Nobody checked what it gives away together with other releases about the same people.",
+            "Release with a ledger, and keep one ledger for one population.",
+        )
+    if any(one["effective_k"] is None for one in releases):
+        yield (
+            "tables whose overlap is not known",
+            "Each table holds to k by itself. Whether a combination of tables rests on fewer people was not evaluated.",
+            "Count from rows, so that the gate sees how the tables overlap.",
+        )
+    if any(one["homogeneous"] for one in releases):
+        yield (
+            "classes in which everybody is alike",
+            "Whoever knows that a person is in such a class knows the person's value.",
+            "Mark a metric as sensitive if that must not be; then it is withheld.",
+        )
+    if any(one["not_enumerated"] for one in releases):
+        yield (
+            "classes too large to try everything",
+            "For them the audit used formulas for the largest and the smallest value, which can miss what follows "
+            "from values being whole numbers.",
+            "Use coarser steps or fewer levels for that metric.",
+        )
+
+
+_NOT_ALONE = "k-anonymity does not answer this question by itself (WP216, table 6)."
+_STANDING = (
+    (
+        "the curator's rows",
+        "They stay personal data, with all duties that go with them. A release does not change that.",
+        "Keep, protect and delete them by your own rules.",
+    ),
+    (
+        "who counts as a person",
+        "k counts people as the source names them. One human with several accounts or devices counts several times.",
+        "Count by the best identifier of a person that you have (--unit).",
+    ),
+    (
+        "invented people",
+        "Somebody who can put k − 1 invented people into a class can subtract them and see the one who is real.",
+        "Guard who can create accounts, and watch for floods of them.",
+    ),
+    (
+        "knowledge from elsewhere",
+        "Other systems may log the same people. Somebody who knows the values of all others in a class knows the "
+        "last one.",
+        "Hand releases only to those who need them, and look at what else is logged.",
+    ),
+    (
+        "releases made elsewhere",
+        "The rules look at one ledger. What left by another ledger or by another tool is not seen.",
+        "Keep one ledger for one population.",
+    ),
+    (
+        "changes that cancel out",
+        "Before a further release the earlier tables are counted again, and one changed digit stops it. Changes that "
+        "leave every digit as it was are not noticed.",
+        "Release growing or changing data by cohorts.",
+    ),
+    (
+        "what is true of a whole class",
+        "A class may do or spend more than another one; showing that is the purpose. t-closeness, which would hide "
+        "it, is not a goal.",
+        "Leave out covariates about which such a statement would do harm.",
+    ),
+    (
+        "names in the plan",
+        "Names of arms, covariates, declared levels and metrics leave as they are written.",
+        "Do not put names of people into them.",
+    ),
+    (
+        "people who object later",
+        "Sums that have been released contain them and cannot be called back.",
+        "Leave them out of further counts; tell people so beforehand.",
+    ),
+    (
+        "a ledger cut short",
+        "A changed, moved or removed entry is found. That the last ones are missing only shows against the files.",
+        "Keep a copy of the ledger, or of its last hash, somewhere else.",
+    ),
+)
+
+
+# ── three questions ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One of the three, with the rules that bear on it; ``partly`` says that they cannot settle it alone."""
+
+    name: str
+    asks: str
+    rules: tuple[str, ...]
+    holds: tuple[str, ...]
+    gaps: tuple[str, ...]
+    partly: bool = True
+
+    def answered(self, checks: Iterable[Check]) -> Plain:
+        own = [one for one in checks if one.rule in self.rules]
+        state = "in part" if self.partly or any(one.holds is None for one in own) else "covered"
+        return {
+            "question": self.name,
+            "asks": self.asks,
+            "state": "broken" if any(one.holds is False for one in own) else state,
+            "holds": list(self.holds),
+            "gaps": list(self.gaps),
+            "rules": list(dict.fromkeys(one.rule for one in own)),
+            "tests": list(TESTS[self.name]),
+        }
+
+
+def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequence[Check]) -> list[Plain]:
+    """The three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, and what does not."""
+    k = min(one["k"] for one in releases)
+    alike = sum(one["homogeneous"] for one in releases)
+    together = _together(releases, effective_k)
+    asked = (
+        _Question(
+            "singling out",
+            "Can one person be picked out?",
+            ("k", "missing values", "totals", "degrees of freedom", "overlap", "differences", "ledger"),
+            (f"Every class holds nobody or at least {k} people.", together),
+            ("Somebody who invents people, or knows all others of a class, can subtract them.",),
+            partly=False,
+        ),
+        _Question(
+            "linkability",
+            "Can two records about the same person be joined?",
+            ("overlap", "differences", "ledger"),
+            ("There are no records of people and no identifiers. No covariate is crossed with another.", together),
+            (
+                _NOT_ALONE,
+                "Who knows a person's arm and level knows the person's class in each table, and nothing finer.",
+            ),
+        ),
+        _Question(
+            "inference",
+            "Can a person's value be worked out?",
+            ("squares", "bounds", "inference", "unusual values"),
+            (
+                "Values are cut to declared bounds; squares are kept by arm or level, unless the plan says otherwise.",
+                "Where counts, sums and squares would give a value away closely, the metric is withheld.",
+                "A metric that few people have is not in so many tables that they could be found by crossing them.",
+            ),
+            (
+                _NOT_ALONE,
+                "The average of a class is the best guess about everybody in it.",
+                *((f"Everybody has the same value of a metric in a class, {_times(alike)}.",) if alike else ()),
+            ),
+        ),
+    )
+    return [one.answered(checks) for one in asked]
+
+
+def _together(releases: Sequence[Plain], effective_k: int | None) -> str:
+    if effective_k is not None:
+        return f"No combination of published sums, over all tables, rests on fewer than {effective_k:,} people."
+    if any(one["effective_k"] is None for one in releases):
+        return "How the tables overlap is not known, so their combinations were not evaluated."
+    return "A file is outside any ledger, so what the files give away together was not evaluated."
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"

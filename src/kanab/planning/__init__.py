@@ -1,0 +1,1 @@
+"""Power, sample sizes, forecasts and simulations before an experiment starts."""

@@ -1,0 +1,399 @@
+"""What will a plan give? Classes, people and days until nothing has to be merged, and detectable effects.
+
+Numbers come from the plan, from the traffic, and from what is known: shares of levels, rates, standard
+deviations, or a whole release of an earlier experiment. Nothing here looks at anybody's data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from kanab.counting.frames import numeric_scores
+from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
+from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.values import duration
+from kanab.planning.needed_people import enough_people
+from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.power import Power, Question, allotted, solve_power
+from kanab.privacy.class_rules import LEAST_DF, drafted
+from kanab.privacy.merging import MARGIN
+from kanab.privacy.release import Release
+from kanab.stats.adjust import adjusted_means
+from kanab.stats.effect import ArmMeans, plain_means
+from kanab.stats.gram import Floats
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
+from kanab.tabular import Table, number
+from kanab.tally.factor import Factor, Level, as_level
+from kanab.tally.tally import Tally
+
+SURE = 0.95
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known beforehand: shares of levels, and how metrics vary. All of it may be missing.
+
+    ``levels`` are shares per covariate and level; ``rates`` of 0/1 metrics; ``sds`` (and ``means``) of
+    others, for a ratio metric that of its linearised form. ``noises`` are those of an earlier
+    experiment, by experiment and metric, the plain one and one per covariate.
+    """
+
+    levels: Mapping[str, Mapping[Level, float]] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    sds: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    noises: Mapping[tuple[str, str], Mapping[str, Noise]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LinkageForecast:
+    """One table of the plan.
+
+    ``people`` (of its experiments) are needed so that no level is merged and every class holds k, with
+    probability ``SURE``; ``days`` that takes. ``batch`` people come together at a seal, or by the end;
+    then so many ``levels_kept`` are left, or the table is ``left_out``. None where it is not known.
+    """
+
+    linkage: str
+    classes: int | None
+    levels: int | None
+    equal_shares: bool
+    people: int | None
+    days: float | None
+    batch: int | None
+    levels_kept: int | None
+    left_out: bool | None
+
+    @property
+    def outcome(self) -> str:
+        """What is left at a seal, in words."""
+        if self.left_out:
+            return "left out"
+        return "–" if self.levels_kept is None else f"{self.levels_kept} of {self.levels}"
+
+
+@dataclass(frozen=True)
+class EffectForecast:
+    """The smallest effect on one metric that will be seen, plain or adjusted for a covariate."""
+
+    experiment: str
+    metric: str
+    adjusted_for: str | None
+    detectable: Power
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan will give, as plain data; ``str`` is a table."""
+
+    k: int
+    seal: str
+    first_seal: float | None
+    linkages: tuple[LinkageForecast, ...]
+    effects: tuple[EffectForecast, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast as plain data, ready for JSON."""
+        effects = [
+            {
+                "experiment": one.experiment, "metric": one.metric, "adjusted_for": one.adjusted_for,
+                "people": one.detectable.people, "effect": one.detectable.effect,
+                "relative": one.detectable.relative, "power": one.detectable.power,
+                "confidence": one.detectable.question.confidence,
+            }
+            for one in self.effects
+        ]  # fmt: skip
+        linkages = [asdict(one) for one in self.linkages]
+        head = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
+        return head | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
+
+    def tables(self) -> list[Table]:
+        """The tables of the plan, and the effects that will be seen if any are known."""
+        rows = tuple(
+            (
+                one.linkage, _or_dash(one.classes), _or_dash(one.people), _or_dash(one.days), _or_dash(one.batch),
+                one.outcome,
+            )
+            for one in self.linkages
+        )  # fmt: skip
+        header = ("table", "classes", f"people for k = {self.k}", "days", "people a seal", "levels then")
+        tables = [Table(header, rows)]
+        if self.effects:
+            found = tuple(
+                (
+                    one.experiment, one.metric, one.adjusted_for or "–", f"{one.detectable.people:,}",
+                    number(one.detectable.effect),
+                    "–" if one.detectable.relative is None else f"{100 * one.detectable.relative:+.3g} %",
+                )
+                for one in self.effects
+            )  # fmt: skip
+            effects = ("experiment", "metric", "adjusted for", "people", "detectable", "relative")
+            tables.append(Table(effects, found))
+        return tables
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.tables()), *(["\n".join(self.notes)] if self.notes else [])])
+
+
+def _or_dash(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def forecast_plan(
+    plan: Plan,
+    *,
+    per_day: float | Mapping[str, float] | None = None,
+    days: float | None = None,
+    known: Known | None = None,
+    power: float = 0.8,
+    question: Question | None = None,
+) -> Forecast:
+    """Forecast every table and every effect of a plan.
+
+    ``per_day`` are people who meet an experiment, in all or by experiment; ``days`` how long it runs.
+    A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
+
+    >>> from kanab.plan.file import parse_plan
+    >>> shop = 'metrics.bought = { kind = "binary" }\\ncovariates.tier = [1, 2, 3]\\n'
+    >>> plan = parse_plan(shop + 'experiments.checkout = { arms = { A = 1, B = 1 }, adjust = ["tier"] }')
+    >>> print(forecast_plan(plan, per_day=50, days=28, known=Known(rates={"bought": 0.1})))
+    table          classes  people for k = 10  days  people a seal  levels then
+    ─────────────  ───────  ─────────────────  ────  ─────────────  ───────────
+    checkout/tier        6                123   2.5          1,400  3 of 3
+    <BLANKLINE>
+    experiment  metric  adjusted for  people  detectable  relative
+    ──────────  ──────  ────────────  ──────  ──────────  ────────
+    checkout    bought             –   1,400     0.04937   +49.4 %
+    <BLANKLINE>
+    People: no level merged and k in every class with probability 95%, at the planned shares.
+    Levels are taken to be equally frequent in checkout/tier: rarer ones need more people.
+    """
+    facts = known or Known()
+    traffic = _Traffic(plan, per_day, days)
+    linkages = tuple(_linkage(plan, linkage, facts, traffic) for linkage in plan.linkages)
+    effects: list[EffectForecast] = []
+    unknown: list[str] = []
+    for experiment in plan.experiments:
+        people = traffic.people((experiment.name,))
+        for metric in plan.metrics:
+            noises = _noises(experiment, metric, facts)
+            if not noises:
+                unknown.append(metric.name)
+            elif people is not None:
+                effects += _detectable((experiment.name, metric.name), noises, people, power, question)
+    notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic)
+    seal = "end" if plan.cohorts is None else plan.cohorts.seal
+    return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Traffic:
+    """How many people come, and how many of them are sealed together."""
+
+    plan: Plan
+    per_day: float | Mapping[str, float] | None
+    days: float | None
+
+    def __post_init__(self) -> None:
+        given = self.per_day.values() if isinstance(self.per_day, Mapping) else [self.per_day]
+        for value in (*given, self.days):
+            if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
+                raise PlanError("people per day and days must be positive numbers", "For example 500 people, 14 days.")
+        named = set(self.per_day) if isinstance(self.per_day, Mapping) else set()
+        if named - {one.name for one in self.plan.experiments}:
+            raise PlanError("people per day name an unknown experiment", "Use the plan's own names.")
+
+    def daily(self, experiments: tuple[str, ...]) -> float | None:
+        """People a day who are in all of these experiments."""
+        rates, inside = [], 1.0
+        for name in experiments:
+            rate = self.per_day.get(name) if isinstance(self.per_day, Mapping) else self.per_day
+            if rate is None:
+                return None
+            rates.append(rate)
+            inside *= 1 - self.plan.experiment(name).holdout
+        exclusive = any(set(self.plan.experiment(name).exclude_with) & set(experiments) for name in experiments)
+        return 0.0 if exclusive and len(experiments) > 1 else min(rates) * inside
+
+    def people(self, experiments: tuple[str, ...]) -> int | None:
+        """People who will have come in the end."""
+        daily = self.daily(experiments)
+        return None if daily is None or self.days is None else math.floor(daily * self.days)
+
+    def batch(self, experiments: tuple[str, ...]) -> int | None:
+        """People who are sealed together: those of a seal's cohorts, or everybody."""
+        cohorts = self.plan.cohorts
+        if cohorts is None or cohorts.seal == "end":
+            return self.people(experiments)
+        daily = self.daily(experiments)
+        together = max(duration(cohorts.seal), duration(cohorts.every)) / _DAY
+        return None if daily is None else math.floor(daily * together)
+
+    @property
+    def first_seal(self) -> float | None:
+        """After how many days the first cohort is sealed: its period, window and late messages are over."""
+        cohorts = self.plan.cohorts
+        if cohorts is None or cohorts.seal == "end":
+            return None
+        ripe = (duration(cohorts.every) + duration(cohorts.window) + duration(self.plan.nonce_life)) / _DAY
+        tick = duration(cohorts.seal) / _DAY
+        return math.ceil(ripe / tick) * tick
+
+
+def _linkage(plan: Plan, linkage: Linkage, known: Known, traffic: _Traffic) -> LinkageForecast:
+    """Classes, people, days, and what merging leaves at one seal."""
+    arms = [_arms(plan.experiment(name)) for name in linkage.experiments]
+    levels, equal = (None, False) if linkage.covariate is None else _levels(plan, linkage.covariate, known)
+    if None in arms or (linkage.covariate is not None and levels is None):
+        batch = traffic.batch(linkage.experiments)
+        return LinkageForecast(linkage.name, None, None, False, None, None, batch, None, None)
+    sides = [side for side in (*arms, levels) if side is not None]
+    shares = np.ones(1)
+    for side in sides:
+        shares = np.outer(shares, list(side.values())).ravel()
+    groups = [(shares, plan.k)]
+    if levels is not None:
+        groups.append((np.array(list(levels.values())), math.ceil(MARGIN * plan.k / min(sides[0].values()))))
+    people = enough_people(groups, SURE, len(shares) + LEAST_DF)
+    daily, batch = traffic.daily(linkage.experiments), traffic.batch(linkage.experiments)
+    days = None if not daily else math.ceil(10 * people / daily) / 10
+    kept, out = (None, None) if batch is None else _merged(plan, linkage, sides, shares, batch)
+    return LinkageForecast(
+        linkage.name, len(shares), None if levels is None else len(levels), equal, people, days, batch, kept, out
+    )
+
+
+def _merged(
+    plan: Plan, linkage: Linkage, sides: list[dict[Level, float]], shares: Floats, people: int
+) -> tuple[int | None, bool]:
+    """How many levels are left if people come exactly in their shares; the gate's own rules decide."""
+    factors = [Factor(name, tuple(side), "arm") for name, side in zip(linkage.experiments, sides, strict=False)]
+    if linkage.covariate is not None:
+        levels = tuple(sides[-1])
+        factors.append(Factor(linkage.covariate, levels, "covariate", numeric_scores(levels)))
+    cells = np.array(allotted(people, shares), dtype=object).reshape([len(side) for side in sides])
+    tally = Tally(tuple(factors), cells)
+    arms = [tally.people_by(name) for name in linkage.experiments]
+    if any(n < plan.k for side in arms for n in side.values()):
+        return None, True
+    draft = drafted(linkage, tally, plan, None)
+    if draft.why or linkage.covariate is None:
+        return None, bool(draft.why)
+    return len(draft.table.factor(linkage.covariate).levels), False
+
+
+def _arms(experiment: ExperimentPlan) -> dict[Level, float] | None:
+    """Shares of the arms, adding up to one."""
+    if experiment.shares is None:
+        return None
+    whole = math.fsum(share for _, share in experiment.shares)
+    return {arm: share / whole for arm, share in experiment.shares}
+
+
+def _levels(plan: Plan, name: str, known: Known) -> tuple[dict[Level, float] | None, bool]:
+    """Shares of the levels: as known, else equal ones; None if not even their number is known."""
+    declared = plan.covariate(name)
+    if name in known.levels:
+        given = {as_level(level, name): share for level, share in known.levels[name].items()}
+        whole = math.fsum(given.values())
+        if not given or min(given.values()) <= 0:
+            raise PlanError(f"the shares of {name!r} must be positive numbers", "One for every level that people have.")
+        return {level: share / whole for level, share in given.items()}, False
+    if declared.levels is not None:
+        levels: tuple[Level, ...] = declared.levels
+    elif declared.bins is not None:
+        levels = tuple(range(declared.bins if isinstance(declared.bins, int) else len(declared.bins) + 1))
+    elif declared.top is not None:
+        levels = (*(f"{place + 1}." for place in range(declared.top)), "other")
+    else:
+        return None, False
+    return dict.fromkeys(levels, 1 / len(levels)), True
+
+
+def _noises(experiment: ExperimentPlan, metric: MetricPlan, known: Known) -> dict[str, Noise]:
+    """How the metric varies: plain under "", adjusted under the covariate's name."""
+    if (experiment.name, metric.name) in known.noises:
+        return dict(known.noises[experiment.name, metric.name])
+    if experiment.shares is None:
+        return {}
+    shares, control = dict(experiment.shares), experiment.control
+    if metric.name in known.rates:
+        return {"": noise_of_rate(known.rates[metric.name], shares=shares, control=control)}
+    if metric.name in known.sds:
+        mean = known.means.get(metric.name)
+        return {"": noise_of_amounts(known.sds[metric.name], mean=mean, shares=shares, control=control)}
+    return {}
+
+
+def _detectable(
+    names: tuple[str, str], noises: Mapping[str, Noise], people: int, power: float, question: Question | None
+) -> list[EffectForecast]:
+    found = []
+    for covariate, noise in noises.items():
+        if people >= noise.fewest:
+            try:
+                solved = solve_power(noise, people=people, power=power, question=question)
+            except AnalysisError:  # so few people see no effect that is possible
+                continue
+            found.append(EffectForecast(*names, covariate or None, solved))
+    return found
+
+
+def known_from_release(released: Release) -> Known:
+    """Shares of levels and the noise of every metric and ratio, from an earlier experiment's release."""
+    levels: dict[str, dict[Level, float]] = {}
+    noises: dict[tuple[str, str], dict[str, Noise]] = {}
+    for tally in released.tables.values():
+        for factor in tally.covariates:
+            people = {level: n for level, n in tally.people_by(factor.name).items() if n}
+            levels.setdefault(factor.name, {level: n / tally.total for level, n in people.items()})
+        if len(tally.arms) == 1:
+            plan = released.plan.experiment(tally.experiment.name)
+            shares = None if plan.shares is None else dict(plan.shares)
+            for metric in released.plan.metrics:
+                own = noises.setdefault((plan.name, metric.name), {})
+                for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
+                    try:
+                        means = _found_means(tally, metric, adjusted=bool(name))
+                        rate = metric.ratio is None and tally.moments_of(metric.name).metric.binary
+                        own.setdefault(name, noise_of_means(means, shares=shares, control=plan.control, rate=rate))
+                    except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
+                        continue
+    return Known(levels=levels, noises={key: found for key, found in noises.items() if found})
+
+
+def _found_means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
+    """The means of a metric, or of a ratio by the products that were kept."""
+    if metric.ratio is not None:
+        return adjusted_ratio_means(tally, *metric.ratio) if adjusted else ratio_means(tally, *metric.ratio)
+    return adjusted_means(tally, metric.name) if adjusted else plain_means(tally, metric.name)
+
+
+def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic) -> list[str]:
+    """What the numbers rest on."""
+    notes = [f"People: no level merged and k in every class with probability {SURE:.0%}, at the planned shares."]
+    equal = [one.linkage for one in linkages if one.equal_shares]
+    if equal:
+        notes.append(f"Levels are taken to be equally frequent in {', '.join(equal)}: rarer ones need more people.")
+    open_levels = [one.linkage for one in linkages if one.classes is None]
+    if open_levels:
+        notes.append(f"Levels or arms are not declared, so nothing is forecast for {', '.join(open_levels)}.")
+    if unknown:
+        notes.append(f"How it varies is not known, so no effect is forecast: {', '.join(unknown)}.")
+    if traffic.first_seal is not None:
+        notes.append(
+            f"Every seal is checked by itself, so each needs these people; the first after {traffic.first_seal:g} days."
+        )
+    if traffic.per_day is None:
+        notes.append("Give people per day (and days) for days, seals and effects.")
+    if len(linkages) > 1:
+        notes.append("Whether all tables together may be released (leverage) is known only when they are counted.")
+    return notes

@@ -1,0 +1,247 @@
+"""How large must an interference or a difference between segments be to be seen?
+
+The power of the F tests of ``ftest``: two experiments that may interfere, or an effect that may
+differ between the levels of a covariate. Any two of people, effect and power give the third.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+from kanab.errors import AnalysisError
+from kanab.planning.power import MOST_PEOPLE
+from kanab.stats.distributions import check_sides
+from kanab.stats.ftest import cell_spread, finest_variance, two_way
+from kanab.stats.gram import Floats
+from kanab.stats.root import crossing
+from kanab.tabular import number
+from kanab.tally.factor import Level, as_level, label
+from kanab.tally.tally import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedNoise:
+    """The cells of two crossed factors: their shares of the people, and the variance of one person.
+
+    ``pooled``: one variance for all cells, tested by the paper's F; otherwise each cell has its own,
+    tested by the robust F.
+    """
+
+    rows: tuple[Level, ...]
+    columns: tuple[Level, ...]
+    shares: Floats
+    variances: Floats
+    pooled: bool = False
+
+    @property
+    def q(self) -> int:
+        """Interaction degrees of freedom."""
+        return (len(self.rows) - 1) * (len(self.columns) - 1)
+
+
+@dataclass(frozen=True)
+class InteractionPower:
+    """People, effect and power that belong together.
+
+    ``effect`` is by how much one cell departs from what rows and columns add up to; ``where`` names
+    the cell, the hardest to see unless a pattern was given.
+    """
+
+    solved: Literal["people", "effect", "power"]
+    people: int
+    effect: float
+    power: float
+    where: str
+    df: tuple[float, float]
+    confidence: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.people:,} people see an interaction of {number(self.effect)} ({self.where}) with power "
+            f"{100 * self.power:.3g} %; {self.confidence:.0%} confidence, F({self.df[0]:g}, {self.df[1]:,.6g})"
+        )
+
+
+def crossed_noise(
+    rows: Mapping[Any, float],
+    columns: Mapping[Any, float],
+    *,
+    sd: float | Sequence[Sequence[float]] | None = None,
+    rate: float | Sequence[Sequence[float]] | None = None,
+    pooled: bool = False,
+) -> CrossedNoise:
+    """Cells from numbers: shares of the arms, and of the levels or of the other experiment's arms.
+
+    ``sd`` (or ``rate``, for a 0/1 metric) is one number, or one per cell.
+
+    >>> crossed_noise({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, rate=0.1).shares
+    array([[0.375, 0.125],
+           [0.375, 0.125]])
+    """
+    sides = [_side(one) for one in (rows, columns)]
+    shape = len(sides[0][0]), len(sides[1][0])
+    if (sd is None) == (rate is None):
+        raise AnalysisError("give either a standard deviation or a rate", "sd=… for amounts, rate=… for 0/1 metrics.")
+    if rate is not None:
+        rates = _cells(rate, shape)
+        variances = rates * (1 - rates)
+        if not np.all((rates > 0) & (rates < 1)):
+            raise AnalysisError("a rate must lie between 0 and 1", "For example 0.05 for five in a hundred.")
+    else:
+        variances = _cells(sd, shape) ** 2
+    if not np.all(variances > 0):
+        raise AnalysisError("a standard deviation must be positive", "Give that of one person's value.")
+    return CrossedNoise(sides[0][0], sides[1][0], np.outer(sides[0][1], sides[1][1]), variances, pooled)
+
+
+def crossed_noise_of(
+    tally: Tally, covariate: str | None = None, metric: str | None = None, *, pooled: bool = False
+) -> CrossedNoise:
+    """Cells as they were found: arm × covariate, or two experiments, with the finest variances that were kept."""
+    cells = two_way(tally, covariate, metric)
+    rows, columns = cells.tally.factors
+    shape = len(rows.levels), len(columns.levels)
+    if len(cells.classes.n) != math.prod(shape):
+        raise AnalysisError("a combination holds nobody", "Merge levels so that every combination holds people.")
+    if pooled:
+        variances = np.full(math.prod(shape), cells.within / (cells.classes.total - math.prod(shape)))
+    else:
+        spread = cell_spread(cells, finest_variance(cells))
+        if spread.problem:
+            raise AnalysisError(f"not to be planned with: {spread.problem}", "Merge levels, or wait for more people.")
+        variances = spread.variances[spread.group]
+    unit = cells.classes.scale**2
+    shares = cells.classes.n / cells.classes.total
+    return CrossedNoise(rows.levels, columns.levels, shares.reshape(shape), variances.reshape(shape) / unit, pooled)
+
+
+def interaction_power(
+    noise: CrossedNoise,
+    *,
+    people: int | None = None,
+    effect: float | None = None,
+    power: float | None = None,
+    pattern: Sequence[Sequence[float]] | None = None,
+    confidence: float = 0.95,
+) -> InteractionPower:
+    """Leave out one of people (in all cells), effect and power: it is solved for.
+
+    The effect is that of one cell beyond what its row and its column say; in a 2 × 2 table it is the
+    difference of the two differences. ``pattern`` says otherwise: the cells' effects, to be
+    multiplied by ``effect``.
+
+    >>> cells = crossed_noise({"A": 1, "B": 1}, {"off": 1, "on": 1}, sd=10)
+    >>> print(interaction_power(cells, effect=1, power=0.8))
+    12,561 people see an interaction of 1.000 (row B, column off) with power 80 %; 95% confidence, F(1, 12,557)
+    """
+    check_sides(confidence, "two-sided")
+    if sum(value is None for value in (people, effect, power)) != 1:
+        raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
+    fewest = 2 / float(noise.shares.min())
+    if people is not None and not (isinstance(people, Real) and fewest <= float(people) <= MOST_PEOPLE):
+        raise AnalysisError("so few (or so many) people cannot be planned with", "Every cell needs two people or more.")
+    if power is not None and not (isinstance(power, Real) and 1 - confidence < float(power) < 1):
+        raise AnalysisError("the power must lie between the test's own error and 1", "For example 0.8.")
+    if effect is not None and not (isinstance(effect, Real) and math.isfinite(effect) and effect != 0):
+        raise AnalysisError("the effect must be a finite number other than 0", "In units of the metric.")
+    projected = _projector(noise)
+    size, where = _size(noise, projected, pattern)
+
+    def achieved(n: float, x: float) -> float:
+        return _power(noise.q, _df(noise, projected, n), n * x**2 * size, confidence)
+
+    solved: Literal["people", "effect", "power"] = "power"
+    if people is None:
+        assert effect is not None
+        assert power is not None
+        solved, people = "people", math.ceil(_fewest(lambda n: achieved(n, effect) - power, fewest) - 1e-9)
+    elif effect is None:
+        assert power is not None
+        unit = 1 / math.sqrt(people * size)  # the effect at which the noncentrality is 1
+        solved, effect = "effect", unit * crossing(lambda x: achieved(people, x * unit) - power, 0.0, 1e3, enough=1e-13)
+    assert effect is not None
+    df = float(noise.q), _df(noise, projected, people)
+    return InteractionPower(solved, people, effect, achieved(people, effect), where, df, confidence)
+
+
+def _fewest(short: Any, fewest: float) -> float:
+    """The number of people at which the power is no longer short."""
+    low, high = math.log(fewest), math.log(fewest) + 1
+    if short(fewest) >= 0:
+        return fewest
+    while short(math.exp(high)) < 0:
+        low, high = high, high + 2
+        if high > math.log(MOST_PEOPLE):
+            raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
+    return math.exp(crossing(lambda log: short(math.exp(log)), low, high, enough=1e-13))
+
+
+def _side(shares: Mapping[Any, float]) -> tuple[tuple[Level, ...], Floats]:
+    found = {as_level(name, "level"): share for name, share in shares.items()} if isinstance(shares, Mapping) else {}
+    if len(found) < 2 or not all(isinstance(x, Real) and 0 < float(x) < math.inf for x in found.values()):
+        raise AnalysisError(
+            "shares need a positive number for every arm or level, two at least", "For example 9 and 1."
+        )
+    numbers = np.array([float(x) for x in found.values()])
+    return tuple(found), numbers / numbers.sum()
+
+
+def _cells(value: Any, shape: tuple[int, int]) -> Floats:
+    try:
+        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape))
+    except (TypeError, ValueError):
+        raise AnalysisError("there must be one number, or one per cell", "Rows are arms, columns levels.") from None
+
+
+def _projector(noise: CrossedNoise) -> Floats:
+    """M = I − QQ' of the weighted main-effects design: what rows and columns cannot explain."""
+    r, c = noise.shares.shape
+    row, column = np.divmod(np.arange(r * c), c)
+    main = np.column_stack(
+        [np.ones(r * c), *(row == i for i in range(1, r)), *(column == j for j in range(1, c))]
+    ).astype(np.float64)
+    basis, _ = np.linalg.qr(np.sqrt(_weights(noise))[:, None] * main)
+    return np.asarray(np.eye(r * c) - basis @ basis.T)
+
+
+def _weights(noise: CrossedNoise) -> Floats:
+    return np.ravel(noise.shares / noise.variances)
+
+
+def _size(noise: CrossedNoise, projected: Floats, pattern: Any) -> tuple[float, str]:
+    """The noncentrality per person of a unit effect, and where that effect is."""
+    weights = _weights(noise)
+    if pattern is not None:
+        own = np.sqrt(weights) * np.ravel(_cells(pattern, noise.shares.shape))
+        size = float(own @ projected @ own)
+        if not size > 1e-12 * float(own @ own):
+            raise AnalysisError("the pattern has no interaction", "Rows and columns explain it: change a single cell.")
+        return size, "the given pattern"
+    sizes = (weights * np.diag(projected)).reshape(noise.shares.shape)[1:]  # one cell off by 1, not in the first row
+    row, column = (int(place) for place in np.unravel_index(int(np.argmin(sizes)), sizes.shape))
+    return float(sizes[row, column]), f"row {label(noise.rows[row + 1])}, column {label(noise.columns[column])}"
+
+
+def _df(noise: CrossedNoise, projected: Floats, people: float) -> float:
+    """The denominator's degrees of freedom: N − cells, or those of the robust F."""
+    cells = noise.shares.size
+    if noise.pooled:
+        return max(people - cells, 1e-9)
+    own = np.maximum(people * np.ravel(noise.shares) - 1, 1e-9)
+    h = float(np.sum(np.diag(projected) ** 2 / own))
+    return (noise.q + 2) * noise.q / (3 * h)
+
+
+def _power(q: int, df: float, nc: float, confidence: float) -> float:
+    """How often F is beyond its limit."""
+    limit = float(special.fdtri(q, df, confidence))
+    if nc == 0:
+        return 1 - confidence
+    return min(1.0, max(0.0, 1 - float(special.ncfdtr(q, df, nc, limit))))

@@ -1,0 +1,330 @@
+"""How many people, how small an effect, how sure? Any two of them give the third."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import special
+
+from kanab.errors import AnalysisError
+from kanab.planning.noise import Noise
+from kanab.stats.distributions import Alternative, check_sides, t_quantile
+from kanab.stats.gram import Floats
+from kanab.stats.joint_t import joint_quantile, legendre
+from kanab.stats.margins import Margin
+from kanab.stats.root import crossing
+from kanab.tabular import number
+from kanab.tally.factor import Level, label
+
+PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
+MOST_PEOPLE = 1e13
+_FAR = 1e6
+_TOO_FEW = ("so few people do not show equivalence with that power, even without an effect", "Ask for more people.")
+_TOO_MANY = ("that power is reached without any effect", "Ask for more power than the test's own error.")
+
+
+@dataclass(frozen=True)
+class Question:
+    """How the effect will be tested: which side or margin, how sure, for how many comparisons at once.
+
+    ``tests`` is the number of tests that a correction is over: arms against the control, unless more
+    (metrics × arms) are said. "dunnett" knows how the arms' effects go together and is over arms only.
+    """
+
+    confidence: float = 0.95
+    alternative: Alternative = "two-sided"
+    margin: Margin | None = None
+    correction: PowerCorrection = "none"
+    tests: int | None = None
+
+    def __post_init__(self) -> None:
+        check_sides(self.confidence, self.alternative)
+        if self.correction not in get_args(PowerCorrection):
+            raise AnalysisError("unknown correction", f"Use one of: {', '.join(get_args(PowerCorrection))}.")
+        if self.tests is not None and (type(self.tests) is not int or self.tests < 1):
+            raise AnalysisError("tests must be a whole number, at least 1", "Count arms × metrics.")
+        if self.tests is not None and self.correction == "dunnett":
+            raise AnalysisError("Dunnett's correction is over arms", "Leave out tests, or use 'bonferroni'.")
+        if self.margin is not None and self.alternative != "two-sided":
+            raise AnalysisError("a margin has its own side", "Give a margin or an alternative, not both.")
+
+
+@dataclass(frozen=True)
+class Power:
+    """People, effect and power that belong together, for the arm that is hardest to judge.
+
+    ``solved`` is the one that was asked for. ``arms`` are people per arm; ``relative`` the effect as a
+    share of the control's mean, where that is known.
+    """
+
+    solved: Literal["people", "effect", "power"]
+    people: int
+    arms: tuple[tuple[Level, int], ...]
+    arm: Level
+    effect: float
+    relative: float | None
+    power: float
+    question: Question
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
+        share = "" if self.relative is None else f" ({100 * self.relative:+.3g} %)"
+        asked, size = self.question, f"an effect of {number(self.effect)}{share}"
+        several = "" if asked.correction == "none" else f", {asked.correction} correction"
+        sees = f"see {size}" if asked.margin is None else f"show {asked.margin} at {size}"
+        how = f", {asked.alternative}" if asked.margin is None else ""
+        return (
+            f"{self.people:,} people ({parts}) {sees} with power {100 * self.power:.3g} %; "
+            f"{asked.confidence:.0%} confidence{how}{several}"
+        )
+
+
+def solve_power(
+    noise: Noise,
+    *,
+    people: int | None = None,
+    effect: float | None = None,
+    power: float | None = None,
+    relative: bool = False,
+    question: Question | None = None,
+) -> Power:
+    """Leave out one of people (in all arms), effect and power: it is solved for.
+
+    With ``relative`` the effect is a share of the control's mean. An arm's effect is judged against
+    the control, by the same t as ``contrast`` gives: Welch's for plain means, so that shares and
+    variances may differ. Of several arms the hardest one decides.
+
+    >>> from kanab.planning.noise import noise_of_rate
+    >>> print(solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8))
+    62,464 people (A 31,232, B 31,232) see an effect of 0.005000 (+10 %) with power 80 %; 95% confidence, two-sided
+    """
+    asked = question or Question()
+    if sum(value is None for value in (people, effect, power)) != 1:
+        raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
+    _check(noise, people, effect, power)
+    if effect is not None and relative:
+        effect = effect * _mean(noise)
+    if asked.margin is not None:
+        asked = replace(asked, margin=asked.margin.in_units(noise.mean))
+    arm = _hardest(noise, effect or 0.0)
+    task = _Task(noise, asked, arm)
+    solved: Literal["people", "effect", "power"] = "power"
+    if people is None:
+        assert effect is not None
+        assert power is not None
+        solved, people = "people", _rounded(noise, task.people_for(effect, power))
+    elif effect is None:
+        assert power is not None
+        solved, effect = "effect", task.effect_for(people, power)
+    assert effect is not None
+    found = task.power(people, effect)
+    arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
+    share = None if not noise.mean else effect / abs(noise.mean)
+    return Power(solved, people, arms, arm, effect, share, found, question or Question())
+
+
+def power_curve(
+    noise: Noise,
+    *,
+    people: Iterable[int],
+    effect: float | None = None,
+    power: float | None = None,
+    relative: bool = False,
+    question: Question | None = None,
+) -> tuple[Power, ...]:
+    """The same question for several numbers of people: the power of an effect, or the effect for a power."""
+    return tuple(
+        solve_power(noise, people=n, effect=effect, power=power, relative=relative, question=question) for n in people
+    )
+
+
+def _check(noise: Noise, people: Any, effect: Any, power: Any) -> None:
+    if people is not None and not (isinstance(people, Real) and noise.fewest <= float(people) <= MOST_PEOPLE):
+        raise AnalysisError("so few (or so many) people cannot be planned with", "Every arm needs two people or more.")
+    if effect is not None and not (isinstance(effect, Real) and math.isfinite(effect)):
+        raise AnalysisError("the effect must be a finite number", "In units of the metric, or relative=True.")
+    if power is not None and not (isinstance(power, Real) and 0 < float(power) < 1):
+        raise AnalysisError("the power must lie between 0 and 1", "For example 0.8.")
+
+
+def _mean(noise: Noise) -> float:
+    if not noise.mean:
+        raise AnalysisError(
+            "a relative effect needs a control mean other than 0", "Give mean=…, or an effect in units."
+        )
+    return abs(noise.mean)
+
+
+def _hardest(noise: Noise, effect: float) -> Level:
+    """The arm whose difference from the control has the largest error."""
+    return max(noise.others, key=lambda arm: noise.error(arm, 1e6, effect)[0])
+
+
+def _rounded(noise: Noise, people: float) -> int:
+    """Whole people in every arm, at least so many in each."""
+    return sum(math.ceil(people * share - 1e-9) for share in noise.shares.tolist())
+
+
+def allotted(people: float, shares: Floats) -> list[int]:
+    """Whole people per arm that add up to all of them: the largest fractions are rounded up.
+
+    >>> allotted(10, np.array([0.5, 0.25, 0.25]))
+    [5, 3, 2]
+    """
+    exact = people * shares
+    whole = np.floor(exact + 1e-9)
+    order = np.argsort(whole - exact, kind="stable")
+    whole[order[: round(people - whole.sum())]] += 1
+    return [int(n) for n in whole]
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One comparison and how it is tested."""
+
+    noise: Noise
+    question: Question
+    arm: Level
+
+    def power(self, people: float, effect: float) -> float:
+        """How often the test will say yes."""
+        if self.noise.binary and not 0 <= (self.noise.mean or 0) + effect <= 1:
+            raise AnalysisError("the effect would take the rate below 0 or above 1", "Ask for a smaller effect.")
+        se, df = self.noise.error(self.arm, people, effect)
+        if se == 0:  # pragma: no cover - noise without any is refused when it is made
+            raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
+        limit = self._limit(df, effect)
+        margin = self.question.margin
+        if margin is None:
+            nc = effect / se
+            if self.question.alternative == "two-sided":
+                return beyond(limit, df, nc) + beyond(limit, df, -nc)
+            return beyond(limit, df, nc if self.question.alternative == "greater" else -nc)
+        away = [(effect - null) / se if side == "greater" else (null - effect) / se for null, side in margin.tests]
+        return beyond(limit, df, away[0]) if len(away) == 1 else both_beyond(limit, df, away[0], away[1])
+
+    def _limit(self, df: float, effect: float) -> float:
+        """How large t has to be."""
+        asked = self.question
+        sided: Alternative = "greater" if asked.margin is not None or asked.alternative != "two-sided" else "two-sided"
+        if asked.correction == "dunnett":
+            return joint_quantile(asked.confidence, df, self.noise.correlations(effect), sided)
+        alpha = 1 - asked.confidence
+        tests = len(self.noise.others) if asked.tests is None else asked.tests
+        if asked.correction == "bonferroni":
+            alpha = alpha / tests
+        elif asked.correction == "sidak":
+            alpha = -math.expm1(math.log1p(-alpha) / tests)
+        return -t_quantile(alpha / 2 if sided == "two-sided" else alpha, df)
+
+    def people_for(self, effect: float, power: float) -> float:
+        """The fewest people, not yet rounded, that reach this power."""
+
+        def short(log_people: float) -> float:
+            return self.power(math.exp(log_people), effect) - power
+
+        self._check_reachable(effect)
+        fewest = math.log(self.noise.fewest * (1 + 1e-9))
+        if short(fewest) >= 0:
+            return math.exp(fewest)
+        high = fewest + 1
+        while short(high) < 0:
+            high += 2
+            if high > math.log(MOST_PEOPLE):
+                raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
+        return math.exp(crossing(short, max(fewest, high - 2), high, enough=1e-13))
+
+    def _check_reachable(self, effect: float) -> None:
+        """Is the effect on the right side, so that more people help at all?"""
+        margin, side = self.question.margin, self.question.alternative
+        if margin is None:
+            fine = effect != 0 if side == "two-sided" else effect > 0 if side == "greater" else effect < 0
+        else:
+            fine = all(effect > null if one == "greater" else effect < null for null, one in margin.tests)
+        if not fine:
+            raise AnalysisError(
+                "the effect lies on the wrong side: no number of people would show it",
+                "Ask for an effect on the side that the test or the margin looks at.",
+            )
+
+    def effect_for(self, people: float, power: float) -> float:
+        """The smallest effect (for equivalence: the largest) that reaches this power."""
+        start, sign, most = self._range()
+        equivalence = self.question.margin is not None and self.question.margin.claim == "equivalence"
+
+        def short(size: float) -> float:
+            return self.power(people, start + sign * size) - power
+
+        if (short(0.0) < 0) == equivalence:
+            raise AnalysisError(*(_TOO_FEW if equivalence else _TOO_MANY))
+        end = self._far(short, most, up=not equivalence)
+        return start + sign * crossing(short, 0.0, end, enough=1e-13)
+
+    def _far(self, short: Callable[[float], float], most: float, *, up: bool) -> float:
+        """An effect large enough to be on the other side."""
+        size = most / 1024 if math.isfinite(most) else self.noise.error(self.arm, 4 * self.noise.fewest, 0.0)[0] / 64
+        while (short(min(size, most)) < 0) == up:
+            if size >= most:
+                raise AnalysisError(
+                    "even the largest possible effect would not be seen with that power", "Ask for more people."
+                )
+            size *= 2
+        return min(size, most)
+
+    def _range(self) -> tuple[float, float, float]:
+        """From which effect, in which direction and how far solutions are looked for."""
+        margin, mean = self.question.margin, self.noise.mean or 0.0
+        if margin is None:
+            start, sign = 0.0, -1.0 if self.question.alternative == "less" else 1.0
+        elif len(margin.tests) == 1:
+            null, side = margin.tests[0]
+            start, sign = null, 1.0 if side == "greater" else -1.0
+        else:
+            (low, _), (high, _) = margin.tests
+            return (low + high) / 2, 1.0, (high - low) / 2
+        if self.noise.grows:  # nothing falls below 0, and far up the spread grows as fast as the effect
+            return start, sign, mean + start if sign < 0 else _FAR * mean
+        if not self.noise.binary:
+            return start, sign, math.inf
+        room = 1 - mean - start if sign > 0 else mean + start
+        return start, sign, room * (1 - 1e-9)
+
+
+def beyond(limit: float, df: float, nc: float) -> float:
+    """How often a t with this noncentrality is above the limit.
+
+    >>> round(beyond(1.96, 1e6, 2.8), 4)
+    0.7995
+    """
+    below = float(special.nctdtr(df, nc, limit))
+    if math.isnan(below):  # pragma: no cover - some versions' series give up far out
+        centre = limit * (1 - 1 / (4 * df))
+        below = float(special.ndtr((centre - nc) / math.sqrt(1 + limit**2 / (2 * df))))
+    return min(1.0, max(0.0, 1 - below))
+
+
+def both_beyond(limit: float, df: float, below: float, above: float) -> float:
+    """How often both tests of equivalence say yes, the effect being so many errors inside each limit.
+
+    They share one estimated error, which is integrated over.
+
+    >>> round(both_beyond(1.6448536, 1e9, 3, 3), 4)
+    0.8246
+    """
+    if below + above <= 0:
+        return 0.0
+    top = (below + above) / (2 * limit)  # with a larger estimated error the two tests contradict each other
+    low, high = (math.sqrt(2 * special.gammaincinv(df / 2, p) / df) for p in (1e-15, 1 - 1e-15))
+    high = min(high, top)
+    if high <= low:
+        return 0.0 if top <= low else float(special.ndtr(below - limit) - special.ndtr(limit - above))
+    x, w = legendre(96)
+    s = (low + high) / 2 + (high - low) / 2 * x
+    log = df / 2 * math.log(df / 2) - special.gammaln(df / 2) + (df - 1) * np.log(s) - df * s**2 / 2 + math.log(2)
+    inside = special.ndtr(below - limit * s) - special.ndtr(limit * s - above)
+    return min(1.0, max(0.0, float((high - low) / 2 * w @ (np.exp(log) * inside))))

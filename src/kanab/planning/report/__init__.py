@@ -1,0 +1,1 @@
+"""Power curves and plan forecasts as text and pages."""

@@ -1,0 +1,92 @@
+"""What a plan will give, as one page: tables of classes and of effects, and how effects shrink with the days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from kanab.planning.report.power_charts import LOOK, SCHEMA
+from kanab.planning.report.power_html import SHEET
+from kanab.planning.report.power_words import short
+from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
+from kanab.report.figures import together
+from kanab.report.page import card_table, section, whole_page
+from kanab.tabular import Table
+
+Data = Mapping[str, Any]
+Spec = dict[str, Any]
+
+_KEY = (
+    "In the pictures: the smallest change that is found with the planned power, by the days that people are let in. "
+    "Grey, plain; blue, after the adjustment that helps most. The dots are the plan as it is."
+)
+
+
+def plan_charts(data: Data, later: Mapping[float, Data]) -> dict[str, str]:
+    """A curve for every experiment and metric as SVG; ``later`` are forecasts of the same plan by days."""
+    names = dict.fromkeys((one["experiment"], one["metric"]) for one in data["effects"])
+    specs = {
+        f"{metric} in {experiment}": effect_by_days(data, later, experiment, metric) for experiment, metric in names
+    }
+    return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
+
+
+def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, metric: str) -> Spec | None:
+    """The detectable effect on one metric against days: plain, and with the adjustment that helps most."""
+
+    def own(one: Data) -> dict[str | None, float]:
+        found = [row for row in one["effects"] if (row["experiment"], row["metric"]) == (experiment, metric)]
+        share = all(row["relative"] is not None for row in found)
+        return {row["adjusted_for"]: 100 * row["relative"] if share else row["effect"] for row in found}
+
+    now = own(data)
+    adjusted = min((name for name in now if name), key=lambda name: now[name], default=None)
+    lines = [(None, QUIET)] + ([(adjusted, UP)] if adjusted else [])
+    points: list[Spec] = [
+        {"days": days, "y": effect, "colour": colour}
+        for name, colour in lines
+        for days, one in later.items()
+        if (effect := own(one).get(name)) is not None
+    ]
+    if len(points) < 2 * len(lines):
+        return None
+    relative = all(row["relative"] is not None for row in data["effects"] if row["metric"] == metric)
+    title = f"smallest change of {metric}{', % of the mean' if relative else ''}"
+    told = "; ".join(f"{point['days']:g} days {short(point['y'])}" for point in points[:: max(1, len(points) // 8)])
+    x = {"field": "days", "type": "quantitative", "axis": {"title": "days", "grid": False, "tickCount": 6}}
+    y = {"field": "y", "type": "quantitative", "axis": {"title": title, "format": ",.4~r"}, "scale": {"zero": True}}
+    encoding = {"x": x, "y": y, "color": {"field": "colour", "type": "nominal", "scale": None}}
+    here = [{"days": data["days"], "y": now[name], "colour": colour} for name, colour in lines if name in now]
+    return {
+        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent", "config": LOOK,
+        "autosize": {"type": "fit", "contains": "padding"}, "description": f"{told}.",
+        "usermeta": {"title": f"The {title} in {experiment}, by days"},
+        "layer": [
+            {"data": {"values": points}, "mark": {"type": "line", "strokeWidth": 3}, "encoding": encoding},
+            {"data": {"values": here}, "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+             "encoding": encoding},
+        ],
+    }  # fmt: skip
+
+
+def plan_report(data: Data, name: str, said: str, tables: Sequence[Table], *, charts: Mapping[str, str]) -> str:
+    """The page in one file without script or outside request; ``tables`` are those of the forecast."""
+    drawn = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
+    pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
+    whole, *effects = (_table(table) for table in tables)
+    notes = "".join(f"<li>{escape(together(note))}</li>" for note in data["notes"])
+    parts = [
+        f'<header>\n<p class="kicker">Forecast of a plan</p>\n<h1>{escape(name)}</h1>\n'
+        f'<p class="lede">{escape(together(said))}</p>\n</header>\n',
+        section("tables", "When is every table whole?", whole),
+        section("effects", "Which effects can be seen?", "".join(effects) + pictures),
+        section("basis", "What this rests on", f'<ul class="said">{notes}</ul>'),
+        "<footer>Made with Kanab before anybody was counted. This file loads nothing from elsewhere.</footer>",
+    ]
+    return whole_page(f"Forecast: {name}", parts, SHEET)
+
+
+def _table(table: Table) -> str:
+    rows = [[escape(cell) for cell in row] for row in table.rows]
+    return card_table(table.header[0], table.header, rows, "cards wide")

@@ -1,0 +1,73 @@
+"""A planned experiment as one page: the answer, two curves, and what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from kanab.errors import MissingExtraError
+from kanab.planning.report.power_words import answer, basis_sentences, chance, change, curve_table, how_tested
+from kanab.report.figures import percent, together
+from kanab.report.page import card_table, section, whole_page
+from kanab.report.style import STYLE
+
+Data = Mapping[str, Any]
+
+SHEET = f"""{STYLE}
+.pair>figure+figure{{margin-top:0}}
+"""
+
+_QUESTIONS = {"people": "How many people?", "effect": "How small an effect?", "power": "How sure?"}
+
+
+def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
+    """The page in one file without script or outside request; ``charts`` are those of ``power_charts``.
+
+    Without charts it has the same numbers in a table, and says how to add the pictures.
+    """
+    parts = [
+        f'<header>\n<p class="kicker">Plan of an experiment</p>\n<h1>{_QUESTIONS[data["solved"]]}</h1>\n'
+        f'<p class="lede">{_said(answer(data))}</p>\n<p class="lede">{_said(how_tested(data))}</p>\n</header>\n',
+        section("curve", "With fewer or more people", _curves(data, charts)),
+        section("arms", "People per arm", _arms(data)),
+        section("basis", "What this rests on", _listed(basis_sentences(data))),
+        "<footer>Made with Kanab from numbers alone. This file loads nothing from elsewhere.</footer>",
+    ]
+    return whole_page(f"{_QUESTIONS[data['solved']]} {answer(data)}", parts, SHEET)
+
+
+def _curves(data: Data, charts: Mapping[str, str]) -> str:
+    """Both pictures side by side, then a few of their points as a table."""
+    level = chance(data["curve"][0]["at_power"])
+    key = (
+        f"What is found with power {level}, and how likely a change of {change(data)} is to be found. "
+        "People grow by the same factor along the line, not by the same number."
+        if charts
+        else str(MissingExtraError("Drawing charts", "charts"))
+    )
+    figures = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
+    drawn = f'<div class="pair">{figures}</div>' if len(charts) > 1 else figures
+    table = curve_table(data)
+    rows = [[f"{row[0]} people", *(escape(cell.replace("> ", "≥ ")) for cell in row[1:])] for row in table.rows]
+    numbers = card_table("The curves in numbers", ("", *table.header[1:]), rows, "cards wide")
+    return f'<p class="key">{_said(key)}</p>{drawn}{numbers}'
+
+
+def _arms(data: Data) -> str:
+    if not data["arms"]:
+        return ""
+    whole = sum(data["arms"].values())
+    rows = [
+        [escape(f"{arm}, the control" if arm == data["control"] else arm), f"{n:,}", percent(n / whole, 1)]
+        for arm, n in data["arms"].items()
+    ]
+    return card_table("People per arm", ("arm", "people", "share"), rows, "cards few")
+
+
+def _listed(sentences: list[str]) -> str:
+    return f'<ul class="said">{"".join(f"<li>{_said(one)}</li>" for one in sentences)}</ul>'
+
+
+def _said(sentence: str) -> str:
+    return escape(together(sentence))

@@ -1,0 +1,1 @@
+"""All pairs of concurrent experiments, and all experiments by segment, in one pass."""

@@ -1,0 +1,1 @@
+"""One pass over the people for the tables of all pairs."""

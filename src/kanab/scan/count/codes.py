@@ -1,0 +1,247 @@
+"""Columns of a batch of people as small codes of arms, and as numbers.
+
+Arms are learnt on the way: a level gets the next code when it is first seen, and everything is put
+in order at the end. So one pass is enough, whoever reads which batch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.counting.frames import Array, column, encode
+from kanab.errors import SourceError
+from kanab.scan.count.layout import NOT_IN, Codes
+from kanab.tally.factor import Level, as_level
+
+MOST_ARMS = 8
+"""More arms are refused: the column is something else, or the pairs are too thin to test."""
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """Arms that are numbered already: everybody's code, and what the codes mean."""
+
+    codes: Codes
+    levels: Sequence[Level]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+class ArmCodes:
+    """The codes of one experiment's arms, in the order in which batches brought them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.levels: list[Level] = []
+
+    def read(self, values: Any) -> Codes:
+        """Everybody's code; ``NOT_IN`` for people without an arm.
+
+        >>> codes = ArmCodes("red")
+        >>> codes.read(["on", None, "off"]).tolist(), codes.levels
+        ([1, 255, 0], ['off', 'on'])
+        """
+        if isinstance(values, Numbered):
+            return self._numbered(values.codes, values.levels)
+        found = as_column(values)
+        if not isinstance(found, np.ndarray):
+            return self._arrow(found)
+        return self._plain(found) if found.dtype.kind in "biuf" else self._encoded(found)
+
+    def _place(self, value: Any) -> int:
+        """The code of a level, the next one if it is new."""
+        level = as_level(value, self.name)
+        if level is None:
+            return NOT_IN
+        for place, known in enumerate(self.levels):
+            if known == level and isinstance(known, bool) == isinstance(level, bool):
+                return place
+        check_arms(self.name, [*self.levels, level])
+        self.levels.append(level)
+        return len(self.levels) - 1
+
+    def _plain(self, values: Array, gone: NDArray[np.bool_] | None = None) -> Codes:
+        """Numbers or true/false: each known level is compared with everybody; ``gone`` have none."""
+        if self._are_codes(values):
+            codes = values.astype(np.uint8)
+        else:
+            codes = np.full(len(values), NOT_IN, dtype=np.uint8)
+            for level in self.levels:
+                if isinstance(level, bool) == (values.dtype.kind == "b") and not isinstance(level, str):
+                    _set(codes, values == level, self._place(level))
+            if codes.size and codes.max() == NOT_IN:
+                for level in _some_others(values, codes, gone):
+                    _set(codes, values == level, self._place(level))
+        return codes if gone is None else _without(codes, gone)
+
+    def _are_codes(self, values: Array) -> bool:
+        """Are the values 0, 1, 2 … the codes already?"""
+        many = len(self.levels)
+        if not many or values.dtype.kind not in "biu" or self.levels != list(range(many)):
+            return False
+        if (values.dtype.kind == "b") != isinstance(self.levels[0], bool):
+            return False
+        return bool(values.size) and int(values.min()) >= 0 and int(values.max()) < many
+
+    def _arrow(self, values: Any) -> Codes:
+        kind = _kind_of(values.type)
+        if kind == "other":
+            raise no_levels(self.name)
+        if kind == "nothing":
+            return np.full(len(values), NOT_IN, dtype=np.uint8)
+        if kind in ("text", "dictionary"):
+            return self._dictionary(values.dictionary_encode() if kind == "text" else values)
+        return self._plain(*_raw(values.cast("float64", safe=False) if kind == "decimal" else values))
+
+    def _dictionary(self, values: Any) -> Codes:
+        """Texts that are numbered already: only their few names are looked at."""
+        numbered, gone = _raw(values.indices)
+        names = values.dictionary.to_pylist()
+        codes = self._numbered(numbered, names, gone)
+        return codes if gone is None else _without(codes, gone)
+
+    def _numbered(self, numbered: Array, names: Sequence[Any], gone: NDArray[np.bool_] | None = None) -> Codes:
+        some: Iterable[int] = range(len(names))
+        if len(names) > MOST_ARMS:  # a dictionary may name what nobody here has
+            some = np.unique(numbered if gone is None else numbered[~gone])[: MOST_ARMS + 1].tolist()
+        codes = np.full(len(numbered), NOT_IN, dtype=np.uint8)
+        for index in some:
+            there = numbered == index
+            if (there if gone is None else there & ~gone).any():
+                _set(codes, there, self._place(names[index]))
+        return codes
+
+    def _encoded(self, values: Array) -> Codes:
+        places, levels = encode(values, self.name)
+        known = [self._place(level) for level in levels]
+        return np.array(known, dtype=np.uint8)[places]
+
+
+def check_arms(name: str, levels: list[Level]) -> None:
+    """Refuse what cannot be the arms of an experiment."""
+    if any(isinstance(level, float) for level in levels):
+        raise SourceError(
+            f"experiment {name!r} has arms that are numbers with a fraction",
+            "Name the column that holds the arm, or cut the number into a few levels first.",
+        )
+    if any(isinstance(level, bool) for level in levels) and any(type(level) is int for level in levels):
+        raise SourceError(f"column {name!r} mixes true/false with numbers", "Use one kind of value.")
+    if len(levels) > MOST_ARMS:
+        raise SourceError(
+            f"experiment {name!r} has more than {MOST_ARMS} arms",
+            "Name the column that holds the arm, not the person; or merge arms, or leave out this experiment.",
+        )
+
+
+def no_levels(name: str) -> SourceError:
+    """A column of dates, lists or the like."""
+    return SourceError(
+        f"column {name!r} holds values that are not levels",
+        "Use texts, numbers or true/false; turn dates and other types into text first.",
+    )
+
+
+def _some_others(values: Array, codes: Codes, gone: NDArray[np.bool_] | None) -> Array:
+    """Values that have no code yet, a few more than there may be."""
+    open_ones = codes == NOT_IN
+    if gone is not None:
+        open_ones &= ~gone
+    rest = values[open_ones]
+    return np.unique(rest[~np.isnan(rest)] if values.dtype.kind == "f" else rest)[: MOST_ARMS + 1]
+
+
+def _raw(values: Any) -> tuple[Array, NDArray[np.bool_] | None]:
+    """An Arrow array of numbers or true/false without a copy, and who has none; their values mean nothing."""
+    valid, data = values.buffers()
+    start, end = values.offset, values.offset + len(values)
+    gone = ~_unpacked(valid, start, end) if values.null_count else None
+    if _kind_of(values.type) == "truth":
+        return _unpacked(data, start, end), gone
+    return np.frombuffer(data, dtype=values.type.to_pandas_dtype())[start:end], gone
+
+
+def _unpacked(buffer: Any, start: int, end: int) -> NDArray[np.bool_]:
+    first, last = start // 8, -(-end // 8)
+    bits = np.unpackbits(np.frombuffer(buffer, dtype=np.uint8)[first:last], bitorder="little")
+    return bits[start - 8 * first : end - 8 * first].view(bool)
+
+
+def _set(codes: Codes, there: NDArray[np.bool_], place: int) -> None:
+    """Give people a code whose code is still ``NOT_IN``; by subtraction, which is quicker than a mask."""
+    if place != NOT_IN:
+        codes -= there * np.uint8(NOT_IN - place)
+
+
+def _without(codes: Codes, gone: NDArray[np.bool_]) -> Codes:
+    codes |= gone * np.uint8(NOT_IN)
+    return codes
+
+
+@cache
+def _kind_of(kind: Any) -> str:
+    """What an Arrow type holds, in the words of this module; asked a hundred times per batch."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra, and whoever has such values has it
+
+    kinds = (
+        (is_text, "text"),
+        (pa.types.is_dictionary, "dictionary"),
+        (pa.types.is_boolean, "truth"),
+        (pa.types.is_integer, "number"),
+        (pa.types.is_floating, "number"),
+        (pa.types.is_decimal, "decimal"),
+        (pa.types.is_null, "nothing"),
+    )
+    return next((word for fits, word in kinds if fits(kind)), "other")
+
+
+def is_text(kind: Any) -> bool:
+    """Is it one of Arrow's types of text?"""
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def as_column(values: Any) -> Any:
+    """A NumPy array of numbers, an Arrow array, or, where neither fits, a NumPy array of objects."""
+    package = type(values).__module__.partition(".")[0]
+    if package == "pyarrow":
+        return values.combine_chunks() if hasattr(values, "combine_chunks") else values
+    if isinstance(values, np.ndarray) or package not in ("pandas", "polars"):
+        return column({"": values}, "")
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
+        return values.to_numpy()
+    return _through_arrow(values, package)
+
+
+def _through_arrow(values: Any, package: str) -> Any:
+    """Texts, categories and columns with gaps of a frame, which Arrow tells apart quickly."""
+    if importlib.util.find_spec("pyarrow") is None:
+        return column({"": values}, "")
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    try:
+        arrow = values.to_arrow() if package == "polars" else pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
+        return column({"": values}, "")
+    return as_column(arrow)
+
+
+def as_numbers(values: Any) -> Array:
+    """A metric's column as an array for ``frames.numbers``: doubles, NaN where there is no value."""
+    found = as_column(values)
+    if isinstance(found, np.ndarray):
+        return found
+    if _kind_of(found.type) == "dictionary":
+        found = found.cast(found.type.value_type)
+    if _kind_of(found.type) == "truth":
+        found = found.cast("uint8")
+    elif _kind_of(found.type) in ("text", "other"):
+        return np.full(len(found), "", dtype=object)  # no numbers, for the error that all sources share
+    doubles: Array = found.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    return doubles

@@ -1,0 +1,266 @@
+"""Every pair of many experiments at once: counts, sums and squares as blocks of a few arrays.
+
+A hundred experiments have 4,950 pair tables. Kept as one array per number, they are counted by one
+kernel, added like tallies, and tested together. ``tally`` takes one pair out as an ordinary tally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.errors import LevelError, TallyError, listed
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
+
+Whole = NDArray[Any]
+"""Whole numbers: 64-bit where they fit, else Python integers."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments:
+    """One metric over all pairs.
+
+    ``counts[a, b]`` and ``sums[a, b]`` are over the people of arm a and arm b who have a value, in
+    grid steps; ``squares[a, j]`` over the people of arm a who are also in experiment j.
+    """
+
+    metric: Metric
+    counts: Whole = field(repr=False)
+    sums: Whole = field(repr=False)
+    squares: Whole = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("counts", "sums", "squares"):
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+
+    def refine(self, scale: int) -> PairMoments:
+        """The same sums on a finer grid that contains this one."""
+        factor, rest = divmod(scale, self.metric.scale)
+        if factor == 1 and not rest:
+            return self
+        if rest or not self.metric.bounds_on_grid:
+            raise TallyError(
+                f"the grids of {self.metric.name!r} do not fit into each other", "Count both with the same resolution."
+            )
+        return PairMoments(
+            replace(self.metric, scale=scale),
+            self.counts,
+            fitting(self.sums.astype(object) * factor),
+            fitting(self.squares.astype(object) * factor**2),
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pairs:
+    """All pair tables of some experiments: ``people[a, b]`` are in arm a and in arm b.
+
+    Arms are numbered through: those of experiment i are ``slice_of(i)``. The block of an experiment
+    with itself is its own arms on the diagonal. ``total`` is everybody in at least one experiment,
+    ``outside`` the others, ``excluded`` the people seen in two arms of an experiment, which they
+    are not in. ``unusual`` are the people whose value is not the commonest one, per metric: never
+    more than there are, and fewer only where rare values were told apart too coarsely.
+
+    >>> from kanab.scan.count.counting import count_pairs
+    >>> people = {"red": [0, 0, 1, 1, 1], "blue": ["a", "b", "a", "b", None], "bought": [0, 1, 1, 1, 0]}
+    >>> pairs = count_pairs(people, ["red", "blue"], ["bought"])
+    >>> pairs
+    Pairs of 2 experiments (red, blue): bought is 0/1
+    >>> pairs.tally(0, 1).people.tolist()
+    [[1, 1], [1, 1]]
+    """
+
+    experiments: tuple[Factor, ...]
+    people: Whole
+    moments: tuple[PairMoments, ...]
+    total: int
+    unusual: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
+    clamped: Mapping[str, int] = field(default_factory=dict)
+    outside: int = 0
+    excluded: int = 0
+
+    def __post_init__(self) -> None:
+        for word, names in (
+            ("experiment", [factor.name for factor in self.experiments]),
+            ("metric", [part.metric.name for part in self.moments]),
+        ):
+            if len(set(names)) != len(names):
+                raise TallyError(f"the same {word} is named twice", "Give every name once.")
+        object.__setattr__(self, "people", _read_only(self.people))
+        size, many = self.starts[-1], len(self.experiments)
+        blocks = [(self.people, (size, size))]
+        for part in self.moments:
+            blocks += [(part.counts, (size, size)), (part.sums, (size, size)), (part.squares, (size, many))]
+        if any(block.shape != shape for block, shape in blocks):
+            raise TallyError("a block of the pairs has the wrong shape", "Count all experiments together.")
+
+    def __repr__(self) -> str:
+        """Names and grids, no counts."""
+        names = listed((factor.name for factor in self.experiments), most=4)
+        grids = [
+            f"{one.metric.name} {'is 0/1' if one.metric.binary else f'in steps of {one.metric.resolution:g}'}"
+            for one in self.moments
+        ]
+        return f"Pairs of {len(self.experiments)} experiments ({names}): {'; '.join(grids) or 'no metrics'}"
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The number of each experiment's first arm, and after the last one the number of all arms."""
+        return tuple(np.cumsum([0, *(len(factor.levels) for factor in self.experiments)]).tolist())
+
+    def slice_of(self, place: int) -> slice:
+        """The arms of one experiment."""
+        starts = self.starts
+        return slice(starts[place], starts[place + 1])
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """All pairs of experiments, by their places."""
+        return list(combinations(range(len(self.experiments)), 2))
+
+    def place(self, name: str) -> int:
+        """Where an experiment stands."""
+        for place, factor in enumerate(self.experiments):
+            if factor.name == name:
+                return place
+        known = listed(factor.name for factor in self.experiments)
+        raise LevelError("unknown experiment", f"Known are: {known}.")
+
+    def tally(self, first: int, second: int, metrics: Sequence[str] | None = None) -> Tally:
+        """The table of one pair, with the squares of both arms among the people in both."""
+        one, two = self.slice_of(first), self.slice_of(second)
+        factors = (self.experiments[first], self.experiments[second])
+        wanted = [part for part in self.moments if metrics is None or part.metric.name in metrics]
+        return Tally(
+            factors,
+            self.people[one, two],
+            tuple(
+                Moments(
+                    part.metric,
+                    part.counts[one, two],
+                    part.sums[one, two],
+                    {}
+                    if part.metric.binary
+                    else {(factors[0].name,): part.squares[one, second], (factors[1].name,): part.squares[two, first]},
+                )
+                for part in wanted
+            ),
+        )
+
+    def __add__(self, other: Pairs) -> Pairs:
+        """The pairs of two groups of different people; arms that only one of them has are kept."""
+        if not isinstance(other, Pairs):
+            return NotImplemented
+        names = [[one.name for one in side.experiments] for side in (self, other)]
+        metrics = [[one.metric.name for one in side.moments] for side in (self, other)]
+        if names[0] != names[1] or metrics[0] != metrics[1]:
+            raise TallyError("the two have different experiments or metrics", "Count both by the same names.")
+        joined = tuple(one.join(two) for one, two in zip(self.experiments, other.experiments, strict=True))
+        mine, theirs = self._with_arms(joined), other._with_arms(joined)
+        return Pairs(
+            joined,
+            plus(mine.people, theirs.people),
+            tuple(_together(one, two) for one, two in zip(mine.moments, theirs.moments, strict=True)),
+            self.total + other.total,
+            _added(self.unusual, other.unusual),
+            _added(self.missing, other.missing),
+            _added(self.clamped, other.clamped),
+            self.outside + other.outside,
+            self.excluded + other.excluded,
+        )
+
+    def _with_arms(self, experiments: tuple[Factor, ...]) -> Pairs:
+        """The same people among more arms, nobody in the new ones."""
+        if experiments == self.experiments:
+            return self
+        into = arm_places([one.levels for one in self.experiments], [one.levels for one in experiments])
+        size = sum(len(one.levels) for one in experiments)
+        moments = tuple(
+            PairMoments(
+                one.metric,
+                spread(one.counts, into, size),
+                spread(one.sums, into, size),
+                spread(one.squares, into, size, both=False),
+            )
+            for one in self.moments
+        )
+        return replace(self, experiments=experiments, people=spread(self.people, into, size), moments=moments)
+
+
+def _together(first: PairMoments, second: PairMoments) -> PairMoments:
+    scale = max(first.metric.scale, second.metric.scale)
+    first, second = first.refine(scale), second.refine(scale)
+    if first.metric != second.metric:
+        raise TallyError(
+            f"{first.metric.name!r} has other bounds or another rule for missing values there",
+            "Declare the metric once and count both with it.",
+        )
+    return PairMoments(
+        first.metric,
+        plus(first.counts, second.counts),
+        plus(first.sums, second.sums),
+        plus(first.squares, second.squares),
+    )
+
+
+def _added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    """Per metric; what only one of the two knows is not known of both."""
+    return {name: number + second[name] for name, number in first.items() if name in second}
+
+
+def _read_only(array: Whole) -> Whole:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def arm_places(own: Sequence[Sequence[Any]], joined: Sequence[Sequence[Any]]) -> NDArray[np.intp]:
+    """The number of each arm of some experiments where these have more arms, or others in between.
+
+    >>> arm_places([["B"], [0, 1]], [["A", "B"], [0, 1]]).tolist()
+    [1, 2, 3]
+    """
+    starts = np.cumsum([0, *(len(levels) for levels in joined)])
+    found = [
+        start + list(levels).index(level)
+        for start, levels, mine in zip(starts, joined, own, strict=False)
+        for level in mine
+    ]
+    return np.array(found, dtype=np.intp)
+
+
+def spread(array: Whole, into: NDArray[np.intp], size: int, *, both: bool = True) -> Whole:
+    """A block among more arms: of its rows and columns, or of its rows only; zeros elsewhere."""
+    wide = np.zeros((size, size if both else array.shape[1]), dtype=array.dtype)
+    if both:
+        wide[np.ix_(into, into)] = array
+    else:
+        wide[into] = array
+    return wide
+
+
+def plus(first: Whole, second: Whole) -> Whole:
+    """The sum of two arrays of whole numbers, as Python integers where 64 bits might not hold it."""
+    small = object not in (first.dtype, second.dtype)
+    if not small or any(one.size and largest(one) >= 2**62 for one in (first, second)):
+        first, second = first.astype(object), second.astype(object)
+    total: Whole = first + second
+    return total
+
+
+def largest(array: Whole) -> int:
+    """The largest number without its sign; 0 of none."""
+    return max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
+
+
+def fitting(array: Whole) -> Whole:
+    """The same numbers in 64 bits, where all of them fit."""
+    return array.astype(np.int64) if array.dtype == object and largest(array) < 2**63 else array

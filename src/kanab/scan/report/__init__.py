@@ -1,0 +1,1 @@
+"""Scans as text, tables, pages and charts."""

@@ -1,0 +1,237 @@
+"""Scans as a report in one file: maps of all pairs, what rings, and what it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from kanab.errors import AnalysisError
+from kanab.report.figures import Row, error_figures, spoken_p
+from kanab.report.html import bullets, marked, table_html
+from kanab.report.page import card_table, section, whole_page
+from kanab.report.style import STYLE
+from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, legend, marks_of
+from kanab.scan.report.tables import FEW_ROWS, broken_tables, means_table, ranked_table, strongest
+from kanab.scan.report.words import (
+    PAIRS,
+    alarms,
+    assignment_sentences,
+    effect_sentences,
+    expectation,
+    follow_up_sentences,
+    look_of,
+    method_sentences,
+    named,
+    note_sentences,
+    outcome,
+    privacy_sentences,
+    rest_sentences,
+    scanned,
+    untestable_sentences,
+)
+from kanab.tabular import Table, p_value
+
+Data = Mapping[str, Any]
+
+OPENED = 3
+"""So many flagged tests are unfolded at once; the others wait for a click."""
+
+SHEET = f"""{STYLE}
+a{{color:var(--up)}}
+h3{{margin:1.75rem 0 .6rem}}
+h2+h3,article:first-of-type h3{{margin-top:0}}
+.v{{white-space:nowrap}}
+.mark{{display:inline-block;width:1.2em}}
+.interference,.differs{{font-weight:600;color:var(--alarm)}}
+.watch{{font-weight:600;color:var(--down)}}
+tbody th{{overflow-wrap:anywhere}}
+.e1,.e2,.e3,.e4{{fill:var(--up)}}
+.e1{{fill-opacity:.22}}.e2{{fill-opacity:.42}}.e3{{fill-opacity:.68}}
+.none{{fill:var(--page)}}
+.lines{{stroke:var(--page);stroke-width:1;fill:none}}
+.lines.strong{{stroke:var(--muted);stroke-width:1.5}}
+.zero{{stroke:var(--muted);stroke-width:1.5}}
+.points{{stroke:var(--up);stroke-width:5;stroke-linecap:round;fill:none}}
+.dot,.tri{{stroke:var(--page);stroke-width:1.5;fill:var(--alarm)}}
+.tri{{fill:var(--down)}}
+.cross{{stroke:var(--ink);stroke-width:2;fill:none}}
+svg a:focus-visible{{outline:2px solid var(--ink)}}
+.maps{{overflow-x:auto}}
+.maps svg.large{{max-width:none}}
+.key+figure{{margin-bottom:1rem}}
+.key+figure+.key{{margin-top:0}}
+details{{border-top:1px solid var(--line);padding:.7rem 0}}
+details:last-of-type{{padding-bottom:0}}
+.pair>figure+figure{{margin-top:0}}
+.same{{fill:var(--line)}}
+summary{{cursor:pointer;overflow-wrap:anywhere}}
+summary strong{{margin-right:.6rem}}
+summary span{{color:var(--muted);font-size:.9rem}}
+@media screen and (max-width:40rem){{.cards td:last-child{{grid-column:1/-1}}}}
+@media (min-width:48rem){{.maps svg.large{{max-width:100%}}}}
+@media print{{.maps{{overflow:visible}}.maps svg.large{{max-width:100%}}
+details::details-content{{content-visibility:visible;display:block}}}}
+"""
+
+_MAP_KEY = (
+    "Every square is a pair of experiments, named at the side and numbered along the top; each pair stands on both "
+    "sides of the diagonal. Empty: not testable. Marks show the verdict after correction, shades the raw p."
+)
+_EXPECTED_KEY = (
+    "Beside or below the map p-values are held against chance. On the line: as many small ones as chance makes. "
+    "Points that leave it upwards at the right are more than chance; a triangle is beyond the edge."
+)
+_EFFECTS_KEY = "Dot, the effect; line, its 95 % interval; upright mark, no effect. Blue where 0 is outside."
+
+
+def scan_report(*, pairs: Data | None = None, segments: Data | None = None) -> str:
+    """The report of one or both scans: one file without script or outside request."""
+    found = [data for data in (pairs, segments) if data is not None]
+    if not found:
+        raise AnalysisError("there is no scan to report", "Give pairs, segments or both.")
+    parts = [_header(found[0])]
+    for data in found:
+        parts += _scan(data, "" if data is found[0] else "by-segment-")
+    parts.append("<footer>Made with Kanab from counts and sums. This file loads nothing from elsewhere.</footer>")
+    return whole_page(f"Scan: {scanned(found[0])}", parts, SHEET)
+
+
+def _header(data: Data) -> str:
+    what, _, people = scanned(data).partition("; ")
+    experiments, _, rest = what.partition(", ")
+    lede = f"{rest}; {people}" if people else rest
+    told = "".join(f'<p class="lede">{marked(text)}</p>\n' for text in (f"{lede}.", expectation(data)) if text)
+    return f'<header>\n<p class="kicker">Scan</p>\n<h1>{escape(experiments)}</h1>\n{told}</header>\n'
+
+
+def _scan(data: Data, prefix: str) -> list[str]:
+    """The sections of one scan; the second on a page says first what it is."""
+    pairs = look_of(data) is PAIRS
+    intro = bullets([f"{scanned(data)}.", expectation(data)]) if prefix else ""
+    bodies = [
+        ("attention", "Which experiments interfere?" if pairs else "Which effects differ?", intro + _attention(data)),
+        ("flagged", "What flagged tests look like", _flagged(data, prefix)),
+        ("maps", "Every pair at a glance", _maps(data, prefix) if pairs else ""),
+        ("rest", "What was not found", bullets(rest_sentences(data))),
+        ("assignment", "Was assignment independent?" if pairs else "Are arms spread alike?", _assignment(data)),
+        ("untestable", "Not testable", bullets(untestable_sentences(data))),
+        ("privacy", "Privacy", bullets(privacy_sentences(data))),
+        ("notes", "Notes", bullets(note_sentences(data))),
+        ("method", "How it was computed", bullets(method_sentences(data))),
+    ]
+    if prefix:
+        bodies = [
+            (name, heading if name == "attention" else f"By segment: {heading}", body) for name, heading, body in bodies
+        ]
+    return [section(prefix + name, heading, body) for name, heading, body in bodies]
+
+
+def _attention(data: Data) -> str:
+    """The verdict in a sentence, then the ranked table."""
+    ringing, shown = alarms(data), strongest(data)
+    found = ""
+    if said := outcome(data):
+        alarm = ' alarm" role="alert' if ringing or data["verdicts"].get("assignment broken") else ""
+        how, _, what = said.partition("): ") if "): " in said else said.partition(": ")
+        bracket = ")" if "): " in said else ""
+        call = marked(what[:1].upper() + what[1:])
+        found = f'<p class="call{alarm}"><strong>{call}</strong> {marked(how + bracket)}.</p>'
+    if not shown:
+        return f"{found}<p>Nothing could be tested.</p>"
+    cut = f'<p class="key">The {len(shown)} most urgent of {len(ringing):,}.</p>' if len(ringing) > len(shown) else ""
+    near = "" if ringing else '<p class="key">The tests with the smallest p:</p>'
+    return f"{found}{cut}{near}{_ranked(data, shown)}"
+
+
+def _ranked(data: Data, rows: list[Row]) -> str:
+    """The same columns as on a terminal, both sides of a test in the first."""
+    plain = ranked_table(data, rows)
+    joined = look_of(data).joined
+    header = (f" {joined} ".join(plain.header[:2]) if joined == "by" else "pair", *plain.header[2:])
+    body = []
+    for row, cells in zip(rows, plain.rows, strict=True):
+        mark = f'<span class="mark" aria-hidden="true">{MARKS.get(row["verdict"], "○")}</span>'
+        verdict = f'<span class="{row["verdict"].split()[0]}">{mark}{escape(cells[-1])}</span>'
+        body.append((escape(named(data, row)), *(escape(cell) for cell in cells[2:-1]), verdict))
+    return card_table("Tests by urgency", header, body, "cards wide")
+
+
+def _maps(data: Data, prefix: str) -> str:
+    """For every metric its map, and its p-values against chance; a handful of tests is read as a table."""
+    if len(data[PAIRS.rows]) <= FEW_ROWS:
+        return ""
+    found = []
+    for metric in data["metrics"]:
+        links = {
+            (one["a"], one["b"]): f"{prefix}flag-{at}"
+            for at, one in enumerate(data["effects"])
+            if one["metric"] == metric
+        }
+        drawn = heat_map(data, metric, links)
+        chance = expected_chart(data, metric)
+        beside = "pair" if 'class="map"' in drawn and chance else "pair words"
+        found.append(
+            f'<article>\n<h3>{escape(metric)}</h3>\n<div class="{beside}"><figure class="maps" tabindex="0" '
+            f'role="region" aria-label="{escape(f"Map of {metric}")}">{drawn}</figure>'
+            f"{f'<figure>{chance}</figure>' if chance else ''}</div>\n</article>"
+        )
+    keys = f'<p class="key">{escape(_MAP_KEY)}</p><figure>{legend(marks_of(data))}</figure>'
+    return f'{keys}<p class="key">{escape(_EXPECTED_KEY)}</p>' + "\n".join(found)
+
+
+def _flagged(data: Data, prefix: str) -> str:
+    """Each flagged test to be unfolded: its words, its numbers, its picture."""
+    rows = {(named(data, row), row["metric"]): row for row in alarms(data)}
+    if look_of(data) is PAIRS:
+        flagged = [(named(data, one), one["metric"], _pair(data, one)) for one in data["effects"]]
+    else:
+        flagged = [(named(data, row), row["metric"], _levels(data, row)) for row in alarms(data) if row["follow_ups"]]
+    found = []
+    for at, (name, metric, body) in enumerate(flagged):
+        row = rows.get((name, metric))
+        verdict = f", {row['verdict']}, corrected {spoken_p(row['p_adjusted'])}" if row else ""
+        found.append(
+            f"<details{' open' if at < OPENED else ''}><summary><strong>{escape(name)}</strong>"
+            f'<span>{marked(metric + verdict)}</span></summary><div id="{prefix}flag-{at}">{body}</div></details>'
+        )
+    key = f'<p class="key">{escape(_EFFECTS_KEY)}</p>' if found and look_of(data) is PAIRS else ""
+    return key + "\n".join(found)
+
+
+def _pair(data: Data, one: Row) -> str:
+    told = bullets(effect_sentences(data, one))
+    means = table_html(means_table(data, one), f"Means of {one['metric']}: {one['a']} × {one['b']}", kind="grid")
+    drawn = f"<figure>{effects_chart(data, one)}</figure>" if one["effects"] else ""
+    return f'<div class="pair"><div>{told}{means}</div>{drawn}</div>'
+
+
+def _levels(data: Data, test: Row) -> str:
+    """Each level against the rest, in words and as a table."""
+    figures = error_figures([one["se"] for one in test["follow_ups"]], share=test["metric"] in data["shares"])
+    rows = tuple(
+        (
+            one["level"], f"{one['arm']} − {one['control']}",
+            *(figures.change(one[side], signed=True) for side in ("effect", "rest", "difference")),
+            figures.bare(one["se"]), p_value(one["p"]), p_value(one["p_adjusted"]),
+        )
+        for one in test["follow_ups"]
+    )  # fmt: skip
+    header = (test["covariate"], "arms", "effect", "in the rest", "difference", "std. error", "p", "corrected p")
+    name = f"{test['experiment']} by {test['covariate']}: {test['metric']}"
+    told = bullets(follow_up_sentences(data, test))
+    return f'<div class="pair words">{told}{table_html(Table(header, rows), name, kind="cards wide")}</div>'
+
+
+def _assignment(data: Data) -> str:
+    said = bullets(assignment_sentences(data))
+    return said + _tables(broken_tables(data))
+
+
+def _tables(parts: Iterable[str | Table]) -> str:
+    return "".join(
+        table_html(part, "Broken assignments", kind="cards wide")
+        if isinstance(part, Table)
+        else f"<p>{marked(part)}</p>"
+        for part in parts
+    )

@@ -1,0 +1,146 @@
+"""A scan's tests as tables of short texts, and the order in which everything is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kanab.report.figures import Row
+from kanab.report.tables import Section
+from kanab.report.words import CORRECTIONS
+from kanab.scan.report.words import (
+    PAIRS,
+    alarms,
+    assignment_sentences,
+    effect_figures,
+    effect_sentences,
+    follow_up_sentences,
+    look_of,
+    method_sentences,
+    named,
+    note_sentences,
+    privacy_sentences,
+    rest_sentences,
+    several,
+    size_words,
+    untestable_sentences,
+    with_verdict,
+)
+from kanab.tabular import Table, number, p_value
+
+Data = Mapping[str, Any]
+
+MOST_ROWS = 20
+"""So many tests are shown one by one; the others are counted."""
+
+FEW_ROWS = 5
+"""Where fewer tests ring, the nearest of the others are shown beside them."""
+
+MOST_FLAGGED = 5
+"""So many flagged tests are explained on a terminal; the report and the plain data hold more."""
+
+
+def sections(data: Data) -> list[Section]:
+    """The whole scan in reading order: what rings, what it looks like, the rest, and at what k."""
+    found = [Section("What needs attention", attention(data))]
+    found += explained(data)[:MOST_FLAGGED]
+    if (left := len(explained(data)) - MOST_FLAGGED) > 0:
+        found.append(Section("More", (f"{several(left, 'more flagged test')} in the report (--html) and plain data.",)))
+    quiet = with_verdict(data, "nothing found", "clear within tolerance")
+    if len(quiet) > FEW_ROWS and (rest := rest_sentences(data)):  # fewer are shown one by one
+        found.append(Section("The rest", tuple(rest)))
+    found.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
+    if reasons := untestable_sentences(data):
+        found.append(Section("Not testable", tuple(reasons)))
+    found.append(Section("Privacy", tuple(privacy_sentences(data))))
+    found.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
+    return [one for one in found if one.parts]
+
+
+def strongest(data: Data) -> list[Row]:
+    """What is shown one by one: all that rings, or the nearest to it, but not too many."""
+    ringing = alarms(data)
+    if len(ringing) >= FEW_ROWS:
+        return ringing[:MOST_ROWS]
+    nearest = sorted(
+        with_verdict(data, "nothing found", "clear within tolerance"),
+        key=lambda row: 2.0 if row["p_robust"] is None else row["p_robust"],
+    )
+    return [*ringing, *nearest[: FEW_ROWS - len(ringing)]]
+
+
+def attention(data: Data) -> tuple[str | Table, ...]:
+    """The ranked table, and in words whether anything rings at all."""
+    ringing, shown = alarms(data), strongest(data)
+    if not shown:
+        return ("Nothing could be tested.",)
+    if not ringing:
+        nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
+        return (f"Nothing rings. {nearest}", ranked_table(data, shown))
+    if len(ringing) > len(shown):
+        return (f"The {len(shown)} most urgent of {len(ringing):,}:", ranked_table(data, shown))
+    return (ranked_table(data, shown),)
+
+
+def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
+    """One row per test: who, what, F, p, corrected p, verdict."""
+    sides = look_of(data).sides
+    method = CORRECTIONS.get(data["method"], data["method"])
+    header = (*sides, "metric", "F", "p", *([f"p ({method})"] if method else []), "verdict")
+    body = []
+    for row in rows:
+        corrected = [p_value(row["p_adjusted"])] if method else []
+        numbers = (number(row["F_robust"], 3), p_value(row["p_robust"]), *corrected)
+        verdict = verdict_words(row, share=row["metric"] in data["shares"])
+        body.append((*(row[side] for side in sides), row["metric"], *numbers, verdict))
+    return Table(header, tuple(body))
+
+
+def verdict_words(row: Row, *, share: bool = False) -> str:
+    """The verdict; where nothing was found, with what could have been missed.
+
+    >>> verdict_words({"verdict": "nothing found", "could_miss": 0.1234})
+    'nothing found, could miss ± 0.12'
+    """
+    if row["verdict"] == "nothing found" and row["could_miss"] is not None:
+        return f"nothing found, could miss ± {size_words(row['could_miss'], share=share)}"
+    return str(row["verdict"])
+
+
+def explained(data: Data) -> list[Section]:
+    """What the flagged tests look like: means, effects and words, one section each."""
+    if look_of(data) is PAIRS:
+        return [
+            Section(f"{named(data, one)}: {one['metric']}", (*effect_sentences(data, one), means_table(data, one)))
+            for one in data["effects"]
+        ]
+    return [
+        Section(f"{named(data, row)}: {row['metric']}", tuple(follow_up_sentences(data, row)))
+        for row in alarms(data)
+        if row["follow_ups"]
+    ]
+
+
+def means_table(data: Data, flagged: Row) -> Table:
+    """The mean of every class: arms of the first experiment down, of the second across."""
+    figures = effect_figures(data, flagged)
+    rows, columns = flagged["arms"]
+    header = (f"mean {flagged['metric']}", *(f"{flagged['b']}: {arm}" for arm in columns))
+    body = tuple(
+        (f"{flagged['a']}: {arm}", *(figures.mean(value) for value in means))
+        for arm, means in zip(rows, flagged["means"], strict=True)
+    )
+    return Table(header, body)
+
+
+def broken_tables(data: Data) -> tuple[str | Table, ...]:
+    """Broken assignments, each once however many metrics it spoils."""
+    sides = look_of(data).sides
+    found = list({tuple(row[side] for side in sides): row for row in with_verdict(data, "assignment broken")}.items())
+    if not found:
+        return ()
+    found.sort(key=lambda item: 2.0 if item[1]["assignment_p"] is None else item[1]["assignment_p"])
+    body = tuple((*place, p_value(row["assignment_p"]), row["note"]) for place, row in found[:MOST_ROWS])
+    left = len(found) - len(body)
+    more = (f"{left:,} more are in the plain data.",) if left else ()
+    return (Table((*sides, "p", "what is wrong"), body), *more)

@@ -1,0 +1,1 @@
+"""F-tests, effects and verdicts of all pairs at once."""

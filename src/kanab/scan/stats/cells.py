@@ -1,0 +1,242 @@
+"""Many two-way tables of one shape as a few arrays: what a scan tests at once.
+
+Axis 0 numbers the tables, axis 1 the arms of the first experiment, axis 2 those of the second (or
+the levels of a covariate). Empty classes are zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.scan.pairs import PairMoments, Pairs
+from kanab.scan.stats.double_double import SAFE, Twofold, Whole, compact
+from kanab.stats.gram import Floats
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
+
+Places = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One metric over the tables: counts and sums by class; squares by row, column or class where kept."""
+
+    metric: Metric
+    counts: Whole
+    sums: Whole
+    rows: Whole | None = None
+    columns: Whole | None = None
+    classes: Whole | None = None
+
+    @property
+    def variance(self) -> str:
+        """The most honest kind of variance that the squares allow; "" where there is none."""
+        if self.metric.binary or self.classes is not None:
+            return "by_class"
+        if self.rows is None:
+            return ""
+        return "by_arm" if self.columns is None else "two_margins"
+
+    def chosen(self, tables: Places) -> Measured:
+        """Only some of the tables."""
+        if len(tables) == len(self.counts):
+            return self
+        arrays = (self.counts, self.sums, self.rows, self.columns, self.classes)
+        return Measured(self.metric, *(None if one is None else one[tables] for one in arrays))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some of a scan's tables, all of one shape.
+
+    ``places`` says which ones of the scan these are. ``arms`` are everybody in each arm of the
+    first and of the second experiment, also outside the pair; None where that is not known.
+    """
+
+    places: Places
+    people: Whole
+    metrics: tuple[Measured, ...]
+    arms: tuple[Whole | None, Whole | None] = (None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A metric's classes in floats without having lost a digit: all in grid steps about a centre.
+
+    The centre of each table is a whole number near its mean. Spreads are Σ (y − class mean)².
+    """
+
+    part: Measured
+    n: Floats
+    means: Twofold
+    centre: Whole
+    centred: Whole
+    between: Twofold
+    """S²/n of every class."""
+
+    @property
+    def filled(self) -> Flags:
+        """The classes that hold somebody."""
+        return self.n > 0
+
+    @cached_property
+    def row_spread(self) -> Floats | None:
+        """The spread within the classes of every row."""
+        if self.class_spread is not None:
+            return np.asarray(self.class_spread.sum(axis=2))
+        return None if self.part.rows is None else self._spread(self.part.rows, 2)
+
+    @cached_property
+    def column_spread(self) -> Floats | None:
+        """The spread within the classes of every column."""
+        return None if self.part.columns is None else self._spread(self.part.columns, 1)
+
+    @cached_property
+    def class_spread(self) -> Floats | None:
+        """The spread within every class."""
+        if self.part.metric.binary:
+            s, n = self.part.sums.astype(np.float64), self.n
+            return s * (n - s) / np.maximum(n, 1)
+        return None if self.part.classes is None else self._spread(self.part.classes)
+
+    def _spread(self, squares: Whole, over: int | None = None) -> Floats:
+        """Squares about the centre minus Σ S²/n, the large parts as whole numbers."""
+        sums, centred, between = self.part.sums, self.centred, self.between
+        if over is not None:
+            sums, centred, between = sums.sum(axis=over), centred.sum(axis=over), between.sum(over)
+        centre = self.centre.reshape(-1, *(1,) * (squares.ndim - 1))
+        squares, centre, sums, centred = _wide_enough(squares, centre, sums, centred)
+        about = Twofold.of_whole(squares - centre * (sums + centred))  # Q − K (S + S'), S' = S − nK
+        spread = (about - between).high
+        # Whole numbers that are not all alike have a spread of at least 1/2.
+        still = spread < 0.25 + 1e-29 * np.abs(about.high)
+        return np.where(still, 0.0, spread)
+
+
+def cells_of(part: Measured) -> Cells:
+    """Re-centre every table about a whole number near its own mean, exactly."""
+    counts = side_by_side(part.counts.astype(np.int64))
+    total = np.maximum(counts.sum(axis=(1, 2)), 1)
+    sums = side_by_side(compact(part.sums))
+    if np.abs(sums.astype(np.float64)).sum(axis=(1, 2)).max(initial=0.0) >= SAFE:
+        sums = sums.astype(object)
+    centre = sums.sum(axis=(1, 2)) // total
+    centred = compact(sums - counts * centre[:, None, None])
+    n = counts.astype(np.float64)
+    whole = Twofold.of_whole(centred)
+    divisor = np.maximum(n, 1.0)
+    squares = {
+        name: None if cells is None else side_by_side(compact(cells))
+        for name, cells in (("rows", part.rows), ("columns", part.columns), ("classes", part.classes))
+    }
+    exact = Measured(part.metric, counts, sums, **squares)
+    return Cells(exact, n, whole.over(divisor), centre, centred, whole.squared().over(divisor))
+
+
+def side_by_side(values: Whole) -> Whole:
+    """The same array with the same class of all tables next to each other in memory: sums over classes are quick."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 0, -1)), -1, 0)
+
+
+def _wide_enough(squares: Whole, centre: Whole, sums: Whole, centred: Whole) -> tuple[Whole, Whole, Whole, Whole]:
+    """The same numbers as Python integers where 64 bits might not hold Q − K (S + S')."""
+    q, k, s, c = (np.abs(values.astype(np.float64)) for values in (squares, centre, sums, centred))
+    largest = np.max(q + np.maximum(k, 1.0) * (s + c), initial=0.0)
+    if largest < SAFE:
+        return squares, centre, sums, centred
+    return squares.astype(object), centre.astype(object), sums.astype(object), centred.astype(object)
+
+
+# ── where tables come from ─────────────────────────────────────────────────────────────────────
+
+
+def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[Block]:
+    """All pairs, those with the same numbers of arms together; places follow ``pairs.pairs``."""
+    starts = np.array(pairs.starts)
+    sizes = np.diff(starts)
+    first, second = np.array(pairs.pairs, dtype=np.intp).reshape(-1, 2).T
+    parts = {part.metric.name: part for part in pairs.moments}
+    own = np.diagonal(pairs.people)
+    for shape in dict.fromkeys(zip(sizes[first].tolist(), sizes[second].tolist(), strict=True)):
+        places = np.flatnonzero((sizes[first] == shape[0]) & (sizes[second] == shape[1]))
+        a, b = first[places], second[places]
+        one, two = (starts[side] + np.arange(size)[:, None] for side, size in zip((a, b), shape, strict=True))
+        measured = tuple(_of_pairs(parts[name], one, two, (a, b)) for name in metrics)
+        yield Block(places, _taken(pairs.people, one[:, None], two), measured, (_taken(own, one), _taken(own, two)))
+
+
+def _of_pairs(part: PairMoments, one: Places, two: Places, pair: tuple[Places, Places]) -> Measured:
+    counts, sums = (_taken(cells, one[:, None], two) for cells in (part.counts, part.sums))
+    if part.metric.binary:
+        return Measured(part.metric, counts, sums)
+    return Measured(part.metric, counts, sums, _taken(part.squares, one, pair[1]), _taken(part.squares, two, pair[0]))
+
+
+def _taken(cells: Whole, *places: Places) -> Whole:
+    """Cells at places of which the last axis numbers the tables, which then come first."""
+    return np.moveaxis(cells[places], -1, 0)
+
+
+def blocks_of_tables(
+    tables: Sequence[Tally], metrics: Sequence[str], alone: Mapping[str, Tally] | None = None
+) -> Iterator[Block]:
+    """Two-way tallies, those of one shape with the same squares together; places follow the tables."""
+    groups: dict[object, list[int]] = {}
+    own = alone or {}
+    for place, table in enumerate(tables):
+        kinds = tuple((part.metric, _margins(table, part)) for part in _measured(table, metrics))
+        known = tuple(factor.name in own for factor in table.factors)
+        groups.setdefault((table.shape, kinds, known), []).append(place)
+    for places in groups.values():
+        chosen = [tables[place] for place in places]
+        names = [part.metric.name for part in _measured(chosen[0], metrics)]
+        yield Block(
+            np.array(places, dtype=np.intp),
+            np.stack([table.people for table in chosen]),
+            tuple(_of_tables(chosen, name) for name in names),
+            (_own_arms(chosen, 0, own), _own_arms(chosen, 1, own)),
+        )
+
+
+def _measured(table: Tally, metrics: Sequence[str]) -> list[Moments]:
+    return [part for name in metrics for part in table.moments if part.metric.name == name]
+
+
+def _margins(table: Tally, part: Moments) -> frozenset[tuple[int, ...]]:
+    """The axes of the margins at which squares were kept."""
+    return frozenset(tuple(map(table.axes.index, by)) for by in part.squares)
+
+
+def _of_tables(tables: Sequence[Tally], name: str) -> Measured:
+    parts = [table.moments_of(name) for table in tables]
+
+    def margin(*axes: int) -> Whole | None:
+        found = [table.squares(name, [table.axes[axis] for axis in axes]) for table in tables]
+        known = [cells for cells in found if cells is not None]
+        return np.stack(known) if len(known) == len(found) else None
+
+    counts, sums = np.stack([part.counts for part in parts]), np.stack([part.sums for part in parts])
+    metric = parts[0].metric
+    if metric.binary:
+        return Measured(metric, counts, sums)
+    return Measured(metric, counts, sums, margin(0), margin(1), margin(0, 1))
+
+
+def _own_arms(tables: Sequence[Tally], axis: int, alone: Mapping[str, Tally]) -> Whole | None:
+    """Everybody in each arm of the experiment on one axis, from its own table."""
+    found = []
+    for table in tables:
+        factor = table.factors[axis]
+        own = alone.get(factor.name)
+        if own is None:
+            return None
+        people = own.people_by(factor.name)
+        found.append([people.get(level, 0) for level in factor.levels])
+    return np.array(found, dtype=np.int64)

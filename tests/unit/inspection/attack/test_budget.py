@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kanab.inspection.attack.background import Known, independent, known_people
+from kanab.inspection.attack.examples import example, tabulate
+from kanab.inspection.attack.published import Axis, Published
+from kanab.inspection.attack.run import play_attacker
+from kanab.privacy.budget import fewest_off, pair_numbers, within_budget
+from kanab.tally.metric import Metric
+
+BOUGHT = Metric("bought", 1, (0.0, 1.0))
+SPEND = Metric("spend", 100, (0.0, 500.0))
+
+
+def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[Published, Known]:
+    tables = tuple(
+        tabulate(
+            f"{one}/{two}",
+            arms,
+            [Axis(one, ("A", "B"), "arm"), Axis(two, ("A", "B"), "arm")],
+            {BOUGHT: bought, SPEND: spend},
+            [(one,), (two,)],
+        )
+        for one, two in combinations(arms, 2)
+    )
+    release = Published("pairs", tables)
+    return release, known_people(arms, [release])
+
+
+def test_a_hundred_two_arm_experiments_hold_5051_numbers() -> None:
+    assert pair_numbers([2] * 100) == 1 + 100 + 100 * 99 // 2 == 5_051
+    assert pair_numbers([]) == 1
+    assert pair_numbers([2]) == 2
+    assert pair_numbers([3, 4, 2]) == 1 + (2 + 3 + 1) + (2 * 3 + 2 * 1 + 3 * 1)
+
+
+@given(st.lists(st.integers(2, 4), min_size=2, max_size=5), st.integers(0, 1_000))
+def test_the_numbers_are_the_rank_of_all_pair_tables(arms: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    people = [rng.integers(0, count, 1_500) for count in arms]
+    rows = [
+        ((one == a) & (two == b)).astype(np.float64)
+        for (one, first), (two, second) in combinations(list(zip(people, arms, strict=True)), 2)
+        for a in range(first)
+        for b in range(second)
+    ]
+    matrix = np.array(rows)
+    assert np.linalg.matrix_rank(matrix) == pair_numbers(arms)
+    assert len(independent(matrix)) == pair_numbers(arms)
+
+
+@given(st.lists(st.integers(-3, 5), min_size=1, max_size=12), st.integers(0, 3), st.integers(1, 3))
+def test_nobody_counts_as_off_the_commonest_value_who_need_not_be(values: list[int], below: int, above: int) -> None:
+    low, high = min(values) - below, max(values) + above
+    found = fewest_off(len(values), sum(values), sum(value**2 for value in values), low, high)
+    kinds = {low, high, min(max(0, low), high)}
+    assert found <= min(sum(value != kind for value in values) for kind in kinds)
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=30))
+def test_of_a_0_1_metric_the_people_off_the_commonest_value_are_known(values: list[int]) -> None:
+    n, s = len(values), sum(values)
+    assert fewest_off(n, s, s, 0, 1) == min(s, n - s)
+
+
+def test_both_halves_of_the_budget_are_needed() -> None:
+    assert within_budget(18 * 211, 2 * 211, 211, 10)
+    assert not within_budget(18 * 211 - 1, 2 * 211, 211, 10)
+    assert not within_budget(18 * 211, 2 * 211 - 1, 211, 10)
+
+
+@pytest.mark.parametrize(("experiments", "people"), [(8, 6_000), (14, 12_000)])
+def test_independent_assignments_put_about_1_2_times_the_average_leverage_on_one_person(
+    experiments: int, people: int
+) -> None:
+    rng = np.random.default_rng(experiments)
+    sides = rng.choice([-1.0, 1.0], (people, experiments))
+    columns = [np.ones(people), *sides.T, *(a * b for a, b in combinations(sides.T, 2))]
+    X = np.column_stack(columns)
+    m = X.shape[1]
+    assert m == pair_numbers([2] * experiments)
+    h = ((X @ np.linalg.inv(X.T @ X)) * X).sum(axis=1)
+    assert h.mean() == pytest.approx(m / people)
+    assert 1.05 < h.max() / (m / people) < 1.45
+
+
+@pytest.mark.parametrize("name", ["pair-scan", "pair-scan-sparse"])
+def test_the_bad_pair_scans_are_over_budget(name: str) -> None:
+    bad = example(name)
+    assert bad.known is not None
+    (one,) = bad.known.equations
+    experiments = sum(key.startswith("experiment") for key in bad.people)
+    numbers = pair_numbers([2] * experiments)
+    assert len(one.independent[1]) == min(numbers, len(bad.known.people))
+    off = int((bad.people[one.metric.name] > 0).sum())
+    assert not within_budget(len(bad.known.who), off, numbers, 10)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_within_budget_the_attacker_learns_nothing_about_fewer_than_k(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    numbers = pair_numbers([2] * 5)
+    people = 18 * numbers
+    bought = np.zeros(people, dtype=np.int64)
+    bought[rng.permutation(people)[: 2 * numbers]] = 1
+    spend = bought * rng.integers(100, 5_000, people)
+    arms = {f"experiment {i}": rng.choice(["A", "B"], people) for i in range(5)}
+    assert within_budget(people, int(bought.sum()), numbers, 10)
+    release, known = pairs(arms, bought, spend)
+    assert not play_attacker([release], known).broken

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kanab.inspection.attack.examples import tabulate
+from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.inspection.attack.value_bounds import find_pinned_values, reachers
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+
+MINUTES = Metric("minutes", 100, (0.0, 100.0))
+SPEND = Metric("spend", 100, (0.0, 500.0))
+BOUGHT = Metric("bought", 1, (0.0, 1.0))
+ORDERS = Metric("orders", 1, (0.0, 20.0))
+ARM = Axis("arm", ("A", "B"), "arm")
+
+
+def one_arm(values: list[int], metric: Metric = SPEND, *, squares: bool = True) -> Published:
+    """The values in arm A; arm B has plenty of everything."""
+    rng = np.random.default_rng(1)
+    low, high = metric.grid_bounds or (0, 100)
+    everyone = np.array([*values, *rng.integers(low, high + 1, 200).tolist()])
+    arms = ["A"] * len(values) + ["B"] * 200
+    table = tabulate("arm", {"arm": arms}, [ARM], {metric: everyone}, [("arm",)] if squares else [])
+    return Published("r", (table,))
+
+
+def learnt(release: Published, k: int = 10) -> list[str]:
+    return [one.learnt for one in find_pinned_values([release], k)]
+
+
+def test_the_papers_attack_pins_the_value_to_its_cent() -> None:
+    (found,) = find_pinned_values([one_arm([217, 0, 0], MINUTES)], 3)
+    assert found.people == 1
+    assert found.metric == "minutes"
+    assert found.learnt == "the largest minutes of arm = A lies in [2.17, 2.17], and one person has it"
+
+
+def test_without_squares_nothing_is_pinned() -> None:
+    assert learnt(one_arm([217, 0, 0], MINUTES, squares=False), 3) == []
+
+
+def test_one_heavy_user_among_fifty_is_bracketed() -> None:
+    (text,) = learnt(one_arm([20_000, *[100] * 49]))
+    low, high = (float(part) for part in text.split("[")[1].split("]")[0].split(", "))
+    assert low <= 200 <= high
+    assert high - low < 0.25 * (high - 4.98)
+
+
+def test_values_at_the_bound_and_within_a_step_of_it_are_no_finding() -> None:
+    assert learnt(one_arm([50_000, *[0] * 30])) == []
+    assert learnt(one_arm([1] * 3 + [0] * 30, ORDERS)) == []
+    assert learnt(one_arm([20] * 30 + [19] * 3, ORDERS)) == []
+
+
+def test_the_smallest_value_is_found_in_the_mirror() -> None:
+    (text,) = learnt(one_arm([3, *[20] * 30], ORDERS))
+    assert text == "the smallest orders of arm = A lies in [3, 3], and one person has it"
+
+
+def test_whole_numbers_are_tried_out() -> None:
+    (text,) = learnt(one_arm([2, 1, 1, *[0] * 12], ORDERS))
+    assert text == "the largest orders of arm = A lies in [2, 2], and one person has it"
+
+
+def test_an_extreme_that_k_people_have_is_not_about_fewer() -> None:
+    release = one_arm([2, 2, 1, *[0] * 30], ORDERS)
+    assert learnt(release, 2) == []
+    assert learnt(release, 3) == ["the largest orders of arm = A lies in [2, 2], and at most 2 people have it"]
+
+
+def test_squares_on_a_margin_pin_a_class_whose_neighbours_are_empty_handed() -> None:
+    people = {"arm": ["A"] * 40, "tier": [1] * 20 + [2] * 20}
+    values = np.array([7_700, *[0] * 39])
+    sides = [Axis("arm", ("A",), "arm"), Axis("tier", (1, 2))]
+    release = Published("r", (tabulate("arm/tier", people, sides, {SPEND: values}, [("arm",)]),))
+    assert learnt(release) == [
+        "the largest spend of arm = A, tier = 1 lies in [77, 77], and one person has it",
+        "the largest spend of arm = A lies in [77, 77], and one person has it",
+    ]
+
+
+def test_a_lone_contributors_value_is_the_sum() -> None:
+    people = {"arm": ["A"] * 30 + ["B"] * 30}
+    bought = np.array([1] + [0] * 29 + [1] * 2 + [0] * 28)
+    spend = bought * 1_500
+    table = tabulate("arm", people, [ARM], {BOUGHT: bought, SPEND: spend}, [])
+    found = find_pinned_values([Published("r", (table,), contributors={"spend": "bought"})], 10)
+    assert [(one.people, one.learnt) for one in found] == [
+        (1, "one person of arm = A alone has spend = 15"),
+        (2, "2 people of arm = B have between them spend = 30"),
+    ]
+    assert find_pinned_values([Published("r", (table,))], 10) == []
+    assert find_pinned_values([Published("r", (table,), contributors={"spend": "spend"})], 10) == []
+
+
+def test_blacked_out_and_impossible_tables_are_nothing_to_reason_from() -> None:
+    (table,) = one_arm([217, 0, 0], MINUTES).tables
+    hidden = PublishedTable(table.name, table.axes, table.people, np.array([False, True]), table.moments)
+    assert learnt(Published("r", (hidden,)), 3) == []
+    (part,) = table.moments
+    wrong = Moments(part.metric, part.counts, part.sums, {("arm",): part.squares[("arm",)] * 0})
+    broken = PublishedTable(table.name, table.axes, table.people, table.hidden, (wrong,))
+    assert learnt(Published("r", (broken,)), 3) == []
+
+
+def test_one_person_alone_is_left_to_the_small_classes() -> None:
+    assert learnt(one_arm([217], MINUTES), 3) == []
+
+
+def test_amounts_without_bounds_are_taken_not_to_be_negative() -> None:
+    assert learnt(one_arm([90, *[0] * 30], Metric("free"))) == [
+        "the largest free of arm = A lies in [90, 90], and one person has it"
+    ]
+    assert learnt(one_arm([90, *[0] * 30, -91], Metric("free"))) == []
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=6), st.integers(1, 5))
+@settings(max_examples=150)
+def test_no_more_people_reach_a_value_than_are_said(values: list[int], at: int) -> None:
+    n, s, q = len(values), sum(values), sum(value**2 for value in values)
+    groups = [
+        group
+        for group in combinations_with_replacement(range(6), n)
+        if sum(group) == s and sum(value**2 for value in group) == q
+    ]
+    reach = max(sum(value >= at for value in group) for group in groups)
+    if reach:
+        assert reach <= reachers(n, s, q, at, 10) <= n
+
+
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=12))
+@settings(max_examples=80)
+def test_pinned_intervals_hold_the_true_extremes(values: list[int]) -> None:
+    for found in find_pinned_values([one_arm(values, ORDERS)], 10_000):
+        if "arm = A" in found.learnt:
+            low, high = (float(part) for part in found.learnt.split("[")[1].split("]")[0].split(", "))
+            extreme: Any = max(values) if "largest" in found.learnt else min(values)
+            assert low <= extreme <= high
+            assert found.people >= sum(value == extreme for value in values)

@@ -1,0 +1,174 @@
+"""What a plan will give: classes, people, days, merging, detectable effects."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kanab import PlanError, count, make_plan, release
+from kanab.datasets import shop_rows
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.planning.forecast import Known, forecast_plan, known_from_release
+from kanab.planning.noise import noise_of_means
+from kanab.planning.power import Question, solve_power
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
+
+BOUGHT = MetricPlan("bought", binary=True)
+SPEND = MetricPlan("spend", bounds=(0, 500), resolution=0.01)
+EVEN = (("A", 1), ("B", 1))
+
+
+def plan(shares=EVEN, covariate=None, cohorts=None, **choices):
+    tier = covariate or CovariatePlan("tier", (1, 2, 3, 4, 5))
+    checkout = ExperimentPlan("checkout", shares, "A", adjust=("tier",), **choices)
+    return Plan((BOUGHT, SPEND), (checkout,), (tier,), cohorts=cohorts)
+
+
+def only(found):
+    assert len(found.linkages) == 1
+    return found.linkages[0]
+
+
+def test_classes_are_arms_times_levels():
+    found = only(forecast_plan(plan()))
+    assert (found.linkage, found.classes, found.levels, found.equal_shares) == ("checkout/tier", 10, 5, True)
+    assert (found.days, found.batch, found.levels_kept, found.left_out) == (None, None, None, None)
+
+
+def test_with_the_forecast_people_nothing_is_merged_in_95_of_100_draws():
+    shares = np.array([0.3, 0.3, 0.2, 0.15, 0.05])
+    known = Known(levels={"tier": dict(zip(range(1, 6), shares, strict=True))})
+    for arms in (EVEN, (("A", 9), ("B", 1))):
+        people = only(forecast_plan(plan(arms), known=known)).people
+        arm = np.array([share for _, share in arms]) / sum(share for _, share in arms)
+        rng = np.random.default_rng(1)
+        drawn = rng.multinomial(people, np.outer(arm, shares).ravel(), size=4_000).reshape(-1, 2, 5)
+        fine = np.all(drawn >= 10, axis=(1, 2)) & np.all(drawn.sum(1) >= 15 / arm.min(), axis=1)
+        assert 0.94 < fine.mean() < 0.985  # chances are added up: never too few people
+
+
+def test_one_class_fewer_people_would_not_do():
+    found = only(forecast_plan(Plan((BOUGHT,), (ExperimentPlan("x", EVEN),))))
+    n = found.people
+    assert 2 * stats.binom.cdf(9, n, 0.5) <= 0.05 < 2 * stats.binom.cdf(9, n - 1, 0.5)
+    assert found.levels is None
+
+
+def test_days_follow_from_traffic_and_holdout():
+    people = only(forecast_plan(plan())).people
+    assert only(forecast_plan(plan(), per_day=20)).days == pytest.approx(people / 20, abs=0.1)
+    assert only(forecast_plan(plan(holdout=0.5), per_day={"checkout": 40})).days == pytest.approx(people / 20, abs=0.1)
+
+
+@pytest.mark.parametrize(("per_day", "kept"), [(100, 5), (60, 4), (12, 2)])
+def test_merging_at_a_weekly_seal_is_the_gates(per_day, kept):
+    weekly = Cohorts("7d", "7d", "7d")
+    known = Known(levels={"tier": {1: 6, 2: 6, 3: 4, 4: 3, 5: 1}})
+    found = only(forecast_plan(plan(cohorts=weekly), per_day=per_day, known=known))
+    assert (found.batch, found.levels_kept, found.left_out) == (7 * per_day, kept, False)
+
+
+def test_too_few_people_leave_the_table_out():
+    assert only(forecast_plan(plan(), per_day=3, days=7)).left_out is True  # two levels would need 60
+    assert only(forecast_plan(plan(), per_day=1, days=7)).left_out is True  # an arm below k
+
+
+def test_the_first_seal_waits_for_period_window_and_late_messages():
+    assert forecast_plan(plan(cohorts=Cohorts("7d", "7d", "7d"))).first_seal == 21
+    assert forecast_plan(plan(cohorts=Cohorts("1d", "14d", "7d"))).first_seal == 21
+    assert forecast_plan(plan(cohorts=Cohorts("7d", "7d", "end"))).first_seal is None
+    daily = only(forecast_plan(plan(cohorts=Cohorts("7d", "7d", "1d")), per_day=10))
+    assert daily.batch == 70  # a cohort of a week is sealed whole
+
+
+def test_a_pair_holds_the_people_of_both():
+    both = Plan(
+        (BOUGHT,),
+        (
+            ExperimentPlan("checkout", EVEN),
+            ExperimentPlan("banner", (("off", 9), ("on", 1)), interactions=("checkout",)),
+        ),
+    )
+    found = {one.linkage: one for one in forecast_plan(both, per_day={"checkout": 50, "banner": 20}, days=10).linkages}
+    assert (found["banner/checkout"].classes, found["banner/checkout"].batch) == (4, 200)
+    assert found["banner/checkout"].people > found["banner"].people > found["checkout"].people
+
+
+def test_bins_and_top_have_known_numbers_of_levels_and_others_have_not():
+    assert only(forecast_plan(plan(covariate=CovariatePlan("tier", bins=5)))).levels == 5
+    assert only(forecast_plan(plan(covariate=CovariatePlan("tier", bins=(18.0, 65.0))))).levels == 3
+    assert only(forecast_plan(plan(covariate=CovariatePlan("tier", top=4)), per_day=500, days=2)).levels_kept == 5
+    found = forecast_plan(plan(covariate=CovariatePlan("tier")))
+    assert (only(found).classes, only(found).people) == (None, None)
+    assert any("not declared" in note for note in found.notes)
+
+
+def test_effects_are_those_of_solve_power():
+    known = Known(rates={"bought": 0.1}, sds={"spend": 30.0}, means={"spend": 12.0})
+    found = forecast_plan(plan(), per_day=100, days=50, known=known, question=Question(confidence=0.9))
+    assert [(one.metric, one.adjusted_for, one.detectable.people) for one in found.effects] == [
+        ("bought", None, 5_000),
+        ("spend", None, 5_000),
+    ]
+    assert all(one.detectable.power == pytest.approx(0.8) for one in found.effects)
+    assert found.effects[1].detectable.relative == pytest.approx(found.effects[1].detectable.effect / 12)
+    assert not any("How it varies" in note for note in found.notes)
+
+
+def test_an_earlier_release_says_what_is_known():
+    rows = shop_rows(6_000)
+    earlier = release(
+        count(
+            rows, arm="variant", metrics=["bought", "spend"], adjust=["tier"], shares={"A": 1, "B": 1},
+            bounds={"spend": (0, 500), "bought": (0, 1)},
+        )
+    )  # fmt: skip
+    known = known_from_release(earlier)
+    assert sum(known.levels["tier"].values()) == pytest.approx(1)
+    found = forecast_plan(earlier.plan, per_day=1_000, days=10, known=known)
+    named = {(one.metric, one.adjusted_for): one.detectable for one in found.effects}
+    assert set(named) == {("bought", None), ("bought", "tier"), ("spend", None), ("spend", "tier")}
+    assert named["spend", "tier"].effect < named["spend", None].effect
+    again = solve_power(known.noises["variant", "spend"][""], people=10_000, power=0.8)
+    assert named["spend", None].effect == again.effect
+
+
+def test_ratios_of_an_earlier_release_are_known_too():
+    earlier = release(
+        count(
+            shop_rows(6_000), make_plan("variant", ["bought", "spend"], adjust=["tier"], shares={"A": 1, "B": 1},
+            bounds={"spend": (0, 500), "bought": (0, 1)}, ratios=["spend/bought"]),
+        )
+    )  # fmt: skip
+    known = known_from_release(earlier)
+    table = earlier.tables["variant/tier"]
+    plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")
+    found = forecast_plan(earlier.plan, per_day=1_000, days=10, known=known)
+    named = {one.adjusted_for: one.detectable.effect for one in found.effects if one.metric == "spend/bought"}
+    for name, means in ((None, plain), ("tier", adjusted)):
+        noise = noise_of_means(means, shares={"A": 1, "B": 1})
+        assert named[name] == solve_power(noise, people=10_000, power=0.8).effect
+
+
+def test_it_is_plain_data_and_a_table():
+    found = forecast_plan(plan(), per_day=100, days=50, known=Known(rates={"bought": 0.1}))
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["linkages"][0]["levels_kept"] == 5
+    assert data["effects"][0]["metric"] == "bought"
+    assert "5 of 5" in str(found)
+    assert "spend" in "\n".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fact"),
+    [
+        ({"per_day": 0}, "positive numbers"),
+        ({"per_day": 10, "days": -1}, "positive numbers"),
+        ({"per_day": {"other": 10}}, "unknown experiment"),
+        ({"known": Known(levels={"tier": {1: 0.0, 2: 1.0}})}, "must be positive"),
+    ],
+)
+def test_impossible_traffic_and_shares_are_refused(wrong, fact):
+    with pytest.raises(PlanError, match=fact):
+        forecast_plan(plan(), **wrong)

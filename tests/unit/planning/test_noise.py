@@ -1,0 +1,116 @@
+"""What the error of an effect is made of: from numbers, and from finished experiments."""
+
+import numpy as np
+import pytest
+
+from kanab import (
+    AnalysisError,
+    LevelError,
+    Population,
+    adjusted_effect,
+    adjusted_means,
+    difference_in_means,
+    plain_means,
+)
+from kanab.datasets import eighteen
+from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
+
+
+def test_realised_noise_gives_back_the_plain_error_and_df():
+    noise, effect = noise_of_means(plain_means(eighteen())), difference_in_means(eighteen())
+    assert noise.error("B", 18, 0.0) == pytest.approx((effect.se, effect.df), rel=1e-13)
+    assert noise.mean == pytest.approx(11.436314287 / 9)
+
+
+def test_realised_noise_gives_back_the_adjusted_error_and_df():
+    table = eighteen(altered=True)
+    noise, effect = noise_of_means(adjusted_means(table)), adjusted_effect(table)
+    assert noise.error("B", 18, 0.0) == pytest.approx((effect.se_population, effect.df), rel=1e-12)
+    assert noise.lost.tolist() == [2.0, 2.0]
+
+
+def test_planned_shares_replace_the_realised_ones():
+    noise = noise_of_means(plain_means(eighteen()), shares={"B": 1, "A": 3})
+    assert noise.arms == ("B", "A")
+    assert noise.shares.tolist() == [0.25, 0.75]
+    assert noise.variances == pytest.approx(noise_of_means(plain_means(eighteen())).variances[::-1])
+    assert noise.control == "A"
+
+
+def test_covariates_take_their_share_of_the_variance():
+    noise = noise_of_amounts({"A": 2, "B": 4}, r2={"A": 0.5, "B": 0.25}, slopes=3, mean=7)
+    assert noise.variances.tolist() == [2.0, 12.0]
+    assert noise.lost.tolist() == [4.0, 4.0]
+    assert noise.mean == 7
+
+
+def test_the_variance_of_a_rate_follows_the_effect():
+    noise = noise_of_rate(0.2, r2=0.5)
+    assert noise.variance_of("A", 0.1) == pytest.approx(0.08)
+    assert noise.variance_of("B", 0.1) == pytest.approx(0.5 * 0.3 * 0.7)
+
+
+def test_arms_that_share_a_control_are_correlated_by_one_half_if_all_are_alike():
+    of = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1}).correlations(0.0)
+    assert of == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "fact"),
+    [
+        (lambda: noise_of_amounts(0), "standard deviation must be positive"),
+        (lambda: noise_of_amounts(-1), "standard deviation must be a finite number"),
+        (lambda: noise_of_amounts({"A": 1}), "needed for every arm"),
+        (lambda: noise_of_amounts(1, shares={"A": 1}), "shares need"),
+        (lambda: noise_of_amounts(1, shares={"A": 1, "B": 0}), "shares need"),
+        (lambda: noise_of_amounts(1, r2=1), "R² must be below 1"),
+        (lambda: noise_of_amounts(1, slopes=-1), "slopes must be"),
+        (lambda: noise_of_amounts(1, mean=float("nan")), "mean must be a finite number"),
+        (lambda: noise_of_rate(1.2), "a rate must lie between"),
+    ],
+)
+def test_impossible_numbers_are_refused(make, fact):
+    with pytest.raises(AnalysisError, match=fact):
+        make()
+
+
+def test_unknown_arms_are_refused():
+    with pytest.raises(LevelError, match="unknown arm as control"):
+        noise_of_rate(0.1, control="C")
+    with pytest.raises(LevelError, match="not those of these arms"):
+        noise_of_means(plain_means(eighteen()), shares={"A": 1, "C": 1})
+    with pytest.raises(LevelError, match="unknown arm as control"):
+        noise_of_means(plain_means(eighteen()), control="C")
+    with pytest.raises(LevelError, match="unknown arm"):
+        noise_of_rate(0.1).place("C")
+
+
+def test_an_effect_that_multiplies_amounts_multiplies_their_deviation():
+    noise = noise_of_amounts({"A": 20, "B": 30}, mean=10, grows=True)
+    assert noise.variance_of("A", 5) == 400
+    assert noise.variance_of("B", 5) == pytest.approx((30 * 1.5) ** 2)
+    assert noise.variance_of("B", -10) == 0
+    for mean in (None, 0, -3):
+        with pytest.raises(AnalysisError, match="positive mean"):
+            noise_of_amounts(20, mean=mean, grows=True)
+
+
+def test_a_found_rate_keeps_what_adjustment_left_and_follows_the_effect():
+    world = Population(50_000, "rate", 0.1, levels=5, correlation=0.6, shares={"A": 4, "B": 1})
+    table = world.draw(np.random.default_rng(3))
+    plain, adjusted = plain_means(table), adjusted_means(table)
+    noise = noise_of_means(plain, rate=True)
+    assert noise.unexplained == pytest.approx([1, 1], abs=2e-4)  # n − 1, not n
+    p = float(plain.means[0])
+    assert noise.variance_of("B", 0.05) == pytest.approx((p + 0.05) * (0.95 - p), rel=2e-4)
+    left = noise_of_means(adjusted, rate=True)
+    assert left.error("B", 50_000, float(adjusted.means[1]) - left.mean) == pytest.approx(
+        noise_of_means(adjusted).error("B", sum(adjusted.people), 0.0), rel=1e-4
+    )
+    assert left.variance_of("B", 0.05) > 1.2 * left.variance_of("B", 0.0)
+
+
+def test_only_a_rate_is_planned_as_a_rate():
+    for choices in ({"rate": True}, {"rate": True, "grows": True}):
+        with pytest.raises(AnalysisError, match="between 0 and 1"):
+            noise_of_means(plain_means(eighteen()), **choices)

@@ -1,0 +1,261 @@
+"""People, effect, power: any two give the third, and the same numbers as statsmodels."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from statsmodels.stats.power import TTestIndPower
+
+from kanab import AnalysisError, adjusted_means, plain_means
+from kanab.datasets import eighteen
+from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.power import Question, allotted, beyond, both_beyond, power_curve, solve_power
+from kanab.stats.margins import Margin
+
+ORACLE = TTestIndPower()
+SIDES = {"two-sided": "two-sided", "greater": "larger", "less": "smaller"}
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+@pytest.mark.parametrize(("n", "d"), [(5, 1.2), (50, 0.5), (4_000, 0.06), (400_000, 0.006)])
+def test_power_is_that_of_statsmodels(alternative, n, d):
+    d = -d if alternative == "less" else d
+    found = solve_power(noise_of_amounts(3), people=2 * n, effect=3 * d, question=Question(alternative=alternative))
+    assert found.power == pytest.approx(ORACLE.power(d, n, 0.05, alternative=SIDES[alternative]), abs=1e-9)
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_the_solved_effect_has_the_power_by_statsmodels(alternative):
+    found = solve_power(noise_of_amounts(3), people=100, power=0.8, question=Question(alternative=alternative))
+    assert math.copysign(1, found.effect) == (-1 if alternative == "less" else 1)
+    again = ORACLE.power(found.effect / 3, 50, 0.05, alternative=SIDES[alternative])
+    assert again == pytest.approx(0.8, abs=1e-9)
+
+
+@pytest.mark.parametrize(("d", "power"), [(0.5, 0.8), (0.02, 0.9), (3.0, 0.8)])
+def test_the_solved_people_are_the_fewest_by_statsmodels(d, power):
+    found = solve_power(noise_of_amounts(1), effect=d, power=power)
+    n = found.people // 2
+    assert ORACLE.power(d, n, 0.05) >= power > ORACLE.power(d, n - 1, 0.05)
+    assert found.arms == (("A", n), ("B", n))
+    assert found.power == pytest.approx(ORACLE.power(d, n, 0.05), abs=1e-9)
+
+
+def test_unequal_shares_and_variances_use_welchs_error_and_df():
+    noise = noise_of_amounts({"A": 1, "B": 3}, shares={"A": 9, "B": 1})
+    a, b = 1 / 900, 9 / 100
+    df = (a + b) ** 2 / (a**2 / 899 + b**2 / 99)
+    t = stats.t.ppf(0.975, df)
+    nc = 1 / math.sqrt(a + b)
+    expected = stats.nct.sf(t, df, nc) + stats.nct.cdf(-t, df, nc)
+    assert solve_power(noise, people=1_000, effect=1).power == pytest.approx(expected, abs=1e-9)
+
+
+def test_ten_to_ninety_needs_nearly_three_times_the_people():
+    even = solve_power(noise_of_amounts(1), effect=0.1, power=0.8).people
+    uneven = solve_power(noise_of_amounts(1, shares={"A": 9, "B": 1}), effect=0.1, power=0.8).people
+    assert uneven / even == pytest.approx(0.25 / 0.09, rel=0.01)
+
+
+def test_adjustment_saves_the_share_that_it_explains():
+    plain = solve_power(noise_of_amounts(10), effect=0.1, power=0.8).people
+    adjusted = solve_power(noise_of_amounts(10, r2=0.4, slopes=1), effect=0.1, power=0.8).people
+    assert adjusted / plain == pytest.approx(0.6, rel=1e-4)
+
+
+def test_a_rate_uses_the_variance_of_both_rates():
+    found = solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8)
+    z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+    assert found.people == pytest.approx(2 * z**2 * (0.05 * 0.95 + 0.055 * 0.945) / 0.005**2, rel=1e-3)
+    assert (found.effect, found.relative) == pytest.approx((0.005, 0.1))
+
+
+def test_a_relative_effect_of_a_negative_mean_is_a_share_of_its_size():
+    found = solve_power(noise_of_amounts(1, mean=-2), people=1_000, effect=0.1, relative=True)
+    assert (found.effect, found.relative) == pytest.approx((0.2, 0.1))
+
+
+def test_a_finished_experiment_says_what_the_next_one_can_see():
+    plain, adjusted = (
+        solve_power(noise_of_means(make(eighteen())), people=2_000, power=0.8).effect
+        for make in (plain_means, adjusted_means)
+    )
+    assert adjusted < plain
+
+
+@pytest.mark.parametrize("correction", ["bonferroni", "sidak", "dunnett"])
+def test_several_arms_need_more_people_and_dunnett_the_fewest(correction):
+    noise = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1, "D": 1})
+    one = solve_power(noise, effect=0.2, power=0.8).people
+    many = solve_power(noise, effect=0.2, power=0.8, question=Question(correction=correction)).people
+    assert many > one
+    assert many <= solve_power(noise, effect=0.2, power=0.8, question=Question(correction="bonferroni")).people
+
+
+def test_bonferroni_is_a_stricter_confidence():
+    noise = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1})
+    corrected = solve_power(noise, people=900, effect=0.2, question=Question(correction="bonferroni", tests=10))
+    assert corrected.power == pytest.approx(
+        solve_power(noise, people=900, effect=0.2, question=Question(confidence=0.995)).power, abs=1e-12
+    )
+
+
+def test_the_hardest_arm_decides():
+    noise = noise_of_amounts({"A": 1, "B": 1, "C": 2}, shares={"A": 1, "B": 1, "C": 1})
+    assert solve_power(noise, people=900, effect=0.2).arm == "C"
+
+
+def test_non_inferiority_is_a_shifted_one_sided_test():
+    asked = Question(margin=Margin("non-inferiority", 0.3))
+    found = solve_power(noise_of_amounts(1), people=200, effect=0.0, question=asked)
+    assert found.power == pytest.approx(ORACLE.power(0.3, 100, 0.05, alternative="larger"), abs=1e-9)
+    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, question=asked).people
+    assert ORACLE.power(0.3, people // 2, 0.05, alternative="larger") >= 0.8
+    assert ORACLE.power(0.3, people // 2 - 1, 0.05, alternative="larger") < 0.8
+
+
+def test_superiority_where_lower_is_better_is_mirrored():
+    asked = Question(margin=Margin("superiority", 0.1, better="lower"))
+    found = solve_power(noise_of_amounts(1), people=200, power=0.8, question=asked)
+    mirrored = solve_power(
+        noise_of_amounts(1), people=200, power=0.8, question=Question(margin=Margin("superiority", 0.1))
+    )
+    assert found.effect == pytest.approx(-mirrored.effect)
+    assert mirrored.effect > 0.1
+
+
+def equivalence_by_integration(limit, df, below, above):
+    """E over s = χ/√df of Φ(below − limit s) − Φ(limit s − above), where that is positive."""
+
+    def inside(s):
+        return (
+            2 * df * s * stats.chi2.pdf(df * s**2, df)
+            * max(0.0, stats.norm.cdf(below - limit * s) - stats.norm.cdf(limit * s - above))
+        )  # fmt: skip
+
+    return integrate.quad(inside, 0, (below + above) / (2 * limit), points=[0.5, 1], epsabs=1e-12)[0]
+
+
+@pytest.mark.parametrize(("df", "below", "above"), [(8, 3, 3), (30, 4, 2.5), (500, 1.7, 1.8), (18, 1.0, 1.0)])
+def test_the_power_of_equivalence_is_the_integral_over_the_estimated_error(df, below, above):
+    limit = stats.t.ppf(0.95, df)
+    expected = equivalence_by_integration(limit, df, below, above)
+    assert both_beyond(limit, df, below, above) == pytest.approx(expected, abs=1e-7)
+
+
+def test_equivalence_of_large_experiments_is_the_normal_formula():
+    limit = stats.norm.ppf(0.95)
+    assert both_beyond(limit, 1e9, 3, 3) == pytest.approx(2 * stats.norm.cdf(3 - limit) - 1, abs=1e-7)
+    assert both_beyond(limit, 50, -1, 1) == 0
+    assert both_beyond(limit, 1e6, 0.5, 0.5) == 0
+
+
+def test_equivalence_is_solved_for_people_and_for_the_largest_effect():
+    asked = Question(margin=Margin("equivalence", 0.2))
+    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, question=asked).people
+    found = solve_power(noise_of_amounts(1), people=2 * people, power=0.8, question=asked)
+    assert 0 < found.effect < 0.2
+    assert found.power == pytest.approx(0.8, abs=1e-9)
+
+
+def test_the_far_tails_do_not_fail():
+    assert beyond(2.0, 1.5, 40) == pytest.approx(1, abs=1e-6)
+    assert beyond(2.0, 10, -40) == 0
+    assert beyond(1.96, 1e12, 2.8) == pytest.approx(stats.norm.sf(1.96 - 2.8), abs=1e-9)
+
+
+def test_a_curve_goes_up_with_people():
+    curve = power_curve(noise_of_rate(0.1), people=range(1_000, 20_000, 3_000), effect=0.01)
+    assert list(np.diff([one.power for one in curve]) > 0) == [True] * 6
+    falling = power_curve(noise_of_rate(0.1), people=[1_000, 10_000], power=0.8)
+    assert falling[0].effect > falling[1].effect
+
+
+def test_people_are_allotted_without_losing_one():
+    assert allotted(11, np.array([0.6, 0.3, 0.1])) == [7, 3, 1]
+    assert sum(allotted(999, np.full(7, 1 / 7))) == 999
+
+
+def test_it_prints_in_one_line():
+    found = solve_power(noise_of_amounts(10, shares={"A": 1, "B": 1, "C": 2}), people=1_000, effect=2)
+    assert str(found) == (
+        "1,000 people (A 250, B 250, C 500) see an effect of 2.000 with power 60.7 %; 95% confidence, two-sided"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fact"),
+    [
+        ({"people": 10}, "exactly one"),
+        ({"people": 10, "effect": 1, "power": 0.8}, "exactly one"),
+        ({"people": 3, "effect": 1}, "cannot be planned with"),
+        ({"people": 100, "power": 1.5}, "power must lie"),
+        ({"effect": 0, "power": 0.8}, "wrong side"),
+        ({"effect": math.inf, "power": 0.8}, "finite"),
+        ({"effect": 1e-9, "power": 0.8}, "on earth"),
+        ({"people": 100, "power": 0.04}, "without any effect"),
+        ({"effect": 0.1, "power": 0.8, "relative": True}, "control mean other than 0"),
+    ],
+)
+def test_impossible_questions_are_refused(wrong, fact):
+    with pytest.raises(AnalysisError, match=fact):
+        solve_power(noise_of_amounts(1), **wrong)
+
+
+@pytest.mark.parametrize(
+    ("question", "asks", "fact"),
+    [
+        (Question(alternative="greater"), {"effect": -0.1, "power": 0.8}, "wrong side"),
+        (Question(margin=Margin("non-inferiority", 0.1)), {"effect": -0.2, "power": 0.8}, "wrong side"),
+        (Question(margin=Margin("equivalence", 0.01)), {"people": 100, "power": 0.8}, "so few people"),
+        (Question(margin=Margin("superiority", 0.1, relative=True)), {"people": 100, "power": 0.8}, "control mean"),
+    ],
+)
+def test_effects_on_the_wrong_side_of_a_margin_are_refused(question, asks, fact):
+    with pytest.raises(AnalysisError, match=fact):
+        solve_power(noise_of_amounts(1), question=question, **asks)
+
+
+def test_a_rate_cannot_leave_its_range():
+    with pytest.raises(AnalysisError, match="below 0 or above 1"):
+        solve_power(noise_of_rate(0.9), people=1_000, effect=0.2)
+    with pytest.raises(AnalysisError, match="largest possible effect"):
+        solve_power(noise_of_rate(0.99), people=40, power=0.9)
+
+
+@pytest.mark.parametrize(
+    ("choices", "fact"),
+    [
+        ({"correction": "holm"}, "unknown correction"),
+        ({"tests": 0}, "at least 1"),
+        ({"tests": 3, "correction": "dunnett"}, "over arms"),
+        ({"alternative": "greater", "margin": Margin("superiority", 1)}, "its own side"),
+        ({"confidence": 2}, "confidence"),
+    ],
+)
+def test_impossible_tests_are_refused(choices, fact):
+    with pytest.raises(AnalysisError, match=fact):
+        Question(**choices)
+
+
+def test_a_huge_effect_needs_the_fewest_people_there_can_be():
+    found = solve_power(noise_of_amounts(1.0), effect=1000.0, power=0.8)
+    assert found.people == 6
+
+
+def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
+    grown = noise_of_amounts(15, mean=4, shares={"A": 9, "B": 1}, grows=True)
+    for effect in (1.5, -1.5):
+        own = noise_of_amounts({"A": 15, "B": 15 * (1 + effect / 4)}, mean=4, shares={"A": 9, "B": 1})
+        assert solve_power(grown, effect=effect, power=0.8).people == solve_power(own, effect=effect, power=0.8).people
+    found = solve_power(grown, people=10_000, power=0.8)
+    assert found.power == pytest.approx(0.8)
+    less = solve_power(grown, people=10_000, power=0.8, question=Question(alternative="less"))
+    assert -4 < less.effect < 0
+    assert -less.effect < found.effect  # a smaller spread makes a fall easier to see
+
+
+def test_where_spread_grows_as_fast_as_the_effect_no_effect_is_large_enough():
+    with pytest.raises(AnalysisError, match="even the largest possible effect"):
+        solve_power(noise_of_amounts(15, mean=4, grows=True), people=40, power=0.8)

@@ -1,0 +1,367 @@
+"""count_pairs on frames and files: names and patterns, grids, and everything that is wrong with the data."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kanab.errors import GridError, KanabError, MissingExtraError, PlanError, SourceError
+from kanab.scan.count import stream
+from kanab.scan.count.counting import count_pairs
+from kanab.scan.pairs import Pairs
+from kanab.tally.metric import Metric
+
+PEOPLE = 300
+
+
+def shop(people: int = PEOPLE, seed: int = 5) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "test_b": rng.choice(["on", "off"], people),
+        "id": np.arange(people),
+        "test_a": rng.integers(0, 3, people),
+        "other": rng.random(people) < 0.5,
+        "spend": np.round(rng.gamma(1, 20, people), 2),
+        "test_spend": rng.integers(0, 5, people),
+    }
+
+
+SHOP = shop()
+
+
+def assert_same(found: Pairs, expected: Pairs) -> None:
+    assert found.experiments == expected.experiments
+    assert found.people.tolist() == expected.people.tolist()
+    for one, two in zip(found.moments, expected.moments, strict=True):
+        assert one.metric == two.metric
+        for name in ("counts", "sums", "squares"):
+            assert getattr(one, name).tolist() == getattr(two, name).tolist(), (one.metric.name, name)
+    assert (found.total, found.outside, found.unusual) == (expected.total, expected.outside, expected.unusual)
+
+
+# ── names ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def names(pairs: Pairs) -> list[str]:
+    return [factor.name for factor in pairs.experiments]
+
+
+def test_experiments_come_in_the_order_of_the_columns() -> None:
+    assert names(count_pairs(SHOP, ["other", "test_a", "test_b"])) == ["test_b", "test_a", "other"]
+
+
+def test_a_pattern_takes_all_that_match_but_no_metric() -> None:
+    assert names(count_pairs(SHOP, "test_*", ["test_spend"])) == ["test_b", "test_a"]
+    assert names(count_pairs(SHOP, ["test_?", "o*"], ["spend"])) == ["test_b", "test_a", "other"]
+    assert names(count_pairs(SHOP, ["test_?", "test_a"], ["spend"])) == ["test_b", "test_a"]
+
+
+def test_a_column_may_be_called_like_a_pattern() -> None:
+    assert names(count_pairs({"a*": [0, 1, 0, 1], "ab": [0, 0, 1, 1], "ac": [0, 1, 1, 0]}, ["a*", "ac"])) == [
+        "a*",
+        "ac",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("experiments", "metrics", "kind", "message"),
+    [
+        (["test_a"], ["spend"], PlanError, "pairs need two experiments or more"),
+        ("test_a", ["spend"], PlanError, "pairs need two experiments or more"),
+        ([], ["spend"], PlanError, "pairs need two experiments or more"),
+        (["test_a", "test_a"], ["spend"], SourceError, "experiments names a column twice"),
+        (["exp_*"], ["spend"], SourceError, r"no column matches the pattern 'exp_\*'. There are: test_b, id"),
+        (["test_a", "tset_b"], ["spend"], SourceError, "no column 'tset_b'. Did you mean test_b"),
+        (["test_a", "test_b"], ["spent"], SourceError, "no column 'spent'. Did you mean spend"),
+        (["test_a", "test_b"], ["spend", "spend"], SourceError, "metrics names a column twice"),
+        (["test_a", "spend"], ["spend"], PlanError, "'spend' is named as an experiment and as something else"),
+        (7, ["spend"], SourceError, "experiments must be a list"),
+        (["test_a", "test_b"], 7, SourceError, "metrics must be a list"),
+        (["test_a", 7], ["spend"], SourceError, "experiments must be column names"),
+    ],
+)
+def test_mistakes_in_names_are_told(experiments: Any, metrics: Any, kind: type[KanabError], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        count_pairs(SHOP, experiments, metrics)
+    assert caught.value.remedy
+
+
+def test_more_than_five_hundred_experiments_are_refused() -> None:
+    many = {f"t{place}": np.array([0, 1]) for place in range(501)}
+    with pytest.raises(PlanError, match="501 experiments are named; the limit is 500"):
+        count_pairs(many, "t*")
+
+
+# ── arms ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["same"] * PEOPLE, "column 'wrong' holds a single arm"),
+        ([None] * PEOPLE, "column 'wrong' holds no arm"),
+        (np.arange(PEOPLE), "experiment 'wrong' has more than 8 arms"),
+        (np.arange(PEOPLE) % 1000 % 9, "experiment 'wrong' has more than 8 arms"),
+        ([f"user {place}" for place in range(PEOPLE)], "experiment 'wrong' has more than 8 arms"),
+        (np.linspace(0, 1, PEOPLE), "experiment 'wrong' has arms that are numbers with a fraction"),
+        ([True, 1] * (PEOPLE // 2), "column 'wrong' mixes true/false with numbers"),
+    ],
+)
+def test_what_cannot_be_arms_is_told_with_the_column_and_a_remedy(column: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        count_pairs(SHOP | {"wrong": column}, ["test_a", "wrong"], ["spend"])
+    assert caught.value.remedy
+
+
+def test_eight_arms_are_allowed_and_more_are_noticed_over_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "ROWS", 50)
+    monkeypatch.setattr(stream, "_workers", lambda: 3)
+    eight = np.repeat(np.arange(8), PEOPLE // 8 + 1)[:PEOPLE]
+    assert len(count_pairs(SHOP | {"many": eight}, ["test_a", "many"]).experiments[1].levels) == 8
+    with pytest.raises(SourceError, match="'many' has more than 8 arms"):
+        count_pairs(SHOP | {"many": np.arange(PEOPLE) // 30}, ["test_a", "many"])
+    mixed = [True, False] * 75 + [1, 0] * 75
+    with pytest.raises(SourceError, match="'many' mixes true/false with numbers"):
+        count_pairs(SHOP | {"many": mixed}, ["test_a", "many"])
+
+
+def test_experiments_without_people_in_common_are_told() -> None:
+    apart = {"a": [0, 1, 0, 1, None, None, None, None], "b": [None, None, None, None, 0, 1, 0, 1]}
+    with pytest.raises(SourceError, match="no two of the experiments have people in common"):
+        count_pairs(apart, ["a", "b"])
+    joined = count_pairs(apart | {"c": [0, 1, 1, 0, 0, 1, 0, 1]}, ["a", "b", "c"])
+    assert joined.tally(0, 1).people.sum() == 0
+    assert joined.tally(0, 2).people.tolist() == [[1, 1], [1, 1]]
+
+
+def test_nobody_in_any_experiment_is_told() -> None:
+    with pytest.raises(SourceError, match="nobody is in an arm"):
+        count_pairs({"a": [None, None], "b": [None, None]}, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "rows", [{"a": [], "b": []}, pa.table({"a": pa.array([], pa.int8()), "b": pa.array([], pa.int8())})]
+)
+def test_no_rows_are_told(rows: Any) -> None:
+    with pytest.raises(SourceError, match="no rows to count"):
+        count_pairs(rows, ["a", "b"])
+
+
+def test_columns_of_different_lengths_are_told() -> None:
+    with pytest.raises(SourceError, match="different lengths"):
+        count_pairs({"a": [0, 1], "b": [0, 1, 1]}, ["a", "b"])
+
+
+# ── metrics ────────────────────────────────────────────────────────────────────────────────────
+
+
+def two(**columns: Any) -> dict[str, Any]:
+    return {"a": [0, 1, 0, 1, None], "b": [0, 0, 1, 1, None], **columns}
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([None] * 5, "nobody in an experiment has a value of metric 'y'"),
+        ([None, None, None, None, 3.0], "nobody in an experiment has a value of metric 'y'"),
+        ([np.nan] * 5, "nobody in an experiment has a value of metric 'y'"),
+        (["1"] * 5, "metric 'y' holds something other than numbers"),
+        ([1.0, np.inf, 0, 0, 0], "metric 'y' holds infinite values"),
+    ],
+)
+def test_metrics_that_cannot_be_added_are_told(column: list[Any], message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        count_pairs(two(y=column), ["a", "b"], ["y"])
+
+
+def test_values_beyond_every_grid_are_told() -> None:
+    with pytest.raises(GridError, match="too large for its grid"):
+        count_pairs(two(y=[1e17, 0, 0, 0, 0]), ["a", "b"], ["y"])
+    with pytest.raises(GridError, match="finer than every grid"):
+        count_pairs(two(y=[1e-17, 0, 0, 0, 0]), ["a", "b"], ["y"])
+
+
+def test_a_missing_value_that_would_be_a_zero_out_of_bounds_is_told() -> None:
+    with pytest.raises(GridError, match="would count as 0, outside its bounds"):
+        count_pairs(two(y=[5, None, 5, 5, 5]), ["a", "b"], ["y"], bounds={"y": (1, 9)})
+
+
+def test_grids_are_chosen_by_people_in_an_experiment_and_by_nobody_else() -> None:
+    found = count_pairs(two(y=[0, 1, 1, 0, 0.333]), ["a", "b"], ["y"])
+    assert found.moments[0].metric.binary
+    found = count_pairs(two(y=[0.5, 1, 1, 0, np.inf]), ["a", "b"], ["y"])
+    assert found.moments[0].metric == Metric("y", 10)
+    assert (found.total, found.outside) == (4, 1)
+    found = count_pairs(two(y=[0.5, 1, 1, 0, "no number"]), ["a", "b"], ["y"])
+    assert found.moments[0].metric == Metric("y", 10)
+
+
+def test_declared_grids_bounds_and_rules_are_kept() -> None:
+    rows = two(y=[0.25, 70.0, None, -3.0, 99.0], z=[1, 0, None, 1, 0])
+    found = count_pairs(
+        rows, ["a", "b"], ["y", "z"], bounds={"y": (0, 50)}, resolution={"y": 0.01}, missing={"z": "exclude"}
+    )
+    assert found.moments[0].metric == Metric("y", 100, (0, 50))
+    assert found.moments[0].sums[0:2, 2:4].tolist() == [[25, 0], [5000, 0]]
+    assert found.clamped == {"y": 2, "z": 0}
+    assert found.missing == {"y": 1, "z": 1}
+    assert found.moments[1].counts[0:2, 2:4].tolist() == [[1, 0], [1, 1]]
+    assert found.unusual == {"y": 2, "z": 1}  # 25, 5000 and two zeros; and of those who have a value two of three are 1
+
+
+def test_declared_metrics_are_taken_as_they_are() -> None:
+    metric = Metric("y", 4, missing="exclude")
+    found = count_pairs(two(y=[0.3, 1, None, 0, 7]), ["a", "b"], {"y": metric})
+    assert found.moments[0].metric == metric
+    assert found.moments[0].sums[0:2, 2:4].tolist() == [[1, 0], [4, 0]]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "choices", "message"),
+    [
+        ({"y": Metric("z")}, {}, "not declared under its name"),
+        ({"y": 3}, {}, "not declared under its name"),
+        ({"y": Metric("y")}, {"bounds": {"y": (0, 1)}}, "given besides"),
+        (["y"], {"bounds": (0, 1)}, "must say which metric"),
+        (["y"], {"bounds": {"z": (0, 1)}}, "a metric that is not counted"),
+    ],
+)
+def test_mistakes_in_metrics_are_told(metrics: Any, choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        count_pairs(two(y=[1, 2, 3, 4, 5]), ["a", "b"], metrics, **choices)
+
+
+def test_sums_and_squares_of_the_largest_values_are_exact() -> None:
+    most = 2**52 - 1
+    rows = {"a": [0, 1] * 6, "b": [0, 0, 1, 1] * 3, "y": [most, -most] * 6}
+    found = count_pairs(rows, ["a", "b"], ["y"])
+    assert found.moments[0].sums[0].tolist() == [6 * most, 0, 3 * most, 3 * most]
+    assert found.moments[0].squares.tolist() == [[6 * most**2] * 2] * 4
+    assert found.unusual["y"] == 6
+
+
+# ── sources ────────────────────────────────────────────────────────────────────────────────────
+
+FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "lists": lambda rows: {name: list(values) for name, values in rows.items()},
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "lazy": lambda rows: pl.DataFrame(rows).lazy(),
+    "arrow": pa.table,
+    "record batch": pa.RecordBatch.from_pydict,
+    "dict of series": lambda rows: {name: pd.Series(values) for name, values in rows.items()},
+    "dict of arrow": lambda rows: {name: pa.array(values) for name, values in rows.items()},
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_frames_of_all_kinds_give_the_same(frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = count_pairs(SHOP, ["test_?", "other"], ["spend", "test_spend"])
+    monkeypatch.setattr(stream, "ROWS", 70)
+    assert_same(count_pairs(FRAMES[frame](SHOP), ["test_?", "other"], ["spend", "test_spend"]), expected)
+
+
+def test_a_frame_with_two_columns_of_one_name_is_told() -> None:
+    frame = pd.DataFrame([[0, 1, 2], [1, 0, 3]], columns=["a", "b", "b"])
+    with pytest.raises(SourceError, match="several columns 'b'"):
+        count_pairs(frame, ["a", "b"])
+
+
+def test_parquet_files_give_the_same(tmp_path: Path) -> None:
+    expected = count_pairs(SHOP, ["test_?", "other"], ["spend", "test_spend"])
+    table = pa.table(SHOP)
+    pq.write_table(table, tmp_path / "all.parquet", row_group_size=37)
+    pq.write_table(table.slice(0, 100), tmp_path / "part1.pq")
+    pq.write_table(table.slice(100), tmp_path / "part2.pq")
+    calls: list[tuple[int, int | None]] = []
+    for place in (tmp_path / "all.parquet", str(tmp_path / "part?.pq")):
+        found = count_pairs(
+            place, ["test_?", "other"], ["spend", "test_spend"], progress=lambda *seen: calls.append(seen)
+        )
+        assert_same(found, expected)
+        assert calls[-1] == (PEOPLE, PEOPLE)
+    assert all(total == PEOPLE for _, total in calls)
+
+
+def test_parquet_files_whose_columns_differ_are_left_to_an_engine(tmp_path: Path) -> None:
+    expected = count_pairs(SHOP, ["test_?"], ["spend"])
+    table = pa.table(SHOP)
+    pq.write_table(table.slice(0, 100), tmp_path / "part1.parquet")
+    wider = table.slice(100).set_column(2, "test_a", table.slice(100)["test_a"].cast(pa.int8()))
+    pq.write_table(wider, tmp_path / "part2.parquet")
+    assert_same(count_pairs(str(tmp_path / "*.parquet"), ["test_?"], ["spend"]), expected)
+
+
+def test_files_that_are_no_parquet_are_told(tmp_path: Path) -> None:
+    (tmp_path / "people.parquet").write_text("no")
+    with pytest.raises(SourceError, match=r"people\.parquet cannot be read as Parquet"):
+        count_pairs(tmp_path / "people.parquet", ["a", "b"])
+    for name in ("gone.parquet", "*.pq"):
+        with pytest.raises(SourceError, match="file"):
+            count_pairs(tmp_path / name, ["a", "b"])
+
+
+def test_an_empty_parquet_file_is_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table(SHOP).slice(0, 0), tmp_path / "people.parquet")
+    with pytest.raises(SourceError, match="no rows to count"):
+        count_pairs(tmp_path / "people.parquet", "test_?")
+
+
+def test_an_unknown_column_of_a_parquet_file_is_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table(SHOP), tmp_path / "people.parquet")
+    with pytest.raises(SourceError, match=r"no column 'spent'\. Did you mean spend"):
+        count_pairs(tmp_path / "people.parquet", "test_?", ["spent"])
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_csv_files_give_the_same_with_and_without_an_engine(
+    installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = count_pairs(SHOP, ["test_?", "other"], ["spend"])
+    frame = pd.DataFrame(SHOP)
+    frame.iloc[:100].to_csv(tmp_path / "part1.csv", index=False)
+    frame.iloc[100:].to_csv(tmp_path / "part2.csv", index=False)
+    if not installed:
+        hide(monkeypatch, "ibis")
+    assert_same(count_pairs(str(tmp_path / "*.csv"), ["test_?", "other"], ["spend"]), expected)
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in packages else found(name))
+
+
+def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table(SHOP), tmp_path / "people.parquet")
+    hide(monkeypatch, "ibis", "pyarrow")
+    with pytest.raises(MissingExtraError, match=r"kanab\[sql\]"):
+        count_pairs(tmp_path / "people.parquet", "test_?")
+    with pytest.raises(MissingExtraError, match="choosing rows"):
+        count_pairs(SHOP, "test_?", where="id > 3")
+
+
+def test_tables_and_queries_are_for_connections() -> None:
+    with pytest.raises(SourceError, match="table and sql are for connections"):
+        count_pairs(SHOP, "test_?", table="people")
+
+
+def test_rows_are_added_up_only_for_somebody() -> None:
+    with pytest.raises(SourceError, match="nobody says whose"):
+        count_pairs(SHOP, "test_?", ["spend"], aggregate="sum")
+
+
+def test_an_interruption_stops_the_threads() -> None:
+    def stop(_done: int, _total: int | None) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        count_pairs(SHOP, "test_?", ["spend"], progress=stop)

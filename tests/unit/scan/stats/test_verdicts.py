@@ -1,0 +1,101 @@
+"""Six words, and the rules behind them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kanab import AnalysisError, LevelError, Metric, correct
+from kanab.scan.stats.verdicts import ALMOST, CARRIED, WITHIN, Evidence, Rules, corrected, decide, levels
+
+RULES = Rules(10, "metric", "holm")
+NAN = float("nan")
+
+
+def judged(alarm="interference", **changes):
+    fields = {
+        "p_adjusted": 1.0, "p_guarded": 1.0, "could_miss": 0.5, "could_miss_guarded": 0.6, "assignment": 1.0,
+        "tolerance": NAN, "untested": False,
+    } | changes  # fmt: skip
+    evidence = Evidence(**{name: np.array([value]) for name, value in fields.items()})
+    verdict, note = decide(evidence, 0.05, alarm)
+    return verdict[0], note[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ("nothing found", "")),
+        ({"p_adjusted": 0.01, "p_guarded": 0.02}, ("interference", "")),
+        ({"p_adjusted": 0.01, "p_guarded": 0.2}, ("watch", CARRIED)),
+        ({"tolerance": 1.0}, ("clear within tolerance", "")),
+        ({"tolerance": 0.55}, ("nothing found", ALMOST)),
+        ({"tolerance": 0.1}, ("nothing found", "")),
+        ({"tolerance": 1.0, "p_adjusted": 0.01, "p_guarded": 0.02}, ("clear within tolerance", WITHIN)),
+        ({"tolerance": 0.55, "p_adjusted": 0.01, "p_guarded": 0.2}, ("watch", CARRIED)),
+        ({"assignment": 0.01, "p_adjusted": 0.01, "p_guarded": 0.02}, ("assignment broken", "")),
+        ({"assignment": 0.01, "tolerance": 1.0}, ("assignment broken", "")),
+        ({"assignment": NAN}, ("nothing found", "")),
+        ({"untested": True, "p_adjusted": NAN, "assignment": 0.01}, ("not testable", "")),
+        ({"could_miss": NAN, "could_miss_guarded": NAN, "tolerance": 1.0}, ("nothing found", "")),
+    ],
+)
+def test_the_verdict_follows_from_the_evidence(changes, expected):
+    assert judged(**changes) == expected
+
+
+def test_effects_that_differ_between_levels_have_their_own_word():
+    assert judged("differs", p_adjusted=0.01, p_guarded=0.01) == ("differs", "")
+
+
+@pytest.mark.parametrize("method", ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"])
+def test_each_family_is_corrected_by_itself_and_untested_ones_stay_out(method):
+    p = np.array([0.01, 0.2, NAN, 0.03, 0.04, 0.5])
+    families = np.array([0, 1, 0, 0, 1, 1])
+    found = corrected(p, families, method)
+    for family in (0, 1):
+        inside = families == family
+        expected = correct([None if np.isnan(value) else value for value in p[inside]], method)
+        assert [None if np.isnan(value) else value for value in found[inside]] == expected
+
+
+def test_intervals_of_family_wise_corrections_hold_together():
+    adjusted = np.array([0.01, 1.0, 1.0, NAN])
+    family = np.zeros(4, dtype=np.intp)
+    for method in ("bonferroni", "holm", "hochberg"):
+        assert levels(adjusted, family, replace(RULES, method=method))[:3].tolist() == [pytest.approx(0.05 / 3)] * 3
+    assert levels(adjusted, family, replace(RULES, method="sidak"))[0] == pytest.approx(1 - 0.95 ** (1 / 3))
+    assert levels(adjusted, family, replace(RULES, method="none"))[0] == 0.05
+
+
+def test_intervals_of_false_discovery_corrections_bound_the_share_of_wrong_ones():
+    adjusted = np.array([0.01, 1.0, 1.0, 1.0])
+    family = np.zeros(4, dtype=np.intp)
+    assert levels(adjusted, family, replace(RULES, method="bh")).tolist() == pytest.approx([0.05 / 4, *[0.15 / 4] * 3])
+    harmonic = 1 + 1 / 2 + 1 / 3 + 1 / 4
+    assert levels(adjusted, family, replace(RULES, method="by"))[0] == pytest.approx(0.05 / 4 / harmonic)
+
+
+def test_the_family_is_a_metric_or_everything():
+    metric = np.array([0, 1, 0, 1])
+    assert RULES.families(metric).tolist() == [0, 1, 0, 1]
+    assert replace(RULES, family="all").families(metric).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"k": 0}, {"k": 2.5}, {"family": "pair"}, {"method": "magic"}, {"alpha": 0.0}, {"alpha": 1}, {"alpha": "5 %"},
+        {"tolerance": {"y": 0.0}}, {"tolerance": {"y": "little"}},
+    ],
+)  # fmt: skip
+def test_rules_that_make_no_sense_are_refused(changes):
+    with pytest.raises(AnalysisError):
+        replace(RULES, **changes)
+
+
+def test_a_tolerance_for_an_unknown_metric_is_refused():
+    with pytest.raises(LevelError, match="Tested are: spend"):
+        replace(RULES, tolerance={"spent": 1.0}).check_names({"spend": Metric("spend")})
+    with pytest.raises(LevelError):
+        replace(RULES, bounds={"spent": (0.0, 1.0)}).check_names({"spend": Metric("spend")})

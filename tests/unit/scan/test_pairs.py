@@ -1,0 +1,172 @@
+"""The tables of all pairs as one value: adding, refining, looking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kanab.errors import LevelError, TallyError
+from kanab.scan.count.counting import count_pairs
+from kanab.scan.pairs import PairMoments, Pairs, arm_places, fitting, largest, plus, spread
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+
+ROWS = {
+    "red": ["on", "off", "on", "off", "on", None],
+    "blue": [0, 0, 1, 1, 1, 1],
+    "green": [1, 2, 3, 1, 2, 3],
+    "spend": [1.0, 2.5, 0.0, 4.0, 1.5, 9.0],
+    "bought": [1, 1, 0, 1, 1, 1],
+}
+NAMES = ["red", "blue", "green"]
+
+
+def pairs_of(rows: dict[str, list] = ROWS, **metrics: Metric) -> Pairs:
+    return count_pairs(rows, NAMES, metrics or ["spend", "bought"])
+
+
+def some(*places: int) -> dict[str, list]:
+    return {name: [column[place] for place in places] for name, column in ROWS.items()}
+
+
+def test_the_arms_are_numbered_through() -> None:
+    pairs = pairs_of()
+    assert pairs.starts == (0, 2, 4, 7)
+    assert [factor.levels for factor in pairs.experiments] == [("off", "on"), (0, 1), (1, 2, 3)]
+    assert (pairs.slice_of(1), pairs.place("green")) == (slice(2, 4), 2)
+    assert pairs.pairs == [(0, 1), (0, 2), (1, 2)]
+    assert pairs.people[0:2, 2:4].tolist() == [[1, 1], [1, 2]]
+    assert pairs.people[0:2, 0:2].tolist() == [[2, 0], [0, 3]]
+    assert (pairs.total, pairs.outside) == (6, 0)
+
+
+def test_a_pair_is_an_ordinary_tally() -> None:
+    tally = pairs_of().tally(0, 2, ["spend"])
+    assert tally.people.tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert [metric.name for metric in tally.metrics] == ["spend"]
+    spend = tally.moments_of("spend")
+    assert spend.metric.scale == 10
+    assert spend.sums.tolist() == [[40, 25, 0], [10, 15, 0]]
+    assert spend.squares[("red",)].tolist() == [25**2 + 40**2, 10**2 + 15**2]
+    assert spend.squares[("green",)].tolist() == [10**2 + 40**2, 25**2 + 15**2, 0]  # who is in no red arm is not in it
+
+
+def test_squares_are_of_the_people_in_both() -> None:
+    spend = pairs_of().moments[0]
+    assert spend.squares[6].tolist() == [0, 90**2, 90**2]  # green 3: in red nobody but who spent 0
+
+
+def test_an_unknown_experiment_is_told_with_the_known_ones() -> None:
+    with pytest.raises(LevelError, match="red, blue, green"):
+        pairs_of().place("yellow")
+
+
+def test_what_is_shown_holds_no_counts() -> None:
+    assert repr(pairs_of()) == "Pairs of 3 experiments (red, blue, green): spend in steps of 0.1; bought is 0/1"
+    assert (
+        repr(pairs_of().moments[0]) == "PairMoments(metric=Metric(name='spend', scale=10, bounds=None, missing='zero'))"
+    )
+
+
+def test_arrays_cannot_be_written_to() -> None:
+    pairs = pairs_of()
+    for array in (pairs.people, pairs.moments[0].sums):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 7
+
+
+def test_names_come_once_and_blocks_fit() -> None:
+    pairs = pairs_of()
+    with pytest.raises(TallyError, match="same experiment is named twice"):
+        Pairs((pairs.experiments[0],) * 2, np.zeros((4, 4), dtype=np.int64), (), 0)
+    with pytest.raises(TallyError, match="same metric is named twice"):
+        Pairs(pairs.experiments, pairs.people, pairs.moments[:1] * 2, 6)
+    with pytest.raises(TallyError, match="wrong shape"):
+        Pairs(pairs.experiments, pairs.people[:3], (), 6)
+    short = PairMoments(Metric("y"), pairs.people, pairs.people, pairs.people)
+    with pytest.raises(TallyError, match="wrong shape"):
+        Pairs(pairs.experiments, pairs.people, (short,), 6)
+
+
+def test_two_groups_are_added_arm_by_arm_even_where_one_lacks_an_arm() -> None:
+    metrics = {"spend": Metric("spend", 10), "bought": Metric("bought", 1, (0, 1))}
+    first, second = pairs_of(some(0, 1, 2, 4), **metrics), pairs_of(some(3, 5, 0, 1), **metrics)
+    assert first.experiments[2].levels == (1, 2, 3)
+    fewer = pairs_of(some(0, 1, 4, 3), **metrics)
+    assert fewer.experiments[2].levels == (1, 2)
+    both, other = fewer + second, second + fewer
+    whole = pairs_of(some(0, 1, 4, 3, 3, 5, 0, 1), **metrics)
+    for found in (both, other):
+        assert found.experiments == whole.experiments
+        assert found.people.tolist() == whole.people.tolist()
+        for one, two in zip(found.moments, whole.moments, strict=True):
+            assert one.sums.tolist() == two.sums.tolist()
+            assert one.squares.tolist() == two.squares.tolist()
+        assert found.total == whole.total == 8
+        assert found.unusual["bought"] == 0
+
+
+def test_a_coarser_grid_is_refined_when_added() -> None:
+    coarse, fine = Metric("spend", 10), Metric("spend", 1000)
+    mixed = pairs_of(some(0, 1, 2, 4), spend=coarse) + pairs_of(some(3, 5, 0, 1), spend=fine)
+    whole = pairs_of(some(0, 1, 2, 4, 3, 5, 0, 1), spend=fine)
+    assert mixed.moments[0].metric == fine
+    assert mixed.moments[0].sums.tolist() == whole.moments[0].sums.tolist()
+    assert mixed.moments[0].squares.tolist() == whole.moments[0].squares.tolist()
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [(Metric("spend", 3), "do not fit into each other"), (Metric("spend", 10, (0, 5)), "other bounds")],
+)
+def test_other_grids_and_bounds_are_refused(other: Metric, message: str) -> None:
+    with pytest.raises(TallyError, match=message):
+        pairs_of(spend=Metric("spend", 10)) + pairs_of(spend=other)
+
+
+def test_bounds_between_the_steps_of_a_coarser_grid_are_refused() -> None:
+    with pytest.raises(TallyError, match="do not fit"):
+        pairs_of(spend=Metric("spend", 10, (0, 5.55))) + pairs_of(spend=Metric("spend", 100, (0, 5.55)))
+
+
+def test_only_pairs_of_the_same_names_are_added() -> None:
+    pairs = pairs_of()
+    with pytest.raises(TallyError, match="different experiments or metrics"):
+        pairs + count_pairs(ROWS, ["red", "blue"], ["spend", "bought"])
+    with pytest.raises(TallyError, match="different experiments or metrics"):
+        pairs + count_pairs(ROWS, NAMES, ["spend"])
+    with pytest.raises(TypeError):
+        pairs + 1
+
+
+def test_sums_that_outgrow_64_bits_become_python_integers() -> None:
+    large = np.array([[2**62 + 5]])
+    assert plus(large, large).tolist() == [[2**63 + 10]]
+    assert plus(np.array([[-(2**62)]]), np.array([[-(2**62) - 1]])).tolist() == [[-(2**63) - 1]]
+    assert plus(np.array([[2]]), np.array([[2**70]], dtype=object)).tolist() == [[2**70 + 2]]
+    assert plus(np.array([[2]]), np.array([[3]])).dtype == np.int64
+
+
+def test_whole_numbers_go_back_to_64_bits_where_they_fit() -> None:
+    assert fitting(np.array([2**40], dtype=object)).dtype == np.int64
+    assert fitting(np.array([-(2**63)], dtype=object)).dtype == object
+    assert fitting(np.array([2**63], dtype=object)).tolist() == [2**63]
+    assert (largest(np.array([], dtype=np.int64)), largest(np.array([-(2**63), 5]))) == (0, 2**63)
+
+
+def test_blocks_are_spread_over_more_arms() -> None:
+    into = arm_places([("b",), ("x", "y")], [("a", "b"), ("x", "y")])
+    assert spread(np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]]), into, 4).tolist() == [
+        [0, 0, 0, 0], [0, 1, 2, 3], [0, 4, 5, 6], [0, 7, 8, 9],
+    ]  # fmt: skip
+    assert spread(np.array([[1], [2], [3]]), into, 4, both=False).tolist() == [[0], [1], [2], [3]]
+
+
+def test_true_is_not_the_number_one_when_added() -> None:
+    truths = count_pairs(ROWS | {"blue": [value == 1 for value in ROWS["blue"]]}, NAMES, ["bought"])
+    with pytest.raises(TallyError, match="true/false"):
+        truths + count_pairs(ROWS, NAMES, ["bought"])
+
+
+def test_a_factor_says_which_arms_there_are() -> None:
+    assert pairs_of().experiments[0] == Factor("red", ("off", "on"), "arm")
