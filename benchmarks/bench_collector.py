@@ -88,9 +88,9 @@ def compare(found: Found) -> None:
 
 def disk(sides: Sides, data: Database) -> None:
     """What lies on disk of all that was sent, and what ten million messages would be."""
-    from kanab.collect.boxes import Boxes  # noqa: PLC0415
-    from kanab.collect.keys import Keyring  # noqa: PLC0415
-    from kanab.collect.sqlitestore import SqliteStore  # noqa: PLC0415
+    from kanab.collector.keys.encryption import Boxes  # noqa: PLC0415
+    from kanab.collector.keys.keyring import Keyring  # noqa: PLC0415
+    from kanab.collector.stores.sqlite import SqliteStore  # noqa: PLC0415
 
     file = sides.kept / "store.db"
     store, boxes = SqliteStore(file), Boxes(Keyring.from_file(Path(f"{sides.kept}.key")))

@@ -16,8 +16,8 @@ import time
 from datetime import UTC, datetime
 from statistics import median
 
-from kanab.collect.nonces import make_nonce
-from kanab.collect.scheme import Scheme
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.protocol.nonces import make_nonce
 from kanab.plan.file import parse_plan
 
 PLAN = """

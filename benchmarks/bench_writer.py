@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Appended, Store
-from kanab.collect.writer import Writer
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Appended, Store
+from kanab.collector.writer import Writer
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
 KEYRING = Keyring(Chain.new())

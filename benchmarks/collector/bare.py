@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kanab.web.serving import bind, serve
+from kanab.collector.http.server import bind, serve
 
 START = {"type": "http.response.start", "status": 204, "headers": []}
 END = {"type": "http.response.body", "body": b""}

@@ -192,7 +192,7 @@ class Sides:
         if side == "embedded":
             return [*serve, "--data", str(self.kept)]
         if not self.key.exists():
-            from kanab.collect.keys import Keyring  # noqa: PLC0415
+            from kanab.collector.keys.keyring import Keyring  # noqa: PLC0415
 
             Keyring.create(self.key)
         return [*serve, "--store", self._data.url("kanab"), "--key", str(self.key)]

@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect
-from tests.unit.web.shops import ledger_bytes, write
+from tests.unit.dashboard.shops import ledger_bytes, write
 
 import kanab as kb
-from kanab.collect.keys import Keyring
-from kanab.collect.sqlitestore import SqliteStore
+from kanab.collector.http.app import Collector
+from kanab.collector.http.server import bind
+from kanab.collector.http.service import Service
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.release_sources import CollectorShelf, FileShelf
 from kanab.plan.file import parse_plan
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.web.collector import Collector
-from kanab.web.service import Service
-from kanab.web.serving import bind
-from kanab.web.shelves import CollectorShelf, FileShelf
-from kanab.web.site import Dashboard, Site
 
 AXE = "axe-core@4.10.2"
 TOKEN = "a long random text"

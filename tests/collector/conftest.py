@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.collector.serving import Nursery, Place
 
-from kanab.collect.memorystore import MemoryStore
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Store
+from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Store
 
 Opener = Callable[[], Store]
 

@@ -13,12 +13,12 @@ from typing import Any
 from tests.collector.serving import Wire
 
 from kanab import count
-from kanab.collect.boxes import Boxes
-from kanab.collect.counters import Counters, add_counters
-from kanab.collect.nonces import make_nonce
-from kanab.collect.scheme import Scheme
-from kanab.collect.store import Store
-from kanab.collect.tables import tables
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.counters import Counters, add_counters
+from kanab.collector.counting.tables import tables
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.protocol.nonces import make_nonce
+from kanab.collector.stores.store import Store
 from kanab.plan.file import parse_plan
 from kanab.tally.tally import Tally
 

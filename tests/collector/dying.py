@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kanab.collect.boxes import Boxes
-from kanab.collect.keys import Keyring
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Record, Store
-from kanab.collect.writer import Writer
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Record, Store
+from kanab.collector.writer import Writer
 
 COHORT = 4
 

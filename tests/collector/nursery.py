@@ -26,11 +26,12 @@ from typing import Any
 
 import uvicorn  # noqa: F401 - what a server needs is imported once
 
-import kanab.web.protocol  # noqa: F401
+import kanab.collector.http.connections  # noqa: F401
 from kanab.cli.main import main
-from kanab.collect import housekeeping, sqlitestore, writer
-from kanab.collect.keys import Chain
-from kanab.web.service import Service
+from kanab.collector import housekeeping, writer
+from kanab.collector.http.service import Service
+from kanab.collector.keys.keyring import Chain
+from kanab.collector.stores import sqlite
 
 
 class Steps:
@@ -54,14 +55,14 @@ class Steps:
 
 def arm(last: int) -> None:
     steps = Steps(last)
-    connect = sqlitestore._connected
+    connect = sqlite._connected
 
     def watched(*given: Any) -> sqlite3.Connection:
         db = connect(*given)
         db.set_trace_callback(steps.take)
         return db
 
-    sqlitestore._connected = watched
+    sqlite._connected = watched
     os.pwrite, os.fsync = steps.before(os.pwrite), steps.before(os.fsync)
 
 

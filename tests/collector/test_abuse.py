@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from tests.collector.crowd import PLAN, PLAN_TEXT, Crowd, collected, this_week
 from tests.collector.serving import HOST, Place, Server
 
-from kanab.collect.keys import Keyring
-from kanab.collect.nonces import make_nonce
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.web.collector import Collector
-from kanab.web.protocol import PATIENCE
-from kanab.web.service import Service
+from kanab.collector.http.app import Collector
+from kanab.collector.http.connections import PATIENCE
+from kanab.collector.http.service import Service
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.protocol.nonces import make_nonce
+from kanab.collector.stores.sqlite import SqliteStore
 
 MANY = 100_000
 SPY = "qzvxkwjy"

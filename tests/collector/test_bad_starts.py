@@ -18,10 +18,10 @@ import pytest
 from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything, collected
 from tests.collector.serving import HOST, Done, Nursery, Place, Server, turn
 
-from kanab.collect.boxes import Boxes
-from kanab.collect.keyfile import read_key_file
-from kanab.collect.keys import Keyring
-from kanab.collect.sqlitestore import SqliteStore
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyfile import read_key_file
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.tally.tally import Tally
 
 

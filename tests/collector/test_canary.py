@@ -31,14 +31,14 @@ from tests.collector.crowd import PLAN_TEXT as CROWD_PLAN
 from tests.collector.crowd import Crowd, after_everything, cohort_label
 from tests.collector.serving import HOST, Place, Server, free_port, turn
 
-from kanab.collect.boxes import Boxes
-from kanab.collect.counters import pack
-from kanab.collect.keyfile import Link, read_key_file
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.nonces import make_nonce
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Record
+from kanab.collector.counting.counters import pack
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyfile import Link, read_key_file
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.protocol.nonces import make_nonce
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Record
 from kanab.errors import StoreError
 from kanab.plan.periods import Periods
 

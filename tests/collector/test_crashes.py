@@ -20,14 +20,14 @@ from typing import Any
 
 import pytest
 
-from kanab.collect.boxes import Boxes
-from kanab.collect.counters import Counters
-from kanab.collect.keyfile import read_key_file
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Entry, Fate, Store
-from kanab.collect.writer import Writer
+from kanab.collector.counting.counters import Counters
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyfile import read_key_file
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Entry, Fate, Store
+from kanab.collector.writer import Writer
 from kanab.errors import StoreError
 
 SCRIPT = Path(__file__).with_name("dying.py")

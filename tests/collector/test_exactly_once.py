@@ -12,11 +12,11 @@ import pytest
 from tests.collector.crowd import PLAN_TEXT, Crowd, Sent, after_everything, collected
 from tests.collector.serving import Place, Server
 
-from kanab.collect.boxes import Boxes
-from kanab.collect.keys import Keyring
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.sealing import stored_ledger
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.sealing import stored_ledger
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
 
 ROUNDS = 20
 

@@ -22,11 +22,11 @@ from tests.collector.serving import HOST, Place, Server, free_port
 
 from kanab import count
 from kanab.client import Client
-from kanab.collect.boxes import Boxes
-from kanab.collect.counters import Counters, add_counters
-from kanab.collect.keys import Keyring
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.tables import tables
+from kanab.collector.counting.counters import Counters, add_counters
+from kanab.collector.counting.tables import tables
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.plan.file import parse_plan
 from kanab.tally.tally import Tally
 

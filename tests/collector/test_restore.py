@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from tests.collector.test_sealing import MONDAY, PLAN, VERSIONS, cohort, people, posts, send
 
 from kanab.cli.main import cli
-from kanab.collect.boxes import Boxes
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.versions import Versions
+from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.sealing import put_back, seal_cohorts, stored_ledger
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError
 from kanab.privacy.ledger import Ledger, ledger_text
-from kanab.sealing import put_back, seal_cohorts, stored_ledger
 
 
 def begun(path: Path) -> SqliteStore:

@@ -17,12 +17,12 @@ import pytest
 from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything
 from tests.collector.serving import Done, Nursery, Place, Server, turn
 
-from kanab.collect.keyfile import read_key_file
-from kanab.collect.keys import Keyring
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
+from kanab.collector.keys.keyfile import read_key_file
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.sealing import stored_ledger
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.privacy.release import Release
-from kanab.sealing import stored_ledger
 from kanab.tally.tally import Tally
 
 WEEKLY = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from kanab import count
-from kanab.collect.boxes import Boxes
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.nonces import hour_of, make_nonce
-from kanab.collect.scheme import Scheme
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Entry, Store
-from kanab.collect.versions import Version, Versions
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.plan_versions import Version, Versions
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.protocol.nonces import hour_of, make_nonce
+from kanab.collector.sealing import people_by_arm, seal_cohorts, seal_ripe, stored_ledger
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Entry, Store
 from kanab.errors import LedgerError, StoreError
 from kanab.inspection.auditor import check_release, passes
 from kanab.plan.file import parse_plan
 from kanab.privacy.batches import add_releases
-from kanab.sealing import people_by_arm, seal_cohorts, seal_ripe, stored_ledger
 
 PLAN = parse_plan("""
 k = 10

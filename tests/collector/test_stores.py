@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from kanab.collect import pgstore, sqlitestore
-from kanab.collect.boxes import Boxes
-from kanab.collect.counters import Counters
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.memorystore import MemoryStore
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import NOTHING_SEALED, Entry, Fate, Record, Store, StoredPlan
+from kanab.collector.counting.counters import Counters
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.stores import postgres as pgstore
+from kanab.collector.stores import sqlite as sqlitestore
+from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import NOTHING_SEALED, Entry, Fate, Record, Store, StoredPlan
 from kanab.errors import StoreError
 
 Opener = Callable[[], Store]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.collect.heads import Gauge
-from kanab.collect.reasons import Reason
-from kanab.collect.scheme import Scheme
-from kanab.collect.spelling import decode, encode, spell
-from kanab.collect.wire import read_post
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.lines import Gauge
+from kanab.collector.protocol.encoding import decode, encode, spell
+from kanab.collector.protocol.post import read_post
+from kanab.collector.protocol.reasons import Reason
 from kanab.errors import MessageError
 from kanab.plan.file import plan_from_dict
 from kanab.tally.metric import Metric

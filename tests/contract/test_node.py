@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.contract.node import ROOT, installed, program, run
 
 import kanab
-from kanab.collect.config import public_config
+from kanab.collector.protocol.config import public_config
 from kanab.plan.file import plan_from_dict
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))

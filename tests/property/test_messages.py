@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.collect.counters import Counters, add_counters
-from kanab.collect.nonces import make_nonce
-from kanab.collect.scheme import Scheme
-from kanab.collect.spelling import encode, spell
-from kanab.collect.tables import counters_of, tables
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.counters import Counters, add_counters
+from kanab.collector.counting.tables import counters_of, tables
+from kanab.collector.protocol.encoding import encode, spell
+from kanab.collector.protocol.nonces import make_nonce
 from kanab.errors import MessageError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 

@@ -12,10 +12,10 @@ from kanab.analysis.api import analyze as analyze_release
 from kanab.analysis.api import with_assignment
 from kanab.analysis.readout import Readout
 from kanab.atomicfile import write_whole
+from kanab.cli.analysis_options import reading_choices, reading_options
 from kanab.cli.counting import counted_source, is_release, reading_of
-from kanab.cli.ledgers import is_ledger, releases_at
-from kanab.cli.options import plan_of, source_options
-from kanab.cli.reading import reading_choices, reading_options
+from kanab.cli.released_sources import is_ledger, releases_at
+from kanab.cli.source_options import plan_of, source_options
 from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted

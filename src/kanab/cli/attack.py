@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kanab.cli.counting import progress
-from kanab.cli.options import level
+from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.inspection.attack.background import known_people
 from kanab.inspection.attack.examples import EXAMPLES, example

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
+from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 from kanab.inspection.auditor import Check, check_chain, check_release, check_together, passes
 from kanab.privacy.ledger import Ledger, read_ledger

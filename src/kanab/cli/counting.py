@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from kanab.cli.options import pairs
+from kanab.cli.source_options import pairs
 from kanab.counted import Counted
 from kanab.counting.dispatch import Reading, count, explain
 from kanab.errors import PlanError

@@ -7,10 +7,10 @@ import os
 import click
 
 from kanab.cli.stores import FILE
+from kanab.collector.http.rate_limit import is_loopback
+from kanab.collector.http.server import bind
+from kanab.collector.http.server import serve as serve_application
 from kanab.errors import MissingExtraError, StoreError
-from kanab.web.limits import is_loopback
-from kanab.web.serving import bind
-from kanab.web.serving import serve as serve_application
 
 
 @click.command()
@@ -32,8 +32,8 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int) -> None:
             "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
         )
     try:
-        from kanab.web.shelves import FileShelf  # noqa: PLC0415 - an extra
-        from kanab.web.site import Dashboard  # noqa: PLC0415
+        from kanab.dashboard.app import Dashboard  # noqa: PLC0415
+        from kanab.dashboard.release_sources import FileShelf  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("the dashboard", "server") from None
     app = Dashboard(FileShelf(places, FILE), token=token)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from kanab.collector.sealing import stored_ledger
 from kanab.demo.browser import visit_in_browser
 from kanab.demo.running import WEEKS, compare, running
-from kanab.sealing import stored_ledger
 
 BROWSERS = 4
 

@@ -6,9 +6,9 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.stores import opened_store
+from kanab.collector.sealing import stored_ledger
 from kanab.errors import SourceError
 from kanab.privacy.ledger import ledger_text
-from kanab.sealing import stored_ledger
 
 
 @click.command()

@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from kanab.atomicfile import write_whole
-from kanab.cli.options import number, pairs
+from kanab.cli.source_options import number, pairs
 from kanab.errors import MissingExtraError, PlanError, listed
 from kanab.plan.file import read_plan
 from kanab.plan.model import ExperimentPlan, Plan

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.cli.powernoise import Basis, crossed_noise_from, noise_of
+from kanab.cli.power_inputs import Basis, crossed_noise_from, noise_of
 from kanab.errors import AnalysisError, MissingExtraError, PlanError
 from kanab.planning.interactions import interaction_power
 from kanab.planning.power import PowerCorrection, Question, solve_power

@@ -11,7 +11,7 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.counting import progress
-from kanab.cli.ledgers import is_ledger, ledger_at, releases_at
+from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import LedgerError, PrivacyError, SourceError
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.page import privacy_html

@@ -13,7 +13,7 @@ import click
 from kanab.atomicfile import staged, write_whole
 from kanab.cli.cohorts import next_span, with_cohorts
 from kanab.cli.counting import counted_source
-from kanab.cli.options import plan_of, source_options
+from kanab.cli.source_options import plan_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError
 from kanab.plan.model import Plan

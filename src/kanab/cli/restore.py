@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from kanab.cli.stores import opened_store
+from kanab.collector.sealing import put_back
 from kanab.privacy.ledger import read_ledger
-from kanab.sealing import put_back
 
 
 @click.command()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kanab.atomicfile import write_whole
 from kanab.cli.counting import is_release, progress
-from kanab.cli.options import bounds_of, names, number, pairs
+from kanab.cli.source_options import bounds_of, names, number, pairs
 from kanab.errors import PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release_file import read_release

@@ -8,13 +8,13 @@ import click
 
 from kanab.cli.cohorts import moment
 from kanab.cli.stores import opened_keyring, opened_store, store_options
-from kanab.collect.boxes import Boxes
-from kanab.collect.nonces import seconds_of
-from kanab.collect.scheme import Scheme
-from kanab.collect.versions import Versions
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.protocol.nonces import seconds_of
+from kanab.collector.sealing import Sealed, seal_ripe
 from kanab.errors import PrivacyError
 from kanab.plan.file import read_plan
-from kanab.sealing import Sealed, seal_ripe
 
 
 @click.command()

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from kanab.cli.stores import opened_keyring, opened_store, store_options
-from kanab.collect.scheme import Scheme
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.http.app import Collector
+from kanab.collector.http.rate_limit import Buckets, is_loopback, network
+from kanab.collector.http.server import bind
+from kanab.collector.http.server import serve as serve_application
+from kanab.collector.http.service import Service, system_clock
 from kanab.errors import StoreError
 from kanab.plan.file import read_plan
-from kanab.web.collector import Collector
-from kanab.web.limits import Buckets, is_loopback, network
-from kanab.web.service import Service, system_clock
-from kanab.web.serving import bind
-from kanab.web.serving import serve as serve_application
 
 
 @click.command()
@@ -68,8 +68,8 @@ def serve(
 def _with_pages(collector: Collector, token: str | None) -> Any:
     """The collector with its dashboard at /; alone where what draws the pages is not installed."""
     try:
-        from kanab.web.shelves import CollectorShelf  # noqa: PLC0415 - a part of the extra that collecting can do without
-        from kanab.web.site import Dashboard, Site  # noqa: PLC0415
+        from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
+        from kanab.dashboard.release_sources import CollectorShelf  # noqa: PLC0415 - a part of the extra that collecting can do without
     except ImportError:
         return collector
     return Site(collector, Dashboard(CollectorShelf(collector.service, system_clock), token=token))

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import click
 
-from kanab.collect.keyfile import check_apart, key_beside
-from kanab.collect.keys import Chain, Keyring
-from kanab.collect.memorystore import MemoryStore
-from kanab.collect.pgstore import PostgresStore
-from kanab.collect.sqlitestore import SqliteStore
-from kanab.collect.store import Store
+from kanab.collector.keys.keyfile import check_apart, key_beside
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Store
 from kanab.errors import StoreError
 
 FILE = "store.db"

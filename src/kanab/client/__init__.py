@@ -2,7 +2,7 @@
 
 from kanab.client.client import Client
 from kanab.client.cookies import Cookies, read_keys
-from kanab.client.courier import Answer
+from kanab.client.delivery import Answer
 from kanab.client.person import Person
 from kanab.client.transport import Http, Transport
 

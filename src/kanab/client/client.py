@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from kanab.client.config import Config, read_config
-from kanab.client.courier import LAST_WORDS, Courier
-from kanab.client.forks import begin_again_in_children
-from kanab.client.memory import Memory
+from kanab.client.config_watch import Watch
+from kanab.client.delivery import LAST_WORDS, Courier
+from kanab.client.fork_safety import begin_again_in_children
 from kanab.client.person import Person
 from kanab.client.posts import make_posts
+from kanab.client.recent_states import Memory
 from kanab.client.state import State, at_this_hour, fresh_version, unpack_state
 from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
-from kanab.client.watch import Watch
-from kanab.collect.config import public_config
+from kanab.collector.protocol.config import public_config
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from kanab.collect.config import FORMAT
-from kanab.collect.heads import Gauge
-from kanab.collect.spelling import encode, spell
+from kanab.collector.counting.lines import Gauge
+from kanab.collector.protocol.config import FORMAT
+from kanab.collector.protocol.encoding import encode, spell
 from kanab.errors import KanabError, LevelError, PlanError
 from kanab.plan.periods import Periods
 from kanab.tally.factor import as_level

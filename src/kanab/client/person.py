@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kanab.client.config import Config
 from kanab.client.state import State, pack_state
 from kanab.client.steps import Enroll, OptOut, Remember, Step, Track, apply_step, arms_of
-from kanab.collect.spelling import encode
+from kanab.collector.protocol.encoding import encode
 from kanab.errors import listed
 
 Commit = Callable[[State, list[Step], str | None], State]

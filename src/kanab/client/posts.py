@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from kanab.client.config import Config
 from kanab.client.state import Unit
-from kanab.collect.nonces import NONCE_BYTES
-from kanab.collect.spelling import decode, encode
-from kanab.collect.wire import MOST_BYTES, MOST_LINES
+from kanab.collector.protocol.encoding import decode, encode
+from kanab.collector.protocol.nonces import NONCE_BYTES
+from kanab.collector.protocol.post import MOST_BYTES, MOST_LINES
 
 MOST_POSTS = 16
 """So many posts of one unit may be without an answer; what comes then waits in the totals."""

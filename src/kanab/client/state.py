@@ -16,7 +16,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from kanab.collect.nonces import seconds_of
+from kanab.collector.protocol.nonces import seconds_of
 
 _FORM = b"\x01"
 _RANDOM = 12

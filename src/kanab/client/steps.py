@@ -13,8 +13,8 @@ from kanab.client.assign import Arms, Numbers, assign, numbers_of_id, numbers_of
 from kanab.client.config import Config
 from kanab.client.posts import metrics_of, nonce_of
 from kanab.client.state import OPTED_OUT, OVER, State, Unit
-from kanab.collect.nonces import oldest_hour, seconds_of
-from kanab.collect.spelling import decode, encode
+from kanab.collector.protocol.encoding import decode, encode
+from kanab.collector.protocol.nonces import oldest_hour, seconds_of
 
 _HIGHEST = Decimal(10) ** 15
 """Totals stop here: no metric's grid reaches so far."""

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
-from kanab.client.courier import Answer
-from kanab.client.forks import begin_again_in_children
+from kanab.client.delivery import Answer
+from kanab.client.fork_safety import begin_again_in_children
 from kanab.errors import KanabError
 
 PATIENCE = 10.0

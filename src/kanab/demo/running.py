@@ -13,18 +13,18 @@ from typing import Any
 
 from kanab.atomicfile import write_whole
 from kanab.client.client import Client
-from kanab.collect.keyfile import key_beside
-from kanab.collect.keys import Keyring
-from kanab.collect.sqlitestore import SqliteStore
+from kanab.collector.http.app import Collector
+from kanab.collector.http.service import Service
+from kanab.collector.keys.keyfile import key_beside
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.sealing import stored_ledger
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.counting.dispatch import count
 from kanab.demo.clock import DemoClock, monday
 from kanab.demo.page import Shop
 from kanab.demo.visitors import PLAN, Truth, visit_for_a_week
 from kanab.errors import MissingExtraError, StoreError
 from kanab.plan.file import parse_plan
-from kanab.sealing import stored_ledger
-from kanab.web.collector import Collector
-from kanab.web.service import Service
 
 WEEKS = 5
 """Four of them are sealed by now; the last is measured still."""
@@ -102,8 +102,8 @@ def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
 def _site(service: Service, clock: DemoClock) -> Any:
     collector = Collector(service)
     try:
-        from kanab.web.shelves import CollectorShelf  # noqa: PLC0415 - an extra
-        from kanab.web.site import Dashboard, Site  # noqa: PLC0415
+        from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
+        from kanab.dashboard.release_sources import CollectorShelf  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("the demonstration", "server") from None
     return Site(collector, Dashboard(CollectorShelf(service, clock)))
@@ -113,7 +113,7 @@ def _site(service: Service, clock: DemoClock) -> Any:
 def _served(app: Any, port: int) -> Iterator[str]:
     """The application on a thread, as it is served for real."""
     try:
-        from kanab.web.serving import bind, server_of  # noqa: PLC0415
+        from kanab.collector.http.server import bind, server_of  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError("the demonstration", "server") from None
     listening = bind("127.0.0.1", port)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kanab.cli.main import cli
-from kanab.cli.options import level
+from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, PrivacyError, SourceError
 
 DEVICE = ("--adjust", "device", "--segment", "device", "--json")

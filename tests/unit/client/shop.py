@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kanab.client.courier import Answer
-from kanab.collect.config import public_config
-from kanab.collect.counters import Counters, add_counters
-from kanab.collect.scheme import Scheme
-from kanab.collect.tables import tables
+from kanab.client.delivery import Answer
+from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.counters import Counters, add_counters
+from kanab.collector.counting.tables import tables
+from kanab.collector.protocol.config import public_config
 from kanab.errors import MessageError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan

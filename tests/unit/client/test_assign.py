@@ -14,7 +14,7 @@ from scipy import stats
 from kanab.client.assign import assign, draw, murmur3, numbers_of_id, numbers_of_root
 from kanab.client.config import Experiment, read_config
 from kanab.client.state import fresh_version
-from kanab.collect.config import public_config
+from kanab.collector.protocol.config import public_config
 from kanab.plan.file import plan_from_dict
 
 CASES = json.loads((Path(__file__).parents[2] / "contract" / "cases.json").read_text(encoding="utf-8"))

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from tests.unit.client.shop import Clock, Counting
 
-from kanab.client import Answer, Client
-from kanab.client import courier as couriers
-from kanab.client.courier import Courier
+from kanab.client import Answer, Client, delivery
+from kanab.client.delivery import Courier
 from kanab.client.posts import nonce_of
 from kanab.client.state import unpack_state
-from kanab.collect.nonces import make_nonce
+from kanab.collector.protocol.nonces import make_nonce
 
 TIER = "checkout/tier|B:3"
 
@@ -138,7 +137,7 @@ def test_no_more_is_taken_than_memory_has_room_for(courier: Callable[..., Courie
 
 
 def test_fates_are_forgotten_in_order(courier: Callable[..., Courier], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(couriers, "MOST_FATES", 2)
+    monkeypatch.setattr(delivery, "MOST_FATES", 2)
     one = courier(Line())
     posts = [post() for _ in range(3)]
     for each in posts:
@@ -200,8 +199,8 @@ def test_a_process_that_ends_sends_what_waits_first(tmp_path: Any) -> None:
     out = tmp_path / "sent"
     code = f"""
 import time
-from kanab.client.courier import Answer, Courier
-from kanab.collect.nonces import make_nonce
+from kanab.client.delivery import Answer, Courier
+from kanab.collector.protocol.nonces import make_nonce
 def send(body):
     time.sleep(0.05)
     with open({str(out)!r}, "ab") as file:

@@ -15,7 +15,7 @@ from kanab import count
 from kanab.client import Client
 from kanab.client.config import read_config
 from kanab.client.state import OPTED_OUT, pack_state, unpack_state
-from kanab.collect.config import public_config
+from kanab.collector.protocol.config import public_config
 
 
 def visit(client: Client, state: bytes = b"", tier: Any = 3, device: Any = "phone", **options: Any) -> Any:

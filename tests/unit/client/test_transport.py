@@ -14,9 +14,9 @@ from tests.unit.client.shop import Counting, plan
 
 from kanab.client import Answer, Client, Http
 from kanab.client.config import read_config
+from kanab.client.config_watch import Watch
 from kanab.client.state import State, unpack_state
-from kanab.client.watch import Watch
-from kanab.collect.config import public_config
+from kanab.collector.protocol.config import public_config
 from kanab.errors import KanabError
 
 

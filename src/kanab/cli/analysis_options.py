@@ -1,0 +1,167 @@
+"""Flags that say how an analysis is read: confidence, correction, looks, arms, margins and priors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kanab.analysis.options import CORRECTIONS, Looks
+from kanab.cli.source_options import Command, level, names, pairs
+from kanab.errors import PlanError
+from kanab.stats.bayes import Prior
+from kanab.stats.margins import Claim, Margin
+from kanab.stats.sequential import TUNED_AT
+
+_CLAIMS: dict[str, Claim] = {
+    "non_inferiority": "non-inferiority",
+    "superiority": "superiority",
+    "equivalence": "equivalence",
+}
+
+_READING = (
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals."),
+    click.option(
+        "--alternative",
+        type=click.Choice(["two-sided", "greater", "less"]),
+        default="two-sided",
+        help="Which side counts.",
+    ),
+    click.option("--correct", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."),
+    click.option(
+        "--sequential",
+        type=click.Choice(["spending", "always"]),
+        help="Looked at more than once: planned looks, or any time.",
+    ),
+    click.option(
+        "--looks", type=click.IntRange(1), help="Planned looks; batches given before the last one are earlier looks."
+    ),
+    click.option("--planned", type=click.IntRange(1), help="Planned people, instead of --looks."),
+    click.option(
+        "--spending",
+        type=click.Choice(["obrien-fleming", "pocock"]),
+        default="obrien-fleming",
+        help="How planned looks share the risk.",
+    ),
+    click.option(
+        "--tuned-at", type=click.IntRange(2), default=TUNED_AT, help="People at which --sequential always is narrowest."
+    ),
+    click.option("--last", is_flag=True, help="The design ends with this look."),
+    click.option("--pool", multiple=True, metavar="NEW=B+C", help="Take several arms as one: --pool any=B+C."),
+    click.option(
+        "--contrast",
+        multiple=True,
+        metavar="'B - C'",
+        help="Compare other arms than with the control; or weights: B=0.5,C=0.5,A=-1.",
+    ),
+    click.option(
+        "--non-inferiority",
+        multiple=True,
+        metavar="METRIC=SIZE",
+        help="Is it not worse by more than this? A number, or 2% of the control's mean.",
+    ),
+    click.option("--superiority", multiple=True, metavar="METRIC=SIZE", help="Is it better by more than this?"),
+    click.option(
+        "--equivalence",
+        multiple=True,
+        metavar="METRIC=SIZE",
+        help="Is it the same within this? Also two limits: spend=-0.5:1.",
+    ),
+    click.option(
+        "--lower-is-better",
+        multiple=True,
+        metavar="METRIC",
+        help="Less of this metric is better, for margins and priors.",
+    ),
+    click.option(
+        "--prior", multiple=True, metavar="MEAN,SD", help="Read effects as beliefs, too; for one metric: spend=0,0.5."
+    ),
+)
+
+
+def reading_options(command: Command) -> Command:
+    """Everything that says how to read what was counted."""
+    for option in reversed(_READING):
+        command = option(command)
+    return command
+
+
+def reading_choices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags as choices of ``analyze``."""
+    return {
+        "control": level(given["control"]),
+        "confidence": given["confidence"],
+        "alternative": given["alternative"],
+        "correction": given["correct"],
+        "looks": _looks(given),
+        "pool": {new: olds.split("+") for new, olds in pairs(given["pool"], "--pool").items()},
+        "contrasts": given["contrast"],
+        "margins": _margins(given),
+        "lower_is_better": [name for text in given["lower_is_better"] for name in names(text)],
+        "prior": _prior(given["prior"]),
+    }
+
+
+def _looks(given: Mapping[str, Any]) -> Looks | None:
+    """How several looks are read."""
+    if given["sequential"] is None:
+        wrong = [flag for flag in ("looks", "planned", "last") if given[flag]]
+        if wrong:
+            raise PlanError(f"--{wrong[0]} is about several looks", "Say how they are read: --sequential spending.")
+        return None
+    return Looks(
+        given["sequential"], given["looks"], given["planned"], given["spending"], given["tuned_at"], given["last"]
+    )
+
+
+def _margins(given: Mapping[str, Any]) -> dict[str, list[Margin]]:
+    """All claims, by metric."""
+    found: dict[str, list[Margin]] = {}
+    for name, claim in _CLAIMS.items():
+        for metric, text in pairs(given[name], f"--{claim}").items():
+            found.setdefault(metric, []).append(_margin(claim, text))
+    return found
+
+
+def _margin(claim: Claim, text: str) -> Margin:
+    """``0.1``, ``2%``, or for equivalence two limits: ``-0.5:1``, ``-2%:3%``."""
+    parts = [part.strip() for part in text.split(":")]
+    relative = all(part.endswith("%") for part in parts)
+    try:
+        sizes = [float(part.removesuffix("%")) / (100 if relative else 1) for part in parts]
+    except ValueError:
+        sizes = []
+    if relative != any(part.endswith("%") for part in parts):
+        raise PlanError(f"--{claim} mixes a number and a percentage", "Give both limits in percent, or none.")
+    if claim == "equivalence" and len(sizes) == 2 and sizes[0] < 0 < sizes[1] and all(map(math.isfinite, sizes)):
+        return Margin(claim, (sizes[0], sizes[1]), relative=relative)
+    if len(sizes) != 1 or not 0 < sizes[0] < math.inf:
+        two = f"; two limits lie on both sides of 0: --{claim} spend=-0.5:1" if claim == "equivalence" else ""
+        raise PlanError(
+            f"--{claim} needs a positive size",
+            f"Write --{claim} spend=0.1, or spend=2% of the control's mean{two}. "
+            "Where less is better, say --lower-is-better spend.",
+        )
+    return Margin(claim, sizes[0], relative=relative)
+
+
+def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
+    """``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    found: dict[str, Prior] = {}
+    for text in texts:
+        metric, _, numbers = text.rpartition("=")
+        try:
+            mean, sd = (float(part) for part in numbers.split(","))
+        except ValueError:
+            mean, sd = math.nan, math.nan
+        if not math.isfinite(mean) or not sd > 0:
+            raise PlanError(
+                "--prior needs a mean and a positive standard deviation of effects",
+                "Write --prior 0,0.01, or for one metric --prior spend=0,0.5.",
+            )
+        found[metric.strip()] = Prior(mean, sd)
+    if ("" in found and len(found) > 1) or len(found) < len(texts):
+        raise PlanError("--prior is given twice", "Give one for all metrics, or one for each: --prior spend=0,0.5.")
+    return found.get("", found or None)

@@ -1,0 +1,47 @@
+"""What was released, wherever it is kept: a release file, a ledger, a collector's data directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kanab.cli.stores import FILE
+from kanab.collector.sealing import stored_ledger
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.errors import SourceError
+from kanab.privacy.ledger import Ledger, read_ledger
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import read_release
+
+
+def is_ledger(source: str) -> bool:
+    """A ledger is called so; the data directory of a collector holds one."""
+    return Path(source).suffix == ".ledger" or Path(source).is_dir()
+
+
+def ledger_at(source: str) -> Ledger:
+    """A ledger file, or the sealed batches of a data directory, verified entry by entry."""
+    path = Path(source)
+    if not path.is_dir():
+        return read_ledger(path)
+    if not (path / FILE).exists():
+        raise SourceError(
+            f"{path.name} is not the data directory of a collector", "Name one that kanab serve writes, or a file."
+        )
+    store = SqliteStore(path / FILE)
+    try:
+        return stored_ledger(store)
+    finally:
+        store.close()
+
+
+def releases_at(source: str) -> list[tuple[str, Release]]:
+    """Everything released in one place, each with a name; a ledger of nothing is an error."""
+    name = Path(source).name
+    if not is_ledger(source):
+        return [(name, read_release(source))]
+    if not Path(source).exists():
+        raise SourceError(f"there is no file {name!r}", "Check the path.")
+    found = ledger_at(source).releases
+    if not found:
+        raise SourceError(f"nothing is sealed in {name} yet", "A cohort is sealed at the first tick after it is ripe.")
+    return [(f"{name}, entry {place}", one) for place, one in enumerate(found, start=1)]

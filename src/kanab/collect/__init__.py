@@ -1,1 +1,0 @@
-"""Local mode: a message is checked against the plan, added to counters, and forgotten."""

@@ -1,0 +1,1 @@
+"""From an accepted post to counters, and from counters to tables."""

@@ -1,0 +1,84 @@
+"""Which cohorts are open: on the collector's clock, never on the sender's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kanab.collector.protocol.reasons import Reason, refused
+from kanab.errors import PlanError
+from kanab.plan.model import Plan
+from kanab.plan.periods import Periods
+from kanab.plan.values import duration
+
+_DAY = 86_400
+
+
+class Opening(NamedTuple):
+    """The cohorts that count at a moment: enrollments from one to the current one, totals from another."""
+
+    current: int
+    enroll_from: int
+    measure_from: int
+
+
+ALWAYS = Opening(0, 0, 0)
+"""Without cohorts everything is in cohort 0, which is open until it is sealed."""
+
+
+class Calendar:
+    """The cohorts of a plan: their numbers, and when they open and ripen.
+
+    A cohort takes enrollments while its period lasts and one message lifetime longer. It takes
+    totals for the window after that period, and again one lifetime longer. Then it is ripe.
+
+    >>> from kanab.plan.model import Cohorts, Plan
+    >>> weeks = Calendar(Plan((), (), cohorts=Cohorts("7d", "7d")))
+    >>> number = weeks.number("2026-W46")
+    >>> monday = 1_794_787_200                       # 2026-11-16, when week 47 begins
+    >>> [cohort - number for cohort in weeks.opening(monday)]
+    [1, 0, -1]
+    >>> weeks.last_ripe(monday) - number
+    -2
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.life = int(duration(plan.nonce_life).total_seconds())
+        self.periods = None if plan.cohorts is None else Periods(plan.cohorts.every)
+        if plan.cohorts is not None and self.periods is not None:
+            self._window = int(duration(plan.cohorts.window).total_seconds())
+            self._days, self._offset = self.periods.days, self.periods.first_day(0)
+
+    def number(self, label: str | None, at: str = "") -> int:
+        """The number of the cohort of a label; 0 where the plan has no cohorts, and so no labels."""
+        if self.periods is None:
+            if label is None:
+                return 0
+            raise refused(Reason.COHORT, "the plan has no cohorts", "Leave out the label.", at)
+        number = None if label is None else _number(self.periods, label)
+        if number is None:
+            fact = "the cohort is missing" if label is None else "that is no cohort's label"
+            example = self.periods.label(0)
+            raise refused(Reason.COHORT, fact, f"Write the cohort of enrollment, such as {example}, after @.", at)
+        return number
+
+    def opening(self, seconds: int) -> Opening:
+        """The cohorts that are open at a moment, in seconds since 1970."""
+        if self.periods is None:
+            return ALWAYS
+        before = seconds - self.life
+        return Opening(self._at(seconds), self._at(before), self._at(before - self._window))
+
+    def last_ripe(self, seconds: int) -> int | None:
+        """The last cohort that takes nothing any more; None where cohort 0 stays open until somebody seals it."""
+        return None if self.periods is None else self.opening(seconds).measure_from - 1
+
+    def _at(self, seconds: int) -> int:
+        return (seconds // _DAY - self._offset) // self._days
+
+
+def _number(periods: Periods, label: str) -> int | None:
+    """The number of a label, or None: an error of the plan would repeat what was sent."""
+    try:
+        return periods.number(label)
+    except PlanError:
+        return None

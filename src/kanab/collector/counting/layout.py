@@ -1,0 +1,169 @@
+"""What a plan lets a collector count: per linkage its factors and metrics, and the names of its counters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from kanab.collector.protocol.encoding import encode, spell
+from kanab.errors import PlanError
+from kanab.plan.check import check_plan, path_to, refuse
+from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.tally.factor import Factor, Level, as_score
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By
+
+MOST_CLASSES = 100_000
+"""More classes than this are refused: such a table is rows under another name."""
+
+RATIO_PARTS = ("n", "s", "t", "q", "r", "p")
+"""What is kept of a ratio y/z over the people who have both: how many, Σy, Σz, Σy², Σz², Σyz."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A declared ratio. Where nobody can lack a value, everything but the products is known already.
+
+    It is not demanded of clients of an experiment that began before it: they may not have heard of it yet.
+    """
+
+    pair: tuple[str, str]
+    whole: bool
+    demanded: bool = True
+
+    @property
+    def name(self) -> str:
+        """As it is written in messages and counters: revenue/orders."""
+        return "/".join(encode(part) for part in self.pair)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One linkage: its factors (a covariate with its missing level), metrics, margins of squares and ratios."""
+
+    linkage: Linkage
+    factors: tuple[Factor, ...]
+    metrics: tuple[Metric, ...]
+    margins: dict[str, tuple[By, ...]]
+    ratios: tuple[Ratio, ...]
+
+    @cached_property
+    def name(self) -> str:
+        """The linkage as messages and counters write it: checkout/tier."""
+        return "/".join(encode(factor.name) for factor in self.factors)
+
+    @property
+    def arms(self) -> tuple[Factor, ...]:
+        """The factors that are experiments."""
+        return tuple(factor for factor in self.factors if factor.role == "arm")
+
+    def class_key(self, levels: Sequence[Level], *rest: str) -> str:
+        """The name of a class's number: checkout/tier|B:3|minutes|s."""
+        return "|".join([self.name, ":".join(encode(spell(level)) for level in levels), *rest])
+
+    def margin_key(self, by: By, levels: Sequence[Level], *rest: str) -> str:
+        """The name of a margin's number, by the levels of that margin: checkout/tier|checkout=B|minutes|q."""
+        place = ",".join(f"{encode(name)}={encode(spell(level))}" for name, level in zip(by, levels, strict=True))
+        return "|".join([self.name, place, *rest])
+
+    def margin_of(self, by: By, levels: Sequence[Level]) -> tuple[Level, ...]:
+        """The levels of a margin that a class belongs to."""
+        return tuple(level for factor, level in zip(self.factors, levels, strict=True) if factor.name in by)
+
+
+def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[Layout, ...]:
+    """The layouts of a plan's linkages; a plan that leaves something to the data is refused.
+
+    ``began`` are the metrics that experiments began with, where the plan has grown since.
+
+    >>> from kanab.plan.file import parse_plan
+    >>> plan = parse_plan('''
+    ... [metrics]
+    ... minutes = { bounds = [0, 600] }
+    ... [covariates]
+    ... tier = [1, 2, 3]
+    ... [experiments.checkout]
+    ... arms = { A = 1, B = 1 }
+    ... adjust = ["tier"]
+    ... ''')
+    >>> one, = layouts(plan)
+    >>> one.class_key(("B", 3), "minutes", "s"), one.margin_key(("checkout",), ("B",), "minutes", "q")
+    ('checkout/tier|B:3|minutes|s', 'checkout/tier|checkout=B|minutes|q')
+    """
+    check_plan(plan)
+    refuse(list(_open_choices(plan)), "the plan of a collector")
+    metrics = {one.name: one.metric() for one in plan.metrics if one.ratio is None}
+    found = tuple(_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages)
+    for one in found:
+        if math.prod(len(factor.levels) for factor in one.factors) > MOST_CLASSES:
+            raise PlanError(
+                f"{one.linkage.name} would have more than {MOST_CLASSES:,} classes", "Declare fewer levels."
+            )
+    return found
+
+
+def _layout(linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]) -> Layout:
+    factors = [_arms(plan.experiment(name)) for name in linkage.experiments]
+    if linkage.covariate is not None:
+        factors.append(_levels(plan.covariate(linkage.covariate)))
+    whole = [name for name, metric in metrics.items() if metric.missing == "zero"]
+    pairs: dict[tuple[str, str], bool] = {}
+    for one in plan.metrics:
+        if one.ratio is not None:
+            from_the_start = all(one.name in began.get(name, (one.name,)) for name in linkage.experiments)
+            pairs[one.ratio] = pairs.get(one.ratio, False) or from_the_start
+    return Layout(
+        linkage,
+        tuple(factors),
+        tuple(metrics.values()),
+        {one.name: _margins(one, linkage, factors) for one in plan.metrics if one.ratio is None},
+        tuple(Ratio(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
+    )
+
+
+def _margins(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) -> tuple[By, ...]:
+    """Where squares are kept, as when rows are counted: none for 0/1 metrics, whose squares are their sums."""
+    if metric.metric().binary:
+        return ()
+    if metric.squares == "class":
+        return (tuple(factor.name for factor in factors),)
+    return tuple((factor.name,) for factor in factors if factor.role == "arm" or linkage.squares == "margins")
+
+
+def _arms(plan: ExperimentPlan) -> Factor:
+    return Factor(plan.name, plan.arms or (), "arm")
+
+
+def _levels(plan: CovariatePlan) -> Factor:
+    levels = plan.levels or ()
+    numeric = not any(isinstance(level, (str, bool)) for level in levels)
+    scores = (*(as_score(level) for level in levels), None) if numeric else None
+    return Factor(plan.name, (*levels, None), "covariate", scores)
+
+
+def _open_choices(plan: Plan) -> Iterator[str]:
+    """What a collector would have to take from the data, which it must not look at; what it could not tell apart."""
+    if not plan.experiments:
+        yield "experiments is missing: name at least one"
+    for metric in plan.metrics:
+        path = path_to("metrics", metric.name)
+        if metric.ratio is not None:
+            continue
+        if not metric.declared:
+            yield f"{path} takes its bounds from the data; declare them"
+        elif metric.missing == "zero" and metric.bounds is not None and not metric.bounds[0] <= 0 <= metric.bounds[1]:
+            yield f"{path}.bounds do not hold 0, with which everybody begins; declare missing = 'exclude'"
+    for one in plan.experiments:
+        path = path_to("experiments", one.name)
+        if one.arms is None:
+            yield f"{path} takes its arms from the data; declare them"
+        elif len({spell(arm) for arm in one.arms}) < len(one.arms):
+            yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
+    for name in dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)):
+        if plan.covariate(name).levels is None:
+            yield f"{path_to('covariates', name)} takes its levels from the data; declare them"
+    pairs = [frozenset(one.ratio) for one in plan.metrics if one.ratio is not None]
+    if len({*pairs}) < len({one.ratio for one in plan.metrics if one.ratio is not None}):
+        yield "metrics has a ratio and its inverse; declare one of them"

@@ -1,0 +1,294 @@
+"""Which plan may follow which while people are counted, and which one is in force in a period.
+
+What is added holds at once, what divides people anew from the next period, and what would give old
+numbers a new meaning is refused:
+
+    at once              experiments, covariates and metrics that are new; a larger k; origins; the tick of seals
+    next period          other shares or another holdout (a new phase); experiments that end
+    refused              other arms, levels, bounds, grids, tables, salts; another length or window of cohorts; …
+
+An experiment counts the metrics that it began with: people who enrolled before a metric existed
+would otherwise be counted as if they had none of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from kanab.collector.stores.store import Store, StoredPlan
+from kanab.errors import PlanError, StoreError
+from kanab.plan.check import path_to, refuse
+from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.values import duration
+
+_Named = TypeVar("_Named", MetricPlan, CovariatePlan, ExperimentPlan)
+_STRICTNESS = {"no": 0, "yes": 1, "both": 2}
+_WHERE = "the changed plan"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is different in a plan: what holds at once, and what from the next period; a sentence each."""
+
+    at_once: tuple[str, ...] = ()
+    next_period: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Version:
+    """A plan, and the period in which it was accepted."""
+
+    since: int
+    plan: Plan
+
+
+def check_change(old: Plan, new: Plan) -> Change:
+    """What a changed plan changes, or a ``PlanError`` with everything that would mix meanings.
+
+    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
+    >>> old = Plan((MetricPlan("spend", (0, 500)),), (shop,))
+    >>> check_change(old, replace(old, experiments=(shop, ExperimentPlan("banner", (("off", 9), ("on", 1)))))).at_once
+    ('experiments.banner begins',)
+    >>> check_change(old, replace(old, k=5))
+    Traceback (most recent call last):
+    kanab.errors.PlanError: 1 mistake in the changed plan: k may not become smaller: ...
+    """
+    refuse([*_mixed(old, new), *_dropped(old, new, {one.name: _names(old.metrics) for one in old.experiments})], _WHERE)
+    return _change(old, new)
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The plans of a store in the order in which they were accepted."""
+
+    entries: tuple[Version, ...] = ()
+
+    @classmethod
+    def read(cls, store: Store) -> Versions:
+        """The plans that a store has recorded."""
+        return cls(tuple(Version(one.since, _document(one)) for one in store.versions()))
+
+    @property
+    def newest(self) -> Plan:
+        """The plan that was accepted last."""
+        return self.entries[-1].plan
+
+    def adopt(self, plan: Plan, period: int) -> tuple[Versions, Change]:
+        """The versions with a plan that is accepted in a period; the newest one again changes nothing."""
+        if not self.entries:
+            return Versions((Version(period, plan),)), Change()
+        if plan_digest(plan) == plan_digest(self.newest):
+            return self, Change()
+        if period < self.entries[-1].since:
+            raise PlanError("the newest plan began in a later period than this one", "Check the clock.")
+        began = {one.name: self.metrics(one.name) for one in self.newest.experiments}
+        refuse([*_mixed(self.known, plan), *_dropped(self.newest, plan, began)], _WHERE)
+        return Versions((*self.entries, Version(period, plan))), _change(self.newest, plan)
+
+    def record(self, store: Store, plan: Plan, period: int) -> tuple[Versions, Change]:
+        """Adopt a plan and write it into the store, if it is another one."""
+        versions, change = self.adopt(plan, period)
+        if versions is not self:
+            document = json.dumps(plan_to_dict(plan), ensure_ascii=False, allow_nan=False).encode()
+            store.add_version(len(self.entries), StoredPlan(period, plan_digest(plan), document))
+        return versions, change
+
+    def in_force(self, period: int) -> Plan:
+        """What holds for the people who enroll in a period, and for as long as they are measured."""
+        if not self.entries:
+            raise PlanError("the store has no plan yet", "Start the collector with one (--plan).")
+        before = [one.plan for one in self.entries if one.since < period]
+        during = [one.plan for one in self.entries if one.since == period]
+        plan = before[-1] if before else self.entries[0].plan
+        for one in during:
+            plan = _joined(plan, one)
+        return plan
+
+    def metrics(self, *experiments: str) -> tuple[str, ...]:
+        """The metrics that an experiment began with; for several experiments those of all of them."""
+        found: tuple[str, ...] | None = None
+        for name in experiments:
+            first = next((one.plan for one in self.entries if name in _names(one.plan.experiments)), None)
+            own = () if first is None else _names(first.metrics)
+            found = own if found is None else tuple(metric for metric in found if metric in own)
+        return found or ()
+
+    def over(self, first: int, last: int) -> Plan:
+        """What holds for everybody who enrolled in some periods: the last plan, and what ended on the way."""
+        plan = self.in_force(first)
+        for period in self._turns(first, last):
+            plan = _with_ended(plan, self.in_force(period))
+        return plan
+
+    def phases(self, first: int, last: int) -> list[int]:
+        """The last period of every phase between two periods: after it, people were divided anew."""
+        ends = [
+            period - 1
+            for period in self._turns(first, last)
+            if any(
+                _divided(before) != _divided(after)
+                for before, after in _both(self.in_force(period - 1).experiments, self.in_force(period).experiments)
+            )
+        ]
+        return [*ends, last]
+
+    def _turns(self, first: int, last: int) -> list[int]:
+        """The periods after the first in which another plan may be in force than in the one before."""
+        turns = {period for one in self.entries for period in (one.since, one.since + 1)}
+        return sorted(period for period in turns if first < period <= last)
+
+    @property
+    def known(self) -> Plan:
+        """Everything that was ever declared, as it was declared last."""
+        plan = self.entries[0].plan
+        for one in self.entries[1:]:
+            plan = _with_ended(plan, one.plan)
+        return plan
+
+
+def _document(stored: StoredPlan) -> Plan:
+    problem = StoreError("a plan in the store has been changed", "Restore the store from a backup.")
+    try:
+        plan = plan_from_dict(json.loads(stored.document))
+    except (ValueError, PlanError):
+        raise problem from None
+    if plan_digest(plan) != stored.digest:
+        raise problem
+    return plan
+
+
+def _names(things: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in things)
+
+
+def _both(old: Sequence[_Named], new: Sequence[_Named]) -> Iterator[tuple[_Named, _Named]]:
+    """Things of the same name in both plans."""
+    known = {one.name: one for one in new}
+    yield from ((one, known[one.name]) for one in old if one.name in known)
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────────
+
+
+def _mixed(old: Plan, new: Plan) -> Iterator[str]:
+    """What would give numbers that are there already another meaning."""
+    yield from _mixed_terms(old, new)
+    for before, after in _both(old.metrics, new.metrics):
+        yield from _mixed_metric(before, after)
+    for known, changed in _both(old.covariates, new.covariates):
+        if known != changed:
+            yield f"{path_to('covariates', known.name)} may not change: people are counted by its levels already"
+    for running, now in _both(old.experiments, new.experiments):
+        yield from _mixed_experiment(running, now, phases=new.cohorts is not None)
+    kept = {one.name for one, _ in _both(old.experiments, new.experiments)}
+    own, own_new = ({one for one in plan.linkages if kept.issuperset(one.experiments)} for plan in (old, new))
+    for linkage in sorted(own ^ own_new, key=lambda one: (one.name, one.squares)):
+        path = path_to("experiments", linkage.experiments[0])
+        fact = "is counted already, and would end or hold something else" if linkage in own else "would begin"
+        yield f"{path}: the table {linkage.name} {fact} while the experiment runs; begin another experiment"
+
+
+def _mixed_terms(old: Plan, new: Plan) -> Iterator[str]:
+    if new.k < old.k:
+        yield "k may not become smaller: batches were promised the larger one"
+    if (old.cohorts is None) != (new.cohorts is None):
+        yield "cohorts may not be added or removed: begin a new store"
+    elif old.cohorts is not None and new.cohorts is not None:
+        for key in ("every", "window"):
+            if duration(getattr(old.cohorts, key)) != duration(getattr(new.cohorts, key)):
+                yield f"cohorts.{key} may not change: people of one cohort would be measured differently"
+    if duration(new.nonce_life) > duration(old.nonce_life):
+        yield "nonce_life may not become longer: nonces that are forgotten already could be counted again"
+    if old.durability != new.durability:
+        yield "durability may not change: begin a new store"
+
+
+def _mixed_metric(old: MetricPlan, new: MetricPlan) -> Iterator[str]:
+    path = path_to("metrics", old.name)
+    for key in ("binary", "bounds", "resolution", "missing", "of", "ratio", "squares"):
+        if getattr(old, key) != getattr(new, key):
+            word = "kind" if key == "binary" else key
+            yield f"{path}.{word} may not change: sums before and after would not be of the same thing"
+    if _STRICTNESS[new.sensitive] < _STRICTNESS[old.sensitive]:
+        yield f"{path}.sensitive may only become stricter"
+
+
+def _mixed_experiment(old: ExperimentPlan, new: ExperimentPlan, *, phases: bool) -> Iterator[str]:
+    path = path_to("experiments", old.name)
+    if set(old.arms or ()) != set(new.arms or ()):
+        yield f"{path}.arms may not be added, removed or renamed while it runs; begin another experiment"
+    elif not phases and _divided(old) != _divided(new):
+        yield f"{path}.arms: other shares hold from the next period, and without cohorts there is none"
+    for key, why in (
+        ("salt", "people would change their arms"),
+        ("exclude_with", "people would leave the experiment"),
+        ("looks", "the limits of earlier looks depend on it"),
+    ):
+        if getattr(old, key) != getattr(new, key):
+            yield f"{path}.{key} may not change while it runs: {why}"
+
+
+def _dropped(old: Plan, new: Plan, began: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What a plan may not leave out: a metric of an experiment that runs on, and, without cohorts, an experiment."""
+    running = [one.name for one, _ in _both(old.experiments, new.experiments)]
+    for name in _names(old.metrics):
+        if name not in _names(new.metrics) and any(name in began[experiment] for experiment in running):
+            yield f"{path_to('metrics', name)} may not be removed while an experiment that began with it runs"
+    for name in _names(old.experiments):
+        if name not in _names(new.experiments) and new.cohorts is None:
+            yield f"{path_to('experiments', name)} ends with a period, and without cohorts there is none: seal first"
+
+
+# ── what changes, and when ──────────────────────────────────────────────────────────────────────
+
+
+def _divided(one: ExperimentPlan) -> tuple[dict[Any, float], float]:
+    """How people are divided: each arm's part of all of them."""
+    total = sum(share for _, share in one.shares or ())
+    return {arm: share / total for arm, share in one.shares or ()}, one.holdout
+
+
+def _change(old: Plan, new: Plan) -> Change:
+    began = [f"{path_to('experiments', name)} begins" for name in _added(old.experiments, new.experiments)]
+    running = [one for one, _ in _both(old.experiments, new.experiments)]
+    added = [path_to("metrics", name) for name in _added(old.metrics, new.metrics)]
+    rest = "; the others keep the metrics they began with" if running else ""
+    counted = [f"{path} is counted by experiments that begin with it or later{rest}" for path in added]
+    terms = [f"{key} changes" for key in ("k", "origins", "nonce_life") if getattr(old, key) != getattr(new, key)]
+    if old.cohorts and new.cohorts and old.cohorts.seal != new.cohorts.seal:
+        terms.append("cohorts.seal changes")
+    phases = [
+        f"{path_to('experiments', one.name)} has a new phase with other shares"
+        for one, now in _both(old.experiments, new.experiments)
+        if _divided(one) != _divided(now)
+    ]
+    ended = [f"{path_to('experiments', name)} ends" for name in _added(new.experiments, old.experiments)]
+    return Change((*began, *counted, *terms), (*phases, *ended))
+
+
+def _added(old: Sequence[_Named], new: Sequence[_Named]) -> list[str]:
+    return [name for name in _names(new) if name not in _names(old)]
+
+
+def _joined(old: Plan, new: Plan) -> Plan:
+    """The new plan for the rest of a period in which it was accepted: nobody is divided anew, nothing ends."""
+    divided = {one.name: one for one in old.experiments}
+    experiments = tuple(
+        replace(one, shares=divided[one.name].shares, holdout=divided[one.name].holdout) if one.name in divided else one
+        for one in new.experiments
+    )
+    return _with_ended(old, replace(new, experiments=experiments))
+
+
+def _with_ended(old: Plan, new: Plan) -> Plan:
+    """The new plan, and what only the old one has."""
+    return replace(
+        new,
+        metrics=(*new.metrics, *(one for one in old.metrics if one.name not in _names(new.metrics))),
+        covariates=(*new.covariates, *(one for one in old.covariates if one.name not in _names(new.covariates))),
+        experiments=(*new.experiments, *(one for one in old.experiments if one.name not in _names(new.experiments))),
+    )

@@ -1,0 +1,304 @@
+"""POST /v1/t and what clients need beside it, as a plain ASGI application: no framework on the hot path.
+
+Of a request nothing is read but its body, Content-Length and Content-Type and, for a moment, Origin, the
+token and the address it came from. Nothing is logged, and no answer repeats what was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import partial
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from kanab.collector.http.rate_limit import Buckets, is_loopback
+from kanab.collector.http.service import Service
+from kanab.collector.protocol.post import MOST_BYTES
+from kanab.collector.protocol.reasons import Reason
+from kanab.collector.stores.store import Fate
+from kanab.errors import MessageError, StoreError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+_TEXT = (b"content-type", b"text/plain; charset=utf-8")
+_JSON = (b"content-type", b"application/json")
+_SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
+_SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+_FRESH = (b"cache-control", b"no-cache")
+_FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
+_FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
+_HERE = ("127.0.0.1", "::1")
+_CLOSE = (b"connection", b"close")
+
+DIRECT = "kanab.direct"
+"""Under this name the lifespan's state holds ``Collector.direct``, for servers that know what to do with it."""
+
+
+class Answer(NamedTuple):
+    """What is answered to a request."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+    @property
+    def closes(self) -> bool:
+        """Is it the last one on its connection?"""
+        return _CLOSE in self.headers
+
+
+DONE = Answer(204, _SAFE)
+"""The answer to nearly every post."""
+
+Reply = Callable[[Answer], None]
+Direct = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
+"""Takes content type, origin, address and body of a post, and who writes the answer."""
+
+
+class Collector:
+    """The application: mount it in another one, or serve it alone.
+
+    Its lifespan starts and stops the service; where another application owns the lifespan, call
+    ``service.start()`` and ``service.stop()`` there.
+    """
+
+    def __init__(self, service: Service, *, token: str | None = None, buckets: Buckets | None = None) -> None:
+        self.service = service
+        self._token = None if token is None else token.encode()
+        self._buckets = buckets or Buckets()
+        self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
+        self._gathered: list[tuple[str | None, bytes | None, str | None, bytes, Reply]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            if path == "/v1/t":
+                await self._post(scope, receive, send)
+            else:
+                await self._get(path, scope, send)
+        elif scope["type"] == "lifespan":
+            await self._live(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    # ── messages ───────────────────────────────────────────────────────────────────────────────
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        length = kind = origin = None
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"origin":
+                origin = value
+        allowed = self._cors(origin)
+        if scope["method"] != "POST":
+            await self._not_post(scope["method"], allowed, send)
+            return
+        try:
+            self._admit(allowed, _address(scope))
+            body = await _body(receive, length)
+            await self.service.take(body, None if kind is None else kind.decode("latin-1"))
+        except _GoneError:
+            return
+        except Exception as problem:
+            found = self._refused(problem, allowed)
+        else:
+            found = _done(allowed)
+        await _send(send, found)
+
+    def direct(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
+        """A whole POST, without ASGI around it; the answer is handed over when the post is on disk.
+
+        The same words and statuses as through ASGI, whose task, events and messages would cost as much
+        processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
+        """
+        self._gathered.append((kind, origin, address, body, reply))
+        if len(self._gathered) == 1:
+            asyncio.get_running_loop().call_soon(self._begin_all)
+
+    def _begin_all(self) -> None:
+        """Begin every post that this turn of the loop brought.
+
+        Were each begun as it came, the writer would wake for the first one, take Python's lock between two
+        reads, and commit a handful; now it finds all of them. A commit costs as much as dozens of posts.
+        Nothing waits longer for it: while one group is committed, the next one gathers in the queue.
+        """
+        gathered, self._gathered = self._gathered, []
+        now = self.service.now()
+        for kind, origin, address, body, reply in gathered:
+            allowed = self._cors(origin)
+            try:
+                self._admit(allowed, address)
+                waits = self.service.begin(body, kind, now, partial(self._ended, allowed, reply))
+            except Exception as problem:
+                reply(self._refused(problem, allowed))
+            else:
+                if not waits:
+                    reply(_done(allowed))
+
+    def _ended(self, allowed: Headers | None, reply: Reply, fate: Fate | StoreError) -> None:
+        try:
+            self.service.end(fate)
+        except Exception as problem:
+            reply(self._refused(problem, allowed))
+        else:
+            reply(_done(allowed))
+
+    def _admit(self, allowed: Headers | None, address: str | None) -> None:
+        """May this page and this place post?"""
+        if allowed is None:
+            raise _refusal(Reason.ORIGIN, "posts from this page are not taken")
+        if address not in _HERE and not self._buckets.take(address):
+            raise _refusal(Reason.RATE, "too many posts from one place")
+
+    def _refused(self, problem: Exception, allowed: Headers | None) -> Answer:
+        """What is answered instead of a 204. Only our own words about messages are passed on."""
+        if isinstance(problem, MessageError):
+            self.service.drops.add(problem.reason)
+            return _answered(problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
+        # the store, or a mistake of this program, whose words might repeat what was sent
+        self.service.drops.add(Reason.BUSY)
+        more = [_TEXT, (b"retry-after", b"2"), *(allowed or ())]
+        return _answered(503, b"the collector cannot write at the moment\n", more)
+
+    async def _not_post(self, method: str, allowed: Headers | None, send: Send) -> None:
+        if method == "OPTIONS" and allowed:
+            more = [(b"access-control-allow-methods", b"POST"), (b"access-control-allow-headers", b"content-type")]
+            await _answer(send, 204, b"", [*allowed, *more, (b"access-control-max-age", b"86400")])
+        else:
+            await _answer(send, 405, b"use POST\n", [_TEXT, (b"allow", b"POST")])
+
+    def _cors(self, origin: bytes | None) -> Headers | None:
+        """The headers that let a page read the answer; None for a page that the plan does not name."""
+        origins = self.service.origins
+        if origin is None or not origins:
+            return []
+        if origin not in origins:
+            return None
+        return [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
+
+    # ── what may be read ───────────────────────────────────────────────────────────────────────
+
+    async def _get(self, path: str, scope: Scope, send: Send) -> None:
+        """The client, config and health for everybody; numbers, however coarse, for this machine or with the token."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await _answer(send, 405, b"use GET\n", [_TEXT, (b"allow", b"GET, HEAD")])
+            return
+        service = self.service
+        public: Headers = [(b"access-control-allow-origin", b"*")]
+        if path == "/v1/config.json":
+            place = f"{scope.get('root_path', '')}/v1/config/{service.digest}.json".encode()
+            await _answer(send, 307, b"", [(b"location", place), _FRESH, *public])
+        elif path.startswith("/v1/config/"):
+            config = service.config_named(path.removeprefix("/v1/config/").removesuffix(".json"))
+            if config is None:
+                await _answer(send, 404, b"there is no such config\n", [_TEXT, _FRESH, *public])
+            else:
+                await _answer(send, 200, config, [_JSON, _FOR_EVER, *public])
+        elif path == "/kanab.js":
+            await _answer(send, 200, self._script, [_SCRIPT, _FOR_AN_HOUR, *public])
+        elif path == "/healthz":
+            fine = service.healthy
+            await _answer(send, 200 if fine else 503, b"ok\n" if fine else b"the store cannot be written\n", [_TEXT])
+        elif path == "/metrics":
+            if self._may_read(scope):
+                await _answer(send, 200, service.metrics().encode(), [_TEXT, _FRESH])
+            else:
+                await _answer(send, 403, b"reading this needs the token\n", [_TEXT, _FRESH])
+        else:
+            await _answer(send, 404, b"there is nothing here\n", [_TEXT])
+
+    def _may_read(self, scope: Scope) -> bool:
+        """From this machine while no token is set; else only with the token."""
+        if self._token is None:
+            return is_loopback(_address(scope))
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, b"Bearer " + self._token)
+
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.service.start()
+                scope.get("state", {})[DIRECT] = self.direct
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.service.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+class _GoneError(Exception):
+    """Whoever posted has gone before the body was whole."""
+
+
+def _refusal(reason: Reason, fact: str) -> MessageError:
+    return MessageError(fact, reason=reason, status=reason.status)
+
+
+def _address(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
+
+
+def _too_long() -> MessageError:
+    return _refusal(Reason.SIZE, f"a post has at most {MOST_BYTES:,} bytes")
+
+
+async def _body(receive: Receive, length: bytes | None) -> bytes:
+    """The whole body, as long as it is short enough."""
+    if length is not None and not short_enough(length):
+        raise _too_long()
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    while message.get("more_body", False):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _GoneError
+        body += message.get("body", b"")
+        if len(body) > MOST_BYTES:
+            raise _too_long()
+    if message["type"] == "http.disconnect":
+        raise _GoneError
+    return body
+
+
+def short_enough(length: bytes) -> bool:
+    """Is a declared length a number, and not too large?
+
+    >>> short_enough(b"512"), short_enough(b"99999"), short_enough(b"-1"), short_enough(b"9" * 30)
+    (True, False, False, False)
+    """
+    return length.isdigit() and len(length) <= 9 and int(length) <= MOST_BYTES
+
+
+def _done(allowed: Headers | None) -> Answer:
+    return Answer(204, [*_SAFE, *allowed]) if allowed else DONE
+
+
+def _answered(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Answer:
+    more = [*_SAFE, *headers]
+    if status != 204:
+        more.append((b"content-length", str(len(body)).encode()))
+    if status in (413, 429):
+        more.append(_CLOSE)
+    return Answer(status, more, body)
+
+
+async def _answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    await _send(send, _answered(status, body, headers))
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    """New messages and a new list every time: whoever passes them on may change them."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,97 @@
+"""Serving an application for real: uvicorn without logs, connections that end, a process that keeps nothing."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import signal
+import socket
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from kanab.errors import MissingExtraError, StoreError
+
+IDLE = 30
+"""Seconds that a connection may stay open between two requests."""
+
+
+MOST_FILES = 65_536
+"""So many files and connections may be open, if the system allows as many."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, or an error that says why there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+    except OSError as problem:
+        found.close()
+        if problem.errno == errno.EADDRINUSE:
+            raise StoreError(f"port {port} is in use", "Stop what uses it, or give another one (--port).") from None
+        if problem.errno == errno.EACCES:
+            raise StoreError(f"port {port} may not be used", "Give one above 1023 (--port).") from None
+        raise StoreError(f"this machine has no address {host}", "Give one that it has (--host).") from None
+    return found
+
+
+def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
+    """Serve until SIGINT or SIGTERM; then finish what is under way."""
+    server = server_of(app, stop_within=stop_within)
+    with_rare_collections()
+    before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # as asked
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def server_of(app: Any, *, stop_within: int = 20) -> Any:
+    """The server as we run it: nothing is logged, and no connection waits for ever."""
+    try:
+        import uvicorn  # noqa: PLC0415 - only collectors need it
+    except ImportError:
+        raise MissingExtraError("serving", "server") from None
+    from kanab.collector.http.connections import PatientProtocol  # noqa: PLC0415
+
+    without_core_dumps()
+    with_many_files()
+    config = uvicorn.Config(
+        app, http=PatientProtocol, ws="none", lifespan="on", access_log=False, log_level="critical",
+        server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE, backlog=4096,
+        timeout_graceful_shutdown=stop_within,
+    )  # fmt: skip
+    return uvicorn.Server(config)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """Let everything that is open be closed."""
+    raise KeyboardInterrupt
+
+
+def without_core_dumps() -> None:
+    """A crash must not write memory, with what is in flight, to a disk."""
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - not on Windows, which writes none unless told to
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def with_rare_collections() -> None:
+    """Posts leave no circles behind, so that looking for some after every few of them finds nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
+def with_many_files() -> None:
+    """Every connection is a file: a thousand silent ones must not use up what a shell allows by default."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # noqa: PLC0415 - not on Windows
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_FILES)), hard))

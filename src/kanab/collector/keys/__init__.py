@@ -1,0 +1,1 @@
+"""Keys of open cohorts, and what is encrypted with them."""

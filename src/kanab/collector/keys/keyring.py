@@ -1,0 +1,165 @@
+"""Keys of open cohorts: a chain that moves forward only.
+
+Period n has a state. Two things are derived from it, one way: the key of that period's records, and
+the state of period n + 1. Whoever has forgotten the states through n can make the keys of later
+periods and of no earlier one. Sealing a cohort therefore ends with forgetting its state.
+
+    state 0 ──next──► state 1 ──next──► state 2 ──next──► …
+       │                 │                 │
+    records           records           records         and once, from state 0: the key of nonce hashes,
+       ▼                 ▼                 ▼            which decrypts nothing
+     key 0             key 1             key 2
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import threading
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from kanab.collector.keys.keyfile import Link, create_key_file, move_key_file, read_key_file
+from kanab.errors import MissingExtraError, StoreError
+
+FARTHEST = 200_000
+"""Nobody needs more periods than this: days for five hundred years."""
+
+_SECRET = re.compile(r"[0-9a-fA-F]{64}")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The state of one period, and with it the keys of this and all later ones.
+
+    >>> chain = Chain.from_secret("07" * 32)
+    >>> later = chain.forward(2)
+    >>> later.key(5) == chain.key(5), later.fingerprint == chain.fingerprint
+    (True, True)
+    >>> later.key(1)
+    Traceback (most recent call last):
+    kanab.errors.StoreError: the key of a cohort has been erased, as it is after a seal. Nothing reads its records...
+    """
+
+    period: int
+    state: bytes = field(repr=False)
+    nonce_key: bytes = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Chain:
+        """A chain that begins with chance."""
+        return cls._first(os.urandom(32))
+
+    @classmethod
+    def from_secret(cls, text: str) -> Chain:
+        """The chain that 64 hexadecimal digits begin: the same on every machine that has them."""
+        if not _SECRET.fullmatch(text.strip()):
+            raise StoreError("the secret is not 64 hexadecimal digits", "Make one with: openssl rand -hex 32")
+        return cls._first(bytes.fromhex(text.strip()))
+
+    @classmethod
+    def _first(cls, state: bytes) -> Chain:
+        return cls(0, state, _derived(state, b"nonces"))
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Which chain this is, without a way back to any key; it stays when the chain moves."""
+        return hmac.digest(self.nonce_key, b"kanab/1 store", "sha256")[:16]
+
+    def key(self, period: int) -> bytes:
+        """The key of a period's records."""
+        return _derived(self.forward(period).state, b"records")
+
+    def forward(self, period: int) -> Chain:
+        """The chain as it is in a later period; there is no way back."""
+        if period < self.period:
+            raise StoreError(
+                "the key of a cohort has been erased, as it is after a seal",
+                "Nothing reads its records again; sealed batches need no key.",
+            )
+        if period > FARTHEST:
+            raise StoreError("a cohort lies too far in the future", "Check the clock of this machine.")
+        state = self.state
+        for _ in range(period - self.period):
+            state = _derived(state, b"next")
+        return Chain(period, state, self.nonce_key)
+
+
+class Keyring:
+    """The chain in use, with the keys that were asked for, and the file that must forget with it.
+
+    Safe to use from several threads. Without a file (a secret from the environment) forgetting
+    ends with the process: whoever still has the secret can make every key again.
+    """
+
+    def __init__(self, chain: Chain, path: str | PathLike[str] | None = None) -> None:
+        self._chain = chain
+        self._path = None if path is None else Path(path)
+        self._keys: dict[int, bytes] = {}
+        self._nonces = hashlib.blake2b(key=chain.nonce_key, digest_size=16)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> Keyring:
+        """The chain of a key file."""
+        return cls(Chain(*read_key_file(Path(path))), path)
+
+    @classmethod
+    def create(cls, path: str | PathLike[str]) -> Keyring:
+        """A new chain in a new file; where one is already there, that one."""
+        fresh = Chain.new()
+        create_key_file(Path(path), Link(fresh.period, fresh.state, fresh.nonce_key))
+        return cls.from_file(path)
+
+    @property
+    def erasable(self) -> bool:
+        """Does a seal destroy its key? Not where the secret comes from the environment."""
+        return self._path is not None
+
+    @property
+    def period(self) -> int:
+        """The first period whose key can still be made."""
+        return self._chain.period
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Which chain this is."""
+        return self._chain.fingerprint
+
+    def nonce_hash(self, nonce: bytes) -> bytes:
+        """What a store remembers of a nonce: 16 bytes that tell nothing without the key."""
+        found = self._nonces.copy()
+        found.update(nonce)
+        return found.digest()
+
+    def key(self, period: int) -> bytes:
+        """The key of a period's records."""
+        with self._lock:
+            found = self._keys.get(period)
+            if found is None:
+                found = self._keys[period] = self._chain.key(period)
+            return found
+
+    def forget(self, through: int) -> None:
+        """Erase what the keys of all periods through this one could be made from; also from the file."""
+        with self._lock:
+            if through < self._chain.period:
+                return
+            chain = self._chain.forward(through + 1)
+            if self._path is not None:
+                move_key_file(self._path, Link(chain.period, chain.state, chain.nonce_key))
+            self._chain = chain
+            self._keys = {period: key for period, key in self._keys.items() if period > through}
+
+
+def _derived(state: bytes, purpose: bytes) -> bytes:
+    """One step of HKDF: the states are uniform already, so that nothing has to be extracted first."""
+    try:
+        from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - only collectors need it
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("keeping open cohorts", "server") from None
+    return HKDFExpand(hashes.SHA256(), 32, b"kanab/1 " + purpose).derive(state)

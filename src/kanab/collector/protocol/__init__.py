@@ -1,0 +1,1 @@
+"""What clients and the collector send each other."""

@@ -1,0 +1,1 @@
+"""Where counters and nonces are kept: SQLite, PostgreSQL, memory."""

@@ -1,0 +1,60 @@
+"""A store whose open cohorts and nonces are in this process's memory; sealed batches are in a file.
+
+For ``durability = "memory"``: nothing of an open cohort is ever on a disk, and what is open is lost
+when the process ends. One collector at a time, which also does the sealing.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+
+from kanab.collector.stores.sqlite import OPEN_TABLES, SqliteStore
+from kanab.errors import StoreError
+
+
+class MemoryStore(SqliteStore):
+    """A SQLite store whose tables of open cohorts are temporary ones, which SQLite keeps in memory.
+
+    Temporary tables come before others of the same name, so that every statement is the same.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
+        super().__init__(path, wait=wait)
+        try:
+            self._alone = _held(Path(path))
+            with self._transaction() as db:
+                for statement in OPEN_TABLES.replace("CREATE TABLE", "CREATE TEMP TABLE").split(";"):
+                    db.execute(statement)
+        except BaseException:
+            super().close()
+            raise
+
+    def claim(self, fingerprint: bytes) -> None:
+        """Every start may have keys of its own: nothing is there that another one could have written."""
+
+    def close(self) -> None:
+        """Let go of the file, and of everything that is not sealed."""
+        super().close()
+        with suppress(OSError):
+            os.close(self._alone)
+
+
+def _held(path: Path) -> int:
+    """A lock for as long as the process lives: two memories could not be sealed as one."""
+    handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        return handle
+    except OSError:
+        os.close(handle)
+        raise StoreError(
+            "another collector keeps its open cohorts for this store in memory",
+            "With durability = 'memory' only one may run.",
+        ) from None
+    return handle

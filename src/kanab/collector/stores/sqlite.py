@@ -1,0 +1,299 @@
+"""A store in one SQLite file: write-ahead log, synced at every commit, deleted pages overwritten."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+
+from kanab.collector.stores.sqlite_append import (
+    APPENDING,
+    BehindError,
+    Group,
+    Known,
+    caught_up,
+    forget_rows,
+    merged_nonces,
+)
+from kanab.collector.stores.store import (
+    Appended,
+    Entry,
+    Make,
+    Merge,
+    Record,
+    StoredPlan,
+    Wrap,
+    newer_schema,
+    other_key,
+    quicker_plan,
+)
+from kanab.errors import StoreError
+
+_MARK = 0x6B6E6162  # "knab", so that another program's database is not taken for a store
+
+OPEN_TABLES = """
+CREATE TABLE records (id INTEGER PRIMARY KEY, cohort INTEGER NOT NULL, box BLOB NOT NULL);
+CREATE TABLE nonces (number INTEGER PRIMARY KEY, hour INTEGER NOT NULL, nonces BLOB NOT NULL);
+CREATE TABLE log (number INTEGER NOT NULL);
+INSERT INTO log VALUES (0);
+"""
+"""What the memory store keeps in memory instead: a row of nonces for every group, and how many there were."""
+
+_STEPS = (
+    # version 1
+    """
+CREATE TABLE records (id INTEGER PRIMARY KEY, cohort INTEGER NOT NULL, box BLOB NOT NULL);
+CREATE INDEX records_by_cohort ON records (cohort);
+CREATE TABLE nonces (hour INTEGER NOT NULL, nonce BLOB NOT NULL, PRIMARY KEY (hour, nonce)) WITHOUT ROWID;
+CREATE TABLE store (one INTEGER PRIMARY KEY CHECK (one = 1), fingerprint BLOB,
+                    sealed_through INTEGER NOT NULL, forgotten INTEGER NOT NULL);
+INSERT INTO store VALUES (1, NULL, -1, 0);
+CREATE TABLE sealed (number INTEGER PRIMARY KEY, through INTEGER NOT NULL UNIQUE, batch BLOB NOT NULL);
+CREATE TABLE plans (number INTEGER PRIMARY KEY, since INTEGER NOT NULL, digest TEXT NOT NULL, document BLOB NOT NULL);
+""",
+    # version 2: nonces are appended as they come; a tree of them cost a page of the log for every post
+    """
+DROP INDEX records_by_cohort;
+ALTER TABLE nonces RENAME TO single;
+CREATE TABLE nonces (number INTEGER PRIMARY KEY, hour INTEGER NOT NULL, nonces BLOB NOT NULL);
+INSERT INTO nonces SELECT row_number() OVER (ORDER BY hour), hour, nonce FROM single;
+DROP TABLE single;
+CREATE TABLE log (number INTEGER NOT NULL);
+INSERT INTO log SELECT coalesce(max(number), 0) FROM nonces;
+""",
+)
+SCHEMA = len(_STEPS)
+
+_CAUSES = {
+    sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
+    sqlite3.SQLITE_BUSY: ("another process holds the store", "Try again when it has finished."),
+    sqlite3.SQLITE_NOTADB: ("this file is not a store", "Give the data directory of a collector, or a new one."),
+    sqlite3.SQLITE_CORRUPT: ("the file of the store is damaged", "Check the disk, and restore a backup."),
+    sqlite3.SQLITE_CANTOPEN: ("the store cannot be opened", "Check the path and its permissions."),
+    sqlite3.SQLITE_READONLY: ("the store cannot be written", "Check the permissions of the file and its folder."),
+}
+
+
+class SqliteStore:
+    """A store in a file, for one machine; several processes may share it."""
+
+    def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
+        self._lock = threading.RLock()
+        self._known: Known | None = None  # read at the first append: who only seals needs no nonces
+        self._path = Path(path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise StoreError(f"the store cannot be opened: {problem.strerror}", "Check the path.") from None
+        with _explained():
+            self._db = _connected(self._path, wait)
+
+    def claim(self, fingerprint: bytes) -> None:
+        """Bind the store to a chain of keys, or refuse another one."""
+        with self._transaction() as db:
+            db.execute("UPDATE store SET fingerprint = coalesce(fingerprint, ?)", (fingerprint,))
+            if db.execute("SELECT fingerprint FROM store").fetchone()[0] != fingerprint:
+                raise other_key()
+
+    def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
+        """Remember the nonces, add up what is new by cohort, and keep one box per cohort."""
+        with self._lock:
+            if self._known is not None:
+                with suppress(BehindError), _explained():
+                    group = Group(self._known, entries, wrap)
+                    group.store(self._db)
+                    return group.learn()
+            with self._transaction() as db:
+                self._known = caught_up(db, self._known)
+                group = Group(self._known, entries, wrap)
+                group.store(db)
+            return group.learn()
+
+    def sizes(self) -> dict[int, int]:
+        """How many records each open cohort has."""
+        with self._reading() as db:
+            return dict(db.execute("SELECT cohort, count(*) FROM records GROUP BY cohort").fetchall())
+
+    def records(self, through: int | None = None) -> list[Record]:
+        """The boxes of open cohorts, perhaps only of those through a period."""
+        with self._reading() as db:
+            return _records(db, through)
+
+    def compact(self, cohort: int, merge: Merge) -> None:
+        """Replace all boxes of a cohort by one."""
+        with self._transaction() as db:
+            boxes = [box for (box,) in db.execute("SELECT box FROM records WHERE cohort = ? ORDER BY id", (cohort,))]
+            if len(boxes) > 1:
+                db.execute("DELETE FROM records WHERE cohort = ?", (cohort,))
+                db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merge(cohort, boxes)))
+
+    def forget_nonces(self, before: int, most: int = 20_000) -> bool:
+        """Delete nonces of earlier hours, about so many at once; are there more? They are refused from now on."""
+        with self._lock:
+            with self._transaction() as db:
+                db.execute("UPDATE store SET forgotten = max(forgotten, ?)", (before,))
+                more = forget_rows(db, before, most)
+            if self._known is not None:
+                self._known.forget(before)
+            return more
+
+    def tidy(self) -> None:
+        """Make few rows of nonces out of many, and give room back to the disk: free pages, and the log."""
+        with self._lock:
+            with self._transaction() as db:
+                before, after = merged_nonces(db)
+            if self._known is not None and self._known.number == before:
+                self._known.number = after
+        with self._reading() as db:
+            db.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def seal(self, through: int, make: Make) -> bool:
+        """Replace the records through a period by a sealed batch; False if somebody did before."""
+        with self._transaction() as db:
+            if through <= db.execute("SELECT sealed_through FROM store").fetchone()[0]:
+                return False
+            batch = make(_records(db, through), _sealed(db))
+            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, batch))
+            db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
+            db.execute("UPDATE store SET sealed_through = ?", (through,))
+        with suppress(StoreError):  # the batch is sealed; room can be given back later
+            self.tidy()
+        return True
+
+    def sealed(self) -> list[bytes]:
+        """The sealed batches in their order. No key is needed."""
+        with self._reading() as db:
+            return _sealed(db)
+
+    def sealed_through(self) -> int:
+        """The last period that is sealed, or ``NOTHING_SEALED``."""
+        with self._reading() as db:
+            return int(db.execute("SELECT sealed_through FROM store").fetchone()[0])
+
+    def versions(self) -> list[StoredPlan]:
+        """The plans in the order in which they were accepted."""
+        with self._reading() as db:
+            rows = db.execute("SELECT since, digest, document FROM plans ORDER BY number").fetchall()
+            return [StoredPlan(*row) for row in rows]
+
+    def add_version(self, number: int, version: StoredPlan) -> None:
+        """Record a plan as the version of this number (0, 1, …), unless another collector was quicker."""
+        with self._transaction() as db:
+            try:
+                db.execute("INSERT INTO plans VALUES (?, ?, ?, ?)", (number, *version))
+            except sqlite3.IntegrityError:
+                raise quicker_plan() from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything or nothing, synced to disk before it ends; nobody else writes meanwhile."""
+        with self._lock, _explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:  # something was raised, perhaps by the commit itself
+                    with suppress(sqlite3.Error):
+                        self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, _explained():
+            yield self._db
+
+
+def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
+    query = "SELECT cohort, box FROM records WHERE ?1 IS NULL OR cohort <= ?1 ORDER BY cohort, id"
+    return [Record(*row) for row in db.execute(query, (through,))]
+
+
+def _sealed(db: sqlite3.Connection) -> list[bytes]:
+    return [batch for (batch,) in db.execute("SELECT batch FROM sealed ORDER BY number")]
+
+
+def _connected(path: Path, wait: float) -> sqlite3.Connection:
+    """An open, up-to-date database."""
+    db = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+    try:
+        _version(db)  # before anything is written into another program's file
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in a new file only
+        _log_ahead(db, wait)
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("PRAGMA temp_store = MEMORY")
+        _migrate(db)
+        for statement in APPENDING:
+            db.execute(statement)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _log_ahead(db: sqlite3.Connection, wait: float) -> None:
+    """Switch to the write-ahead log; SQLite itself does not wait for others who do so at once."""
+    until = time.monotonic() + wait
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except sqlite3.OperationalError as problem:
+            if _code(problem) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _version(db: sqlite3.Connection) -> int:
+    """The version of the tables, 0 in an empty file; other files are refused."""
+    mark, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version"))
+    if mark != _MARK and (mark or db.execute("SELECT 1 FROM sqlite_master").fetchone()):
+        raise StoreError(*_CAUSES[sqlite3.SQLITE_NOTADB])
+    if version > SCHEMA:
+        raise newer_schema()
+    return version
+
+
+def _migrate(db: sqlite3.Connection) -> None:
+    """Bring the tables to this program's version, all steps or none."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(db)
+        for step in _STEPS[version:]:
+            for statement in step.split(";"):
+                db.execute(statement)
+        if version < SCHEMA:
+            db.execute(f"PRAGMA application_id = {_MARK}")
+            db.execute(f"PRAGMA user_version = {SCHEMA}")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _code(problem: sqlite3.Error) -> int:
+    """SQLite's own error, without its details; 0 where Python's wrapper refused first."""
+    return int(getattr(problem, "sqlite_errorcode", 0)) & 0xFF
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """SQLite's errors as facts and remedies, without what the statement held."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise StoreError("the store is closed", "Open it again.") from None
+    except sqlite3.Error as problem:
+        name = getattr(problem, "sqlite_errorname", type(problem).__name__)
+        fact, remedy = _CAUSES.get(_code(problem), (f"the store failed ({name})", "Check the disk."))
+        raise StoreError(fact, remedy) from None

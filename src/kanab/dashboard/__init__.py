@@ -1,0 +1,1 @@
+"""Web pages over releases and collectors."""

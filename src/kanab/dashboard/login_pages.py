@@ -1,0 +1,82 @@
+"""Log in with the token, log out: the only two things that are posted to the pages."""
+
+from __future__ import annotations
+
+import math
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from kanab.dashboard.guard import TOO_OFTEN
+from kanab.dashboard.login import COOKIE, LIFE, Doorman, Sessions, cookie_of, safe_path
+from kanab.dashboard.rendering import Renderer
+
+MOST_BYTES = 4096
+"""The longest form: a token and a path."""
+
+
+class Entrance:
+    """The form and what becomes of it."""
+
+    def __init__(self, renderer: Renderer, sessions: Sessions, doorman: Doorman) -> None:
+        self._renderer, self._sessions, self._doorman = renderer, sessions, doorman
+
+    async def form(self, request: Request) -> Response:
+        """Ask for the token."""
+        return self._asked(request, safe_path(request.query_params.get("next", "")))
+
+    async def log_in(self, request: Request) -> Response:
+        """Compare the token; nothing is compared while a place has to wait for its last wrong one."""
+        if _from_elsewhere(request):
+            return self._renderer.failure(request, 403, "this form was sent by another page", "Log in here: /login.")
+        body = await _body(request)
+        if body is None:
+            return self._renderer.failure(request, 413, "that is longer than a token", "Log in again: /login.")
+        given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+        place = safe_path(given.get("next", ["/"])[0])
+        address = request.client.host if request.client else None
+        if delay := self._doorman.waits(address):
+            found = self._asked(request, place, 429, f"{TOO_OFTEN[0].capitalize()}. {TOO_OFTEN[1]}")
+            found.headers["retry-after"] = str(math.ceil(delay))
+            return found
+        if not self._doorman.admits(given.get("token", [""])[0].strip(), address):
+            return self._asked(request, place, 401, "That is not the token.")
+        answer = RedirectResponse(request.scope.get("root_path", "") + place, 303)
+        answer.set_cookie(
+            COOKIE, self._sessions.begin(), max_age=LIFE, path=request.scope.get("root_path", "") or "/",
+            secure=_secure(request), httponly=True, samesite="strict",
+        )  # fmt: skip
+        return answer
+
+    async def log_out(self, request: Request) -> Response:
+        """End the session here, and forget it in the browser."""
+        if _from_elsewhere(request):
+            return self._renderer.failure(request, 403, "this was sent by another page", "Log out here.")
+        self._sessions.end(cookie_of(request.scope["headers"]))
+        root = request.scope.get("root_path", "")
+        answer = RedirectResponse(f"{root}/login", 303)
+        answer.delete_cookie(COOKIE, path=root or "/", secure=_secure(request), httponly=True, samesite="strict")
+        return answer
+
+    def _asked(self, request: Request, place: str, status: int = 200, wrong: str = "") -> Response:
+        return self._renderer.page(request, "login.html", status=status, place=place, wrong=wrong)
+
+
+def _from_elsewhere(request: Request) -> bool:
+    """Browsers say which page sent a form; what does not say so is no browser."""
+    return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+
+
+def _secure(request: Request) -> bool:
+    """Is the browser's side encrypted? A proxy may say so: believing it makes the cookie stricter, never laxer."""
+    return request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
+
+
+async def _body(request: Request) -> bytes | None:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            return None
+    return body

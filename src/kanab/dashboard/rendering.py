@@ -1,0 +1,72 @@
+"""Pages out of templates, plain data, and the one shape of every failure."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from kanab.dashboard.experiment_list import HEALTHS, MARKS, STATES
+from kanab.dashboard.guard import problem
+from kanab.dashboard.next_seal import until
+from kanab.dashboard.report_sections import SHEETS
+
+FOR_EVER = "public, max-age=31536000, immutable"
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_OWN = ("dashboard.css", "dashboard.js", "dashboard.svg")
+NAV = (("/", "Experiments"), ("/interactions", "Interactions"), ("/privacy", "Privacy"), ("/plan", "Plan"))
+
+
+class Renderer:
+    """Templates with everything escaped, and the few files that pages load from here."""
+
+    def __init__(self, *, with_login: bool) -> None:
+        folder = files("kanab.dashboard") / "static"
+        self._assets = {name: (folder / name).read_bytes() for name in _OWN}
+        self._assets |= {name: sheet.encode() for name, sheet in SHEETS.items()}
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader("kanab.dashboard", "templates"), autoescape=True,
+            undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._assets.items()}
+        self._templates.globals |= {
+            "versions": versions, "until": until, "marks": MARKS, "healths": HEALTHS, "states": STATES,
+            "nav": NAV, "with_login": with_login, "segment": lambda text: quote(text, safe=""), "query": urlencode,
+        }  # fmt: skip
+
+    def page(self, request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
+        """A page; every template knows where it is, and what rings."""
+        root = request.scope.get("root_path", "")
+        path = request.scope["path"].removeprefix(root)
+        found = self._templates.get_template(template).render({"alarms": (), "root": root, "path": path} | shown)
+        return HTMLResponse(found, status)
+
+    def asset(self, name: str) -> Response | None:
+        """A file that pages load; its address changes with its bytes."""
+        if name not in self._assets:
+            return None
+        kind = _KINDS[name.rpartition(".")[2]]
+        return Response(self._assets[name], media_type=kind, headers={"cache-control": FOR_EVER})
+
+    def failure(self, request: Request, status: int, says: str, remedy: str) -> Response:
+        """What is wrong, as a page or in the one shape of plain data; nothing that was asked is repeated."""
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if path.startswith("/v1/"):
+            return JSONResponse(problem(status, says, remedy), status)
+        return self.page(request, "problem.html", status=status, says=says, remedy=remedy)
+
+    def wait(self, request: Request, seconds: int) -> Response:
+        """What was asked for is being computed: the page comes again by itself."""
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if path.startswith("/v1/"):
+            found: Response = JSONResponse(problem(503, "this is being computed", "Ask again in a moment."), 503)
+        else:
+            found = self.page(request, "pending.html", status=202, seconds=seconds)
+            found.headers["refresh"] = str(seconds)
+        found.headers["retry-after"] = str(seconds)
+        return found

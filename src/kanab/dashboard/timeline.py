@@ -1,0 +1,126 @@
+"""How an effect settled over the seals, as a plain picture: the estimate after each, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from kanab.dashboard.results import Point
+from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.figures import Figures, figures_of, is_share
+from kanab.report.words import headlines, metrics_of
+from kanab.tabular import Table
+
+HEIGHT, TOP, BOTTOM, EDGE = 190.0, 30.0, 26.0, 14.0
+MOST_TOLD = 12
+"""So many seals are read out by a screen reader; the table below the picture holds all."""
+
+Row = Mapping[str, Any]
+Steps = list[tuple[str, Row]]
+
+
+def lines_of(points: Sequence[Point]) -> list[tuple[str, str]]:
+    """Every metric and arm of the newest point."""
+    newest = points[-1].data
+    return [(metric, row["arm"]) for metric in metrics_of(newest) for row in headlines(newest, metric)]
+
+
+def steps_of(points: Sequence[Point], metric: str, arm: str) -> Steps:
+    """The effect on one metric after each seal; those at which it could not be computed are left out."""
+    found = []
+    for point in points:
+        row = next((row for row in headlines(point.data, metric) if row["arm"] == arm), None)
+        if row is not None and row["estimate"] is not None:
+            found.append((point.through, row))
+    return found
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From effects to heights; what lies beyond the ends is drawn at them."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, steps: Steps) -> _Scale:
+        """Room for every estimate and for the later intervals: the first may be far wider."""
+        later = steps[-max(2, len(steps) * 2 // 3) :]
+        ends = [0.0, *(row["estimate"] for _, row in steps)]
+        ends += [end for _, row in later for end in row["interval"] or () if end is not None]
+        air = 0.08 * (max(ends) - min(ends)) or 1.0
+        return cls(min(ends) - air, max(ends) + air)
+
+    def y(self, value: float) -> float:
+        inside = min(max(value, self.low), self.high)
+        return TOP + (self.high - inside) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
+
+
+def timeline(points: Sequence[Point], metric: str, arm: str) -> str:
+    """The picture; empty where fewer than two seals say something about it."""
+    steps = steps_of(points, metric, arm)
+    if len(steps) < 2:
+        return ""
+    figures = figures_of([row for _, row in steps], share=is_share(points[-1].data, metric))
+    scale = _Scale.of(steps)
+    gap = (WIDTH - 2 * EDGE) / (len(steps) - 1)
+    places = [(EDGE + at * gap, row) for at, (_, row) in enumerate(steps)]
+    line = "L".join(f"{x:.1f} {scale.y(row['estimate']):.1f}" for x, row in places)
+    parts = [
+        f'<rect y="{TOP:g}" width="{WIDTH}" height="{HEIGHT - TOP - BOTTOM:g}" rx="4" fill="{TRACK}"/>',
+        f'<path class="zero" d="M0 {scale.y(0.0):.1f}H{WIDTH}"/>',
+        f'<path d="M{line}" fill="none" stroke="{MUTED}" stroke-width="1.5"/>',
+        *(_mark(x, row, scale) for x, row in places),
+        *_words(steps, figures, f"{metric}, {arm}"),
+    ]
+    told = "; ".join(f"{through} {_said(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_TOLD)])
+    title = f"Effect of {arm} on {metric} after each seal"
+    return (
+        f'<svg role="img" aria-label="{escape(title)}" class="timeline" xmlns="http://www.w3.org/2000/svg" '
+        f'width="{WIDTH}" height="{HEIGHT:g}" viewBox="0 0 {WIDTH} {HEIGHT:g}"><title>{escape(title)}</title>'
+        f"<desc>{escape(told)}.</desc>{''.join(parts)}</svg>"
+    )
+
+
+def _mark(x: float, row: Row, scale: _Scale) -> str:
+    """One estimate with its interval; blue where 0 is outside."""
+    low, high = row["interval"] or (row["estimate"], row["estimate"])
+    colour = UP if (low is not None and low > 0) or (high is not None and high < 0) else QUIET
+    top, bottom = scale.y(scale.high if high is None else high), scale.y(scale.low if low is None else low)
+    return (
+        f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'
+        f'<circle cx="{x:.1f}" cy="{scale.y(row["estimate"]):.1f}" r="4.5" fill="{colour}"/>'
+    )
+
+
+def _words(steps: Steps, figures: Figures, name: str) -> list[str]:
+    """The name and the newest effect above; the first and the last seal below."""
+    said = _said(figures, steps[-1][1])
+    room = max(8, int(WIDTH / LETTER) - len(said) - 2)
+    cut = name if len(name) <= room else f"{name[: room - 1]}…"
+    below = HEIGHT - 8
+    ends = f'<text x="{WIDTH}" y="{below:g}" font-size="13" text-anchor="end" fill="{MUTED}">'
+    return [
+        f'<text x="0" y="16" font-size="14" font-weight="600" fill="{INK}">{escape(cut)}</text>',
+        f'<text x="{WIDTH}" y="16" font-size="14" text-anchor="end" fill="{INK}">{escape(said)}</text>',
+        f'<text x="0" y="{below:g}" font-size="13" fill="{MUTED}">{escape(steps[0][0])}</text>',
+        f"{ends}{escape(steps[-1][0])}</text>",
+    ]
+
+
+def _said(figures: Figures, row: Row) -> str:
+    return f"{figures.change(row['estimate'], signed=True)} ({figures.between(row['interval'])})"
+
+
+def history_table(points: Sequence[Point]) -> Table:
+    """The same as numbers: one row per seal, one column per metric and arm."""
+    lines = lines_of(points)
+    columns = []
+    for metric, arm in lines:
+        steps = dict(steps_of(points, metric, arm))
+        figures = figures_of(steps.values(), share=is_share(points[-1].data, metric))
+        columns.append([_said(figures, steps[one.through]) if one.through in steps else "–" for one in points])
+    body = zip((one.through for one in points), (f"{one.people:,}" for one in points), *columns, strict=True)
+    return Table(("through", "people", *(f"{metric}, {arm}" for metric, arm in lines)), tuple(body))

@@ -1,1 +1,0 @@
-"""HTTP: the collector's route, and what stands around it."""

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from kanab.collector.counting.counters import add_counters, pack, unpack
+from kanab.errors import StoreError
+
+
+def test_adding_adds_by_name_and_leaves_the_rest() -> None:
+    total = {"a|n": 1, "b|n": 5}
+    add_counters(total, {"a|n": 2, "c|n": -3})
+    assert total == {"a|n": 3, "b|n": 5, "c|n": -3}
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, -1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**128, -(3**90)]
+)
+def test_every_whole_number_comes_back_as_it_was(value: int) -> None:
+    assert unpack(pack({"checkout/tier|B:3|minutes|q": value})) == {"checkout/tier|B:3|minutes|q": value}
+
+
+def test_the_order_of_names_does_not_change_a_byte() -> None:
+    assert pack({"b": 1, "a": 2}) == pack({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x93\x01\x02\x03", pack({"a": 1})[:-1], b"\x81\xa1a\xa1x", b"\x81\xa1a\xcb" + b"\0" * 8]
+)
+def test_anything_else_is_no_record(data: bytes) -> None:
+    with pytest.raises(StoreError, match="does not hold counters"):
+        unpack(data)

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanab.collector.counting.plan_versions import Change, Version, Versions, check_change
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import StoredPlan
+from kanab.errors import PlanError, StoreError
+from kanab.plan.file import parse_plan, plan_digest, plan_to_dict
+from kanab.plan.model import Plan
+
+TEXT = """
+k = 10
+[cohorts]
+every = "7d"
+window = "7d"
+[covariates]
+tier = [1, 2, 3]
+device = ["phone", "desktop"]
+[metrics]
+bought = { kind = "binary" }
+spend = { bounds = [0, 500], resolution = 0.01, of = "bought" }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+[experiments.banner]
+arms = { off = 9, on = 1 }
+interactions = ["checkout"]
+"""
+PLAN = parse_plan(TEXT)
+MENU = '\n[experiments.menu]\narms = { old = 1, new = 1 }\nsegments = ["device"]\ninteractions = ["checkout"]\n'
+MINUTES = "minutes = { bounds = [0, 600], resolution = 1 }\n"
+
+
+def changed(old: str, new: str) -> Plan:
+    assert old in TEXT
+    return parse_plan(TEXT.replace(old, new))
+
+
+def with_minutes(text: str = TEXT) -> Plan:
+    return parse_plan(text.replace("[metrics]\n", "[metrics]\n" + MINUTES))
+
+
+WITHOUT_BANNER = parse_plan(TEXT[: TEXT.index("[experiments.banner]")])
+OTHER_SHARES = changed("A = 1, B = 1", "A = 9, B = 1")
+
+
+def test_the_same_plan_changes_nothing() -> None:
+    assert check_change(PLAN, parse_plan(TEXT)) == Change()
+    assert check_change(PLAN, changed("A = 1, B = 1", "A = 2, B = 2")) == Change()
+
+
+def test_a_new_experiment_begins_at_once_with_its_pairs() -> None:
+    assert check_change(PLAN, parse_plan(TEXT + MENU)) == Change(("experiments.menu begins",))
+
+
+def test_other_shares_are_a_new_phase_from_the_next_period() -> None:
+    found = check_change(PLAN, OTHER_SHARES)
+    assert found == Change(next_period=("experiments.checkout has a new phase with other shares",))
+    held = changed('adjust = ["tier"]', 'adjust = ["tier"]\nholdout = 0.1')
+    assert check_change(PLAN, held).next_period == ("experiments.checkout has a new phase with other shares",)
+
+
+def test_an_experiment_that_is_left_out_ends_with_its_period() -> None:
+    assert check_change(PLAN, WITHOUT_BANNER) == Change(next_period=("experiments.banner ends",))
+
+
+def test_a_new_metric_is_for_experiments_that_begin() -> None:
+    assert check_change(PLAN, with_minutes()).at_once == (
+        "metrics.minutes is counted by experiments that begin with it or later; "
+        "the others keep the metrics they began with",
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ("k = 10", "k = 20", "k changes"),
+        ("k = 10", 'k = 10\norigins = ["https://shop.example"]', "origins changes"),
+        ("k = 10", 'k = 10\nnonce_life = "12h"', "nonce_life changes"),
+        ('window = "7d"', 'window = "7d"\nseal = "7d"', "cohorts.seal changes"),
+    ],
+)
+def test_what_concerns_only_the_future_changes_at_once(old: str, new: str, fact: str) -> None:
+    assert check_change(PLAN, changed(old, new)) == Change((fact,))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('every = "7d"', 'every = "1w"'),
+        ("arms = { A = 1, B = 1 }", 'arms = { B = 1, A = 1 }\ncontrol = "A"'),
+        ("arms = { A = 1, B = 1 }", "arms = { A = 1, B = 1 }\ntolerance = 0.5"),
+        ("bought = {", "bought = { sensitive = true, "),
+    ],
+)
+def test_what_only_the_analysis_reads_may_change(old: str, new: str) -> None:
+    assert check_change(PLAN, changed(old, new)) == Change()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("k = 10", "k = 9", "k may not become smaller"),
+        ("k = 10", 'k = 10\nnonce_life = "25h"', "nonce_life may not become longer"),
+        ("k = 10", 'k = 10\ndurability = "memory"', "durability may not change"),
+        ('every = "7d"', 'every = "14d"', "cohorts.every may not change"),
+        ('window = "7d"', 'window = "8d"', "cohorts.window may not change"),
+        ('[cohorts]\nevery = "7d"\nwindow = "7d"\n', "", "cohorts may not be added or removed"),
+        ("tier = [1, 2, 3]", "tier = [1, 2, 3, 4]", "covariates.tier may not change"),
+        ('["phone", "desktop"]', '["desktop", "phone"]', "covariates.device may not change"),
+        ("[0, 500]", "[0, 600]", "metrics.spend.bounds may not change"),
+        ("0.01", "0.1", "metrics.spend.resolution may not change"),
+        ('of = "bought"', 'missing = "exclude"', "metrics.spend.missing may not change"),
+        (', of = "bought"', "", "metrics.spend.of may not change"),
+        (', of = "bought"', ', squares = "class"', "metrics.spend.squares may not change"),
+        ('kind = "binary"', "bounds = [0, 9]", "metrics.bought.kind may not change"),
+        ("A = 1, B = 1", "A = 1, C = 1", "experiments.checkout.arms may not be added, removed or renamed"),
+        ("A = 1, B = 1", "A = 1, B = 1, C = 1", "experiments.checkout.arms may not be added, removed or renamed"),
+        ('adjust = ["tier"]', "", "the table checkout would begin"),
+        ('adjust = ["tier"]', 'adjust = ["tier", "device"]', "the table checkout/device would begin"),
+        (
+            'adjust = ["tier"]',
+            'segments = ["tier"]',
+            "the table checkout/tier is counted already, and would end or hold",
+        ),
+        ('interactions = ["checkout"]', "", "the table banner/checkout is counted already, and would end"),
+        ('adjust = ["tier"]', 'adjust = ["tier"]\nsalt = "x"', "experiments.checkout.salt may not change"),
+        ('adjust = ["tier"]', 'adjust = ["tier"]\nlooks = 3', "experiments.checkout.looks may not change"),
+    ],
+)
+def test_what_would_mix_meanings_is_refused_with_its_path(old: str, new: str, reason: str) -> None:
+    text = TEXT.replace(old, new)
+    if 'kind = "binary"' in old:
+        text = text.replace(', of = "bought"', "")
+    with pytest.raises(PlanError, match=r"mistakes? in the changed plan") as caught:
+        check_change(PLAN, parse_plan(text))
+    assert reason in str(caught.value)
+
+
+def test_a_metric_may_not_become_less_sensitive() -> None:
+    strict = changed("bought = {", 'bought = { sensitive = "both", ')
+    with pytest.raises(PlanError, match=r"metrics.bought.sensitive may only become stricter"):
+        check_change(strict, PLAN)
+
+
+def test_experiments_that_run_may_not_begin_to_exclude_each_other() -> None:
+    apart = parse_plan(TEXT.replace('interactions = ["checkout"]', ""))
+    excluding = parse_plan(TEXT.replace('interactions = ["checkout"]', 'exclude_with = ["checkout"]'))
+    with pytest.raises(PlanError, match=r"experiments.banner.exclude_with may not change"):
+        check_change(apart, excluding)
+
+
+def test_every_reason_is_given_at_once() -> None:
+    with pytest.raises(PlanError, match="3 mistakes in the changed plan") as caught:
+        check_change(PLAN, replace(changed("[0, 500]", "[0, 600]"), k=5, nonce_life="2d"))
+    assert len(str(caught.value).splitlines()) == 4
+
+
+def test_a_metric_of_a_running_experiment_may_not_be_removed() -> None:
+    with pytest.raises(
+        PlanError, match=r"metrics.spend may not be removed while an experiment that began with it runs"
+    ):
+        check_change(PLAN, parse_plan("\n".join(line for line in TEXT.splitlines() if "spend" not in line)))
+
+
+def test_without_cohorts_nothing_can_wait_for_the_next_period() -> None:
+    alone = replace(PLAN, cohorts=None)
+    with pytest.raises(PlanError, match=r"experiments.checkout.arms: other shares .* without cohorts there is none"):
+        check_change(alone, replace(OTHER_SHARES, cohorts=None))
+    with pytest.raises(PlanError, match=r"experiments.banner ends with a period"):
+        check_change(alone, replace(WITHOUT_BANNER, cohorts=None))
+    assert check_change(alone, replace(parse_plan(TEXT + MENU), cohorts=None)).at_once == ("experiments.menu begins",)
+
+
+# ── versions ────────────────────────────────────────────────────────────────────────────────────
+
+
+def adopted(*plans: tuple[int, Plan]) -> Versions:
+    versions = Versions()
+    for period, plan in plans:
+        versions, _ = versions.adopt(plan, period)
+    return versions
+
+
+def shares(plan: Plan) -> Any:
+    return dict(plan.experiment("checkout").shares or ())
+
+
+def test_the_first_plan_holds_from_the_beginning() -> None:
+    versions = adopted((7, PLAN))
+    assert versions.in_force(6) == versions.in_force(7) == versions.in_force(8) == PLAN
+    assert versions.adopt(parse_plan(TEXT), 9) == (versions, Change())
+
+
+def test_a_store_without_a_plan_has_nothing_in_force() -> None:
+    with pytest.raises(PlanError, match="no plan yet"):
+        Versions().in_force(3)
+
+
+def test_a_new_experiment_is_in_force_in_the_same_period_and_not_before() -> None:
+    versions = adopted((7, PLAN), (9, parse_plan(TEXT + MENU)))
+    names = {period: [one.name for one in versions.in_force(period).experiments] for period in (8, 9, 10)}
+    assert names == {
+        8: ["checkout", "banner"],
+        9: ["checkout", "banner", "menu"],
+        10: ["checkout", "banner", "menu"],
+    }
+
+
+def test_other_shares_are_in_force_from_the_next_period() -> None:
+    versions = adopted((7, PLAN), (9, OTHER_SHARES))
+    assert [shares(versions.in_force(period)) for period in (8, 9, 10)] == [
+        {"A": 1, "B": 1},
+        {"A": 1, "B": 1},
+        {"A": 9, "B": 1},
+    ]
+
+
+def test_an_experiment_that_ends_is_in_force_until_its_period_is_over() -> None:
+    versions = adopted((7, PLAN), (9, WITHOUT_BANNER))
+    assert [len(versions.in_force(period).experiments) for period in (9, 10)] == [2, 1]
+
+
+def test_several_changes_in_one_period_add_up() -> None:
+    """Shares change, then an experiment is added, then another ends: all in one period."""
+    both = parse_plan(TEXT.replace("A = 1, B = 1", "A = 9, B = 1") + MENU)
+    last = replace(both, experiments=tuple(one for one in both.experiments if one.name != "banner"))
+    versions = adopted((7, PLAN), (9, OTHER_SHARES), (9, both), (9, last))
+    during, after = versions.in_force(9), versions.in_force(10)
+    assert (shares(during), sorted(one.name for one in during.experiments)) == (
+        {"A": 1, "B": 1},
+        ["banner", "checkout", "menu"],
+    )
+    assert after == last
+
+
+def test_running_experiments_keep_the_metrics_they_began_with() -> None:
+    versions = adopted((7, PLAN), (9, with_minutes()), (9, with_minutes(TEXT + MENU)))
+    assert versions.metrics("checkout") == ("bought", "spend")
+    assert versions.metrics("menu") == ("minutes", "bought", "spend")
+    assert versions.metrics("menu", "checkout") == ("bought", "spend")
+    assert versions.metrics("unknown") == ()
+
+
+def test_a_metric_that_nobody_began_with_may_be_removed_again() -> None:
+    versions = adopted((7, PLAN), (9, with_minutes()), (11, PLAN), (12, OTHER_SHARES))
+    assert versions.in_force(13) == OTHER_SHARES
+
+
+def test_an_experiment_that_ended_does_not_come_back_as_another_one() -> None:
+    versions = adopted((7, PLAN), (9, WITHOUT_BANNER))
+    with pytest.raises(PlanError, match=r"experiments.banner.arms may not be added, removed or renamed"):
+        versions.adopt(changed("off = 9, on = 1", "off = 9, low = 1"), 20)
+    assert versions.adopt(PLAN, 20)[1] == Change(("experiments.banner begins",))
+
+
+def test_a_clock_that_went_back_is_noticed() -> None:
+    with pytest.raises(PlanError, match=r"later period than this one. Check the clock"):
+        adopted((7, PLAN), (6, OTHER_SHARES))
+
+
+def test_versions_come_back_from_a_store(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    versions, _ = Versions.read(store).record(store, PLAN, 7)
+    versions, _ = versions.record(store, PLAN, 8)
+    versions, change = versions.record(store, OTHER_SHARES, 9)
+    assert change.next_period == ("experiments.checkout has a new phase with other shares",)
+    assert Versions.read(store) == versions == Versions((Version(7, PLAN), Version(9, OTHER_SHARES)))
+    assert [one.digest for one in store.versions()] == [plan_digest(PLAN), plan_digest(OTHER_SHARES)]
+    with pytest.raises(PlanError):
+        versions.record(store, replace(PLAN, k=5), 10)
+    assert len(store.versions()) == 2
+    store.close()
+
+
+@pytest.mark.parametrize("damage", ["digest", "json", "plan"])
+def test_a_plan_that_was_changed_in_the_store_is_noticed(tmp_path: Path, damage: str) -> None:
+    document = json.dumps(plan_to_dict(PLAN)).encode()
+    document = {"digest": document.replace(b"500", b"900"), "json": document[:-1], "plan": b"[]"}[damage]
+    store = SqliteStore(tmp_path / "store.sqlite")
+    store.add_version(0, StoredPlan(7, plan_digest(PLAN), document))
+    with pytest.raises(StoreError, match="a plan in the store has been changed"):
+        Versions.read(store)
+    store.close()

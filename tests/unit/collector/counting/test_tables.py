@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+import kanab as kb
+from kanab.collector.counting.layout import layouts
+from kanab.collector.counting.tables import counters_of, tables
+from kanab.errors import PlanError, TallyError
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+
+ARMS = (("A", 1.0), ("B", 1.0))
+PLAN = Plan(
+    (
+        MetricPlan("bought", binary=True),
+        MetricPlan("spend", (0, 100), 0.01),
+        MetricPlan("rating", (1, 5), 1, missing="exclude"),
+        MetricPlan("visits", (0, 50), 1, squares="class"),
+        MetricPlan("basket", ratio=("spend", "visits")),
+        MetricPlan("joy", ratio=("rating", "bought")),
+    ),
+    (
+        ExperimentPlan("checkout", ARMS, adjust=("tier",), segments=("device",)),
+        ExperimentPlan("banner", (("off", 1.0), ("on", 1.0)), interactions=("checkout",)),
+    ),
+    (CovariatePlan("tier", (1, 2.5)), CovariatePlan("device", ("phone", "tv set"))),
+)
+ROWS = {
+    "checkout": ["A", "B", "B", "A", None],
+    "banner": ["on", "on", None, "off", "off"],
+    "tier": [1, 2.5, 1, 1, 1],
+    "device": ["phone", "tv set", "phone", "phone", "tv set"],
+    "bought": [1, 0, 1, 1, 0],
+    "spend": [12.5, 0, 99.99, 3, 0],
+    "rating": [4, None, 5, None, None],
+    "visits": [2, 1, 7, 3, 0],
+}
+
+
+def test_tallies_become_counters_and_come_back_equal() -> None:
+    counted = kb.count(ROWS, PLAN)
+    counters = counters_of(PLAN, counted.tallies)
+    assert tables(PLAN, counters) == counted.tallies
+    assert counters["checkout/tier|A:1|n"] == 2
+    assert counters["checkout/tier|B:2.5|visits|s"] == 1
+    assert counters["checkout/device|device=phone|spend|q"] == 1250**2 + 9999**2 + 300**2
+    assert counters["checkout/device|checkout=A,device=phone|visits|q"] == 13
+    assert counters["checkout/device|checkout=A|spend/visits|p"] == 1250 * 2 + 300 * 3
+    assert counters["checkout/tier|checkout=B|rating/bought|p"] == 5
+    assert 0 not in counters.values()
+
+
+def test_nobody_is_a_table_of_zeros() -> None:
+    found = tables(PLAN, {})
+    assert {name: tally.total for name, tally in found.items()} == dict.fromkeys(found, 0)
+    assert [*found] == ["checkout/tier", "checkout/device", "banner", "banner/checkout"]
+    assert found["checkout/tier"].factor("tier").levels == (1, 2.5)
+
+
+def test_the_missing_level_is_there_if_somebody_has_it() -> None:
+    found = tables(PLAN, {"checkout/tier|A:|n": 1})["checkout/tier"]
+    assert found.factor("tier").levels == (1, 2.5, None)
+    assert found.factor("tier").scores == (1.0, 2.5, None)
+    assert found.people.tolist() == [[0, 0, 1], [0, 0, 0]]
+    assert tables(PLAN, {"checkout/tier|A:|n": 0})["checkout/tier"].factor("tier").levels == (1, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("counters", "text"),
+    [
+        ({"banner|on|n": -1}, "negative count"),
+        ({"banner|on|spend|s": 5}, "a class without values of 'spend' has a sum"),
+        ({"banner|on|n": 1, "banner|on|bought|s": 2}, "outside what its bounds and counts allow"),
+        ({"banner|on|n": 1, "banner|on|spend|s": 500}, "below Σ S²/n"),
+        ({"banner|on|n": 1, "banner|on|spend|s": 500, "banner|banner=on|spend|q": 10**9}, "above what its bounds"),
+        ({"banner|on|n": 1, "banner|on|rating|n": 2}, "more people have a value"),
+        ({"banner|on|n": 1, "banner|banner=on|spend/visits|p": 9}, "larger than their squares allow"),
+        ({"banner|on|n": 1, "banner|banner=on|rating/bought|n": 1}, "count more people than have the values"),
+        ({"checkout/tier|A:|rating|s": 4}, "a class without values"),
+    ],
+)
+def test_numbers_that_no_people_could_have_sent_are_refused(counters: dict[str, int], text: str) -> None:
+    with pytest.raises(TallyError, match=text):
+        tables(PLAN, counters)
+
+
+@pytest.mark.parametrize("name", ["basket|on|n", "banner|maybe|n", "banner|on|hours|s", "banner|on|spend|n", "x"])
+def test_counters_of_another_plan_are_refused_unless_they_are_zero(name: str) -> None:
+    with pytest.raises(TallyError, match="something that the plan does not have"):
+        tables(PLAN, {name: 1})
+    assert tables(PLAN, {name: 0})["banner"].total == 0
+
+
+def test_a_metric_that_was_added_later_begins_with_zeros() -> None:
+    before = Plan(PLAN.metrics[:1], PLAN.experiments, PLAN.covariates)
+    counters = counters_of(before, kb.count(ROWS, before).tallies)
+    found = tables(PLAN, counters)["banner"].moments_of("spend")
+    assert (found.counts.tolist(), found.sums.tolist()) == ([2, 2], [0, 0])
+
+
+def test_squares_are_kept_where_counting_rows_keeps_them() -> None:
+    found = {one.linkage.name: one.margins for one in layouts(PLAN)}
+    assert found["checkout/tier"] == {
+        "bought": (), "spend": (("checkout",),), "rating": (("checkout",),), "visits": (("checkout", "tier"),),
+    }  # fmt: skip
+    assert found["checkout/device"]["spend"] == (("checkout",), ("device",))
+    assert found["banner/checkout"]["spend"] == (("banner",), ("checkout",))
+
+
+def test_a_plan_with_mistakes_is_refused() -> None:
+    with pytest.raises(PlanError, match="k must be a whole number"):
+        layouts(Plan(PLAN.metrics, PLAN.experiments, PLAN.covariates, k=0))

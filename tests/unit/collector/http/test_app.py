@@ -1,0 +1,278 @@
+"""Every status of the collector, and that no answer repeats what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.unit.collector.http.conftest import NOON, Desk, ask
+
+from kanab.collector.http.app import Collector
+from kanab.collector.http.rate_limit import Buckets
+from kanab.collector.protocol.post import MOST_BYTES
+from kanab.errors import StoreError
+
+SECRET = "zq7secret"
+TEXT = {"Content-Type": "text/plain"}
+HOME = "https://shop.example"
+
+
+def drops(desk: Desk) -> dict[str, int]:
+    return {reason: count for reason, count in desk.service.drops.floored(1).items() if count}
+
+
+def test_a_post_is_counted_and_answered_with_nothing(app: Collector, desk: Desk) -> None:
+    answer = ask(app, "POST", "/v1/t", desk.enroll(), TEXT)
+    assert (answer.status, answer.body) == (204, b"")
+    assert desk.service.store.sizes() == {2966: 1}
+    assert answer.headers == {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+
+
+def test_a_body_may_come_in_pieces_and_without_a_length(app: Collector, desk: Desk) -> None:
+    body = desk.enroll()
+    assert ask(app, "POST", "/v1/t", [body[:10], body[10:40], body[40:]]).status == 204
+    assert desk.service.store.sizes() == {2966: 1}
+
+
+def test_a_retry_is_acknowledged_and_adds_nothing(app: Collector, desk: Desk) -> None:
+    body = desk.enroll()
+    assert [ask(app, "POST", "/v1/t", body).status for _ in range(3)] == [204] * 3
+    assert desk.service.store.sizes() == {2966: 1}
+    assert drops(desk) == {"duplicate": 2}
+
+
+def test_unknown_experiments_and_closed_cohorts_are_dropped_without_complaint(app: Collector, desk: Desk) -> None:
+    assert ask(app, "POST", "/v1/t", desk.body("retired:B@2026-W46")).status == 204
+    assert ask(app, "POST", "/v1/t", desk.body("checkout/tier:B:3@2026-W40:minutes:0>4")).status == 204
+    assert drops(desk) == {"experiment": 1, "late": 1}
+    assert desk.service.store.sizes() == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (f"checkout/tier:B:{SECRET}@2026-W46", "level"),
+        (f"checkout/{SECRET}:B:3@2026-W46", "linkage"),
+        (f"checkout/tier:B:3@{SECRET}", "cohort"),
+        (f"checkout/tier:B:3@2026-W46:{SECRET}:0>4", "metric"),
+        (f"checkout/tier:B:3@2026-W46:minutes:0>{SECRET}", "number"),
+        ("checkout/tier:B:3@2026-W47", "cohort"),
+        ("checkout/tier:B:3@2026-W46\ncheckout/tier:A:3@2026-W46", "incomplete"),
+    ],
+)
+def test_what_the_plan_does_not_name_is_refused_without_an_echo(
+    app: Collector, desk: Desk, line: str, reason: str
+) -> None:
+    answer = ask(app, "POST", "/v1/t", desk.body(line))
+    assert answer.status == 400
+    assert drops(desk) == {reason: 1}
+    assert SECRET not in repr(answer)
+    assert answer.body.count(b"\n") == 1
+    assert answer.body.endswith(b"\n")
+
+
+def test_forms_nonces_and_types_that_are_none_are_refused(app: Collector, desk: Desk) -> None:
+    bodies: list[tuple[bytes, str, str]] = [
+        (b"", "text/plain", "format"),
+        (SECRET.encode(), "text/plain", "format"),
+        (b"\xff\xfe" + SECRET.encode(), "text/plain", "encoding"),
+        (f"kanab/1 {SECRET}\ncheckout:B\n".encode(), "text/plain", "nonce"),
+        (desk.enroll(), f"image/{SECRET}", "content_type"),
+        (json.dumps({SECRET: 1}).encode(), "application/json", "format"),
+        (b"[" * 10_000, "application/json", "format"),
+        (desk.body("checkout/tier:B:3@2026-W46", now=NOON.replace(year=2027)), "text/plain", "nonce"),
+    ]
+    for body, kind, reason in bodies:
+        before = drops(desk).get(reason, 0)
+        answer = ask(app, "POST", "/v1/t", body, {"Content-Type": kind})
+        assert answer.status == 400
+        assert drops(desk)[reason] == before + 1
+        assert SECRET not in repr(answer)
+
+
+def test_a_nonce_that_is_too_old_is_gone_for_good(app: Collector, desk: Desk) -> None:
+    body = desk.body("checkout/tier:B:3@2026-W46", now=NOON.replace(day=9))
+    answer = ask(app, "POST", "/v1/t", body)
+    assert (answer.status, answer.body) == (410, b"the nonce is older than messages live. Give this message up.\n")
+
+
+def test_the_store_may_know_better_how_old_a_nonce_is(app: Collector, desk: Desk) -> None:
+    desk.service.store.forget_nonces(10**7)
+    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 410
+
+
+def test_an_enrollment_of_last_week_counts_for_a_day(app: Collector, desk: Desk) -> None:
+    assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W45")).status == 410
+    desk.now = NOON.replace(day=9)  # Monday
+    assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W45")).status == 204
+
+
+@pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "9" * 30, "-1", "many"])
+def test_a_declared_length_that_is_too_much_is_refused_before_reading(app: Collector, desk: Desk, length: str) -> None:
+    answer = ask(app, "POST", "/v1/t", b"", {"Content-Length": length})
+    assert answer.status == 413
+    assert answer.headers["connection"] == "close"
+    assert answer.body == b"a post has at most 16,384 bytes.\n"
+
+
+def test_an_undeclared_length_ends_where_it_is_too_much(app: Collector) -> None:
+    assert ask(app, "POST", "/v1/t", [b"x" * 9_000, b"x" * 9_000, b"x" * 9_000]).status == 413
+
+
+def test_whoever_leaves_before_the_end_gets_no_answer_and_counts_nothing(app: Collector, desk: Desk) -> None:
+    for events in ([], [{"type": "http.request", "body": b"kanab/1", "more_body": True}]):
+        pending = [*events, {"type": "http.disconnect"}]
+        sent: list[Any] = []
+
+        async def receive(pending: list[Any] = pending) -> Any:
+            return pending.pop(0)
+
+        async def send(message: Any, sent: list[Any] = sent) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/t", "headers": [], "client": None}
+        asyncio.run(app(scope, receive, send))
+        assert sent == []
+    assert drops(desk) == {}
+
+
+def test_pages_that_the_plan_does_not_name_may_not_post(app: Collector, desk: Desk) -> None:
+    answer = ask(app, "POST", "/v1/t", desk.enroll(), {"Origin": f"https://{SECRET}.example"})
+    assert (answer.status, drops(desk)) == (403, {"origin": 1})
+    assert SECRET not in repr(answer)
+    assert "access-control-allow-origin" not in answer.headers
+    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 204  # no page at all
+
+
+def test_a_declared_page_may_read_the_answer_also_when_it_is_a_refusal(app: Collector, desk: Desk) -> None:
+    for body, status in ((desk.enroll(), 204), (b"", 400)):
+        answer = ask(app, "POST", "/v1/t", body, {"Origin": HOME})
+        assert answer.status == status
+        assert (answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (HOME, "origin")
+
+
+def test_a_preflight_is_for_declared_pages_only(app: Collector) -> None:
+    asked = {"Origin": HOME, "Access-Control-Request-Method": "POST"}
+    answer = ask(app, "OPTIONS", "/v1/t", b"", asked)
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-origin"] == HOME
+    assert answer.headers["access-control-allow-methods"] == "POST"
+    assert answer.headers["access-control-allow-headers"] == "content-type"
+    assert ask(app, "OPTIONS", "/v1/t", b"", asked | {"Origin": "https://other.example"}).status == 405
+    assert ask(app, "OPTIONS", "/v1/t").status == 405
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", SECRET])
+def test_messages_are_posted(app: Collector, method: str) -> None:
+    answer = ask(app, method, "/v1/t")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+def test_too_many_posts_from_one_address_are_slowed_down(desk: Desk) -> None:
+    app = Collector(desk.service, buckets=Buckets(rate=0.001, burst=2))
+    there, here = ("192.0.2.7", 1), ("127.0.0.1", 1)
+    assert [ask(app, "POST", "/v1/t", desk.enroll(), client=there).status for _ in range(3)] == [204, 204, 429]
+    assert ask(app, "POST", "/v1/t", desk.enroll(), client=here).status == 204
+    assert drops(desk) == {"rate": 1}
+
+
+def test_a_store_that_cannot_write_is_told_to_clients_and_once_to_the_operator(
+    app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise StoreError("the disk of the store is full", "Free some room.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(desk.service.store, "append", full)
+        for _ in range(3):
+            answer = ask(app, "POST", "/v1/t", desk.enroll(), {"Origin": HOME})
+            assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+            assert answer.headers["access-control-allow-origin"] == HOME
+        assert ask(app, "GET", "/healthz").status == 503
+    assert desk.said == ["kanab: the disk of the store is full. Free some room."]
+    assert drops(desk) == {"busy": 3}
+    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 204
+    assert ask(app, "GET", "/healthz").status == 200
+
+
+def test_a_mistake_of_the_program_is_not_told_in_its_own_words(
+    app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any) -> Any:
+        raise ValueError(f"{given}")
+
+    monkeypatch.setattr(desk.service._scheme, "accept", broken)
+    answer = ask(app, "POST", "/v1/t", SECRET.encode())
+    assert answer.status == 503
+    assert SECRET not in repr(answer)
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_config_has_the_name_of_its_digest(app: Collector, desk: Desk) -> None:
+    answer = ask(app, "GET", "/v1/config.json")
+    assert answer.status == 307
+    assert answer.headers["location"] == f"/v1/config/{desk.service.digest}.json"
+    assert answer.headers["cache-control"] == "no-cache"
+    config = ask(app, "GET", answer.headers["location"])
+    assert config.status == 200
+    assert config.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert config.headers["access-control-allow-origin"] == "*"
+    assert json.loads(config.body)["experiments"]["checkout"]["arms"] == [["A", 1], ["B", 1]]
+    assert int(config.headers["content-length"]) == len(config.body)
+
+
+def test_other_configs_and_paths_are_not_there_and_not_repeated(app: Collector) -> None:
+    for path in (f"/v1/config/{SECRET}.json", f"/{SECRET}", "/", "/v1/t/", "/v1/config/"):
+        answer = ask(app, "GET", path)
+        assert answer.status == 404
+        assert SECRET not in repr(answer)
+
+
+def test_health_is_for_everybody(app: Collector) -> None:
+    answer = ask(app, "GET", "/healthz", client=("192.0.2.7", 1))
+    assert (answer.status, answer.body) == (200, b"ok\n")
+    assert ask(app, "HEAD", "/healthz").status == 200
+    assert ask(app, "POST", "/healthz").status == 405
+
+
+def test_numbers_are_for_this_machine_while_no_token_is_set(app: Collector) -> None:
+    assert ask(app, "GET", "/metrics").body.startswith(b"# HELP kanab_up")
+    for client in (("192.0.2.7", 1), None):
+        assert ask(app, "GET", "/metrics", client=client).status == 403
+
+
+def test_with_a_token_it_is_needed_everywhere(desk: Desk) -> None:
+    app = Collector(desk.service, token="tøken")
+    given = {"Authorization": "Bearer tøken"}
+    assert ask(app, "GET", "/metrics", b"", given, client=("192.0.2.7", 1)).status == 200
+    assert ask(app, "GET", "/metrics", b"", given).status == 200
+    for wrong in ("Bearer token", "tøken", "bearer tøken", ""):
+        assert ask(app, "GET", "/metrics", b"", {"Authorization": wrong}).status == 403
+    assert ask(app, "GET", "/metrics").status == 403
+
+
+def test_it_can_be_mounted_in_another_application(app: Collector, desk: Desk) -> None:
+    assert ask(app, "POST", "/v1/t", desk.enroll(), root="/kanab").status == 204
+    place = ask(app, "GET", "/v1/config.json", root="/kanab").headers["location"]
+    assert place == f"/kanab/v1/config/{desk.service.digest}.json"
+    assert ask(app, "GET", place.removeprefix("/kanab"), root="/kanab").status == 200
+
+
+def test_websockets_are_closed_and_the_lifespan_starts_and_stops_the_service(app: Collector, desk: Desk) -> None:
+    sent: list[Any] = []
+    pending = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+    async def receive() -> Any:
+        return pending.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    asyncio.run(app({"type": "websocket"}, receive, send))
+    asyncio.run(app({"type": "lifespan"}, receive, send))
+    assert sent == ["websocket.close", "lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 503  # it takes nothing more

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from kanab.collector.http.rate_limit import Buckets, is_loopback, network
+from kanab.errors import KanabError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def taken(buckets: Buckets, address: str | None, times: int) -> int:
+    return sum(buckets.take(address) for _ in range(times))
+
+
+def test_a_burst_is_let_through_and_then_the_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(rate=5, burst=20, clock=clock)
+    assert taken(buckets, "192.0.2.7", 100) == 20
+    clock.now = 2.0
+    assert taken(buckets, "192.0.2.7", 100) == 10
+    clock.now = 1000.0
+    assert taken(buckets, "192.0.2.7", 100) == 20
+
+
+def test_places_do_not_share_a_bucket_but_a_network_of_ipv6_does() -> None:
+    buckets = Buckets(rate=0, burst=3, clock=Clock())
+    assert taken(buckets, "192.0.2.7", 5) == taken(buckets, "192.0.2.8", 5) == 3
+    assert taken(buckets, "2001:db8::1", 2) + taken(buckets, "2001:db8::ffff", 2) == 3
+    assert taken(buckets, "2001:db8:0:1::1", 5) == 3
+    assert taken(buckets, "a pipe", 5) == 3
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "localhost", None])
+def test_this_machine_is_not_limited(address: str | None) -> None:
+    assert taken(Buckets(rate=0, burst=1), address, 50) == 50
+
+
+def test_no_address_is_kept_and_places_are_bounded() -> None:
+    clock = Clock()
+    buckets = Buckets(rate=1, burst=2, most=100, clock=clock)
+    for number in range(100):
+        buckets.take(f"192.0.2.{number}")
+    assert len(buckets._buckets) == 100
+    assert all(len(place) == 8 for place in buckets._buckets)
+    buckets.take("198.51.100.1")  # all others are in use: all are forgotten
+    assert len(buckets._buckets) == 1
+    for number in range(99):
+        buckets.take(f"192.0.2.{number}")
+    clock.now = 0.5
+    buckets.take("198.51.100.1")
+    clock.now = 1.1  # the hundred that posted once have full buckets again, the first posted twice
+    buckets.take("203.0.113.1")
+    assert len(buckets._buckets) == 2
+
+
+def test_only_this_machine_is_this_machine() -> None:
+    assert [is_loopback(one) for one in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "x", None)] == [
+        True, True, True, False, False, False, False, False,
+    ]  # fmt: skip
+
+
+def test_whoever_is_trusted_is_not_limited() -> None:
+    buckets = Buckets(rate=0, burst=1, trusted=[network("10.0.0.0/8"), network("2001:db8::7")])
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::7"):
+        assert taken(buckets, address, 50) == 50
+    for address in ("11.1.2.3", "::ffff:11.1.2.3", "2001:db8::8", "a pipe"):
+        assert taken(buckets, address, 50) == 1
+
+
+@pytest.mark.parametrize("text", ["", "proxy", "10.0.0.1/8", "10.0.0.0/33"])
+def test_what_is_no_network_is_refused(text: str) -> None:
+    with pytest.raises(KanabError, match="is no address and no network"):
+        network(text)

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kanab.collector.protocol.post import MOST_BYTES, MOST_LINES, Post, _any_lines, _plain_lines, number, read_post
+from kanab.errors import MessageError
+
+NONCE = "00079b70000102030405060708090a0b"
+FIRST = f"kanab/1 {NONCE}\n"
+LINE = {"linkage": ["banner"], "levels": ["on"]}
+
+
+def text(*lines: str) -> Post:
+    return read_post((FIRST + "\n".join(lines)).encode())
+
+
+def in_json(*messages: object, **rest: object) -> Post:
+    body = {"kanab": 1, "nonce": NONCE, "messages": messages} | rest
+    return read_post(json.dumps(body).encode(), "application/json")
+
+
+def test_a_line_is_its_head_and_its_totals() -> None:
+    post = text("a/b:B:3@2026-W46", "a:B:y:0>4.5", "a:B:y:>4", "a:B:y/z:0/1>30/2", "a:B:y/z:>30/2")
+    assert post.nonce == bytes.fromhex(NONCE)
+    assert post.lines == [
+        ("a/b:B:3@2026-W46", None, None),
+        ("a:B:y", 0.0, 4.5),
+        ("a:B:y", None, 4.0),
+        ("a:B:y/z", (0.0, 1.0), (30.0, 2.0)),
+        ("a:B:y/z", None, (30.0, 2.0)),
+    ]
+    assert [post.place(0), post.place(4)] == ["line 2", "line 6"]
+
+
+def test_json_gives_the_same_lines() -> None:
+    total = {"linkage": ["a", "b c"], "levels": [True, 2.0], "cohort": "2026-W46"}
+    post = in_json(total, total | {"metric": "y", "old": 0, "new": 4}, total | {"ratio": ["y", "z/"], "new": [1, 2.5]})
+    head = "a/b%20c:true:2@2026-W46"
+    assert post.lines == [(head, None, None), (f"{head}:y", 0.0, 4.0), (f"{head}:y/z%2F", None, (1.0, 2.5))]
+    assert post.place(2) == "$.messages[2]"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        LINE | {"metric": "y"},
+        LINE | {"new": 1},
+        LINE | {"old": 1},
+        LINE | {"metric": "y", "old": 1},
+        LINE | {"metric": "y", "ratio": ["y", "z"], "new": 1},
+    ],
+)
+def test_half_a_json_message_is_refused(message: object) -> None:
+    with pytest.raises(MessageError, match=r"a message cannot be read - at \$\.messages\[1\]") as caught:
+        in_json(LINE, message)
+    assert caught.value.reason == "line"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"null", b"\xff", b'{"kanab": 1}', b"[" * 9000, b'{"kanab":' + b"[" * 9000,
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"time": 1}]}).encode(),
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"levels": [[1]]}]}).encode(),
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"metric": "y", "new": "4"}]}).encode(),
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"metric": "y", "new": [1]}]}).encode(),
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"metric": "y", "new": True}]}).encode(),
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"metric": "y", "new": float("nan")}]}).encode(),
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"new": 0}]})[:-4].encode() + b"1e999}]}",
+        json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE | {"levels": ["\ud800"]}]}).encode(),
+        json.dumps({"kanab": 2, "nonce": NONCE, "messages": [LINE]}).encode(),
+        json.dumps({"kanab": True, "nonce": NONCE, "messages": [LINE]}).encode(),
+    ],
+)  # fmt: skip
+def test_other_json_is_refused(body: bytes) -> None:
+    with pytest.raises(MessageError) as caught:
+        read_post(body, "application/json")
+    assert (caught.value.reason, caught.value.status) == ("format", 400)
+
+
+def test_numbers_beyond_64_bits_in_json_are_no_trouble() -> None:
+    post = in_json(LINE | {"metric": "y", "old": -(10**30), "new": 10**300}, LINE | {"levels": [10**30]})
+    assert post.lines[0] == ("banner:on:y", -1e30, 1e300)
+    assert post.lines[1][0].startswith("banner:1")
+
+
+def test_a_post_has_at_most_a_hundred_lines_and_sixteen_kilobytes() -> None:
+    assert len(text(*["a:B"] * MOST_LINES).lines) == 100
+    assert len(in_json(*[LINE] * MOST_LINES).lines) == 100
+    for post in (lambda: text(*["a:B"] * 101), lambda: in_json(*[LINE] * 101), lambda: text("a" * MOST_BYTES)):
+        with pytest.raises(MessageError) as caught:
+            post()
+        assert (caught.value.reason, caught.value.status) == ("size", 413)
+    assert len(text("a" * (MOST_BYTES - len(FIRST))).lines) == 1
+
+
+@pytest.mark.parametrize(
+    "totals",
+    [
+        "0>inf",
+        "nan>1",
+        "0>1_0",
+        "0> 1",
+        "0>",
+        ">",
+        "0>1>2",
+        "0/1>",
+        "0/1/2>1/2/3",
+        "0/x>1/2",
+        "0>١",
+        "0>1e999",
+        "0>" + "9" * 400,
+    ],
+)
+def test_a_total_is_a_finite_number_in_digits(totals: str) -> None:
+    with pytest.raises(MessageError, match="a total is not a finite number - at line 3") as caught:
+        text("a:B", f"a:B:y:{totals}")
+    assert caught.value.reason == "number"
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("wrong", ["1_0", "١", "infinity", "", "0x1", "1e999", "--1", "1,5"])
+def test_what_else_python_reads_as_a_number_is_none_here(wrong: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is never shown
+        number(wrong)
+    assert [number(text) for text in ("0", "-1.5", "+2", ".5", "1.", "1e-3", "1E+2")] == [
+        0,
+        -1.5,
+        2,
+        0.5,
+        1,
+        0.001,
+        100,
+    ]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8"])
+def test_json_goes_by_its_content_type(kind: str) -> None:
+    body = json.dumps({"kanab": 1, "nonce": NONCE, "messages": [LINE]}).encode()
+    assert read_post(body, kind).json
+    with pytest.raises(MessageError, match="must begin with kanab/1"):
+        read_post(body, "text/plain")
+    with pytest.raises(MessageError, match="neither text nor JSON"):
+        read_post(body, "multipart/form-data")
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(["0", "12", ".5", "1e2", "-", "+", ">", "/", ":", "_", " ", "inf", "n", "9" * 120, "١"])
+        )
+        .map("".join)
+        .map("a:B:y:".__add__),
+        max_size=4,
+    )
+)
+@example(["a:B:y:0>4", "a:B:y:4>6.5"])
+def test_plain_totals_are_read_as_any_others(lines: list[str]) -> None:
+    found = _plain_lines(lines)
+    if found is not None:
+        assert found == _any_lines(lines)

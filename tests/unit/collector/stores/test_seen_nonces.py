@@ -1,0 +1,55 @@
+"""What was seen is known, however it is kept."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kanab.collector.stores import seen_nonces
+from kanab.collector.stores.seen_nonces import SIZE, Remembered, split
+from kanab.collector.stores.store import Entry
+
+
+def nonce(number: int) -> bytes:
+    return random.Random(number).randbytes(SIZE)
+
+
+def fresh(seen: Remembered, numbers: list[int], hour: int = 9) -> list[bool]:
+    return seen.fresh([Entry(nonce(number), hour, {}) for number in numbers])
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 50_000])
+def test_everything_that_was_added_is_known_and_nothing_else(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_nonces, "MOST_RECENT", most)
+    chance = random.Random(1)
+    seen, model = Remembered(), set[int]()
+    for _ in range(200):
+        asked = [chance.randrange(3000) for _ in range(chance.randrange(1, 20))]
+        expected, here = [], set(model)
+        for number in asked:
+            expected.append(number not in here)
+            here.add(number)
+        assert fresh(seen, asked) == expected
+        added = [chance.randrange(3000) for _ in range(chance.randrange(10))]
+        seen.add(9, [nonce(number) for number in added])
+        model |= set(added)
+
+
+def test_hours_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_nonces, "MOST_RECENT", 1)
+    seen = Remembered()
+    for hour in (7, 8, 9):
+        seen.add(hour, [nonce(hour), nonce(hour + 100)])
+    seen.forget(8)
+    assert [fresh(seen, [hour], hour) for hour in (7, 8, 9)] == [[True], [False], [False]]
+
+
+def test_a_row_is_split_into_its_nonces() -> None:
+    assert list(split(nonce(1) + nonce(2))) == [nonce(1), nonce(2)]
+    assert list(split(b"")) == []
+
+
+def test_nothing_is_known_of_nothing() -> None:
+    assert Remembered().fresh([]) == []
+    assert fresh(Remembered(), [1, 1, 2]) == [True, False, True]

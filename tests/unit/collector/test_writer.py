@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanab.collector import housekeeping, writer
+from kanab.collector.counting.counters import Counters
+from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Appended, Entry, Fate, Record, Wrap
+from kanab.collector.writer import Writer
+from kanab.errors import MissingExtraError, StoreError
+
+NOW = 1_794_960_000.0
+HOUR = int(NOW) // 3600
+DELTAS = {4: {"banner|on|n": 1}}
+
+
+def nonce(number: int, hour: int = HOUR) -> bytes:
+    return hour.to_bytes(4, "big") + number.to_bytes(12, "big")
+
+
+class Held(SqliteStore):
+    """A store whose commits can be held up, and made to fail."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.groups: list[int] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.begun = threading.Event()
+        self.problem: Exception | None = None
+
+    def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
+        self.begun.set()
+        assert self.go.wait(10)
+        self.groups.append(len(entries))
+        if self.problem:
+            raise self.problem
+        return super().append(entries, wrap)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Held]:
+    held = Held(tmp_path / "data" / "store.sqlite")
+    yield held
+    held.close()
+
+
+@pytest.fixture
+def keyring(tmp_path: Path) -> Keyring:
+    return Keyring.create(tmp_path / "data.key")
+
+
+@pytest.fixture
+def begin(store: Held, keyring: Keyring) -> Iterator[Callable[..., Writer]]:
+    begun: list[Writer] = []
+
+    def start(**options: Any) -> Writer:
+        begun.append(Writer(store, keyring, life=86_400, clock=lambda: NOW, **options))
+        return begun[-1]
+
+    yield start
+    store.go.set()
+    for one in begun:
+        one.close()
+
+
+def sealed(records: list[Record], before: list[bytes]) -> bytes:
+    return b""
+
+
+def total(store: SqliteStore, keyring: Keyring, cohort: int = 4) -> Counters:
+    return Boxes(keyring).total(cohort, [record.box for record in store.records() if record.cohort == cohort])
+
+
+def fates(futures: list[Future[Fate]]) -> list[Fate]:
+    return [one.result(10) for one in futures]
+
+
+def until(fact: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_waits_becomes_one_commit(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:
+    own = begin()
+    store.go.clear()
+    first = own.submit(nonce(0), DELTAS)
+    store.begun.wait(10)
+    rest = [own.submit(nonce(number), DELTAS) for number in range(1, 300)]
+    assert own.waiting == 299
+    store.go.set()
+    assert fates([first, *rest]) == [Fate.NEW] * 300
+    assert store.groups == [1, 299]
+    assert store.sizes() == {4: 2}
+    assert total(store, keyring) == {"banner|on|n": 300}
+
+
+def test_a_commit_is_not_endless(store: Held, begin: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "LARGEST", 100)
+    own = begin()
+    store.go.clear()
+    futures = [own.submit(nonce(number), DELTAS) for number in range(250)]
+    store.go.set()
+    fates(futures)
+    assert max(store.groups) <= 100
+    assert sum(store.groups) == 250
+
+
+def test_a_retry_is_a_duplicate_and_a_sealed_cohort_is_late(store: Held, begin: Callable[..., Writer]) -> None:
+    own = begin()
+    assert fates([own.submit(nonce(1), DELTAS), own.submit(nonce(1), DELTAS)]) == [Fate.NEW, Fate.DUPLICATE]
+    store.seal(4, sealed)
+    assert fates([own.submit(nonce(2), DELTAS)]) == [Fate.LATE]
+
+
+def test_a_full_queue_refuses_and_keeps_what_waits(store: Held, begin: Callable[..., Writer]) -> None:
+    own = begin(limit=3)
+    store.go.clear()
+    futures = [own.submit(nonce(0), DELTAS)]
+    store.begun.wait(10)
+    until(lambda: own.waiting == 0)
+    futures += [own.submit(nonce(number), DELTAS) for number in range(1, 4)]
+    with pytest.raises(StoreError, match="too many messages are waiting"):
+        own.submit(nonce(4), DELTAS)
+    store.go.set()
+    assert fates(futures) == [Fate.NEW] * 4
+    assert fates([own.submit(nonce(4), DELTAS)]) == [Fate.NEW]
+
+
+def test_closing_commits_what_waits_and_takes_nothing_more(
+    store: Held, begin: Callable[..., Writer], keyring: Keyring
+) -> None:
+    own = begin()
+    store.go.clear()
+    futures = [own.submit(nonce(number), DELTAS) for number in range(50)]
+    threading.Timer(0.05, store.go.set).start()
+    own.close()
+    own.close()
+    assert fates(futures) == [Fate.NEW] * 50
+    with pytest.raises(StoreError, match="the collector is stopping"):
+        own.submit(nonce(99), DELTAS)
+    assert total(store, keyring) == {"banner|on|n": 50}
+
+
+def test_a_store_that_fails_fails_the_waiting_group_only(
+    store: Held, begin: Callable[..., Writer], keyring: Keyring
+) -> None:
+    own = begin()
+    store.problem = StoreError("the disk of the store is full")
+    failed = own.submit(nonce(1), DELTAS)
+    with pytest.raises(StoreError, match="disk of the store is full"):
+        failed.result(10)
+    store.problem = None
+    assert fates([own.submit(nonce(1), DELTAS)]) == [Fate.NEW]
+    assert total(store, keyring) == {"banner|on|n": 1}
+
+
+def test_other_refusals_of_this_program_are_told_as_the_stores(store: Held, begin: Callable[..., Writer]) -> None:
+    own = begin()
+    store.problem = MissingExtraError("keeping open cohorts", "server")
+    with pytest.raises(StoreError, match=r"needs an extra. Run: pip install 'kanab\[server\]'"):
+        own.submit(nonce(1), DELTAS).result(10)
+
+
+def test_a_post_that_breaks_the_program_costs_only_itself(store: Held, begin: Callable[..., Writer]) -> None:
+    own = begin()
+    store.go.clear()
+    bad: Any = {4: {"banner|on|n": "one"}}
+    futures = [own.submit(nonce(0), DELTAS)]
+    store.begun.wait(10)
+    futures += [own.submit(nonce(number), bad if number == 3 else DELTAS) for number in range(1, 6)]
+    store.go.set()
+    with pytest.raises(StoreError, match="a message could not be stored"):
+        futures.pop(3).result(10)
+    assert fates(futures) == [Fate.NEW] * 5
+
+
+Told = Fate | StoreError
+
+
+async def all_of(heard: list[Told], count: int) -> list[Told]:
+    for _ in range(1000):
+        if len(heard) == count:
+            break
+        await asyncio.sleep(0.01)
+    return heard
+
+
+def test_an_event_loop_is_woken_once_for_a_group(
+    store: Held, begin: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = begin()
+    wakes: list[int] = []
+
+    async def send() -> list[Told]:
+        heard: list[Told] = []
+        loop = asyncio.get_running_loop()
+        real = loop.call_soon_threadsafe
+
+        def woken(call: Any, *given: Any, **options: Any) -> Any:
+            if call is writer._tell:
+                wakes.append(len(given[0]))
+            return real(call, *given, **options)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", woken)
+        store.go.clear()
+        own.post(nonce(0), DELTAS, heard.append)
+        await asyncio.to_thread(store.begun.wait, 10)
+        for number in range(1, 500):
+            own.post(nonce(number), DELTAS, heard.append)
+        store.go.set()
+        return await all_of(heard, 500)
+
+    assert asyncio.run(send()) == [Fate.NEW] * 500
+    assert wakes == [1, 499]
+
+
+def test_failures_reach_event_loops_too(store: Held, begin: Callable[..., Writer]) -> None:
+    own = begin()
+    store.problem = StoreError("the disk of the store is full")
+
+    async def send() -> None:
+        heard: list[Told] = []
+        for number in range(3):
+            own.post(nonce(number), DELTAS, heard.append)
+        problems = await all_of(heard, 3)
+        assert [str(one) for one in problems] == ["the disk of the store is full."] * 3
+        assert len({id(one) for one in problems}) == 3  # each has a traceback of its own
+
+    asyncio.run(send())
+
+
+def test_a_sender_that_went_away_does_not_stop_the_others(
+    store: Held, begin: Callable[..., Writer], keyring: Keyring
+) -> None:
+    own = begin()
+
+    def deaf(_: Told) -> None:
+        raise RuntimeError("gone")
+
+    async def leave() -> list[Told]:
+        heard: list[Told] = []
+        store.go.clear()
+        own.post(nonce(1), DELTAS, deaf)
+        own.post(nonce(2), DELTAS, heard.append)
+        store.go.set()
+        return await all_of(heard, 1)
+
+    assert asyncio.run(leave()) == [Fate.NEW]
+
+    async def leave_all() -> None:
+        store.go.clear()
+        own.post(nonce(3), DELTAS, deaf)
+
+    cancelled = own.submit(nonce(5), DELTAS)
+    cancelled.cancel()
+    asyncio.run(leave_all())  # its loop is closed before the answer comes
+    store.go.set()
+    assert fates([own.submit(nonce(4), DELTAS)]) == [Fate.NEW]
+    assert total(store, keyring) == {"banner|on|n": 5}
+
+
+# ── housekeeping ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(housekeeping, "COMPACT_AFTER", 5)
+    monkeypatch.setattr(housekeeping, "TIDY_EVERY", 0.0)
+    monkeypatch.setattr(housekeeping, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(writer, "PAUSE", 0.02)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_records_are_merged_while_posts_come(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:
+    own = begin()
+    for number in range(40):
+        own.submit(nonce(number), DELTAS).result(10)
+    own.close()
+    assert store.sizes()[4] <= 6
+    assert total(store, keyring) == {"banner|on|n": 40}
+
+
+@pytest.mark.usefixtures("hurried")
+def test_records_from_before_a_restart_are_merged_too(store: Held, begin: Callable[..., Writer]) -> None:
+    wrap = Boxes(Keyring.from_file(store._path.parent.with_name("data.key"))).wrap
+    for number in range(20):
+        store.append([Entry(number.to_bytes(16, "big"), HOUR, DELTAS)], wrap)
+    begin()
+    until(lambda: store.sizes() == {4: 1})
+
+
+@pytest.mark.usefixtures("hurried")
+def test_old_nonces_are_forgotten_by_the_clock(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:
+    hours = [HOUR - 30, HOUR - 26, HOUR - 25, HOUR - 24, HOUR]
+    store.append([Entry(bytes(15) + bytes([h % 256]), h, DELTAS) for h in hours], Boxes(keyring).wrap)
+    begin()
+    until(lambda: store._db.execute("SELECT hour FROM nonces").fetchall() == [(h,) for h in hours[2:]])
+
+
+@pytest.mark.usefixtures("hurried")
+def test_the_key_moves_when_another_collector_seals(
+    store: Held, begin: Callable[..., Writer], keyring: Keyring
+) -> None:
+    begin()
+    other = SqliteStore(store._path)
+    other.seal(6, sealed)
+    other.close()
+    until(lambda: keyring.period == 7)
+    with pytest.raises(StoreError, match="has been erased"):
+        Keyring.from_file(store._path.parent.with_name("data.key")).key(6)
+
+
+def test_a_key_left_behind_by_a_crash_is_erased_at_the_start(
+    store: Held, begin: Callable[..., Writer], keyring: Keyring
+) -> None:
+    store.seal(6, sealed)
+    begin()
+    assert keyring.period == 7
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_key_that_cannot_be_erased_is_said_and_tried_again(
+    store: Held, begin: Callable[..., Writer], keyring: Keyring
+) -> None:
+    own = begin()
+    file = store._path.parent.with_name("data.key")
+    file.rename(file.with_name("away"))
+    store.seal(6, sealed)
+    until(lambda: own.trouble is not None)
+    assert own.trouble is not None
+    assert own.trouble.fact == "there is no key file 'data.key'"
+    assert fates([own.submit(nonce(1), {7: {"banner|on|n": 1}})]) == [Fate.NEW]
+    file.with_name("away").rename(file)
+    until(lambda: own.trouble is None and keyring.period == 7)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_mistake_in_housekeeping_does_not_stop_the_writer(
+    store: Held, begin: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "forget_nonces", lambda _: 1 / 0)
+    own = begin()
+    until(lambda: own.trouble is not None)
+    assert str(own.trouble) == "housekeeping failed (ZeroDivisionError). It is tried again."
+    assert fates([own.submit(nonce(1), DELTAS)]) == [Fate.NEW]
+
+
+def test_another_stores_key_is_refused_at_the_start(store: Held, begin: Callable[..., Writer]) -> None:
+    begin()
+    with pytest.raises(StoreError, match="not the key of this store"):
+        Writer(store, Keyring(Chain.new()), life=86_400)

@@ -1,0 +1,540 @@
+"""Every page and its twin: with data, before the first seal, when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.unit.collector.http.conftest import PLAN as COLLECTED
+from tests.unit.collector.http.conftest import Answer
+from tests.unit.collector.http.conftest import Desk as Collected
+from tests.unit.dashboard.shops import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
+
+import kanab as kb
+from kanab.collector.http.app import Collector
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.dashboard import report_sections
+from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.plan_page import plan_toml
+from kanab.dashboard.release_sources import CollectorShelf, FileShelf
+from kanab.errors import MissingExtraError, SourceError
+from kanab.inspection.officer.account import privacy_account
+from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
+from kanab.privacy.release_json import hash_of
+from kanab.report.text import readout_text
+
+PAGES = ("/", "/experiments/checkout", "/interactions", "/privacy", "/plan")
+TWINS = ("/v1/experiments", "/v1/experiments/checkout", "/v1/interactions", "/v1/privacy", "/v1/plan")
+FILES = ("/reports/checkout", "/privacy/report", "/plan/kanab.toml", "/static/dashboard.css")
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> FileShelf:
+    folder = tmp_path_factory.mktemp("releases")
+    return FileShelf(write(folder, kanab_ledger=ledger_bytes()), "store.db")
+
+
+@pytest.fixture(scope="module")
+def app(shelf: FileShelf) -> Dashboard:
+    return Dashboard(shelf, patience=60)
+
+
+@pytest.fixture(scope="module")
+def locked(shelf: FileShelf) -> Dashboard:
+    return Dashboard(shelf, token="a long random text", patience=60)
+
+
+@pytest.fixture
+def nothing(tmp_path: Path) -> Dashboard:
+    return Dashboard(FileShelf([tmp_path], "store.db"), patience=60)
+
+
+@pytest.fixture
+def total(shelf: FileShelf) -> kb.Release:
+    return kb.add_releases(list(shelf.look().releases.values()))
+
+
+# ── what is on them ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_list_has_a_line_per_experiment_with_people_in_steps_of_k(app: Dashboard, total: kb.Release) -> None:
+    page = words(ask(app, "/"))
+    for name in ("checkout", "banner", "price"):
+        assert f'href="/experiments/{name}"' in page
+        for people in total.totals(name).people_by(name).values():
+            assert f"<b>{people // 10 * 10:,}</b>" in page
+    assert "people do not arrive in the planned shares" in page
+    assert "look 3 of 3" in page
+    found = plain(ask(app, "/v1/experiments"))["experiments"]
+    assert [one["name"] for one in found] == ["price", "checkout", "banner"]
+    assert found[1]["verdict"] == "may stop"
+
+
+def test_an_experiments_page_has_the_numbers_of_its_readout(app: Dashboard, total: kb.Release) -> None:
+    readout = kb.analyze(total, "checkout", looks=kb.Looks("spending"))
+    page = html.unescape(re.sub(r"<[^>]+>", " ", words(ask(app, "/experiments/checkout")))).replace("\xa0", " ")
+    page = " ".join(page.split())
+    text = readout_text(readout._shown(), width=10_000)
+    rows = [line for line in text.splitlines() if re.search(r"\d\s{2,}", line)]
+    assert len(rows) > 8
+    for line in rows:
+        for cell in re.split(r"\s{2,}", line.strip()):
+            assert cell.strip("↳ ") in page, cell
+    assert "Look 3 of 3: you may stop." in page
+
+
+def test_the_twin_is_the_readout(app: Dashboard, total: kb.Release) -> None:
+    found = plain(ask(app, "/v1/experiments/checkout"))
+    readout = kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
+    assert found["readout"] == json.loads(json.dumps(readout))
+    assert [one["through"] for one in found["history"]] == ["2026-W36", "2026-W37", "2026-W38"]
+    newest = {(row["metric"], row["arm"]): row for row in found["history"][-1]["effects"]}
+    adjusted = next(r for r in readout["effects"] if r["metric"] == "bought" and r["method"] == "adjusted")
+    assert newest["bought", "B"]["estimate"] == pytest.approx(adjusted["estimate"], rel=1e-12)
+
+
+def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashboard) -> None:
+    page = words(ask(app, "/experiments/checkout"))
+    headings = re.findall(r'<h2 id="([\w-]+)">', page)
+    assert headings == [
+        "arrival", "effects", "together", "segments", "history", "merged", "privacy", "method",
+    ]  # fmt: skip
+    assert [name for name in headings if f'href="#{name}"' not in page] == []
+    assert page.count('class="timeline"') == 2
+    assert page.count('aria-label="Effects on ') >= 2
+    assert "stands for" in page  # tier 4 is rare
+    assert "/reports/checkout" in page
+
+
+def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, shelf: FileShelf) -> None:
+    page = words(ask(app, "/interactions"))
+    assert 'class="map"' in page
+    assert "checkout × banner" in page
+    assert plain(ask(app, "/v1/interactions"))["interactions"]["metrics"] == ["bought", "spend"]
+    only = words(ask(app, "/interactions?metric=spend"))
+    assert "1 of 2 tests" in only
+    assert "No pair is like that." in words(ask(app, "/interactions?verdict=%3Cscript%3E"))
+
+    account = privacy_account(shelf.look().releases, shelf.look().chains[0].ledger)
+    page = words(ask(app, "/privacy"))
+    assert html.escape(account["verdict"]["short"]) in page
+    assert "✓ verified just now" in page
+    assert "What an attacker could learn" in page
+    assert plain(ask(app, "/v1/privacy"))["accounts"] == [
+        {"ledger": "kanab.ledger", "account": json.loads(json.dumps(account))}
+    ]
+
+    page = words(ask(app, "/plan?per_day=500&days=28"))
+    assert "interaction: do checkout and banner interfere with each other?" in page
+    assert 'value="500"' in page
+    assert "<td" in page
+    found = plain(ask(app, "/v1/plan?per_day=500&days=28"))
+    assert found["forecast"]["linkages"][0]["days"] is not None
+    assert [one["table"] for one in found["linkages"]] == [
+        "checkout/tier", "checkout/device", "checkout/banner", "banner", "price",
+    ]  # fmt: skip
+    assert "People per day and days are positive numbers." in words(ask(app, "/plan?per_day=-3"))
+
+
+def test_reports_are_whole_files_under_a_policy_of_their_own(app: Dashboard) -> None:
+    for path in ("/reports/checkout", "/privacy/report"):
+        answer = ask(app, path)
+        assert answer.status == 200
+        assert "style-src 'sha256-" in answer.headers["content-security-policy"]
+        (meta,) = re.findall(r"style-src ('sha256-[^']+')", words(answer))
+        assert meta in answer.headers["content-security-policy"]
+
+
+def test_the_plan_can_be_downloaded_and_served_again(app: Dashboard) -> None:
+    answer = ask(app, "/plan/kanab.toml")
+    assert answer.headers["content-disposition"] == 'attachment; filename="kanab.toml"'
+    assert parse_plan(words(answer)) == PLAN
+    assert parse_plan(plan_toml(COLLECTED)) == COLLECTED
+
+
+def test_an_older_release_of_an_experiment_can_be_chosen(tmp_path: Path) -> None:
+    app = Dashboard(
+        FileShelf(write(tmp_path, a_release_json=alone(), b_release_json=alone(seed=6)), "store.db"), patience=60
+    )
+    newest, oldest = (plain(ask(app, f"/v1/experiments/checkout?of={of}")) for of in ("", "0"))
+    assert newest["readings"] == oldest["readings"] == ["a.release.json", "b.release.json"]
+    assert (newest["chosen"], oldest["chosen"]) == (1, 0)
+    assert newest["readout"]["arms"] != oldest["readout"]["arms"]
+    page = words(ask(app, "/experiments/checkout?of=0"))
+    assert '<a href="?of=0" aria-current="true">a.release.json</a>' in page
+    assert plain(ask(app, "/v1/experiments/checkout?of=99"))["chosen"] == 1
+    assert "urator only, unchained" in page
+    assert "not evaluated" in words(ask(app, "/privacy"))
+
+
+def test_many_segments_are_cut_and_said(app: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_sections, "MOST_ROWS", 1)
+    page = words(ask(app, "/experiments/checkout"))
+    assert "Only the 1 clearest of many segments are shown; the plain data (/v1) hold all." in page
+    assert len(plain(ask(app, "/v1/experiments/checkout"))["readout"]["heterogeneity"]) == 4
+
+
+# ── before anything is there ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("path", ["/", "/interactions", "/privacy", "/plan"])
+def test_pages_of_an_empty_shelf_say_what_is_missing(nothing: Dashboard, path: str) -> None:
+    answer = ask(nothing, path)
+    assert answer.status == 200
+    headings = ("Nothing is released yet", "No two experiments", "Nothing has left yet", "There is no plan here yet")
+    assert any(one in words(answer) for one in headings)
+    twin = plain(ask(nothing, "/v1/experiments" if path == "/" else f"/v1{path}"))
+    assert not any(twin.values())
+
+
+@pytest.fixture
+def site(desk: Collected) -> Site:
+    desk.service.beat()
+    return Site(Collector(desk.service), Dashboard(CollectorShelf(desk.service, lambda: desk.now), patience=60))
+
+
+def test_before_the_first_seal_pages_say_what_is_waited_for_and_until_when(site: Site) -> None:
+    due = "Mon 30 Nov 2026, 00:00 UTC"
+    assert due in words(ask(site, "/"))
+    page = words(ask(site, "/experiments/checkout"))
+    assert "Nothing is sealed yet" in page
+    assert f"It is sealed at <strong>{due}</strong>, if every arm then holds at least k = 10 people" in page
+    assert due in words(ask(site, "/interactions"))
+    assert due in words(ask(site, "/privacy"))
+    assert plain(ask(site, "/v1/plan"))["next_seal"] == "2026-11-30T00:00:00+00:00"
+    twin = plain(ask(site, "/v1/experiments/checkout"))
+    assert (twin["readout"], twin["experiment"]["state"]) == (None, "waiting")
+    assert ask(site, "/reports/checkout").status == ask(site, "/privacy/report").status == 404
+
+
+def test_before_a_seal_nothing_but_people_in_steps_of_k_changes(site: Site, desk: Collected) -> None:
+    paths = [*PAGES, *TWINS]
+
+    def told() -> list[bytes]:
+        desk.now += timedelta(hours=1)
+        desk.service.beat()
+        return [re.sub(rb"\d\d:00 UTC", b"", ask(site, path).body) for path in paths]
+
+    before = told()
+    for _ in range(9):
+        asyncio.run(desk.service.take(desk.enroll("A", 1), None))
+    assert told() == before
+    asyncio.run(desk.service.take(desk.enroll("A", 1), None))
+    after = told()
+    assert after != before
+    assert "A <b>10</b>" in after[0].decode()
+
+
+def test_a_data_directory_alone_says_what_its_collector_waits_for(desk: Collected) -> None:
+    folder = desk.service.store._path.parent  # type: ignore[attr-defined]
+    app = Dashboard(FileShelf([folder], "store.db", clock=lambda: desk.now), patience=60)
+    assert "Mon 30 Nov 2026, 00:00 UTC" in words(ask(app, "/experiments/checkout"))
+    assert plain(ask(app, "/v1/experiments"))["experiments"][0]["arms"] == {}
+
+
+def test_the_collectors_routes_are_reached_before_the_pages(site: Site, desk: Collected) -> None:
+    assert ask(site, "/v1/t", method="POST", body=desk.enroll()).status == 204
+    assert words(ask(site, "/healthz")) == "ok\n"
+    assert words(ask(site, "/metrics")).startswith("# HELP kanab_up")
+    assert ask(site, "/v1/config.json").status == 307
+    assert "content-security-policy" not in ask(site, "/healthz").headers
+    assert "content-security-policy" in ask(site, "/").headers
+
+
+# ── what goes wrong ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("path", ["/v1/experiments/nothing", "/v1/nothing", "/v1/", "/v1/experiments/<script>"])
+def test_failures_of_plain_data_have_one_shape(app: Dashboard, path: str) -> None:
+    answer = ask(app, path)
+    assert answer.status == 404
+    error = plain(answer)["error"]
+    assert set(error) == {"status", "says", "remedy"}
+    assert error["status"] == 404
+    assert "script" not in error["says"] + error["remedy"]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *TWINS, *FILES])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_pages_can_only_be_read(app: Dashboard, path: str, method: str) -> None:
+    answer = ask(app, path, method=method)
+    assert answer.status == 405
+    assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *TWINS, *FILES])
+def test_a_head_is_a_page_without_its_body(app: Dashboard, path: str) -> None:
+    head, whole = ask(app, path, method="HEAD"), ask(app, path)
+    assert (head.status, whole.status) == (200, 200)
+    assert head.headers["content-length"] == str(len(whole.body))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *TWINS, "/nothing", "/v1/nothing"])
+def test_every_answer_has_a_strict_policy_and_is_kept_nowhere(app: Dashboard, path: str) -> None:
+    headers = ask(app, path).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; script-src 'self';")
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert headers["x-frame-options"] == "DENY"
+
+
+EVIL = '"><script>alert(1)</script>'
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?q={}&health={}&state={}&sort={}&page={}", "/interactions?verdict={}&metric={}&experiment={}",
+        "/privacy?ledger={}", "/plan?per_day={}&days={}", "/experiments/{}", "/nothing/{}",
+        "/experiments/checkout?of={}",
+    ],
+)  # fmt: skip
+def test_nothing_that_was_asked_comes_back_as_markup(app: Dashboard, path: str) -> None:
+    answer = ask(app, path.replace("{}", quote(EVIL)) if "?" in path else path.replace("{}", EVIL))
+    assert b"<script>alert" not in answer.body
+    assert b'"><script' not in answer.body
+
+
+def test_names_that_are_markup_stay_words(tmp_path: Path) -> None:
+    data = json.loads(alone())
+    evil = json.loads(json.dumps(data).replace("checkout", "<img src=x>"))
+    evil["plan_digest"] = plan_digest(plan_from_dict(evil["plan"]))
+    evil["hash"] = hash_of(evil)
+    app = Dashboard(FileShelf(write(tmp_path, evil_release_json=json.dumps(evil).encode()), "store.db"), patience=60)
+    (one,) = plain(ask(app, "/v1/experiments"))["experiments"]
+    assert one["name"] == "<img src=x>"
+    for path in ("/", "/experiments/<img src=x>", "/privacy", "/plan", "/reports/<img src=x>"):
+        answer = ask(app, path)
+        assert answer.status == 200
+        assert b"<img" not in answer.body
+
+
+def test_a_changed_release_among_good_ones_is_a_red_banner_on_every_page(tmp_path: Path) -> None:
+    lines = ledger_bytes().replace(b'"2026-W37"', b'"2026-W99"', 1)
+    app = Dashboard(FileShelf(write(tmp_path, kanab_ledger=lines), "store.db"), patience=60)
+    for path in PAGES:
+        page = words(ask(app, path))
+        assert 'class="banner" role="alert"' in page
+        assert "kanab.ledger, entry 2 is not shown: it has been changed." in page
+    assert "✕ BROKEN" in words(ask(app, "/privacy"))
+    for path in TWINS:
+        assert plain(ask(app, path))["alarms"][0].startswith("kanab.ledger, entry 2 is not shown")
+    assert plain(ask(app, "/v1/experiments/checkout"))["experiment"]["seals"] == 2
+
+
+def test_what_takes_long_is_said_and_the_page_comes_again(shelf: FileShelf) -> None:
+    page, twin = (ask(Dashboard(shelf, patience=0), path) for path in ("/privacy", "/v1/privacy"))
+    assert (page.status, twin.status) == (202, 503)
+    assert "This is being computed." in words(page)
+    assert page.headers["refresh"] == page.headers["retry-after"] == twin.headers["retry-after"] == "2"
+    assert plain(twin)["error"]["says"] == "this is being computed"
+
+
+def test_a_mistake_of_this_program_is_a_page_that_repeats_nothing(
+    app: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("4815162342")
+
+    monkeypatch.setattr("kanab.dashboard.pages.entries", broken)
+    monkeypatch.setattr("kanab.dashboard.json_api.entries", broken)
+    for path in ("/", "/v1/experiments"):
+        answer = Answer()
+        with pytest.raises(ZeroDivisionError):  # the server, whose log is off, gets it after the answer
+            ask(app, path, found=answer)
+        assert answer.status == 500
+        assert b"his page could not be made" in answer.body
+        assert b"4815162342" not in answer.body
+
+
+def test_a_page_can_live_below_a_path(app: Dashboard) -> None:
+    page = words(ask(app, "/", root="/tests"))
+    assert 'href="/tests/experiments/checkout"' in page
+    assert 'href="/tests/static/dashboard.css?' in page
+    assert not re.search(r'(href|src|action)="/(?!tests/)', page)
+
+
+def test_serving_begins_and_ends_with_the_collector(site: Site, desk: Collected) -> None:
+    sent: list[str] = []
+
+    async def live() -> None:
+        events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+        async def receive() -> Any:
+            return next(events)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await site({"type": "lifespan"}, receive, send)
+
+    asyncio.run(live())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+# ── who may read ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_a_token_only_this_machine_may_read_and_only_under_its_own_name(app: Dashboard) -> None:
+    assert ask(app, "/", client="192.0.2.7").status == 403
+    assert ask(app, "/", host="evil.example").status == 403
+    assert plain(ask(app, "/v1/plan", host="evil.example:8000"))["error"]["status"] == 403
+    assert ask(app, "/", client="::1", host="[::1]:8000").status == 200
+    assert ask(app, "/login").status == 404
+
+
+def cookie(answer: Any) -> str:
+    return str(answer.headers["set-cookie"]).split(";")[0]
+
+
+def log_in(app: Dashboard, token: str, place: str = "/", **asked: Any) -> Any:
+    body = f"token={token.replace(' ', '+')}&next={place}".encode()
+    return ask(app, "/login", method="POST", body=body, **asked)
+
+
+def test_with_a_token_pages_lead_to_the_login_and_back(locked: Dashboard) -> None:
+    answer = ask(locked, "/experiments/checkout", client="192.0.2.7", host="tests.example")
+    assert (answer.status, answer.headers["location"]) == (303, "/login?next=%2Fexperiments%2Fcheckout")
+    form = words(ask(locked, "/login?next=%2Fexperiments%2Fcheckout"))
+    assert 'name="next" value="/experiments/checkout"' in form
+    answer = log_in(locked, "a long random text", "/experiments/checkout")
+    assert (answer.status, answer.headers["location"]) == (303, "/experiments/checkout")
+    given = answer.headers["set-cookie"].lower()
+    assert all(word in given for word in ("httponly", "samesite=strict", "path=/", "max-age=43200"))
+    assert "secure" not in given
+    assert "a long random text" not in given
+    page = ask(locked, "/", headers={"cookie": cookie(answer)}, client="192.0.2.7", host="tests.example")
+    assert page.status == 200
+    assert "Log out" in words(page)
+
+
+def test_the_cookie_is_for_encrypted_ways_where_a_proxy_says_so(locked: Dashboard) -> None:
+    answer = log_in(locked, "a long random text", headers={"x-forwarded-proto": "https"})
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_logging_out_makes_the_cookie_worthless(locked: Dashboard) -> None:
+    given = cookie(log_in(locked, "a long random text"))
+    answer = ask(locked, "/logout", method="POST", headers={"cookie": given})
+    assert (answer.status, answer.headers["location"]) == (303, "/login")
+    assert 'kanab_session=""' in answer.headers["set-cookie"]
+    assert ask(locked, "/", headers={"cookie": given}).status == 303
+
+
+def test_a_wrong_token_is_refused_and_its_place_waits(shelf: FileShelf) -> None:
+    app = Dashboard(shelf, token="right", patience=60)
+    answer = log_in(app, "wrong", client="192.0.2.9")
+    assert answer.status == 401
+    assert "That is not the token." in words(answer)
+    assert "wrong" not in re.sub(r'"wrong"', "", words(answer))
+    again = log_in(app, "right", client="192.0.2.9")
+    assert (again.status, again.headers["retry-after"]) == (429, "1")
+    assert log_in(app, "right", client="192.0.2.10").status == 303
+    bearer = {"authorization": "Bearer right"}
+    assert ask(app, "/v1/plan", headers=bearer, client="192.0.2.9").status == 429
+
+
+def test_programs_send_the_token_in_a_header(shelf: FileShelf) -> None:
+    app = Dashboard(shelf, token="right", patience=60)
+    answer = ask(app, "/v1/plan")
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert plain(answer)["error"]["says"] == "reading this needs the token"
+    assert ask(app, "/v1/plan", headers={"authorization": "Bearer right"}).status == 200
+    assert ask(app, "/v1/plan", headers={"authorization": "Bearer wrong"}).status == 401
+    assert ask(app, "/v1/plan", headers={"authorization": "Basic cmlnaHQ="}, client="192.0.2.1").status == 401
+
+
+def test_a_form_from_another_page_or_a_long_one_is_not_read(locked: Dashboard) -> None:
+    elsewhere = {"sec-fetch-site": "cross-site"}
+    assert log_in(locked, "a long random text", headers=elsewhere).status == 403
+    assert ask(locked, "/logout", method="POST", headers=elsewhere).status == 303  # nobody is logged in: to the login
+    given = {"cookie": cookie(log_in(locked, "a long random text"))} | elsewhere
+    assert ask(locked, "/logout", method="POST", headers=given).status == 403
+    assert log_in(locked, "x" * 5000).status == 413
+
+
+def test_the_login_leads_to_no_other_site(locked: Dashboard) -> None:
+    assert log_in(locked, "a long random text", "//evil.example").headers["location"] == "/"
+    assert 'value="/"' in words(ask(locked, "/login?next=https://evil.example"))
+
+
+def test_style_sheets_are_open_and_kept(locked: Dashboard) -> None:
+    for name in ("dashboard.css", "report.css", "scan.css", "officer.css", "plan.css", "dashboard.js", "dashboard.svg"):
+        answer = ask(locked, f"/static/{name}")
+        assert (answer.status, answer.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+    assert ask(locked, "/static/kanab.js").status == 404
+    assert ask(locked, "/static/..%2fpages.py").status == 404
+
+
+def test_a_store_is_read_without_its_key(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "store.db")) as store:
+        for number, batch in enumerate(entries()):
+            store.seal(number, lambda *_, batch=batch: batch)  # type: ignore[misc]
+    app = Dashboard(FileShelf([tmp_path], "store.db"), patience=60)
+    assert [one["seals"] for one in plain(ask(app, "/v1/experiments"))["experiments"]] == [3, 3, 3]
+
+
+def test_without_the_extra_for_charts_the_numbers_are_in_tables(
+    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: Any) -> Any:
+        raise MissingExtraError("drawing charts", "charts")
+
+    monkeypatch.setattr("kanab.dashboard.page_sections.report_charts", missing)
+    page = words(ask(Dashboard(shelf, patience=60), "/experiments/checkout"))
+    assert "Drawing charts needs an extra. Run: pip install" in html.unescape(page)
+    assert 'aria-label="Effects on spend"' in page
+    assert page.count('class="timeline"') == 2
+
+
+def test_what_the_account_refuses_is_said_without_a_traceback(
+    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise SourceError("the same release is given twice", "Name every release once.")
+
+    monkeypatch.setattr("kanab.dashboard.results.privacy_account", refuse)
+    app = Dashboard(shelf, patience=60)
+    assert ask(app, "/privacy").status == 503
+    assert plain(ask(app, "/v1/privacy")) == {
+        "error": {"status": 503, "says": "the same release is given twice", "remedy": "Name every release once."}
+    }
+
+
+def test_served_alone_the_dashboard_has_a_life_of_its_own(shelf: FileShelf) -> None:
+    app = Dashboard(shelf, patience=60)
+    sent: list[str] = []
+
+    async def live() -> None:
+        events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+        async def receive() -> Any:
+            return next(events)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await app({"type": "lifespan", "state": {}}, receive, send)
+
+    asyncio.run(live())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert ask(app, "/").status == 200
+
+
+def test_many_releases_have_their_newest_receipts_on_the_page(
+    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.dashboard.page_sections.MOST_RECEIPTS", 1)
+    page = words(ask(Dashboard(shelf, patience=60), "/privacy"))
+    assert "The receipts of 2 older releases are in" in page
+    assert "Released: kanab.ledger, entry 3" in page
+    assert "Released: kanab.ledger, entry 1" not in page

@@ -1,0 +1,107 @@
+"""A plan in words and as a file that reads the same again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.dashboard.shops import PLAN
+
+from kanab.dashboard.plan_page import (
+    cohort_sentence,
+    covariate_table,
+    experiment_table,
+    forecast_of,
+    linkage_rows,
+    metric_table,
+    plan_toml,
+)
+from kanab.plan.file import parse_plan
+from kanab.plan.model import CovariatePlan, make_plan
+from kanab.planning.forecast import Known
+
+RICH = """
+k = 20
+origins = ["https://shop.example"]
+durability = "memory"
+nonce_life = "12h"
+[cohorts]
+every = "7d"
+window = "14d"
+seal = "28d"
+[covariates]
+"the tier" = [1, 2, 3]
+country = { top = 5 }
+age = { bins = [17.5, 65] }
+[metrics]
+"bought \\"now\\"" = { kind = "binary", sensitive = true }
+spend = { bounds = [0, 500.5], resolution = 0.01 }
+visits = { bounds = [0, 90], missing = "exclude" }
+per_visit = { ratio = ["spend", "visits"] }
+[experiments."check out/ä"]
+arms = { A = 1, "B ü" = 2 }
+control = "A"
+adjust = ["the tier"]
+segments = ["country"]
+holdout = 0.1
+looks = 4
+tolerance = { spend = 0.5 }
+[experiments.levels]
+arms = [[1, 1], [2, 1]]
+control = 2
+"""
+
+
+@pytest.mark.parametrize("text", [RICH, plan_toml(PLAN)], ids=["rich", "shop"])
+def test_the_file_of_a_plan_reads_the_same_again(text: str) -> None:
+    plan = parse_plan(text)
+    assert parse_plan(plan_toml(plan)) == plan
+
+
+def test_tables_say_what_is_kept_and_why() -> None:
+    rows = {one["table"]: one for one in linkage_rows(PLAN)}
+    assert rows["checkout/tier"]["why"] == ["adjustment: a more precise effect, comparing people who are alike in tier"]
+    assert (rows["checkout/tier"]["squares"], rows["checkout/device"]["squares"]) == ("arm", "arm and level")
+    assert metric_table(PLAN).rows == (
+        ("bought", "yes or no", "0 or 1", "counts as 0"), ("spend", "a number", "0 to 200.0", "counts as 0")
+    )  # fmt: skip
+    assert covariate_table(PLAN).rows[1] == ("device", "phone, desktop, tablet", "declared in the plan")
+    assert experiment_table(PLAN).rows[0] == (
+        "checkout", "A 1, B 1", "adjusted for tier; by device; with banner; 3 looks"
+    )  # fmt: skip
+
+
+def test_what_a_plan_leaves_to_the_data_is_said() -> None:
+    plan = replace(
+        make_plan("variant", ["spend"], ratios=["spend/visits"], adjust=["tier"]), covariates=(CovariatePlan("tier"),)
+    )
+    assert metric_table(plan).rows == (
+        ("spend", "a number", "from the data", "counts as 0"), ("visits", "a number", "from the data", "counts as 0"),
+        ("spend/visits", "spend per visits", "–", "–"),
+    )  # fmt: skip
+    assert covariate_table(plan).rows[0][1] == "as found"
+    assert experiment_table(plan).rows[0] == ("variant", "as found", "adjusted for tier")
+
+
+def test_when_people_are_sealed_is_said() -> None:
+    assert cohort_sentence(PLAN).endswith("Ripe cohorts are sealed every 7d.")
+    assert PLAN.cohorts is not None
+    once = replace(PLAN, cohorts=replace(PLAN.cohorts, seal="end"))
+    assert cohort_sentence(once).endswith("Ripe cohorts are sealed once, at the end (kanab seal).")
+    assert cohort_sentence(replace(PLAN, cohorts=None)).startswith("Everybody is one batch")
+
+
+@pytest.mark.parametrize(
+    ("per_day", "days", "wrong"),
+    [("500", "28", False), ("", "", False), ("x", "28", True), ("-1", "", True), ("nan", "", True), ("1e99", "", True)],
+)  # fmt: skip
+def test_a_forecast_is_given_whatever_was_asked(per_day: str, days: str, wrong: bool) -> None:
+    found, said = forecast_of(PLAN, {"per_day": per_day, "days": days}, None)
+    assert len(found.linkages) == 5
+    assert bool(said) is wrong
+    assert (found.linkages[0].days is not None) is (per_day == "500")
+
+
+def test_what_is_known_of_other_people_does_not_spoil_the_forecast() -> None:
+    found, said = forecast_of(PLAN, {}, Known(levels={"tier": {}}))
+    assert (len(found.linkages), said) == (5, "")
