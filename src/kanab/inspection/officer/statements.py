@@ -17,8 +17,8 @@ from kanab.privacy.release import Release
 Plain = dict[str, Any]
 
 TESTS = {
-    "singling out": ("tests/unit/privacy/test_gate.py", "tests/unit/privacy/test_together.py"),
-    "linkability": ("tests/unit/privacy/test_together.py", "tests/unit/privacy/test_ledger.py"),
+    "singling out": ("tests/unit/privacy/test_gate.py", "tests/unit/privacy/test_joint_rules.py"),
+    "linkability": ("tests/unit/privacy/test_joint_rules.py", "tests/unit/privacy/test_ledger.py"),
     "inference": ("tests/unit/privacy/test_audit.py", "tests/property/test_inference.py"),
 }
 """Which of Kanab's own tests prove the rules behind each question."""
