@@ -62,11 +62,11 @@ class World:
         """Of one person of the control: 2, or a fifth who pay log-normal amounts."""
         return math.sqrt(0.2 * (self.mean / 0.2) ** 2 * (1 + 1.5**2) - self.mean**2) if self.kind == "amount" else 2.0
 
-    def noise(self, shares: dict[str, float]) -> kb.Noise:
+    def noise(self, shares: dict[str, float]) -> kb.planning.Noise:
         if self.kind == "rate":
-            return kb.noise_of_rate(self.mean, shares=shares)
+            return kb.planning.noise_of_rate(self.mean, shares=shares)
         deviations = {"A": self.deviation, "B": self.deviation * self.spread}
-        return kb.noise_of_amounts(deviations, mean=self.mean, shares=shares, grows=self.kind == "amount")
+        return kb.planning.noise_of_amounts(deviations, mean=self.mean, shares=shares, grows=self.kind == "amount")
 
     def values(self, rng: np.random.Generator, cell: NDArray[np.int64], lift: Floats, spread: Floats) -> Floats:
         """Whole steps of the metric's grid; ``lift`` is each person's change of the mean."""
@@ -144,12 +144,12 @@ def note(hits: Hits, name: str, effect: Effect, truth: float) -> None:
 
 def cheap(world: World, study: Floats, truth: float, hits: Hits) -> None:
     """What needs sums per arm only."""
-    means = kb.plain_means(tables(world, study, ()))
-    effect = kb.against_control(means)
+    means = kb.stats.plain_means(tables(world, study, ()))
+    effect = kb.stats.against_control(means)
     note(hits, "plain (Welch)", effect, truth)
     if not effect.testable:
         return
-    for name, of in (("relative, Fieller", kb.relative_effect), ("relative, delta", relative_delta)):
+    for name, of in (("relative, Fieller", kb.stats.relative_effect), ("relative, delta", relative_delta)):
         found = of(means, effect).interval
         hits[f"coverage: {name}"].append(found is not None and found[0] <= truth / world.mean <= found[1])
     if truth:
@@ -165,16 +165,16 @@ def cheap(world: World, study: Floats, truth: float, hits: Hits) -> None:
 def costly(world: World, study: Floats, truth: float, hits: Hits) -> None:
     """What needs covariates or products."""
     one = tables(world, study, (0,), ratio=True)
-    note(hits, "adjusted (Lin, Ding)", kb.adjusted_effect(one, "y"), truth)
-    note(hits, "adjusted, exact variance", kb.adjusted_effect(one, "y", variance="exact"), truth)
-    note(hits, "ratio", kb.ratio_effect(one, "y", "z"), truth / 2)
-    note(hits, "ratio, adjusted", kb.adjusted_ratio_effect(one, "y", "z"), truth / 2)
+    note(hits, "adjusted (Lin, Ding)", kb.stats.adjusted_effect(one, "y"), truth)
+    note(hits, "adjusted, exact variance", kb.stats.adjusted_effect(one, "y", variance="exact"), truth)
+    note(hits, "ratio", kb.stats.ratio_effect(one, "y", "z"), truth / 2)
+    note(hits, "ratio, adjusted", kb.stats.adjusted_ratio_effect(one, "y", "z"), truth / 2)
     pairs = [tables(world, study, pair) for pair in combinations(range(3), 2)]
-    note(hits, "additive, three covariates", kb.against_control(kb.additive_means(pairs)), truth)
+    note(hits, "additive, three covariates", kb.stats.against_control(kb.stats.additive_means(pairs)), truth)
     for name, fitted in (
-        ("one variance (OLS)", kb.fit(one, "arm + c0", "y")),
-        ("HC0", kb.robust_fit(one, "arm + c0", "y", errors="HC0")),
-        ("HC3", kb.robust_fit(one, "arm + c0", "y", errors="HC3")),
+        ("one variance (OLS)", kb.stats.fit(one, "arm + c0", "y")),
+        ("HC0", kb.stats.robust_fit(one, "arm + c0", "y", errors="HC0")),
+        ("HC3", kb.stats.robust_fit(one, "arm + c0", "y", errors="HC3")),
     ):
         low, high = fitted.intervals[1]
         hits[f"size: {name}"].append(bool(fitted.p[1] < ALPHA))
@@ -184,7 +184,7 @@ def costly(world: World, study: Floats, truth: float, hits: Hits) -> None:
 def looked(world: World, study: Floats, truth: float, nominal: dict[str, list[float]], hits: Hits) -> None:
     """Five looks: does any ring, and do all intervals hold?"""
     so_far = study.cumsum(axis=1)
-    effects = [kb.difference_in_means(tables(world, so_far[:, look], ())) for look in range(LOOKS)]
+    effects = [kb.stats.difference_in_means(tables(world, so_far[:, look], ())) for look in range(LOOKS)]
     if not all(effect.testable for effect in effects):
         return
     for name, levels in nominal.items():
@@ -202,7 +202,7 @@ def nominal_levels(world: World) -> dict[str, list[float]]:
     """Below which p each look may stop: it depends on people alone."""
     people = [world.people * (look + 1) // LOOKS for look in range(LOOKS)]
     rows = {"arm": ["A", "B"] * 4, "y": [1, 2, 3, 4, 5, 6, 7, 9]}
-    any_effect = kb.difference_in_means(kb.count_columns(rows, arm="arm", metrics=["y"]))
+    any_effect = kb.stats.difference_in_means(kb.count_columns(rows, arm="arm", metrics=["y"]))
     found = {
         kind: [
             planned_look(any_effect, people[: look + 1], looks=LOOKS, spending=kind).nominal for look in range(LOOKS)
@@ -217,11 +217,11 @@ def nominal_levels(world: World) -> dict[str, list[float]]:
 
 def family(world: World, study: Floats, hits: Hits) -> None:
     """Four arms without any effect: does any ring, and do all intervals hold together?"""
-    means = kb.plain_means(tables(world, study, ()))
+    means = kb.stats.plain_means(tables(world, study, ()))
     if np.any(means.sample <= 0):
         return
     hits["size: omnibus, four arms"].append(omnibus(means).p < ALPHA)
-    effects = [kb.against_control(means, arm) for arm in "BCD"]
+    effects = [kb.stats.against_control(means, arm) for arm in "BCD"]
     least = min(effect.p for effect in effects)
     rings = 3 * least < ALPHA
     if rings != (least < ALPHA):  # else it is certain: Dunnett's p lies between a single one and Bonferroni's
@@ -238,7 +238,9 @@ def family(world: World, study: Floats, hits: Hits) -> None:
 def calibrated(world: World, uneven: bool, runs: int, rng: np.random.Generator) -> dict[str, tuple[float, int]]:
     """Every share that was counted, and over how many studies."""
     shares = (0.9, 0.1) if uneven else (0.5, 0.5)
-    effect = kb.solve_power(world.noise(dict(zip("AB", shares, strict=True))), people=world.people, power=0.8).effect
+    effect = kb.planning.solve_power(
+        world.noise(dict(zip("AB", shares, strict=True))), people=world.people, power=0.8
+    ).effect
     nominal = nominal_levels(world)
     still: Hits = defaultdict(list)
     moved: Hits = defaultdict(list)

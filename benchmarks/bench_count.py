@@ -110,8 +110,8 @@ def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
     known = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}} if declared else {}
     counted = count_table(open_table(file), make_plan("treated", ["spend"], adjust=[covariate], **known))
     tally = counted.tallies[f"treated/{covariate}"]
-    kb.difference_in_means(tally)
-    effect = kb.adjusted_effect(tally)
+    kb.stats.difference_in_means(tally)
+    effect = kb.stats.adjusted_effect(tally)
     return effect.estimate, effect.se
 
 

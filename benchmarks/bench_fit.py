@@ -16,7 +16,8 @@ import statsmodels.formula.api as smf
 from statsmodels.api import OLS
 from statsmodels.stats.anova import anova_lm
 
-from kanab import Metric, Tally, adjusted_effect, count_columns, fit, robust_f
+from kanab import Metric, Tally, count_columns
+from kanab.stats import adjusted_effect, fit, robust_f
 
 ROWS = 1_000_000
 

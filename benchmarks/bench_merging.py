@@ -64,7 +64,7 @@ def effect(treated: NDArray[np.bool_], level: Codes, y: NDArray[np.float64]) -> 
     """The effect adjusted for the merged levels, from the tally."""
     tally = kb.count_columns({"arm": treated, "x": [f"{one:02d}" for one in level], "y": y}, arm="arm",
                              covariates=["x"], metrics=["y"])  # fmt: skip
-    fit = kb.fit(tally, "arm + x")
+    fit = kb.stats.fit(tally, "arm + x")
     return float(fit.b[1])
 
 

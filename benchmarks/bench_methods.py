@@ -41,34 +41,36 @@ def effects() -> dict[str, Question]:
 
     one, classes = counted("tier"), counted("tier", squares="class")
     pairs = [counted(*pair) for pair in combinations(("tier", "device", "country"), 2)]
-    means = kb.plain_means(one, "spend")
-    effect = kb.against_control(means)
+    means = kb.stats.plain_means(one, "spend")
+    effect = kb.stats.against_control(means)
     return {
-        "difference in means (Welch)": lambda: kb.difference_in_means(one, "spend"),
-        "adjusted effect, five levels": lambda: kb.adjusted_effect(one, "spend"),
-        "... with the exact variance": lambda: kb.adjusted_effect(one, "spend", variance="exact"),
-        "additive, three covariates": lambda: kb.additive_means(pairs, "spend"),
-        "ratio": lambda: kb.ratio_effect(one, "spend", "bought"),
-        "ratio, adjusted": lambda: kb.adjusted_ratio_effect(one, "spend", "bought"),
-        "relative effect, Fieller": lambda: kb.relative_effect(means, effect),
+        "difference in means (Welch)": lambda: kb.stats.difference_in_means(one, "spend"),
+        "adjusted effect, five levels": lambda: kb.stats.adjusted_effect(one, "spend"),
+        "... with the exact variance": lambda: kb.stats.adjusted_effect(one, "spend", variance="exact"),
+        "additive, three covariates": lambda: kb.stats.additive_means(pairs, "spend"),
+        "ratio": lambda: kb.stats.ratio_effect(one, "spend", "bought"),
+        "ratio, adjusted": lambda: kb.stats.adjusted_ratio_effect(one, "spend", "bought"),
+        "relative effect, Fieller": lambda: kb.stats.relative_effect(means, effect),
         "relative effect, delta": lambda: relative_delta(means, effect),
         "margin, equivalence": lambda: against_margin(effect, Margin("equivalence", 0.5)),
         "any time": lambda: any_time_look(effect, 40_000),
         "planned look 3 of 5": lambda: planned_look(effect, [10_000, 20_000, 40_000], looks=5),
-        "OLS, arm + tier": lambda: kb.fit(one, "arm + tier", "spend"),
-        "HC3, arm + tier": lambda: kb.robust_fit(classes, "arm + tier", "spend"),
-        "pooled F, arm x tier": lambda: kb.pooled_f(one, "tier", "spend"),
-        "robust F, two margins": lambda: kb.robust_f(one, "tier", "spend"),
-        "sample ratio": lambda: kb.sample_ratio(one, {"A": 1, "B": 1}),
+        "OLS, arm + tier": lambda: kb.stats.fit(one, "arm + tier", "spend"),
+        "HC3, arm + tier": lambda: kb.stats.robust_fit(classes, "arm + tier", "spend"),
+        "pooled F, arm x tier": lambda: kb.stats.pooled_f(one, "tier", "spend"),
+        "robust F, two margins": lambda: kb.stats.robust_f(one, "tier", "spend"),
+        "sample ratio": lambda: kb.stats.sample_ratio(one, {"A": 1, "B": 1}),
         "intervals of ten effects, BH": lambda: simultaneous_intervals([effect] * 10, "bh"),
     }
 
 
 def arms() -> dict[str, Question]:
     """Four arms, and five: from there on adjusted effects share more than the control."""
-    world = kb.Population(4_000, "number", 5.0, 2.0, shares=dict.fromkeys("ABCDE", 1), levels=5, correlation=0.5)
+    world = kb.planning.Population(
+        4_000, "number", 5.0, 2.0, shares=dict.fromkeys("ABCDE", 1), levels=5, correlation=0.5
+    )
     five = world.draw(np.random.default_rng(4))
-    plain, adjusted = kb.plain_means(five.select_arms(list("ABCD"))), kb.adjusted_means(five)
+    plain, adjusted = kb.stats.plain_means(five.select_arms(list("ABCD"))), kb.stats.adjusted_means(five)
     return {
         "omnibus of four arms": lambda: omnibus(plain),
         "best of four arms (joint normal)": lambda: best_arm(plain, Prior(0, 0.1)),
@@ -79,14 +81,16 @@ def arms() -> dict[str, Question]:
 
 def plans() -> dict[str, Question]:
     """Before anybody has come."""
-    noise, three = kb.noise_of_rate(0.05), kb.noise_of_amounts(20, shares={"A": 1, "B": 1, "C": 1})
-    cells = kb.crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 2, "z": 1}, sd=10)
-    dunnett = kb.Question(correction="dunnett")
+    noise, three = kb.planning.noise_of_rate(0.05), kb.planning.noise_of_amounts(20, shares={"A": 1, "B": 1, "C": 1})
+    cells = kb.planning.crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 2, "z": 1}, sd=10)
+    dunnett = kb.planning.Question(correction="dunnett")
     return {
-        "people for an effect": lambda: kb.solve_power(noise, effect=0.005, power=0.8),
-        "effect for people": lambda: kb.solve_power(noise, people=20_000, power=0.8),
-        "people for an interaction": lambda: kb.interaction_power(cells, effect=1, power=0.8),
-        "people, three arms, Dunnett (joint t)": lambda: kb.solve_power(three, effect=1, power=0.8, question=dunnett),
+        "people for an effect": lambda: kb.planning.solve_power(noise, effect=0.005, power=0.8),
+        "effect for people": lambda: kb.planning.solve_power(noise, people=20_000, power=0.8),
+        "people for an interaction": lambda: kb.planning.interaction_power(cells, effect=1, power=0.8),
+        "people, three arms, Dunnett (joint t)": lambda: kb.planning.solve_power(
+            three, effect=1, power=0.8, question=dunnett
+        ),
     }
 
 
@@ -96,10 +100,10 @@ def whole() -> dict[str, Question]:
     released = kb.release(
         kb.count(world, arm="variant", metrics=["spend", "bought"], adjust=["tier"], segments=["device"])
     )
-    study = replace(kb.Population(10_000), kind="amount", mean=4.0, spread=1.5, paying=0.2, levels=5)
+    study = replace(kb.planning.Population(10_000), kind="amount", mean=4.0, spread=1.5, paying=0.2, levels=5)
     return {
         "analyze() of two metrics, one covariate, one segment": lambda: kb.analyze(released),
-        "a simulated study of 10,000 people": lambda: kb.simulate(study, kb.adjusted_effect, runs=2),
+        "a simulated study of 10,000 people": lambda: kb.planning.simulate(study, kb.stats.adjusted_effect, runs=2),
     }
 
 

@@ -65,20 +65,25 @@ def compared() -> Iterator[tuple[str, Any, Any, float]]:
         return StudentsTTest(frame(tally, pd), "s", "q", "n", categorical_group_columns="arm", correction_method=method)
 
     two = kb.count_columns(rows("AB"), arm="arm", metrics=["y"])
-    ours = kb.difference_in_means(two)
+    ours = kb.stats.difference_in_means(two)
     found = students(two).difference("A", "B", absolute=True).iloc[0]
     yield "difference", ours.estimate, found["difference"], 1e-10
     yield "p", ours.p, found["p-value"], 1e-9
     yield "interval", ours.interval, (found["ci_lower"], found["ci_upper"]), 1e-9
 
     four = kb.count_columns(rows("ABCD"), arm="arm", metrics=["y"])
-    p = [kb.difference_in_means(four, arm=arm, control="A").p for arm in "BCD"]
+    p = [kb.stats.difference_in_means(four, arm=arm, control="A").p for arm in "BCD"]
     for name, method in CORRECTIONS.items():
         table = students(four, method).multiple_difference("A", absolute=True, level_as_reference=True)
-        yield f"p, {name}", kb.correct(p, name), table.set_index("level_2").loc[list("BCD"), "adjusted p-value"], 1e-9
+        yield (
+            f"p, {name}",
+            kb.stats.correct(p, name),
+            table.set_index("level_2").loc[list("BCD"), "adjusted p-value"],
+            1e-9,
+        )
 
     share, _ = sample_ratio_test(frame(two, pd), ["arm"], "n", {"A": 0.5, "B": 0.5})
-    yield "sample ratio, p", kb.sample_ratio(two, {"A": 1, "B": 1}).p, share, 1e-9
+    yield "sample ratio, p", kb.stats.sample_ratio(two, {"A": 1, "B": 1}).p, share, 1e-9
 
     for times in ([0.2, 0.4, 0.6, 0.8, 1.0], [0.1, 0.5, 0.55, 1.0]):
         fractions = np.array(times)
@@ -88,8 +93,13 @@ def compared() -> Iterator[tuple[str, Any, Any, float]]:
 
     for shares in ((0.5, 0.5), (0.8, 0.2)):
         people, *_ = SampleSize.continuous(0.2, 9.0, alpha=0.05, power=0.8, treatment_allocations=np.array(shares))
-        noise = kb.noise_of_amounts(3.0, shares=dict(zip("AB", shares, strict=True)))
-        yield f"people at {shares}", kb.solve_power(noise, effect=0.2, power=0.8).people, people, 2e-3  # z, not t
+        noise = kb.planning.noise_of_amounts(3.0, shares=dict(zip("AB", shares, strict=True)))
+        yield (
+            f"people at {shares}",
+            kb.planning.solve_power(noise, effect=0.2, power=0.8).people,
+            people,
+            2e-3,
+        )  # z, not t
 
 
 def report() -> None:

@@ -1,6 +1,6 @@
 """Is planned power the simulated one?
 
-Seeded studies (``kb.simulate``) with the effect that should be found in 80 of 100: plain and adjusted, equal and
+Seeded studies (``simulate``) with the effect that should be found in 80 of 100: plain and adjusted, equal and
 90/10 shares, a rate of 1 %, skewed amounts that the effect multiplies. For amounts also what happens if the plan
 takes such an effect for a shift. (Size and coverage of every method: bench_calibration.py. Times: bench_methods.py.)
 """
@@ -13,16 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kanab import (
-    Population,
-    adjusted_effect,
-    adjusted_means,
-    difference_in_means,
-    noise_of_means,
-    plain_means,
-    simulate,
-    solve_power,
-)
+from kanab.planning import Population, noise_of_means, simulate, solve_power
+from kanab.stats import adjusted_effect, adjusted_means, difference_in_means, plain_means
 
 EVEN, UNEVEN = {"A": 1, "B": 1}, {"A": 9, "B": 1}
 WORLDS = {

@@ -20,7 +20,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from kanab import adjusted_effect, count_columns
+from kanab import count_columns
+from kanab.stats import adjusted_effect
 from kanab.stats.mixture import log_evidence_of_counts, mixture_z, tuning
 from kanab.stats.sequential import RATIO_ALARM, TUNED_AT, any_time_look, planned_look
 from kanab.stats.spending import CLOSEST, boundaries

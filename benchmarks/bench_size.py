@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab import Factor, Metric, Tally, pooled_f, robust_f
+from kanab import Factor, Metric, Tally
+from kanab.stats import pooled_f, robust_f
 from kanab.tally.moments import Moments
 
 SHARES = np.array([0.6, 0.3, 0.1])

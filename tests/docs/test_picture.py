@@ -21,7 +21,7 @@ def picture() -> str:
         left.append(f"{user:>4}  {treatment:<9}  {tier:>4}  {minutes:.9f}")
     tally = eighteen()
     right = [line for table in tally.tables() for line in (*str(table).splitlines(), "")]
-    f = kb.pooled_f(tally).F
+    f = kb.stats.pooled_f(tally).F
     right += [
         "and it gives the same answer:",
         f"  F from eighteen rows  {from_rows()['F']:.13f}",
@@ -41,4 +41,4 @@ def test_the_picture_in_the_readme_is_the_computed_one() -> None:
 
 
 def test_the_two_answers_in_the_picture_are_equal() -> None:
-    assert np.isclose(from_rows()["F"], kb.pooled_f(eighteen()).F or 0, rtol=1e-13, atol=0)
+    assert np.isclose(from_rows()["F"], kb.stats.pooled_f(eighteen()).F or 0, rtol=1e-13, atol=0)

@@ -43,15 +43,15 @@ def test_half_of_the_early_alarms_of_every_p_were_not_confirmed(bench: ModuleTyp
     assert found["any time"] == (74, 21)
 
 
-def effect_of(row: pd.Series) -> kb.Effect:
+def effect_of(row: pd.Series) -> kb.stats.Effect:
     """One checkpoint as an effect: arm means with their own variances are all that it takes."""
     arms = [(row[f"mean_{arm}"], row[f"variance_{arm}"], int(row[f"count_{arm}"])) for arm in "ct"]
-    means = kb.ArmMeans(
+    means = kb.stats.ArmMeans(
         "metric", "difference", (), ("control", "variant"), "control", tuple(n for _, _, n in arms),
         tuple(Fraction(mean) for mean, _, _ in arms), np.array([variance / n for _, variance, n in arms]),
         np.array([n - 1.0 for _, _, n in arms]), ((), ()), np.zeros((0, 0)),
     )  # fmt: skip
-    return kb.against_control(means)
+    return kb.stats.against_control(means)
 
 
 def test_a_real_series_read_look_by_look_agrees_with_the_table(bench: ModuleType, shared: Path) -> None:

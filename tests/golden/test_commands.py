@@ -29,7 +29,7 @@ def test_hillstrom_spend_and_visits_by_womens(shared: Path) -> None:
     )  # fmt: skip
     spend = next(row for row in data["effects"] if row["metric"] == "spend" and row["arm"] == "Mens E-Mail")
     assert (round(spend["estimate"], 4), round(spend["se"], 4)) == (0.7698, 0.1452)
-    pooled = next(row for row in data["heterogeneity"] if row["metric"] == "visit" and row["variance"] == "pooled")
+    pooled = next(row for row in data["segments"] if row["metric"] == "visit" and row["variance"] == "pooled")
     assert round(pooled["F"], 4) == 45.5251
     assert pooled["df"] == [2, 63994]
 
@@ -63,7 +63,7 @@ def test_hillstroms_arms_compared_in_every_way_agree_with_scipy_on_the_rows(shar
     file = shared / "hillstrom_email.csv.gz"
     flags = ("--arm", "segment", "--metric", "spend", "--control", "No E-Mail")
     data = answer(
-        file, *flags, "--correct", "dunnett", "--contrast", "Mens E-Mail - Womens E-Mail",
+        file, *flags, "--correction", "dunnett", "--contrast", "Mens E-Mail - Womens E-Mail",
         "--superiority", "spend=0.25", "--prior", "0,0.5",
     )  # fmt: skip
     people = pd.read_csv(file)

@@ -87,7 +87,7 @@ def test_table_3_has_these_squares_per_arm(tally, arm, place, squares, printed):
 
 
 def test_pooled_squares_are_their_sum(tally):
-    assert kb.fit(tally, MAIN).tss == to_its_digits("37.5434090025428")
+    assert kb.stats.fit(tally, MAIN).tss == to_its_digits("37.5434090025428")
 
 
 def test_squares_of_class_r1_are_not_the_hypothetical_ones():
@@ -109,7 +109,7 @@ def test_the_printed_tables_2_and_3_are_read_as_the_same_tally(tally):
     assert read.people.tolist() == tally.people.tolist()
     sums = read.moments_of().sums / read.metrics[0].scale
     assert sums.ravel().tolist() == pytest.approx((tally.moments_of().sums / STEPS).ravel().tolist(), rel=0, abs=1.1e-9)
-    f = kb.pooled_f(read).F
+    f = kb.stats.pooled_f(read).F
     assert f == pytest.approx(41.7046498, rel=1e-7, abs=0)
 
 
@@ -141,11 +141,11 @@ def test_the_same_visitor_spending_2_more_raises_squares_by_20(tally):
 
 
 def test_main_effects_gram_matrix_is_made_of_counts(tally):
-    assert kb.fit(tally, MAIN).xtx.tolist() == [[18, 9, 6, 6], [9, 9, 3, 3], [6, 3, 6, 0], [6, 3, 0, 6]]
+    assert kb.stats.fit(tally, MAIN).xtx.tolist() == [[18, 9, 6, 6], [9, 9, 3, 3], [6, 3, 6, 0], [6, 3, 0, 6]]
 
 
 def test_main_effects_xty_is_made_of_sums(tally):
-    found = kb.fit(tally, MAIN).xty.tolist()
+    found = kb.stats.fit(tally, MAIN).xty.tolist()
     assert found == all_to_their_digits("21.8030 10.3667 7.9204 10.2891")
     steps = [21803019136, 10366704849, 7920403657, 10289096622]
     assert found == [exactly(Fraction(value, STEPS)) for value in steps]
@@ -161,18 +161,18 @@ def test_main_effects_xty_is_made_of_sums(tally):
     ("p", "0.0723 0.7309 0.1041 0.0176"),
 ])  # fmt: skip
 def test_main_effects_have_the_reference_and_the_printed_figures(tally, what, figures):
-    assert getattr(kb.fit(tally, MAIN), what).tolist() == all_to_their_digits(figures)
+    assert getattr(kb.stats.fit(tally, MAIN), what).tolist() == all_to_their_digits(figures)
 
 
 def test_main_effects_rss_is_7_2279(tally):
-    found = kb.fit(tally, MAIN)
+    found = kb.stats.fit(tally, MAIN)
     assert (found.n, found.df) == (18, 14)
     assert found.rss == to_its_digits("7.22790301161416")
     assert found.rss / found.df == to_its_digits("0.5163")
 
 
 def test_main_effects_inverse_gram_matrix_is_the_printed_one(tally):
-    found = kb.fit(tally, MAIN)
+    found = kb.stats.fit(tally, MAIN)
     inverse = found.covariance / (found.rss / found.df)
     printed = [
         "0.2222 -0.1111 -0.1667 -0.1667",
@@ -184,7 +184,7 @@ def test_main_effects_inverse_gram_matrix_is_the_printed_one(tally):
 
 
 def test_table_5_anova_is_about_the_mean(tally):
-    found = kb.fit(tally, MAIN)
+    found = kb.stats.fit(tally, MAIN)
     anova = found.anova
     assert anova.df == (3, 14, 17)
     assert list(anova.ss) == all_to_their_digits("3.9060 7.2279 11.1339")
@@ -198,7 +198,7 @@ def test_table_5_anova_is_about_the_mean(tally):
 
 
 def test_full_model_gram_matrix_is_made_of_counts(tally):
-    assert kb.fit(tally, FULL).xtx.tolist() == [
+    assert kb.stats.fit(tally, FULL).xtx.tolist() == [
         [18, 9, 6, 6, 3, 3],
         [9, 9, 3, 3, 3, 3],
         [6, 3, 6, 0, 3, 0],
@@ -209,7 +209,7 @@ def test_full_model_gram_matrix_is_made_of_counts(tally):
 
 
 def test_full_model_xty_is_made_of_sums(tally):
-    assert kb.fit(tally, FULL).xty.tolist() == all_to_their_digits("21.8030 10.3667 7.9204 10.2891 1.7095 7.2345")
+    assert kb.stats.fit(tally, FULL).xty.tolist() == all_to_their_digits("21.8030 10.3667 7.9204 10.2891 1.7095 7.2345")
 
 
 @pytest.mark.parametrize("figures", [
@@ -217,18 +217,18 @@ def test_full_model_xty_is_made_of_sums(tally):
     "0.7236 -0.2494 1.3467 0.2946 -1.2511 1.6427",
 ])  # fmt: skip
 def test_full_model_has_the_reference_and_the_printed_coefficients(tally, figures):
-    assert kb.fit(tally, FULL).b.tolist() == all_to_their_digits(figures)
+    assert kb.stats.fit(tally, FULL).b.tolist() == all_to_their_digits(figures)
 
 
 def test_full_model_rss_is_0_909(tally):
-    found = kb.fit(tally, FULL)
+    found = kb.stats.fit(tally, FULL)
     assert (found.n, found.df) == (18, 12)
     assert found.rss == to_its_digits("0.909081572737122")
 
 
 @pytest.mark.parametrize(("formula", "explained"), [(MAIN, "30.316"), (FULL, "36.634")])
 def test_regression_sums_of_squares_about_zero_are_the_printed_ones(tally, formula, explained):
-    found = kb.fit(tally, formula)
+    found = kb.stats.fit(tally, formula)
     assert found.b @ found.xtx @ found.b == to_its_digits(explained)
     assert found.tss - found.rss == to_its_digits(explained)
 
@@ -236,16 +236,16 @@ def test_regression_sums_of_squares_about_zero_are_the_printed_ones(tally, formu
 @pytest.mark.parametrize("how", ["classes", "nested formulas", "two fits", "a pair of experiments"])
 def test_partial_f_is_41_7046_however_it_is_asked_for(tally, how):
     if how == "two fits":
-        main, full = kb.fit(tally, MAIN), kb.fit(tally, FULL)
+        main, full = kb.stats.fit(tally, MAIN), kb.stats.fit(tally, FULL)
         f, df, p = (main.rss - full.rss) / 2 / (full.rss / 12), (main.df - full.df, full.df), None
     else:
         pair = kb.count_columns(
             eighteen_rows(), arm=["treatment", "tier"], metrics=["minutes"], resolution={"minutes": 1e-9}
         )
         test = {
-            "classes": lambda: kb.pooled_f(tally),
-            "nested formulas": lambda: kb.nested_f(tally, MAIN, FULL),
-            "a pair of experiments": lambda: kb.pooled_f(pair),
+            "classes": lambda: kb.stats.pooled_f(tally),
+            "nested formulas": lambda: kb.stats.nested_f(tally, MAIN, FULL),
+            "a pair of experiments": lambda: kb.stats.pooled_f(pair),
         }[how]()
         f, df, p = test.F, test.df, test.p
     assert f == to_its_digits("41.7046498028901")
@@ -255,13 +255,13 @@ def test_partial_f_is_41_7046_however_it_is_asked_for(tally, how):
 
 
 def test_partial_f_from_rounded_residual_sums_would_be_41_710(tally):
-    main, full = (round(kb.fit(tally, formula).rss, 3) for formula in (MAIN, FULL))
+    main, full = (round(kb.stats.fit(tally, formula).rss, 3) for formula in (MAIN, FULL))
     assert (main, full) == (7.228, 0.909)
     assert (main - full) / 2 / (full / 12) == to_its_digits("41.710")
 
 
 def test_robust_f_by_arm_is_the_golden_one(tally):
-    found = kb.robust_f(tally)
+    found = kb.stats.robust_f(tally)
     assert found.variance == "by_arm"
     assert found.note == "assumes equal variance across levels"
     assert [found.F, *found.df, found.p] == all_to_their_digits("41.70464980289008 2 11.602611174621845 5.0364e-6")
@@ -284,7 +284,7 @@ def test_fits_are_the_rational_solution_to_the_last_digits(exact_ols, formula, f
     sums = [Fraction(value, STEPS) for value in part.sums.ravel()]
     squares = Fraction(int(tally.squares().sum()), STEPS**2)
     b, rss = exact_ols(_dummies(full=full), tally.people.ravel().tolist(), sums, squares)
-    found = kb.fit(tally, formula)
+    found = kb.stats.fit(tally, formula)
     assert found.b.tolist() == [exactly(value) for value in b]
     assert found.rss == exactly(rss)
 
@@ -293,7 +293,7 @@ def test_partial_f_is_the_rational_one_to_the_last_digits(tally, exact_ols):
     sums = [Fraction(value, STEPS) for value in tally.moments_of().sums.ravel()]
     squares = Fraction(int(tally.squares().sum()), STEPS**2)
     main, full = (exact_ols(_dummies(full=full), [3] * 6, sums, squares)[1] for full in (False, True))
-    f = kb.pooled_f(tally).F
+    f = kb.stats.pooled_f(tally).F
     assert f == exactly((main - full) / 2 / (full / 12))
 
 
@@ -325,7 +325,7 @@ def test_pooled_mean_of_the_covariate_is_1_9444(altered):
     ("B", [["9", "0.5"], ["0.5", "6.0278"]], "10.366704849 6.387784978167", "10.367 6.388"),
 ])  # fmt: skip
 def test_each_arm_has_the_printed_gram_matrix_and_xty_without_the_misprint(demeaned, arm, xtx, xty, printed_xty):
-    found = kb.fit(demeaned.select_arms([arm]), "tier")
+    found = kb.stats.fit(demeaned.select_arms([arm]), "tier")
     assert found.xtx.tolist() == [[to_its_digits(value) for value in row] for row in xtx]
     assert found.xty.tolist() == all_to_their_digits(xty)
     assert found.xty.tolist() == all_to_their_digits(printed_xty)
@@ -336,7 +336,7 @@ def test_each_arm_has_the_printed_gram_matrix_and_xty_without_the_misprint(demea
     ("B", "1.098042604231 0.968642821833", "2.06302325643"),
 ])  # fmt: skip
 def test_each_arm_has_the_reference_coefficients_and_rss(demeaned, arm, b, rss):
-    found = kb.fit(demeaned.select_arms([arm]), "tier")
+    found = kb.stats.fit(demeaned.select_arms([arm]), "tier")
     assert found.b.tolist() == all_to_their_digits(b)
     assert found.rss == to_its_digits(rss)
 
@@ -346,20 +346,20 @@ def test_each_arm_has_the_reference_coefficients_and_rss(demeaned, arm, b, rss):
     ("B", "1.098 0.969", "19.6336 17.5706 2.0630"),
 ])  # fmt: skip
 def test_each_arm_has_the_printed_coefficients_and_sums_of_squares(demeaned, arm, b, sums_of_squares):
-    found = kb.fit(demeaned.select_arms([arm]), "tier")
+    found = kb.stats.fit(demeaned.select_arms([arm]), "tier")
     assert found.b.tolist() == all_to_their_digits(b)
     explained = found.b @ found.xtx @ found.b
     assert [found.tss, explained, found.rss] == all_to_their_digits(sums_of_squares)
 
 
 def test_adjusted_means_and_slopes_are_the_arms_intercepts_and_slopes(altered):
-    found = kb.adjusted_means(altered)
+    found = kb.stats.adjusted_means(altered)
     assert found.means.tolist() == all_to_their_digits("1.285124367722 1.098042604231")
     assert found.slopes.ravel().tolist() == all_to_their_digits("0.259610045 0.968642821833")
 
 
 def test_adjusted_effect_is_minus_0_187_with_the_sample_and_population_variances(altered):
-    found = kb.adjusted_effect(altered)
+    found = kb.stats.adjusted_effect(altered)
     assert found.estimate == to_its_digits("-0.187081763490741")
     assert found.se**2 == to_its_digits("0.0811301959885")
     assert found.se**2 == to_its_digits("0.08113")
@@ -374,10 +374,10 @@ def test_adjusted_effect_is_minus_0_187_with_the_sample_and_population_variances
 
 
 def test_the_population_part_of_the_variance_is_v_tau(altered):
-    found = kb.adjusted_effect(altered)
+    found = kb.stats.adjusted_effect(altered)
     assert found.se_population**2 - found.se**2 == to_its_digits("0.0179806305899")
     assert found.se_population**2 - found.se**2 == to_its_digits("0.01798")
-    slopes = kb.adjusted_means(altered).slopes.ravel()
+    slopes = kb.stats.adjusted_means(altered).slopes.ravel()
     # the square belongs to the slopes' difference alone
     sxx = 197 / 18
     assert sxx == to_its_digits("10.9444")
@@ -400,7 +400,7 @@ def test_adjusted_effect_is_the_rational_one_to_the_last_digits(altered, exact_o
     (a, rss_a, (_, xx_a)), (b, rss_b, (_, xx_b)) = (_arm_fit(exact_ols, altered, place) for place in (0, 1))
     sample = rss_a / 63 + rss_b / 63
     population = (xx_a + xx_b) * (b[1] - a[1]) ** 2 / (18 * 17)
-    found = kb.adjusted_effect(altered)
+    found = kb.stats.adjusted_effect(altered)
     assert found.estimate == exactly(b[0] - a[0])
     assert found.se**2 == exactly(sample)
     assert found.se_population**2 == exactly(sample + population)
@@ -412,7 +412,7 @@ def test_exact_variance_adds_the_arms_distance_from_the_common_mean(altered, exa
     for place in (0, 1):
         _, rss, (x, xx) = _arm_fit(exact_ols, altered, place)
         sample += rss / 7 * xx / (9 * xx - x**2)
-    ding, exact = kb.adjusted_effect(altered), kb.adjusted_effect(altered, variance="exact")
+    ding, exact = kb.stats.adjusted_effect(altered), kb.stats.adjusted_effect(altered, variance="exact")
     assert exact.se**2 == exactly(sample)
     assert (ding.se, exact.se) == (to_its_digits("0.2848"), to_its_digits("0.2856"))
     assert exact.estimate == ding.estimate
@@ -425,7 +425,7 @@ def test_exact_variance_adds_the_arms_distance_from_the_common_mean(altered, exa
     ("t", "6.3627 -0.6551 0.9500 1.9260"),
 ])  # fmt: skip
 def test_table_7_is_the_interacted_model_with_pooled_errors(demeaned, what, figures):
-    assert getattr(kb.fit(demeaned, "arm * tier"), what).tolist() == all_to_their_digits(figures)
+    assert getattr(kb.stats.fit(demeaned, "arm * tier"), what).tolist() == all_to_their_digits(figures)
 
 
 def test_the_printed_table_6a_gives_the_same_adjusted_effect():
@@ -437,14 +437,14 @@ def test_the_printed_table_6a_gives_the_same_adjusted_effect():
         ],
     }  # fmt: skip
     squares = {"Treatment": ["A", "B"], "squares": ["17.9098200898989", "19.6335889126438"]}
-    found = kb.adjusted_effect(kb.read_classes(table, squares))
+    found = kb.stats.adjusted_effect(kb.read_classes(table, squares))
     assert found.estimate == pytest.approx(-0.187081763490741, rel=1e-8, abs=0)
     assert found.se**2 == pytest.approx(0.0811301959885, rel=1e-7, abs=0)
 
 
 def test_cuped_with_one_slope_gives_another_effect(altered):
-    slope = kb.fit(altered, "tier").b[1]
+    slope = kb.stats.fit(altered, "tier").b[1]
     shift = Fraction(2) - Fraction(17, 9)  # B's mean of the covariate minus A's
-    cuped = kb.difference_in_means(altered).estimate - slope * float(shift)
+    cuped = kb.stats.difference_in_means(altered).estimate - slope * float(shift)
     assert cuped == to_its_digits("-0.19013")
-    assert kb.adjusted_effect(altered).estimate == to_its_digits("-0.18708")
+    assert kb.stats.adjusted_effect(altered).estimate == to_its_digits("-0.18708")

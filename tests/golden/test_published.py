@@ -45,7 +45,7 @@ def f_tolerance(entry: dict[str, float]) -> float:
     return RSS_ERROR * entry["rss_main"] / (entry["rss_main"] - entry["rss_full"])
 
 
-def assert_reference_f(found: kb.FTest, entry: dict[str, float]) -> None:
+def assert_reference_f(found: kb.stats.FTest, entry: dict[str, float]) -> None:
     """The reference F and degrees of freedom, and its p: d ln p / d ln F is about −qF/2 far out."""
     tolerance = f_tolerance(entry)
     steepness = 1 + entry["df_num"] * entry["F"] / 2
@@ -75,24 +75,24 @@ def exact_f(rows: pd.DataFrame, factors: list[str], values: pd.Series, exact_ols
 
 @pytest.fixture(scope="session")
 def lin(shared: Path) -> kb.Tally:
-    return kb.count_csv(
+    return kb.counting.count_csv(
         shared / "lin2013_alo_star_men.csv.gz", arm="sfsp", covariates=["gpa0"], metrics=["GPA_year1"], squares="arm"
     )
 
 
 def test_lin_unadjusted_difference_is_minus_0_036_with_hc0_error_0_158(lin, published):
     estimate, se = published["lin2013_alo_star_men"]["unadjusted"]
-    means = kb.plain_means(lin)
+    means = kb.stats.plain_means(lin)
     n = means.df + 1
     assert lin.total == published["lin2013_alo_star_men"]["n"] == 157
-    assert round(kb.difference_in_means(lin).estimate, 3) == estimate == -0.036
+    assert round(kb.stats.difference_in_means(lin).estimate, 3) == estimate == -0.036
     assert (
         round(float(np.sqrt(np.sum(means.sample * (n - 1) / n))), 3) == se == 0.158
     )  # HC0 divides by n, Welch by n − 1
 
 
 def test_lin_single_slope_coefficient_is_minus_0_083(lin, published):
-    model = kb.fit(lin, "arm + gpa0")
+    model = kb.stats.fit(lin, "arm + gpa0")
     assert (
         round(model.b[model.names.index("sfsp[1]")], 3)
         == published["lin2013_alo_star_men"]["ancova1_gpa0"][0]
@@ -102,11 +102,11 @@ def test_lin_single_slope_coefficient_is_minus_0_083(lin, published):
 
 def test_lin_interacted_effect_is_minus_0_081(lin, published):
     published_effect = published["lin2013_alo_star_men"]["ancova2_interacted"][0]
-    assert round(kb.adjusted_effect(lin).estimate, 3) == published_effect == -0.081
+    assert round(kb.stats.adjusted_effect(lin).estimate, 3) == published_effect == -0.081
 
 
 def test_lin_ding_errors_are_the_reference_ones(lin, reference):
-    found, entry = kb.adjusted_effect(lin), reference["lin2013_ding"]
+    found, entry = kb.stats.adjusted_effect(lin), reference["lin2013_ding"]
     assert round(found.se, 4) == 0.1483
     assert found.estimate == near(entry["ate"])
     assert found.se == near(entry["se_sate"])
@@ -156,14 +156,14 @@ def test_hillstrom_six_covariates_make_711_classes_17_of_them_below_5(hillstrom,
 ])  # fmt: skip
 def test_hillstrom_spend_lifts_and_errors_are_the_published_ones(hillstrom, published, pair, arm, control):
     lift, se = published["hillstrom_email"][pair]
-    found = kb.difference_in_means(hillstrom, "spend", arm=arm, control=control)
+    found = kb.stats.difference_in_means(hillstrom, "spend", arm=arm, control=control)
     assert found.estimate == near(lift)
     assert found.se == near(se)
 
 
 @pytest.mark.parametrize(("metric", "t", "p"), [("visit", 22.62, 1.36e-112), ("spend", 5.30, 1.16e-07)])
 def test_hillstrom_welch_has_the_reference_t_df_and_p(hillstrom, reference, metric, t, p):
-    found = kb.difference_in_means(hillstrom, metric, arm=MENS, control=NONE)
+    found = kb.stats.difference_in_means(hillstrom, metric, arm=MENS, control=NONE)
     entry = reference[f"hillstrom_welch_{metric}_mens_vs_none"]
     assert (round(found.t, 2), float(f"{found.p:.2e}")) == (t, p)
     assert found.estimate == near(entry["diff"])
@@ -175,7 +175,7 @@ def test_hillstrom_welch_has_the_reference_t_df_and_p(hillstrom, reference, metr
 @pytest.mark.parametrize("covariate", HILLSTROM)
 @pytest.mark.parametrize("metric", ["visit", "conversion", "spend"])
 def test_hillstrom_interaction_has_the_reference_f(hillstrom, reference, metric, covariate):
-    assert_reference_f(kb.pooled_f(hillstrom, covariate, metric), reference[f"hillstrom_{metric}_x_{covariate}"])
+    assert_reference_f(kb.stats.pooled_f(hillstrom, covariate, metric), reference[f"hillstrom_{metric}_x_{covariate}"])
 
 
 @pytest.mark.parametrize("covariate", HILLSTROM)
@@ -183,7 +183,7 @@ def test_hillstrom_interaction_has_the_reference_f(hillstrom, reference, metric,
 def test_hillstrom_interaction_has_the_rational_f(hillstrom, hillstrom_rows, exact_ols, metric, covariate):
     values = (hillstrom_rows[metric] * 100).round() if metric == "spend" else hillstrom_rows[metric]
     expected = exact_f(hillstrom_rows, ["segment", covariate], values, exact_ols)
-    f = kb.pooled_f(hillstrom, covariate, metric).F
+    f = kb.stats.pooled_f(hillstrom, covariate, metric).F
     assert f == near(expected, rel=1e-13)
 
 
@@ -192,7 +192,7 @@ def test_hillstrom_interaction_has_the_rational_f(hillstrom, hillstrom_rows, exa
 def test_hillstrom_models_have_the_reference_residual_sums(hillstrom, reference, metric, covariate):
     entry = reference[f"hillstrom_{metric}_x_{covariate}"]
     table = hillstrom.keep(covariate)
-    main, full = (kb.fit(table, f"arm {sign} C({covariate})", metric) for sign in "+*")
+    main, full = (kb.stats.fit(table, f"arm {sign} C({covariate})", metric) for sign in "+*")
     assert main.n == entry["n"]
     assert main.rss == near(entry["rss_main"], rel=RSS_ERROR)
     assert full.rss == near(entry["rss_full"], rel=RSS_ERROR)
@@ -200,18 +200,18 @@ def test_hillstrom_models_have_the_reference_residual_sums(hillstrom, reference,
 
 @pytest.mark.parametrize(("covariate", "f"), [("womens", 45.53), ("mens", 48.62)])
 def test_hillstrom_visit_by_past_purchases_has_the_readme_f(hillstrom, covariate, f):
-    assert round(kb.pooled_f(hillstrom, covariate, "visit").F, 2) == f
+    assert round(kb.stats.pooled_f(hillstrom, covariate, "visit").F, 2) == f
 
 
 def test_hillstrom_visit_by_channel_has_p_0_97(hillstrom):
-    assert round(kb.pooled_f(hillstrom, "channel", "visit").p, 2) == 0.97
+    assert round(kb.stats.pooled_f(hillstrom, "channel", "visit").p, 2) == 0.97
 
 
 @pytest.mark.parametrize("people", ["all", "pair"])
 @pytest.mark.parametrize("metric", ["visit", "spend"])
 def test_hillstrom_effect_adjusted_for_recency_is_the_reference_one(by_recency, reference, metric, people):
     tally = by_recency if people == "all" else by_recency.select_arms([NONE, MENS])
-    found = kb.adjusted_effect(tally, metric, arm=MENS, control=NONE)
+    found = kb.stats.adjusted_effect(tally, metric, arm=MENS, control=NONE)
     entry = reference[f"hillstrom_lin_{metric}_recency_mens_vs_none_{people}"]
     assert found.estimate == near(entry["ate"])
     assert found.se == near(entry["se_sate"])
@@ -220,9 +220,9 @@ def test_hillstrom_effect_adjusted_for_recency_is_the_reference_one(by_recency, 
 
 @pytest.mark.parametrize("metric", ["visit", "spend"])
 def test_hillstrom_adjusted_contrasts_add_up(by_recency, metric):
-    means = kb.adjusted_means(by_recency, metric)
+    means = kb.stats.adjusted_means(by_recency, metric)
     mens, womens, between = (
-        kb.contrast(means, weights).estimate
+        kb.stats.contrast(means, weights).estimate
         for weights in ({MENS: 1, NONE: -1}, {WOMENS: 1, NONE: -1}, {MENS: 1, WOMENS: -1})
     )
     assert mens - womens == near(between)
@@ -273,7 +273,7 @@ def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows
         hillstrom_rows, arm="segment", covariates=["history_segment"], metrics=[metric], squares=squares,
         resolution={"spend": 0.01} if metric == "spend" else None,
     )  # fmt: skip
-    found = kb.robust_f(tally)
+    found = kb.stats.robust_f(tally)
     assert found.variance == variance
     assert round(found.p, 3) == p
     n, means, within = _cells(hillstrom_rows, metric, "history_segment")
@@ -283,9 +283,9 @@ def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows
 
 @pytest.mark.parametrize(("metric", "pooled"), [("conversion", 0.0015), ("spend", 0.0145)])
 def test_hillstrom_pooled_f_by_history_segment_is_too_sure(hillstrom, metric, pooled):
-    found = kb.pooled_f(hillstrom, "history_segment", metric)
+    found = kb.stats.pooled_f(hillstrom, "history_segment", metric)
     assert round(found.p, 4) == pooled
-    assert found.p < kb.robust_f(hillstrom, "history_segment", metric).p / 4
+    assert found.p < kb.stats.robust_f(hillstrom, "history_segment", metric).p / 4
 
 
 # ── New Haven 1998: three concurrent tests per person ──────────────────────────────────────────
@@ -307,7 +307,7 @@ def newhaven(newhaven_rows: pd.DataFrame) -> dict[tuple[str, str], kb.Tally]:
 @pytest.mark.parametrize(("pair", "p"), list(zip(PAIRS, ["0.523", "0.0484", "0.967"], strict=True)))
 def test_newhaven_pairs_have_the_reference_f(newhaven, reference, pair, p):
     entry = reference[f"newhaven_{pair[0]}_x_{pair[1]}"]
-    found = kb.pooled_f(newhaven[pair])
+    found = kb.stats.pooled_f(newhaven[pair])
     assert newhaven[pair].total == entry["n"] == 31_098
     assert f"{found.p:.3g}" == p
     assert_reference_f(found, entry)
@@ -316,16 +316,16 @@ def test_newhaven_pairs_have_the_reference_f(newhaven, reference, pair, p):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_newhaven_pairs_have_the_rational_f(newhaven, newhaven_rows, exact_ols, pair):
     expected = exact_f(newhaven_rows, [NEW_HAVEN[test] for test in pair], newhaven_rows["v98"], exact_ols)
-    f = kb.pooled_f(newhaven[pair]).F
+    f = kb.stats.pooled_f(newhaven[pair]).F
     assert f == near(expected, rel=1e-13)
 
 
-@pytest.mark.parametrize("test", [kb.pooled_f, kb.robust_f])
+@pytest.mark.parametrize("test", [kb.stats.pooled_f, kb.stats.robust_f])
 @pytest.mark.parametrize("method", ["holm", "bh"])
 def test_newhaven_has_no_interference_left_after_correction(newhaven, test, method):
     p = [test(newhaven[pair]).p for pair in PAIRS]
     assert min(p) < 0.05  # one of three, before
-    assert min(kb.correct(p, method)) > 0.14
+    assert min(kb.stats.correct(p, method)) > 0.14
 
 
 def test_newhaven_pairs_are_the_table_of_all_three_tests_with_one_collapsed(newhaven, newhaven_rows):
@@ -336,9 +336,9 @@ def test_newhaven_pairs_are_the_table_of_all_three_tests_with_one_collapsed(newh
 
 
 def test_newhaven_corrected_p_values_are_these(newhaven):
-    p = [kb.pooled_f(newhaven[pair]).p for pair in PAIRS]
-    assert kb.correct(p, "holm") == near([1, 3 * p[1], 1])
-    assert kb.correct(p, "bh") == near([1.5 * p[0], 3 * p[1], p[2]])
+    p = [kb.stats.pooled_f(newhaven[pair]).p for pair in PAIRS]
+    assert kb.stats.correct(p, "holm") == near([1, 3 * p[1], 1])
+    assert kb.stats.correct(p, "bh") == near([1.5 * p[0], 3 * p[1], p[2]])
 
 
 # ── Cookie Cats: a gate moved from level 30 to 40 ──────────────────────────────────────────────
@@ -346,7 +346,7 @@ def test_newhaven_corrected_p_values_are_these(newhaven):
 
 @pytest.fixture(scope="session")
 def cookie_cats(shared: Path) -> kb.Tally:
-    return kb.count_csv(shared / "cookie_cats.csv.gz", arm="version", metrics=["retention_1", "retention_7"])
+    return kb.counting.count_csv(shared / "cookie_cats.csv.gz", arm="version", metrics=["retention_1", "retention_7"])
 
 
 def test_cookie_cats_arms_have_the_published_people(cookie_cats, published):
@@ -358,12 +358,12 @@ def test_cookie_cats_arms_have_the_published_people(cookie_cats, published):
     ("retention_7", 4, [0.1902, 0.1820]),
 ])  # fmt: skip
 def test_cookie_cats_rates_are_the_published_ones(cookie_cats, published, metric, digits, rates):
-    found = kb.plain_means(cookie_cats, metric).means
+    found = kb.stats.plain_means(cookie_cats, metric).means
     assert [round(rate, digits) for rate in found.tolist()] == published["cookie_cats"][metric] == rates
 
 
 def test_cookie_cats_gate_40_loses_day_7_retention(cookie_cats, published):
-    found = kb.difference_in_means(cookie_cats, "retention_7")
+    found = kb.stats.difference_in_means(cookie_cats, "retention_7")
     assert (found.arm, found.control) == ("gate_40", "gate_30")
     assert round(found.p, 4) == published["cookie_cats"]["retention_7_p"] == 0.0016
     points = [round(100 * end, 2) for end in found.interval]
@@ -371,7 +371,7 @@ def test_cookie_cats_gate_40_loses_day_7_retention(cookie_cats, published):
 
 
 def test_cookie_cats_sample_ratio_has_p_0_0086(cookie_cats):
-    found = kb.sample_ratio(cookie_cats)
+    found = kb.stats.sample_ratio(cookie_cats)
     assert round(found.p, 4) == 0.0086
     assert found.p == near(stats.chisquare([44_700, 45_489]).pvalue)
     assert not found.declared
@@ -393,7 +393,7 @@ def ggl(ggl_rows: pd.DataFrame) -> kb.Tally:
 
 
 def test_ggl_table_2_has_the_published_people_and_rates(ggl, published):
-    people, rates = ggl.people_by(), kb.plain_means(ggl).means.tolist()
+    people, rates = ggl.people_by(), kb.stats.plain_means(ggl).means.tolist()
     found = {arm: [people[arm], round(rate, 3)] for arm, rate in zip(people, rates, strict=True)}
     assert found == published["ggl2008_social_pressure"]["arms"]
     assert [round(100 * rate, 1) for rate in rates] == [29.7, 31.5, 32.2, 34.5, 37.8]
@@ -401,7 +401,7 @@ def test_ggl_table_2_has_the_published_people_and_rates(ggl, published):
 
 
 def test_ggl_table_3a_has_the_published_coefficients(ggl, published):
-    model = kb.fit(ggl, "arm")
+    model = kb.stats.fit(ggl, "arm")
     found = dict(zip(model.names, model.b.tolist(), strict=True))
     rounded = {arm: round(found[f"treatment[{arm}]"], 3) for arm in MAILED}
     assert rounded == published["ggl2008_social_pressure"]["table3_a"]
@@ -410,8 +410,8 @@ def test_ggl_table_3a_has_the_published_coefficients(ggl, published):
 
 @pytest.mark.parametrize("arm", MAILED)
 def test_ggl_coefficients_are_differences_in_means(ggl, arm):
-    model = kb.fit(ggl, "arm")
-    effect = kb.difference_in_means(ggl, arm=arm)
+    model = kb.stats.fit(ggl, "arm")
+    effect = kb.stats.difference_in_means(ggl, arm=arm)
     assert effect.control == "No Postcard"
     assert model.b[model.names.index(f"treatment[{arm}]")] == near(effect.estimate)
 
@@ -420,18 +420,18 @@ def test_ggl_coefficients_are_differences_in_means(ggl, arm):
 def test_ggl_interaction_has_the_reference_f(ggl, reference, covariate):
     entry = reference[f"ggl_treatment_x_{covariate}"]
     assert ggl.total == entry["n"]
-    assert_reference_f(kb.pooled_f(ggl, covariate), entry)
+    assert_reference_f(kb.stats.pooled_f(ggl, covariate), entry)
 
 
 @pytest.mark.parametrize("covariate", ["primary_04", "sex"])
 def test_ggl_interaction_has_the_rational_f(ggl, ggl_rows, exact_ols, covariate):
     expected = exact_f(ggl_rows, ["treatment", covariate], ggl_rows["primary_06"], exact_ols)
-    f = kb.pooled_f(ggl, covariate).F
+    f = kb.stats.pooled_f(ggl, covariate).F
     assert f == near(expected, rel=1e-13)
 
 
 def test_ggl_neighbors_has_the_reference_welch_t(ggl, reference):
-    found, entry = kb.difference_in_means(ggl, arm="Neighbors"), reference["ggl_welch_neighbors"]
+    found, entry = kb.stats.difference_in_means(ggl, arm="Neighbors"), reference["ggl_welch_neighbors"]
     assert found.estimate == near(entry["diff"])
     assert found.t == near(entry["t"])
     assert found.df == near(entry["df"])
@@ -440,7 +440,7 @@ def test_ggl_neighbors_has_the_reference_welch_t(ggl, reference):
 @pytest.mark.parametrize("people", ["all", "pair"])
 def test_ggl_neighbors_adjusted_for_five_past_votes_is_the_reference_effect(ggl, reference, people):
     tally = ggl if people == "all" else ggl.select_arms(["No Postcard", "Neighbors"])
-    found = kb.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors")
+    found = kb.stats.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors")
     entry = reference[f"ggl_lin_neighbors_past5_{people}"]
     assert found.covariates == tuple(PAST_VOTES)
     assert found.estimate == near(entry["ate"])
@@ -471,7 +471,7 @@ def alarms(upworthy_rows: pd.DataFrame, published: dict[str, Any]) -> pd.DataFra
     """Per headline test: was it run in the weeks of broken assignment, and does the sample ratio say so?"""
     first, last = published["upworthy_exploratory"]["bad_randomisation_weeks"]
     found = [
-        (first <= packages["test_week"].iloc[0] <= last, kb.sample_ratio(_headline_test(packages)).p < 0.001)
+        (first <= packages["test_week"].iloc[0] <= last, kb.stats.sample_ratio(_headline_test(packages)).p < 0.001)
         for _, packages in upworthy_rows.groupby("clickability_test_id", sort=False)
     ]
     return pd.DataFrame(found, columns=["broken", "alarm"])
@@ -502,4 +502,4 @@ def test_upworthy_clicks_are_a_0_1_metric_whose_squares_are_known(upworthy_rows)
     clicks, impressions = packages["clicks"].to_numpy(), packages["impressions"].to_numpy()
     assert tally.metrics[0].binary
     assert tally.squares("clicks").tolist() == clicks.tolist()
-    assert kb.plain_means(tally).means.tolist() == near((clicks / impressions).tolist())
+    assert kb.stats.plain_means(tally).means.tolist() == near((clicks / impressions).tolist())

@@ -15,7 +15,7 @@ import kanab as kb
 from kanab.datasets import eighteen
 from kanab.scan.pairs import Pairs
 from kanab.scan.stats.pairs import PairScan, scan_pairs
-from kanab.scan.stats.segments import scan_segments
+from kanab.scan.stats.segments import segment_scan
 
 TESTS = ["persngrp", "phongotv", "mailings"]
 V98 = kb.Metric("v98", 1, (0, 1))
@@ -61,11 +61,11 @@ def test_the_papers_table_has_its_f_as_a_pair(as_pair: kb.Tally) -> None:
 
 
 def test_the_papers_table_has_its_f_and_follow_ups_as_segments() -> None:
-    (row,) = scan_segments([eighteen()], k=3).rows
+    (row,) = segment_scan([eighteen()], k=3).rows
     assert (row.experiment, row.covariate, row.metric) == ("treatment", "tier", "minutes")
     assert near(41.7046498028901) == row.F
     assert row.verdict == "differs"
-    assert row.follow_ups == kb.follow_ups(eighteen())
+    assert row.follow_ups == kb.stats.follow_ups(eighteen())
 
 
 def test_the_papers_classes_are_too_small_for_ten_people(as_pair: kb.Tally) -> None:
@@ -105,9 +105,9 @@ def test_new_haven_has_the_reference_f(scan: PairScan, reference: dict[str, Any]
         assert near(entry["F"], rel=2.5e-14 * entry["rss_main"] / (entry["rss_main"] - entry["rss_full"])) == row.F
 
 
-@pytest.mark.parametrize("method", ["holm", "bh"])
-def test_new_haven_has_no_interference_left_after_correction(pairs: Pairs, method: Any) -> None:
-    found = scan_pairs(pairs, method=method)
+@pytest.mark.parametrize("correction", ["holm", "bh"])
+def test_new_haven_has_no_interference_left_after_correction(pairs: Pairs, correction: Any) -> None:
+    found = scan_pairs(pairs, correction=correction)
     assert min(row.p_adjusted for row in found) > 0.14
     assert "interference" not in found.verdicts()
     assert "watch" not in found.verdicts()

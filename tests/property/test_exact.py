@@ -11,17 +11,8 @@ from math import isqrt
 import numpy as np
 import pytest
 
-from kanab import (
-    Metric,
-    adjusted_effect,
-    count_columns,
-    difference_in_means,
-    fit,
-    follow_ups,
-    nested_f,
-    pooled_f,
-    robust_f,
-)
+from kanab import Metric, count_columns
+from kanab.stats import adjusted_effect, difference_in_means, fit, follow_ups, nested_f, pooled_f, robust_f
 
 TOLERANCE = 1e-11
 STEPS = 1024  # steps per unit and per standard deviation; a power of two, so that rows are exact doubles

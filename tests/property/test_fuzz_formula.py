@@ -6,7 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kanab import FormulaError, KanabError, adjusted_effect, count_columns, fit, nested_f, pooled_f
+from kanab import KanabError, count_columns
+from kanab.errors import FormulaError
+from kanab.stats import adjusted_effect, fit, nested_f, pooled_f
 from kanab.stats.formula import parse
 
 LONGEST = 1.0  # seconds of processor time; a reading takes well under a millisecond

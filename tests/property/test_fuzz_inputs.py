@@ -27,7 +27,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab import KanabError, Metric, Tally, count_columns, count_csv, read_classes
+from kanab import KanabError, Metric, Tally, count_columns, read_classes
+from kanab.counting import count_csv
 
 FUZZ = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 

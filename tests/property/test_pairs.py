@@ -154,7 +154,7 @@ def test_two_groups_added_are_everybody(seed: int, people: int, cut: int, tests:
         some = {name: [column[place] for place in group] for name, column in rows.items()}
         try:
             parts.append(count_pairs(some, names, metrics))
-        except kb.SourceError:  # a group in which an experiment has one arm, or no two have people in common
+        except kb.errors.SourceError:  # a group in which an experiment has one arm, or no two have people in common
             return
     whole = count_pairs(rows, names, metrics)
     assert_same(parts[0] + parts[1], whole)

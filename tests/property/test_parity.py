@@ -16,18 +16,9 @@ from scipy import stats
 from statsmodels.api import OLS, add_constant
 from statsmodels.stats.anova import anova_lm
 
-from kanab import (
-    DesignError,
-    Metric,
-    adjusted_means,
-    contrast,
-    count_columns,
-    difference_in_means,
-    fit,
-    nested_f,
-    plain_means,
-    pooled_f,
-)
+from kanab import Metric, count_columns
+from kanab.errors import DesignError
+from kanab.stats import adjusted_means, contrast, difference_in_means, fit, nested_f, plain_means, pooled_f
 
 TOLERANCE = 1e-9
 SCALE = 100

@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.api import OLS, add_constant
 
-from kanab import (
-    adjusted_means,
-    against_control,
-    contrast,
-    correct,
-    count_columns,
-    plain_means,
-    relative_effect,
-)
+from kanab import count_columns
+from kanab.stats import adjusted_means, against_control, contrast, correct, plain_means, relative_effect
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta
 from kanab.stats.sequential import any_time_look, planned_look

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab import Factor, Metric, Tally, pooled_f, robust_f
+from kanab import Factor, Metric, Tally
 from kanab.scan.stats.pairs import scan_pairs
+from kanab.stats import pooled_f, robust_f
 from kanab.tally.moments import Moments
 
 TOLERANCE = 1e-11

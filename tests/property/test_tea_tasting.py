@@ -63,7 +63,7 @@ def theirs(metric: Any, tally: kb.Tally) -> Any:
     return metric.analyze_aggregates(aggregates(tally, 0), aggregates(tally, 1))
 
 
-def agree(ours: kb.Effect, peer: Any) -> None:
+def agree(ours: kb.stats.Effect, peer: Any) -> None:
     assert ours.estimate == pytest.approx(peer.effect_size, rel=1e-10)
     assert ours.t == pytest.approx(peer.statistic, rel=1e-10)
     assert ours.p == pytest.approx(peer.pvalue, rel=1e-9)
@@ -75,7 +75,7 @@ def agree(ours: kb.Effect, peer: Any) -> None:
 def test_means_have_the_same_error_interval_and_p(metric: str, share: float, alternative: Any) -> None:
     tally = counted(people(1, share))
     agree(
-        kb.difference_in_means(tally, metric, alternative=alternative),
+        kb.stats.difference_in_means(tally, metric, alternative=alternative),
         theirs(tt.Mean(metric, alternative=alternative), tally),
     )
 
@@ -85,7 +85,7 @@ def test_means_have_the_same_error_interval_and_p(metric: str, share: float, alt
 def test_ratios_have_the_same_delta_method(share: float, alternative: Any) -> None:
     tally = counted(people(2, share))
     agree(
-        kb.ratio_effect(tally, "revenue", "orders", alternative=alternative),
+        kb.stats.ratio_effect(tally, "revenue", "orders", alternative=alternative),
         theirs(tt.RatioOfMeans("revenue", "orders", alternative=alternative), tally),
     )
 
@@ -93,7 +93,7 @@ def test_ratios_have_the_same_delta_method(share: float, alternative: Any) -> No
 def test_adjusted_effects_are_near_to_a_single_slope_and_not_wider() -> None:
     """CUPED takes one slope for both arms; Lin takes one for each. In a 10/90 split that is narrower."""
     tally = counted(people(3, 0.5))
-    ours, peer = kb.adjusted_effect(tally, "revenue"), theirs(tt.Mean("revenue", "x"), tally)
+    ours, peer = kb.stats.adjusted_effect(tally, "revenue"), theirs(tt.Mean("revenue", "x"), tally)
     error = peer.effect_size / peer.statistic
     assert ours.estimate == pytest.approx(peer.effect_size, abs=0.02 * error)
     assert ours.se_population == pytest.approx(error, rel=0.005)
@@ -102,7 +102,7 @@ def test_adjusted_effects_are_near_to_a_single_slope_and_not_wider() -> None:
     rows["revenue"] = np.round(10 + 2 * rows["x"] * (rows["arm"] == "B") + rng.normal(0, 1, 5_000), 2)
     tally = counted(rows)
     peer = theirs(tt.Mean("revenue", "x"), tally)
-    assert kb.adjusted_effect(tally, "revenue").se_population < 0.6 * peer.effect_size / peer.statistic
+    assert kb.stats.adjusted_effect(tally, "revenue").se_population < 0.6 * peer.effect_size / peer.statistic
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -120,20 +120,20 @@ def test_corrections_for_many_tests_are_the_same(seed: int) -> None:
         ("bh", tt.adjust_fdr(family)),
         ("by", tt.adjust_fdr(family, arbitrary_dependence=True)),
     ):
-        assert kb.correct(p.tolist(), method) == pytest.approx(adjusted(found), rel=1e-12)
+        assert kb.stats.correct(p.tolist(), method) == pytest.approx(adjusted(found), rel=1e-12)
 
 
 @pytest.mark.parametrize("alternative", SIDES)
 @pytest.mark.parametrize("ratio", [1, 1 / 9])
 def test_people_effect_and_power_are_the_same(ratio: float, alternative: Any) -> None:
     everybody = aggregates(counted(people(5)), slice(None))
-    noise = kb.noise_of_amounts(everybody.var("revenue") ** 0.5, shares={"A": 1, "B": ratio})
-    asked = kb.Question(alternative=alternative)
+    noise = kb.planning.noise_of_amounts(everybody.var("revenue") ** 0.5, shares={"A": 1, "B": ratio})
+    asked = kb.planning.Question(alternative=alternative)
     sign = -1 if alternative == "less" else 1
     same = {"alternative": alternative, "ratio": ratio}
 
     found = tt.Mean("revenue", n_obs=8_000, **same).solve_power_from_aggregates(everybody, "effect_size")[0]
-    ours = kb.solve_power(noise, people=8_000, power=0.8, question=asked)
+    ours = kb.planning.solve_power(noise, people=8_000, power=0.8, question=asked)
     assert ours.effect == pytest.approx(found.effect_size, rel=1e-7)
 
     def power(n: int) -> float:
@@ -141,10 +141,10 @@ def test_people_effect_and_power_are_the_same(ratio: float, alternative: Any) ->
         value: float = peer.solve_power_from_aggregates(everybody, "power")[0].power
         return value
 
-    assert kb.solve_power(noise, people=8_000, effect=sign * 1.5, question=asked).power == pytest.approx(
+    assert kb.planning.solve_power(noise, people=8_000, effect=sign * 1.5, question=asked).power == pytest.approx(
         power(8_000), rel=1e-9
     )
-    many = kb.solve_power(noise, effect=sign * 1.5, power=0.8, question=asked).people
+    many = kb.planning.solve_power(noise, effect=sign * 1.5, power=0.8, question=asked).people
     assert power(many - 2) < 0.8 <= power(many)  # ours are whole people in every arm
     if ratio == 1:  # theirs starts its search with arms of less than one person, and fails if they differ
         found = tt.Mean("revenue", effect_size=sign * 1.5, **same).solve_power_from_aggregates(everybody, "n_obs")[0]
@@ -156,4 +156,4 @@ def test_the_sample_ratio_is_the_same_without_continuity_correction() -> None:
     peer = tt.SampleRatio(method="norm", correction=False)
     counts = {arm: tt.aggr.Aggregates(n) for arm, n in counted(rows).people_by("arm").items()}
     found = peer.analyze(counts, "A", "B")
-    assert kb.sample_ratio(counted(rows), {"A": 1, "B": 1}).p == pytest.approx(found.pvalue, rel=1e-9)
+    assert kb.stats.sample_ratio(counted(rows), {"A": 1, "B": 1}).p == pytest.approx(found.pvalue, rel=1e-9)

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from kanab.analysis.compare import (
-    beliefs,
+    bayes_rows,
     contrast_rows,
     effect_rows,
     margin_tests,
@@ -116,7 +116,7 @@ def analyze(
         omnibus=tuple(omnibus_rows(measured, choices)),
         contrasts=tuple(contrast_rows(measured, choices)),
         margins=tuple(margin_tests(measured, choices, notes)),
-        beliefs=tuple(beliefs(measured, choices, notes)),
+        bayes=tuple(bayes_rows(measured, choices, notes)),
         cautions=tuple(_cautions(released, plan, tables, sequential=looks is not None)),
         pooled=pooled.groups,
         notes=tuple(notes),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kanab.analysis.options import Choices, Weights
-from kanab.analysis.rows import Belief, EffectRow, OmnibusRow
+from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.stats.adjust import adjusted_means
@@ -195,9 +195,9 @@ def margin_tests(measured: Sequence[Measured], choices: Choices, notes: list[str
     return found
 
 
-def beliefs(measured: Sequence[Measured], choices: Choices, notes: list[str]) -> list[Belief]:
+def bayes_rows(measured: Sequence[Measured], choices: Choices, notes: list[str]) -> list[BayesRow]:
     """The same estimates with a prior, for the metrics that have one."""
-    found: list[Belief] = []
+    found: list[BayesRow] = []
     for one in measured:
         means, prior = one.means, choices.priors.get(one.means.metric)
         if prior is None:
@@ -210,5 +210,5 @@ def beliefs(measured: Sequence[Measured], choices: Choices, notes: list[str]) ->
         except AnalysisError as problem:
             notes.append(f"{means.metric} is not read with its prior: {problem.fact}.")
             continue
-        found.append(Belief(means.metric, means.method, means.covariates, prior, better, believed, candidates))
+        found.append(BayesRow(means.metric, means.method, means.covariates, prior, better, believed, candidates))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from kanab.analysis.options import AnyCorrection
 from kanab.analysis.rows import (
-    Belief,
+    BayesRow,
     EffectRow,
     OmnibusRow,
     SegmentRow,
@@ -50,7 +50,7 @@ class Readout:
     omnibus: tuple[OmnibusRow, ...] = ()
     contrasts: tuple[EffectRow, ...] = ()
     margins: tuple[MarginTest, ...] = ()
-    beliefs: tuple[Belief, ...] = ()
+    bayes: tuple[BayesRow, ...] = ()
     cautions: tuple[Caution, ...] = ()
     pooled: Mapping[Level, Sequence[Level]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -127,8 +127,8 @@ class Readout:
             "omnibus": [row.to_dict() for row in self.omnibus],
             "contrasts": [row.contrast_dict() for row in self.contrasts],
             "margins": [margin_dict(one) for one in self.margins],
-            "bayes": [one.to_dict() for one in self.beliefs],
-            "heterogeneity": [row.to_dict() for row in self.segments],
+            "bayes": [one.to_dict() for one in self.bayes],
+            "segments": [row.to_dict() for row in self.segments],
             "follow_ups": [follow_up_dict(one) for one in self.follow_ups],
             "privacy": _privacy(self.receipt, chained=self.chained),
             "notes": list(self.notes),

@@ -137,7 +137,7 @@ class SegmentRow:
 
 
 @dataclass(frozen=True)
-class Belief:
+class BayesRow:
     """What to believe about one metric, given a prior: every arm's effect, and which arm is best."""
 
     metric: str

@@ -29,7 +29,7 @@ _READING = (
         default="two-sided",
         help="Which side counts.",
     ),
-    click.option("--correct", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."),
+    click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", help="Over metrics × arms."),
     click.option(
         "--sequential",
         type=click.Choice(["spending", "always"]),
@@ -76,7 +76,7 @@ _READING = (
         help="Less of this metric is better, for margins and priors.",
     ),
     click.option(
-        "--prior", multiple=True, metavar="MEAN,SD", help="Read effects as beliefs, too; for one metric: spend=0,0.5."
+        "--prior", multiple=True, metavar="MEAN,SD", help="Read effects with a prior, too; for one metric: spend=0,0.5."
     ),
 )
 
@@ -94,7 +94,7 @@ def reading_choices(given: Mapping[str, Any]) -> dict[str, Any]:
         "control": level(given["control"]),
         "confidence": given["confidence"],
         "alternative": given["alternative"],
-        "correction": given["correct"],
+        "correction": given["correction"],
         "looks": _looks(given),
         "pool": {new: olds.split("+") for new, olds in pairs(given["pool"], "--pool").items()},
         "contrasts": given["contrast"],

@@ -19,7 +19,7 @@ from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release_file import read_release
 from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.report.html import scan_report
-from kanab.scan.scan import scan_heterogeneity, scan_interactions
+from kanab.scan.scan import scan_interactions, scan_segments
 
 _CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 
@@ -40,7 +40,7 @@ _CORRECTIONS = ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 @click.option(
     "--family", type=click.Choice(["metric", "all"]), default="metric", help="Correct per metric, or over all."
 )
-@click.option("--correct", type=click.Choice(_CORRECTIONS), default="holm", help="Over pairs; segments use bh.")
+@click.option("--correction", type=click.Choice(_CORRECTIONS), default="holm", help="Over pairs; segments use bh.")
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Rate of false alarms.")
 @click.option("--tolerance", multiple=True, metavar="NAME=SIZE", help="Interactions smaller than this do not matter.")
 @click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
@@ -58,7 +58,7 @@ def scan(source: tuple[str, ...], **given: Any) -> None:
         report = scan_report(pairs=found.to_dict(), segments=None if segments is None else segments.to_dict())
         write_whole(given["html"], report)
     if given["as_json"]:
-        data = found.to_dict() | ({} if segments is None else {"heterogeneity": segments.to_dict()})
+        data = found.to_dict() | ({} if segments is None else {"segments": segments.to_dict()})
         click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
         return
     click.echo("\n\n".join(str(one) for one in (found, segments) if one is not None))
@@ -86,9 +86,9 @@ def _segments(source: tuple[str, ...], given: Mapping[str, Any], found: PairRead
     if not covariates:
         return None
     if is_release(source[0]):
-        return scan_heterogeneity([read_release(path) for path in source], metrics=names(given["metric"]))
+        return scan_segments([read_release(path) for path in source], metrics=names(given["metric"]))
     with progress(f"counting {len(found.scan.experiments)} experiments by {len(covariates)} covariates"):
-        return scan_heterogeneity(
+        return scan_segments(
             source[0], list(found.scan.experiments), names(given["metric"]), covariates, k=given["k"],
             override=given["override"], alpha=given["alpha"], **_counting(given),
         )  # fmt: skip
@@ -96,7 +96,7 @@ def _segments(source: tuple[str, ...], given: Mapping[str, Any], found: PairRead
 
 def _rules(given: Mapping[str, Any]) -> dict[str, Any]:
     tolerance = {name: number(text, "--tolerance") for name, text in pairs(given["tolerance"], "--tolerance").items()}
-    return {"family": given["family"], "method": given["correct"], "alpha": given["alpha"], "tolerance": tolerance}
+    return {name: given[name] for name in ("family", "correction", "alpha")} | {"tolerance": tolerance}
 
 
 def _counting(given: Mapping[str, Any]) -> dict[str, Any]:

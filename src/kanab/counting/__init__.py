@@ -1,1 +1,7 @@
 """From rows, frames, files and databases to counted tables. Others call `count`."""
+
+from kanab.counting.csvfile import count_csv
+
+__all__ = [
+    "count_csv",
+]

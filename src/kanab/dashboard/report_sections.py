@@ -50,13 +50,13 @@ def shortened(data: Mapping[str, Any]) -> dict[str, Any]:
     """A readout with no more tests of segments than a page can hold, the clearest ones first, and a note."""
     found = dict(data)
     tests = sorted(
-        (row for row in data["heterogeneity"] if row["decides"]),
+        (row for row in data["segments"] if row["decides"]),
         key=lambda row: 2.0 if row["p_adjusted"] is None else row["p_adjusted"],
     )
     levels = sorted(data["follow_ups"], key=lambda row: 2.0 if row["p_adjusted"] is None else row["p_adjusted"])
     if len(tests) > MOST_ROWS:
         kept = {(row["metric"], row["covariate"]) for row in tests[:MOST_ROWS]}
-        found["heterogeneity"] = [row for row in data["heterogeneity"] if (row["metric"], row["covariate"]) in kept]
+        found["segments"] = [row for row in data["segments"] if (row["metric"], row["covariate"]) in kept]
     if len(levels) > MOST_ROWS:
         found["follow_ups"] = levels[:MOST_ROWS]
     if len(tests) > MOST_ROWS or len(levels) > MOST_ROWS:

@@ -159,7 +159,7 @@ def _sentence(evidence: str) -> str:
 
 
 def _segments(data: Data, charts: Mapping[str, str]) -> str:
-    if not data["heterogeneity"]:
+    if not data["segments"]:
         return ""
     drawn = "".join(_figure(charts.get(f"segments: {metric}")) for metric in metrics_of(data))
     told = bullets(segment_sentences(data))

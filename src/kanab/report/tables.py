@@ -46,7 +46,7 @@ def sections(data: Data) -> list[Section]:
     if not metrics_of(data):
         found.append(Section("Effects", (summary(data),)))
     found += [Section(one.heading, one.parts) for one in further_answers(data)]
-    if data["heterogeneity"]:
+    if data["segments"]:
         said = segment_sentences(data)
         found.append(Section("Does the effect differ by segment?", (*said, segments_table(data))))
     found.append(Section("Privacy", tuple(privacy_sentences(data))))
@@ -114,10 +114,10 @@ def _percent(text: str) -> str:
 
 
 def segments_table(data: Data) -> Table:
-    """Every test of heterogeneity: the robust F that decides, and the pooled one beside it."""
-    pooled = {(row["metric"], row["covariate"]): row for row in data["heterogeneity"] if not row["decides"]}
+    """Every test of segments: the robust F that decides, and the pooled one beside it."""
+    pooled = {(row["metric"], row["covariate"]): row for row in data["segments"] if not row["decides"]}
     rows = []
-    for row in data["heterogeneity"]:
+    for row in data["segments"]:
         if row["decides"]:
             beside = pooled.get((row["metric"], row["covariate"]), {"F": None, "p": None})
             said = "not testable" if row["p"] is None else "yes" if differs(row, data["confidence"]) else "no sign"

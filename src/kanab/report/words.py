@@ -234,7 +234,7 @@ def summary(data: Data) -> str:
 
 def segment_sentences(data: Data) -> list[str]:
     """Where does the effect differ? Tests that alarm, each with its levels; then the others in one sentence."""
-    tests = [row for row in data["heterogeneity"] if row["decides"]]
+    tests = [row for row in data["segments"] if row["decides"]]
     found = [row for row in tests if differs(row, data["confidence"])]
     quiet = [row for row in tests if row["p"] is not None and row not in found]
     sentences = []
@@ -253,7 +253,7 @@ def segment_sentences(data: Data) -> list[str]:
 
 
 def differs(row: Row, confidence: float) -> bool:
-    """Does a test of heterogeneity alarm, after correction?"""
+    """Does a test of segments alarm, after correction?"""
     p = row["p"] if row["p_adjusted"] is None else row["p_adjusted"]
     return p is not None and p < 1 - confidence
 
@@ -346,7 +346,7 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append(f"One-sided: only a {'rise' if data['alternative'] == 'greater' else 'fall'} was looked for.")
     if any(row["p"] is not None and row["relative_interval"] is None for row in data["effects"]):
         sentences.append("No relative interval is given where the control's mean cannot be told from 0.")
-    if data["heterogeneity"]:
+    if data["segments"]:
         sentences.append("Segments: the robust F decides; the pooled F, which assumes one variance, stands beside it.")
     return sentences
 

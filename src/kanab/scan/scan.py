@@ -17,7 +17,7 @@ from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs
 from kanab.scan.readout import PairReadout, SegmentReadout, Shown
 from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, scan_pairs
-from kanab.scan.stats.segments import scan_segments
+from kanab.scan.stats.segments import segment_scan
 from kanab.scan.stats.verdicts import Family
 from kanab.stats.multiplicity import Correction
 from kanab.tally.tally import Tally
@@ -34,7 +34,7 @@ def scan_interactions(
     k: int = DEFAULT_K,
     override: str = "",
     family: Family = "metric",
-    method: Correction = "holm",
+    correction: Correction = "holm",
     alpha: float = 0.05,
     tolerance: Mapping[str, float] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
@@ -46,7 +46,7 @@ def scan_interactions(
     "test_*" are fine) and metrics; or one or more releases with pair tables. ``counting`` are
     choices such as bounds, resolution, missing, where, table and unit.
     """
-    rules: dict[str, Any] = {"family": family, "method": method, "alpha": alpha, "tolerance": tolerance}
+    rules: dict[str, Any] = {"family": family, "correction": correction, "alpha": alpha, "tolerance": tolerance}
     stored = _stored(source)
     if stored is not None:
         if experiments or counting:
@@ -61,7 +61,7 @@ def scan_interactions(
     )  # fmt: skip
 
 
-def scan_heterogeneity(
+def scan_segments(
     source: Any,
     experiments: Sequence[str] = (),
     metrics: Sequence[str] = (),
@@ -70,7 +70,7 @@ def scan_heterogeneity(
     k: int = DEFAULT_K,
     override: str = "",
     family: Family = "metric",
-    method: Correction = "bh",
+    correction: Correction = "bh",
     alpha: float = 0.05,
     tolerance: Mapping[str, float] | None = None,
     **counting: Any,
@@ -79,7 +79,7 @@ def scan_heterogeneity(
 
     ``source`` as for ``scan_interactions``; each experiment goes through the gate by itself.
     """
-    rules: dict[str, Any] = {"family": family, "method": method, "alpha": alpha, "tolerance": tolerance}
+    rules: dict[str, Any] = {"family": family, "correction": correction, "alpha": alpha, "tolerance": tolerance}
     releases = _stored(source)
     if releases is None:
         if not experiments or not metrics or not covariates:
@@ -99,7 +99,7 @@ def scan_heterogeneity(
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
     rule = min(one.receipt.k for one in releases)
-    found = scan_segments(list(tables.values()), k=rule, metrics=list(metrics) or None, **rules)
+    found = segment_scan(list(tables.values()), k=rule, metrics=list(metrics) or None, **rules)
     lost = tuple(sentence for one in releases for sentence in one.receipt.left_out.values())
     return SegmentReadout(found, rule, lost, chained=all(one.chained for one in releases))
 

@@ -1,1 +1,83 @@
 """Pure functions: a tally in, a frozen result out. No input or output, no privacy rules."""
+
+from kanab.stats.additive import additive_means
+from kanab.stats.adjust import adjusted_effect, adjusted_means
+from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
+from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
+from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
+from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
+from kanab.stats.hc import RobustFit, robust_fit
+from kanab.stats.margins import MarginTest, against_margin
+from kanab.stats.multiplicity import correct
+from kanab.stats.ols import Anova, Fit, fit
+from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
+from kanab.stats.relative import Relative, relative_delta, relative_effect
+from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.sequential import (
+    AnyTimeLook,
+    AnyTimeRatio,
+    PlannedLook,
+    any_time_look,
+    planned_look,
+    sample_ratio_any_time,
+)
+from kanab.stats.simultaneous import HolmRegion, Simultaneous, holm_regions, simultaneous_intervals
+from kanab.stats.srm import SampleRatio, sample_ratio
+
+__all__ = [
+    "Anova",
+    "AnyTimeLook",
+    "AnyTimeRatio",
+    "ArmMeans",
+    "Candidate",
+    "Caution",
+    "Effect",
+    "FTest",
+    "Fit",
+    "FollowUp",
+    "HolmRegion",
+    "MarginTest",
+    "PlannedLook",
+    "Posterior",
+    "Relative",
+    "RobustFit",
+    "SampleRatio",
+    "Simultaneous",
+    "additive_means",
+    "adjusted_effect",
+    "adjusted_means",
+    "adjusted_ratio_effect",
+    "adjusted_ratio_means",
+    "against_control",
+    "against_margin",
+    "any_time_look",
+    "best_arm",
+    "changed_shares",
+    "clamped_values",
+    "contrast",
+    "correct",
+    "difference_in_means",
+    "fit",
+    "follow_ups",
+    "holm_regions",
+    "joint_contrasts",
+    "looked_early",
+    "many_to_one",
+    "metric_cautions",
+    "nested_f",
+    "omnibus",
+    "plain_means",
+    "planned_look",
+    "pooled_f",
+    "posterior",
+    "ratio_effect",
+    "ratio_means",
+    "relative_delta",
+    "relative_effect",
+    "robust_f",
+    "robust_fit",
+    "sample_ratio",
+    "sample_ratio_any_time",
+    "simultaneous_intervals",
+]

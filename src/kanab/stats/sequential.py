@@ -133,7 +133,8 @@ def planned_look(
     experiment ends earlier or later than planned, say so with ``last``: all that is left is spent.
 
     >>> from kanab.datasets import shop_rows
-    >>> from kanab import count_columns, difference_in_means
+    >>> from kanab import count_columns
+    >>> from kanab.stats import difference_in_means
     >>> shop = count_columns(shop_rows(40_000), arm="variant", metrics=["bought"])
     >>> print(planned_look(difference_in_means(shop), [20_000, 40_000], looks=4))
     look 2 of 4: p = 0.0361, 95% interval 0.0005800 … 0.01933; you may stop
@@ -186,7 +187,8 @@ def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> A
     ten times as many people, 1.95 times at a tenth.
 
     >>> from kanab.datasets import shop_rows
-    >>> from kanab import count_columns, difference_in_means
+    >>> from kanab import count_columns
+    >>> from kanab.stats import difference_in_means
     >>> shop = count_columns(shop_rows(20_000), arm="variant", metrics=["bought"])
     >>> print(any_time_look(difference_in_means(shop), 20_000))
     at any time: p = 1.000, 95% interval -0.006941 … 0.02032; keep going, about 94,000 people if the effect ...

@@ -49,7 +49,7 @@ def test_the_readout_holds_the_numbers_of_the_functions() -> None:
         rows, arm="variant", covariates=["tier"], metrics=["spend"], bounds={"spend": (0, 500)},
         resolution={"spend": 0.01}, squares="arm",
     )  # fmt: skip
-    plain, adjusted = kb.difference_in_means(tally), kb.adjusted_effect(tally)
+    plain, adjusted = kb.stats.difference_in_means(tally), kb.stats.adjusted_effect(tally)
     by_method = {row["method"]: row for row in found["effects"] if row["metric"] == "spend"}
     assert by_method["difference"]["estimate"] == plain.estimate
     assert by_method["difference"]["se"] == by_method["difference"]["se_population"] == plain.se
@@ -67,19 +67,19 @@ def test_p_is_adjusted_over_metrics_and_arms_for_each_method() -> None:
     for method in ("difference", "adjusted"):
         family = [row for row in found if row["method"] == method]
         assert len(family) == 4
-        assert [row["p_adjusted"] for row in family] == kb.correct([row["p"] for row in family], "holm")
+        assert [row["p_adjusted"] for row in family] == kb.stats.correct([row["p"] for row in family], "holm")
 
 
 def test_the_robust_f_decides_and_follow_ups_explain() -> None:
     found = readout(shop(), **CHOICES).to_dict()
-    kinds = [(row["metric"], row["variance"], row["decides"]) for row in found["heterogeneity"]]
+    kinds = [(row["metric"], row["variance"], row["decides"]) for row in found["segments"]]
     assert kinds == [
         ("spend", "pooled", False),
         ("spend", "two_margins", True),
         ("bought", "pooled", False),
         ("bought", "by_class", True),
     ]
-    decided = {row["metric"]: row for row in found["heterogeneity"] if row["decides"]}
+    decided = {row["metric"]: row for row in found["segments"] if row["decides"]}
     assert decided["spend"]["p_adjusted"] < 1e-6
     assert decided["bought"]["p_adjusted"] > 0.05
     assert [(one["metric"], one["covariate"], one["level"]) for one in found["follow_ups"]] == [

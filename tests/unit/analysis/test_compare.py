@@ -49,12 +49,12 @@ def released() -> kb.Release:
     return found
 
 
-def plain(metric: str) -> kb.ArmMeans:
-    return kb.plain_means(released().tables["variant/tier"], metric)
+def plain(metric: str) -> kb.stats.ArmMeans:
+    return kb.stats.plain_means(released().tables["variant/tier"], metric)
 
 
-def adjusted(metric: str) -> kb.ArmMeans:
-    return kb.adjusted_means(released().tables["variant/tier"], metric)
+def adjusted(metric: str) -> kb.stats.ArmMeans:
+    return kb.stats.adjusted_means(released().tables["variant/tier"], metric)
 
 
 def arm(name: str, metric: str = "minutes") -> Any:
@@ -72,7 +72,7 @@ def of(found: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
 def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
     data = kb.analyze(released(), correction=correction).to_dict()
     for method, means in (("difference", plain), ("adjusted", adjusted)):
-        effects = [kb.against_control(means(metric), name) for metric in ("minutes", "bought") for name in "BC"]
+        effects = [kb.stats.against_control(means(metric), name) for metric in ("minutes", "bought") for name in "BC"]
         family = simultaneous_intervals(effects, correction)
         for row, one in zip(of(data["effects"], method=method), family, strict=True):
             assert row["p_adjusted"] == one.p_adjusted
@@ -191,17 +191,17 @@ def test_any_contrast_is_read_plain_and_adjusted() -> None:
     asked = ["C - B", {"B": 0.5, "C": 0.5, "A": -1}]
     data = kb.analyze(released(), contrasts=asked).to_dict()
     first, second, *_ = data["contrasts"]
-    pair = kb.contrast(plain("minutes"), {"C": 1, "B": -1})
+    pair = kb.stats.contrast(plain("minutes"), {"C": 1, "B": -1})
     assert (first["contrast"], first["arm"], first["control"]) == ({"C": 1, "B": -1}, "C", "B")
     assert (first["estimate"], first["p"], first["interval"]) == (pair.estimate, pair.p, list(pair.interval or ()))
     welch = stats.ttest_ind(arm("C"), arm("B"), equal_var=False)
     assert (first["t"], first["p"]) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-8)
     assert first["relative"] == pytest.approx(arm("C").mean() / arm("B").mean() - 1, rel=1e-9)
     assert (second["arm"], second["control"], second["relative"]) == (None, None, None)
-    weighed = kb.contrast(plain("minutes"), asked[1])  # type: ignore[arg-type]
+    weighed = kb.stats.contrast(plain("minutes"), asked[1])  # type: ignore[arg-type]
     assert (second["estimate"], second["se"]) == (weighed.estimate, weighed.se)
     own = of(data["contrasts"], method="difference")
-    assert [row["p_adjusted"] for row in own] == kb.correct([row["p"] for row in own], "holm")
+    assert [row["p_adjusted"] for row in own] == kb.stats.correct([row["p"] for row in own], "holm")
 
 
 def test_contrasts_are_joined_by_dunnett_unless_one_follows_from_the_others() -> None:
@@ -209,7 +209,7 @@ def test_contrasts_are_joined_by_dunnett_unless_one_follows_from_the_others() ->
     data = kb.readout(rows(), correction="dunnett", contrasts=asked, **CHOICES | {"metrics": ["minutes"], "adjust": []})
     joint = joint_contrasts(plain("minutes"), [{"B": 1, "A": -1}, {"C": 1, "B": -1}])
     assert [row.p_adjusted for row in data.contrasts] == [one.p_adjusted for one in joint]
-    with pytest.raises(kb.AnalysisError, match="follows from the others"):
+    with pytest.raises(kb.errors.AnalysisError, match="follows from the others"):
         kb.analyze(released(), correction="dunnett", contrasts=["B-A", "C-A", "C-B"])
 
 
@@ -223,7 +223,7 @@ def test_claims_are_tested_for_every_arm_and_method() -> None:
     for row in data["margins"]:
         means = plain("minutes") if row["method"] == "difference" else adjusted("minutes")
         margin = margins["minutes"][row["claim"] == "equivalence"]
-        one = against_margin(kb.against_control(means, row["arm"]), margin, means=means)
+        one = against_margin(kb.stats.against_control(means, row["arm"]), margin, means=means)
         assert (row["p"], row["t"], row["shown"], row["estimate"]) == (one.p, one.t, one.shown, one.estimate)
         assert row["limits"] == ([-0.5, None] if row["claim"] == "non-inferiority" else [-0.05, 0.05])
     json.dumps(data, allow_nan=False)
@@ -269,8 +269,8 @@ def test_a_relative_margin_of_a_mean_near_zero_is_a_note() -> None:
 def test_the_delta_methods_interval_stands_beside_fiellers() -> None:
     for row in kb.analyze(released()).to_dict()["effects"]:
         means = (plain if row["method"] == "difference" else adjusted)(row["metric"])
-        effect = kb.against_control(means, row["arm"])
-        assert row["relative_interval"] == list(kb.relative_effect(means, effect).interval or ())
+        effect = kb.stats.against_control(means, row["arm"])
+        assert row["relative_interval"] == list(kb.stats.relative_effect(means, effect).interval or ())
         assert row["relative_interval_delta"] == list(relative_delta(means, effect).interval or ())
 
 
@@ -305,7 +305,7 @@ def test_with_a_prior_the_same_estimates_are_beliefs() -> None:
     for one in data["bayes"]:
         means = (plain if one["method"] == "difference" else adjusted)(one["metric"])
         for row in one["effects"]:
-            believed = posterior(kb.against_control(means, row["arm"]), prior)
+            believed = posterior(kb.stats.against_control(means, row["arm"]), prior)
             assert (row["mean"], row["sd"], row["positive"]) == (believed.mean, believed.sd, believed.positive)
             assert row["interval"] == list(believed.interval)
         expected = [(str(c.arm), c.best, c.loss) for c in best_arm(means, prior)]
@@ -431,7 +431,7 @@ def test_people_who_were_assigned_together_are_cautioned_about() -> None:
     assert found.cautions[0].sentence.endswith("Count every home as one (--unit home).")
     assert kinds(kb.readout(counted, unit="home", **choices)) == []
     assert kinds(kb.readout(counted | {"home": np.arange(1_200)}, **choices)) == []
-    with pytest.raises(kb.SourceError, match="there is no column 'house'"):
+    with pytest.raises(kb.errors.SourceError, match="there is no column 'house'"):
         kb.readout(counted, **choices | {"assigned_by": "house"})
 
 

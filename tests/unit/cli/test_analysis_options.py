@@ -52,7 +52,7 @@ def python(file: Path, **choices: Any) -> Any:
 
 def test_flags_and_python_say_the_same(released: Path) -> None:
     flags = (
-        "--correct", "dunnett", "--contrast", "B-2 - B", "--contrast", "B=0.5,B-2=0.5,A=-1",
+        "--correction", "dunnett", "--contrast", "B-2 - B", "--contrast", "B=0.5,B-2=0.5,A=-1",
         "--non-inferiority", "bought=2%,spend=0.5", "--superiority", "spend=1", "--equivalence", "spend=-1:2",
         "--equivalence", "bought=-2%:5%", "--lower-is-better", "spend", "--prior", "bought=0,0.01",
         "--prior", "spend=-1,inf",
@@ -124,7 +124,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "a pool of one": (("--pool", "any=B"), "a pool joins at least two arms"),
     "an unknown pool": (("--pool", "any=B+C"), "unknown arm of 'variant'. It has: A, B, B-2."),
     "looks and margins": (("--sequential", "always", "--superiority", "spend=1"), "margins are tested at one look"),
-    "looks and Dunnett": (("--sequential", "always", "--correct", "dunnett"), "Dunnett's correction is for one look"),
+    "looks and Dunnett": (
+        ("--sequential", "always", "--correction", "dunnett"),
+        "Dunnett's correction is for one look",
+    ),
     "assigned by nothing": (
         ("--assigned-by", "home"),
         "a release already says what was counted. Leave out --assigned-by",

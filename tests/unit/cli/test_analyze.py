@@ -49,7 +49,7 @@ def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
 
 def test_json_has_the_documented_fields(visits: Path) -> None:
     data = json.loads(run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device", "--json").output)
-    assert {"people", "k", "arms", "effects", "heterogeneity", "sample_ratio", "privacy"} <= data.keys()
+    assert {"people", "k", "arms", "effects", "segments", "sample_ratio", "privacy"} <= data.keys()
     assert data["people"] == 6_000
     assert sum(data["arms"].values()) == 6_000
     effect = {
@@ -58,7 +58,7 @@ def test_json_has_the_documented_fields(visits: Path) -> None:
     }  # fmt: skip
     assert all(effect <= row.keys() for row in data["effects"])
     assert all(
-        {"metric", "covariate", "variance", "F", "df", "p", "p_adjusted"} <= row.keys() for row in data["heterogeneity"]
+        {"metric", "covariate", "variance", "F", "df", "p", "p_adjusted"} <= row.keys() for row in data["segments"]
     )
     assert data["sample_ratio"].keys() >= {"chi2", "df", "p", "residuals"}
     assert data["privacy"].keys() >= {"k", "effective_k", "smallest_class", "classes", "merged", "audit"}
@@ -71,7 +71,7 @@ def test_a_release_gives_the_same_answer_as_its_source(visits: Path, tmp_path: P
     direct = json.loads(run("analyze", str(visits), *FLAGS, *DEVICE).output)
     stored = json.loads(run("analyze", str(file), "--json").output)
     assert stored["effects"] == direct["effects"]
-    assert stored["heterogeneity"] == direct["heterogeneity"]
+    assert stored["segments"] == direct["segments"]
 
 
 def test_batches_are_added(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_bins_and_top_make_levels(visits: Path) -> None:
             "--segment", "country", "--top", "country=2", "--json").output
     )  # fmt: skip
     assert [row["covariates"] for row in data["effects"] if row["method"] == "adjusted"] == [["prior_spend"]] * 2
-    assert data["heterogeneity"][0]["covariate"] == "country"
+    assert data["segments"][0]["covariate"] == "country"
 
 
 def test_where_is_recorded(visits: Path) -> None:

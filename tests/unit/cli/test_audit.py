@@ -147,4 +147,4 @@ def test_squares_by_class_without_a_plan_for_them_are_a_broken_rule(tmp_path: Pa
 
 def test_a_file_that_is_not_there_is_an_error_not_a_finding(tmp_path: Path) -> None:
     result = run(str(tmp_path / "none.json"))
-    assert isinstance(result.exception, kb.SourceError)
+    assert isinstance(result.exception, kb.errors.SourceError)

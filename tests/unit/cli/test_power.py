@@ -175,8 +175,8 @@ def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
     table = released.tables["variant/tier"]
     words = ("--release", str(file), "--metric", "spend", "--people", "40000", "--power", "0.8")
     even = {"A": 1, "B": 1}
-    plain = noise_of_means(kb.plain_means(table, "spend"), shares=even)
-    adjusted = noise_of_means(kb.adjusted_means(table, "spend"), shares=even)
+    plain = noise_of_means(kb.stats.plain_means(table, "spend"), shares=even)
+    adjusted = noise_of_means(kb.stats.adjusted_means(table, "spend"), shares=even)
     assert data(*words, "--shares", "A=1,B=1")["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     found = data(*words, "--shares", "A=1,B=1", "--adjust", "tier", "--experiment", "variant")
     assert found["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
@@ -194,7 +194,7 @@ def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) 
 
 
 def test_a_released_rate_is_planned_with_the_variance_of_its_new_rate(file: Path) -> None:
-    means = kb.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought")
+    means = kb.stats.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought")
     words = ("--release", str(file), "--metric", "bought", "--adjust", "tier", "--people", "2000", "--power", "0.8")
     assert data(*words)["effect"] == solve_power(noise_of_means(means, rate=True), people=2_000, power=0.8).effect
     assert data(*words)["effect"] > 1.04 * solve_power(noise_of_means(means), people=2_000, power=0.8).effect
@@ -218,7 +218,7 @@ def test_an_effect_that_multiplies_amounts_needs_more_people_for_a_rise() -> Non
 
 def test_a_released_amount_may_be_multiplied_and_a_rate_may_not(file: Path) -> None:
     words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--multiplies")
-    means = kb.plain_means(kb.read_release(file).tables["variant/tier"], "spend")
+    means = kb.stats.plain_means(kb.read_release(file).tables["variant/tier"], "spend")
     noise = noise_of_means(means, grows=True)
     assert data(*words, "--metric", "spend")["effect"] == solve_power(noise, people=40_000, power=0.8).effect
     assert problem(*words, "--metric", "bought").fact == "--multiplies is for amounts"
@@ -244,8 +244,8 @@ def test_a_ratio_is_planned_from_the_products_of_a_release(ratio_file: Path, nam
     words = ("--release", str(ratio_file), "--people", "40000", "--power", "0.8", "--metric", name)
     table = kb.read_release(ratio_file).tables["variant/tier"]
     even = {"A": 1, "B": 1}
-    plain = kb.noise_of_means(kb.ratio_means(table, "spend", "bought"), shares=even)
-    adjusted = kb.noise_of_means(kb.adjusted_ratio_means(table, "spend", "bought"), shares=even)
+    plain = kb.planning.noise_of_means(kb.stats.ratio_means(table, "spend", "bought"), shares=even)
+    adjusted = kb.planning.noise_of_means(kb.stats.adjusted_ratio_means(table, "spend", "bought"), shares=even)
     assert data(*words)["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     assert data(*words, "--adjust", "tier")["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
     assert said(*words).endswith("How spend/bought varies is as it was found in variant (shop.json).\n")
@@ -274,7 +274,7 @@ def test_the_page_of_amounts_says_what_skew_does_and_plain_data_stay_as_they_wer
     words = (*SD, "--people", "9000", "--effect", "1")
     html = page(tmp_path, *words)
     assert "<h1>How sure?</h1>" in html
-    assert "draw studies of your design with kb.simulate" in html
+    assert "draw studies of your design with kb.planning.simulate" in html
     file = tmp_path / "other.html"
     assert json.loads(said(*words, "--json", "--html", str(file))) == data(*words)
     assert file.exists()

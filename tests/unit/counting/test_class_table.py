@@ -11,8 +11,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab import KanabError, LevelError, Metric, SourceError, Tally, TallyError, count_columns, fit, read_classes
+from kanab import KanabError, Metric, Tally, count_columns, read_classes
 from kanab.datasets import eighteen
+from kanab.errors import LevelError, SourceError, TallyError
+from kanab.stats import fit
 
 TABLE_2 = """Treatment,Covariate,Count,Sum Time on App
 A,1,3,2.170849320

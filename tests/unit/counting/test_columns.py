@@ -10,9 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab import GridError, KanabError, LevelError, Metric, SourceError, Tally, TallyError, count_columns
+from kanab import KanabError, Metric, Tally, count_columns
 from kanab.counting import columns as module
 from kanab.counting.columns import group_products, group_sums
+from kanab.errors import GridError, LevelError, SourceError, TallyError
 
 ROWS: dict[str, list[Any]] = {
     "arm": ["A", "B", "A", "B", "A", "B"],

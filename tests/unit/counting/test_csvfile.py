@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from kanab import KanabError, Metric, SourceError, Tally, count_columns, count_csv
+from kanab import KanabError, Metric, Tally, count_columns
+from kanab.counting import count_csv
 from kanab.counting.csvfile import read_columns, read_texts, typed
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
+from kanab.errors import SourceError
 
 TEXT = "arm,tier,spend\nA,1,0.5\nA,2,2\nB,1,1.5\nB,2,\n"
 COLUMNS = {"arm": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2, 1.5, None]}

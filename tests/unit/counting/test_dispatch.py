@@ -13,12 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab import KanabError, LevelError, SourceError
+from kanab import KanabError
 from kanab.counted import Counted
 from kanab.counting import dispatch
 from kanab.counting.dispatch import count
 from kanab.counting.rows import count_rows
-from kanab.errors import MissingExtraError, PlanError
+from kanab.errors import LevelError, MissingExtraError, PlanError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 

@@ -13,8 +13,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab import KanabError, LevelError, SourceError
+from kanab import KanabError
 from kanab.counting.frames import column, column_names, columns, encode, numbers, numeric_scores
+from kanab.errors import LevelError, SourceError
 
 
 def objects(*values: Any) -> np.ndarray:

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab import GridError, KanabError, LevelError, Metric, SourceError, count_columns
+from kanab import KanabError, Metric, count_columns
 from kanab.counted import Counted
 from kanab.counting.bins import LEVEL_BUDGET
 from kanab.counting.levels import find_level, named_level
 from kanab.counting.rows import count_rows
+from kanab.errors import GridError, LevelError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 AB = (("A", 1), ("B", 1))

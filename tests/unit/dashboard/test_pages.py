@@ -179,7 +179,7 @@ def test_many_segments_are_cut_and_said(app: Dashboard, monkeypatch: pytest.Monk
     monkeypatch.setattr(report_sections, "MOST_ROWS", 1)
     page = words(ask(app, "/experiments/checkout"))
     assert "Only the 1 clearest of many segments are shown; the plain data (/v1) hold all." in page
-    assert len(plain(ask(app, "/v1/experiments/checkout"))["readout"]["heterogeneity"]) == 4
+    assert len(plain(ask(app, "/v1/experiments/checkout"))["readout"]["segments"]) == 4
 
 
 # ── before anything is there ───────────────────────────────────────────────────────────────────

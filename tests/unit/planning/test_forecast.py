@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import PlanError, count, make_plan, release
+from kanab import count, make_plan, release
 from kanab.datasets import shop_rows
+from kanab.errors import PlanError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.planning.forecast import Known, forecast_plan, known_from_release
 from kanab.planning.noise import noise_of_means

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import FTestAnovaPower, FTestPower
 
-from kanab import AnalysisError, Metric, count_columns
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError
 from kanab.planning.interactions import crossed_noise, crossed_noise_of, interaction_power
 from kanab.planning.noise import noise_of_amounts
 from kanab.planning.power import solve_power

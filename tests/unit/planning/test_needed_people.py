@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError
+from kanab.errors import AnalysisError
 from kanab.planning.needed_people import enough_people
 
 

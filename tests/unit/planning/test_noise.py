@@ -3,17 +3,11 @@
 import numpy as np
 import pytest
 
-from kanab import (
-    AnalysisError,
-    LevelError,
-    Population,
-    adjusted_effect,
-    adjusted_means,
-    difference_in_means,
-    plain_means,
-)
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, LevelError
+from kanab.planning import Population
 from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.stats import adjusted_effect, adjusted_means, difference_in_means, plain_means
 
 
 def test_realised_noise_gives_back_the_plain_error_and_df():

@@ -7,10 +7,11 @@ import pytest
 from scipy import integrate, stats
 from statsmodels.stats.power import TTestIndPower
 
-from kanab import AnalysisError, adjusted_means, plain_means
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError
 from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import Question, allotted, beyond, both_beyond, power_curve, solve_power
+from kanab.stats import adjusted_means, plain_means
 from kanab.stats.margins import Margin
 
 ORACLE = TTestIndPower()

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, adjusted_effect, difference_in_means, plain_means
+from kanab.errors import AnalysisError
 from kanab.planning.noise import noise_of_amounts
 from kanab.planning.power import solve_power
 from kanab.planning.simulation import Population, simulate
+from kanab.stats import adjusted_effect, difference_in_means, plain_means
 
 
 def drawn(**choices):

@@ -65,7 +65,7 @@ def test_ols_on_the_merged_table_equals_ols_on_recoded_rows(counting: Counting) 
     recoded = np.array([next(score[new] for new, olds in levels.groups if z in olds) for z in rows["z"]])
     x = np.column_stack([np.ones(200), rows["arm"] == "B", recoded]).astype(float)
     truth = sm.OLS(np.floor(rows["y"] * 100 + 0.5) / 100, x).fit()
-    fit = kb.fit(found.tables["arm/z"], "arm + z")
+    fit = kb.stats.fit(found.tables["arm/z"], "arm + z")
     np.testing.assert_allclose(fit.b, truth.params, rtol=1e-11)
     np.testing.assert_allclose(fit.se, truth.bse, rtol=1e-11)
 

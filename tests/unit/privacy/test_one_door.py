@@ -44,7 +44,7 @@ THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally"}
 BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
-    "read_ledger", "read_release", "readout", "scan_heterogeneity", "scan_interactions", "write_release",
+    "read_ledger", "read_release", "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
 BEFORE_ANYBODY_CAME = {"Forecast", "Known", "forecast_plan", "known_from_release"}
 MADE_UP_PEOPLE = {"Population", "Study", "simulate"}
@@ -59,7 +59,8 @@ NUMBERS_ONLY = (
 
 def test_every_public_name_is_on_one_side_of_the_door() -> None:
     """A new name fails here until somebody has thought about it; statistics stay within the process, as tallies do."""
-    homes = {name: getattr(kb, name).__module__ for name in kb.__all__}
+    storeys = (kb, kb.counting, kb.planning, kb.scan)
+    homes = {name: getattr(storey, name).__module__ for storey in storeys for name in storey.__all__}
     thought_of = {name for name, home in homes.items() if not home.startswith(NUMBERS_ONLY)}
     sides = (
         MAKE_TALLIES, DECLARE, THE_DOOR, WITHIN_THE_PROCESS, BEHIND_THE_DOOR, BEFORE_ANYBODY_CAME, MADE_UP_PEOPLE,
@@ -102,7 +103,7 @@ def not_released() -> list[Any]:
     tally = found.tallies["variant/tier"]
     return [
         tally, found, tally.to_dict(), {"variant/tier": tally}, [tally], tally.tables(), vars(found), people(), None,
-        found.signatures, kb.difference_in_means(tally), Ledger(),
+        found.signatures, kb.stats.difference_in_means(tally), Ledger(),
     ]  # fmt: skip
 
 
@@ -123,12 +124,12 @@ def test_only_a_release_is_analyzed_added_or_written(thing: Any, tmp_path: Path)
 
 @pytest.mark.parametrize("thing", not_released(), ids=kind)
 def test_scans_count_a_source_themselves_or_read_releases(thing: Any) -> None:
-    for scan in (kb.scan_interactions, kb.scan_heterogeneity):
+    for scan in (kb.scan.scan_interactions, kb.scan.scan_segments):
         with pytest.raises(KanabError):
             scan(thing)
     rows = people() | {"other": np.array(["on"] * 393 + ["off"] * 7)}
     with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people"):
-        kb.scan_interactions(rows, ["variant", "other"], ["spend"], bounds={"spend": (0, 500)})
+        kb.scan.scan_interactions(rows, ["variant", "other"], ["spend"], bounds={"spend": (0, 500)})
 
 
 @pytest.mark.parametrize("thing", not_released(), ids=kind)
@@ -338,10 +339,10 @@ WORKING: dict[str, Callable[[int], Any]] = {
     "adding other covariates": lambda n: tally(n) + tally(n).keep(),
     "an unknown metric": lambda n: tally(n).moments_of("nothing"),
     "an unknown factor": lambda n: tally(n).factor("nothing"),
-    "a formula with an unknown name": lambda n: kb.fit(tally(n), "variant + nothing"),
-    "no formula": lambda n: kb.fit(tally(n), "variant +* x"),
-    "shares of other arms": lambda n: kb.sample_ratio(tally(n), {"A": 1, "C": 1}),
-    "segments of nothing": lambda n: kb.robust_f(tally(n), "nothing"),
+    "a formula with an unknown name": lambda n: kb.stats.fit(tally(n), "variant + nothing"),
+    "no formula": lambda n: kb.stats.fit(tally(n), "variant +* x"),
+    "shares of other arms": lambda n: kb.stats.sample_ratio(tally(n), {"A": 1, "C": 1}),
+    "segments of nothing": lambda n: kb.stats.robust_f(tally(n), "nothing"),
     "a negative count": lambda n: Tally.from_dict(changed(n, people=-int(SENTINEL))),
     "more people with a value than people": lambda n: Tally.from_dict(changed(n, people=0)),
     "a sum that no people have": lambda n: Tally.from_dict(changed(n, sums={"spend": str(10**40)})),

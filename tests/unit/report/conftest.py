@@ -65,7 +65,7 @@ def small() -> Callable[..., Readout]:
         made = {
             "experiment": "checkout", "people": 1000, "k": 10, "control": "A", "arms": {"A": 500, "B": 500},
             "confidence": 0.95, "alternative": "two-sided", "correction": "holm", "sample_ratio": ratio,
-            "effects": list(effects) or [copy.deepcopy(PLAIN)], "heterogeneity": [], "follow_ups": [],
+            "effects": list(effects) or [copy.deepcopy(PLAIN)], "segments": [], "follow_ups": [],
             "privacy": privacy, "notes": [],
         }  # fmt: skip
         return made | changes

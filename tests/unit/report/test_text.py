@@ -200,8 +200,8 @@ def test_the_robust_f_decides_and_the_pooled_one_stands_beside_it(hillstrom: Rea
 
 
 def test_a_segment_that_cannot_be_tested_says_why(hillstrom: Readout) -> None:
-    hillstrom["heterogeneity"] = [
-        hillstrom["heterogeneity"][1]
+    hillstrom["segments"] = [
+        hillstrom["segments"][1]
         | {"F": None, "df": None, "p": None, "p_adjusted": None, "note": "too few combinations hold people"}
     ]
     hillstrom["follow_ups"] = []

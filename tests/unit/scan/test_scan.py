@@ -8,7 +8,7 @@ import pytest
 import kanab as kb
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
-from kanab.scan.scan import scan_heterogeneity, scan_interactions
+from kanab.scan.scan import scan_interactions, scan_segments
 
 COUNTING: dict[str, Any] = {"bounds": {"y": (-50, 100)}, "resolution": {"y": 0.01}}
 
@@ -39,7 +39,7 @@ def test_the_planted_pair_is_found_and_told() -> None:
     tally = kb.count_columns(
         users(), arm=["t1", "t3"], metrics={"y": kb.Metric.declare("y", bounds=(-50, 100), resolution=0.01)}
     )
-    truth = kb.pooled_f(tally, metric="y")
+    truth = kb.stats.pooled_f(tally, metric="y")
     assert row["F"] == pytest.approx(truth.F, rel=1e-11)
     assert row["p"] == pytest.approx(truth.p, rel=1e-9)
 
@@ -70,7 +70,7 @@ def test_stored_pair_tables_give_the_same_answer() -> None:
 
 
 def test_segments_of_many_experiments_are_scanned_together() -> None:
-    found = scan_heterogeneity(users(seed=2), ["t0", "t2"], ["y"], ["device"], **COUNTING)
+    found = scan_segments(users(seed=2), ["t0", "t2"], ["y"], ["device"], **COUNTING)
     data = found.to_dict()
     assert [(row["experiment"], row["covariate"], row["verdict"]) for row in data["segments"]] == [
         ("t0", "device", "nothing found"),
@@ -87,16 +87,16 @@ def test_frames_have_a_row_per_test() -> None:
         found.to_pandas().columns
     )
     assert found.to_polars().height == 3
-    assert scan_heterogeneity(users(), ["t0"], ["y"], ["device"], **COUNTING).to_pandas().shape[0] == 1
+    assert scan_segments(users(), ["t0"], ["y"], ["device"], **COUNTING).to_pandas().shape[0] == 1
 
 
 def test_what_is_missing_or_too_much_is_said() -> None:
     with pytest.raises(PlanError, match="what to compare is not said"):
-        scan_heterogeneity(users())
+        scan_segments(users())
     plain = kb.release(kb.count(users(), arm="t1", metrics=["y"], **COUNTING))
     with pytest.raises(AnalysisError, match="hold no table of two experiments"):
         scan_interactions(plain)
     with pytest.raises(AnalysisError, match="no table by a covariate"):
-        scan_heterogeneity(plain)
+        scan_segments(plain)
     with pytest.raises(PlanError, match="releases already say"):
         scan_interactions(plain, ["t1"])

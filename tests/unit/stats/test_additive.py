@@ -5,7 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, DesignError, Metric, adjusted_means, against_control, count_columns
+from kanab import Metric, count_columns
+from kanab.errors import AnalysisError, DesignError
+from kanab.stats import adjusted_means, against_control
 from kanab.stats.additive import additive_means
 
 NAMES = ("tier", "device", "country")

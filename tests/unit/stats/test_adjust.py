@@ -3,19 +3,10 @@
 import numpy as np
 import pytest
 
-from kanab import (
-    AnalysisError,
-    DesignError,
-    FormulaError,
-    LevelError,
-    Metric,
-    adjusted_effect,
-    adjusted_means,
-    contrast,
-    count_columns,
-    difference_in_means,
-)
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, DesignError, FormulaError, LevelError
+from kanab.stats import adjusted_effect, adjusted_means, contrast, difference_in_means
 
 
 def people(n=240, arms="AB", seed=1):

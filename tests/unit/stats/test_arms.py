@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import (
-    AnalysisError,
-    LevelError,
-    Metric,
-    adjusted_effect,
-    adjusted_means,
-    contrast,
-    count_columns,
-    plain_means,
-)
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, LevelError
+from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.simultaneous import excludes
 

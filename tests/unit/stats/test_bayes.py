@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import (
-    AnalysisError,
-    LevelError,
-    Metric,
-    adjusted_means,
-    against_control,
-    contrast,
-    count_columns,
-    difference_in_means,
-    plain_means,
-)
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, LevelError
+from kanab.stats import adjusted_means, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.bayes import Prior, best_arm, posterior
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError, Metric, count_columns
+from kanab import Metric, count_columns
+from kanab.errors import AnalysisError
 from kanab.stats.cautions import CARRIERS, changed_shares, clamped_values, looked_early, metric_cautions
 
 AMOUNT = Metric("y", 1, (0, 500))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from kanab import AnalysisError
+from kanab.errors import AnalysisError
 from kanab.stats.distributions import check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
 
 

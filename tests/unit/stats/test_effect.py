@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import (
-    AnalysisError,
-    DesignError,
-    LevelError,
-    Metric,
-    against_control,
-    contrast,
-    count_columns,
-    difference_in_means,
-    plain_means,
-)
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
+from kanab.errors import AnalysisError, DesignError, LevelError
+from kanab.stats import against_control, contrast, difference_in_means, plain_means
 
 A, B, C = [1, 2, 3, 4], [2, 4, 6, 8, 10], [5, 5, 6]
 

@@ -5,8 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, DesignError, Metric, count_columns
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, DesignError
 from kanab.stats.gram import arm_squares, classes_of, difference_of_fits, independent, refit, solve, spread
 
 

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 
-from kanab import AnalysisError, DesignError, Metric, count_columns, difference_in_means, fit
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
+from kanab.errors import AnalysisError, DesignError
+from kanab.stats import difference_in_means, fit
 from kanab.stats.hc import robust_fit
 
 KINDS = ["HC0", "HC1", "HC2", "HC3"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError
+from kanab.errors import AnalysisError
 from kanab.stats.distributions import t_quantile, t_tail
 from kanab.stats.joint_t import box_probability, joint_quantile, joint_tail, lattice, one_factor
 

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
-from kanab import (
-    AnalysisError,
-    Metric,
-    adjusted_effect,
-    against_control,
-    count_columns,
-    difference_in_means,
-    plain_means,
-)
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
+from kanab.errors import AnalysisError
+from kanab.stats import adjusted_effect, against_control, difference_in_means, plain_means
 from kanab.stats.margins import Margin, against_margin
 
 A = [3.0, 5.0, 4.0, 6.0, 7.0, 5.0, 4.0, 5.0]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from kanab import AnalysisError, correct
+from kanab.errors import AnalysisError
+from kanab.stats import correct
 
 THEIRS = {
     "bonferroni": "bonferroni",

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, DesignError, FormulaError, LevelError, Metric, count_columns, fit
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, DesignError, FormulaError, LevelError
+from kanab.stats import fit
 
 
 def eight(y, **more):

@@ -6,17 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanab import (
-    AnalysisError,
-    LevelError,
-    adjusted_effect,
-    contrast,
-    correct,
-    count_columns,
-    difference_in_means,
-    relative_effect,
-)
+from kanab import count_columns
+from kanab.errors import AnalysisError, LevelError
 from kanab.plan.file import parse_plan
+from kanab.stats import adjusted_effect, contrast, correct, difference_in_means, relative_effect
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 
 ROWS = {

@@ -13,9 +13,9 @@ import kanab as kb
 from kanab.stats.relative import relative_delta, relative_effect
 
 
-def means_of(control: list[float], arm: list[float]) -> kb.ArmMeans:
+def means_of(control: list[float], arm: list[float]) -> kb.stats.ArmMeans:
     rows = {"arm": ["A"] * len(control) + ["B"] * len(arm), "y": [*control, *arm]}
-    return kb.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 1e-6}))
+    return kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 1e-6}))
 
 
 @given(st.integers(0, 10_000), st.floats(-3, 3), st.sampled_from(["two-sided", "greater", "less"]))
@@ -23,7 +23,7 @@ def means_of(control: list[float], arm: list[float]) -> kb.ArmMeans:
 def test_the_interval_excludes_zero_exactly_when_p_is_below_alpha(seed: int, shift: float, side: str) -> None:
     rng = np.random.default_rng(seed)
     means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(6 + shift, 3, 30)))
-    effect = kb.against_control(means, alternative=side)  # type: ignore[arg-type]
+    effect = kb.stats.against_control(means, alternative=side)  # type: ignore[arg-type]
     relative = relative_effect(means, effect)
     assert relative.interval is not None
     low, high = relative.interval
@@ -35,7 +35,7 @@ def test_the_interval_excludes_zero_exactly_when_p_is_below_alpha(seed: int, shi
 def test_every_end_of_the_interval_solves_fiellers_equation() -> None:
     rng = np.random.default_rng(1)
     means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
-    effect = kb.against_control(means)
+    effect = kb.stats.against_control(means)
     interval = relative_effect(means, effect).interval
     assert interval is not None
     a, b = means.means
@@ -49,20 +49,20 @@ def test_every_end_of_the_interval_solves_fiellers_equation() -> None:
 
 def test_a_control_near_zero_has_an_estimate_but_no_interval() -> None:
     means = means_of([-1, 1, -1, 1.01], [5, 6, 7, 8])
-    relative = relative_effect(means, kb.against_control(means))
+    relative = relative_effect(means, kb.stats.against_control(means))
     assert relative.interval is None
     assert relative.estimate is not None
 
 
 def test_a_control_of_exactly_zero_has_neither() -> None:
     means = means_of([-1, 1, -1, 1], [5, 6, 7, 8])
-    relative = relative_effect(means, kb.against_control(means))
+    relative = relative_effect(means, kb.stats.against_control(means))
     assert (relative.estimate, relative.interval) == (None, None)
 
 
 def test_without_variance_there_is_no_interval() -> None:
     means = means_of([2, 2, 2], [3, 3, 3])
-    relative = relative_effect(means, kb.against_control(means))
+    relative = relative_effect(means, kb.stats.against_control(means))
     assert (relative.estimate, relative.interval) == (0.5, None)
 
 
@@ -71,7 +71,7 @@ def test_one_sided_intervals_are_open_on_the_side_of_the_alternative() -> None:
     positive = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
     negative = means_of(list(rng.normal(-6, 2, 40)), list(rng.normal(-7, 3, 30)))
     ends = [
-        relative_effect(means, kb.against_control(means, alternative=side)).interval  # type: ignore[arg-type]
+        relative_effect(means, kb.stats.against_control(means, alternative=side)).interval  # type: ignore[arg-type]
         for means in (positive, negative)
         for side in ("greater", "less")
     ]
@@ -86,7 +86,7 @@ def test_one_sided_intervals_are_open_on_the_side_of_the_alternative() -> None:
 def test_the_delta_methods_interval_is_symmetric_and_textbook() -> None:
     rng = np.random.default_rng(1)
     means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
-    effect = kb.against_control(means)
+    effect = kb.stats.against_control(means)
     found = relative_delta(means, effect)
     (a, b), (v_a, v_b) = means.means, means.sample
     assert effect.df is not None
@@ -99,7 +99,7 @@ def test_the_delta_methods_interval_is_symmetric_and_textbook() -> None:
 def test_one_sided_delta_intervals_are_open_where_fiellers_are(sign: int, open_end: int) -> None:
     rng = np.random.default_rng(1)
     means = means_of(list(sign * rng.normal(6, 2, 40)), list(sign * rng.normal(7, 3, 30)))
-    effect = kb.against_control(means, alternative="greater")
+    effect = kb.stats.against_control(means, alternative="greater")
     for relative in (relative_delta(means, effect), relative_effect(means, effect)):
         assert relative.interval is not None
         assert np.isinf(relative.interval).tolist() == [open_end == 0, open_end == 1]
@@ -107,13 +107,13 @@ def test_one_sided_delta_intervals_are_open_where_fiellers_are(sign: int, open_e
 
 def test_the_delta_method_has_nothing_to_say_without_a_control_or_without_variance() -> None:
     zero = means_of([-1, 1, -1, 1], [5, 6, 7, 8])
-    assert relative_delta(zero, kb.against_control(zero)) == kb.Relative(None, None)
+    assert relative_delta(zero, kb.stats.against_control(zero)) == kb.stats.Relative(None, None)
     flat = means_of([2, 2], [3, 3])
-    assert relative_delta(flat, kb.against_control(flat)) == kb.Relative(0.5, None)
+    assert relative_delta(flat, kb.stats.against_control(flat)) == kb.stats.Relative(0.5, None)
 
 
 def test_a_control_too_small_for_a_square_has_no_delta_interval() -> None:
     means = means_of([-1, 1, -1, 1], [5, 6, 7, 8])
     tiny = replace(means, exact=(Fraction(1, 10**200), means.exact[1]))
-    found = relative_delta(tiny, kb.against_control(tiny))
+    found = relative_delta(tiny, kb.stats.against_control(tiny))
     assert (found.estimate, found.interval) == (pytest.approx(6.5e200), None)

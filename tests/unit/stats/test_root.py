@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from kanab import AnalysisError
+from kanab.errors import AnalysisError
 from kanab.stats.root import crossing
 
 

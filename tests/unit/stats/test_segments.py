@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError, LevelError, Metric, correct, count_columns, follow_ups, robust_f
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, LevelError
+from kanab.stats import correct, follow_ups, robust_f
 
 
 def crowd(arms="AB", levels=3, n=300, seed=1, squares="class"):

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, adjusted_effect, count_columns, difference_in_means
+from kanab import count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError
+from kanab.stats import adjusted_effect, difference_in_means
 from kanab.stats.sequential import any_time_look, planned_look, sample_ratio_any_time
 from kanab.stats.spending import boundaries
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError, Effect, difference_in_means
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError
+from kanab.stats import Effect, difference_in_means
 from kanab.stats.distributions import t_interval, t_tail
 from kanab.stats.simultaneous import excludes, holm_regions, simultaneous_intervals
 

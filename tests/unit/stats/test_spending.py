@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from kanab import AnalysisError
+from kanab.errors import AnalysisError
 from kanab.stats.spending import boundaries, smallest_alpha, spent_by, tail, z_boundaries
 
 FIFTHS = [0.2, 0.4, 0.6, 0.8, 1.0]

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError, LevelError, count_columns, sample_ratio
+from kanab import count_columns
 from kanab.datasets import eighteen
+from kanab.errors import AnalysisError, LevelError
+from kanab.stats import sample_ratio
 
 
 def crowd(**people):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab import TallyError
+from kanab.errors import TallyError
 from kanab.tally.cells import DROPPED, as_cells, fold, marginal, zeros
 
 TABLE = as_cells([[1, 2, 3], [40, 50, 60]], (2, 3), "people")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kanab import Factor, LevelError, Metric, Tally, TallyError
+from kanab import Factor, Metric, Tally
+from kanab.errors import LevelError, TallyError
 from kanab.tally.cells import as_cells
 from kanab.tally.consistency import least_squares
 from kanab.tally.moments import By, Cross, Moments

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab import GridError, Metric
+from kanab import Metric
+from kanab.errors import GridError
 from kanab.tally.metric import GRID_LIMIT, implied_scale
 
 

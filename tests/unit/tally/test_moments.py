@@ -4,7 +4,8 @@ import operator
 
 import pytest
 
-from kanab import Metric, TallyError
+from kanab import Metric
+from kanab.errors import TallyError
 from kanab.tally.cells import DROPPED, Cells, as_cells
 from kanab.tally.moments import By, Cross, Moments
 

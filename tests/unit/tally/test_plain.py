@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kanab import KanabError, LevelError, Metric, Tally, TallyError, count_columns
+from kanab import KanabError, Metric, Tally, count_columns
 from kanab.datasets import eighteen
+from kanab.errors import LevelError, TallyError
 
 PLANTED = 918273645
 

@@ -88,7 +88,7 @@ def basis_sentences(data: Data) -> list[str]:
     elif not data["interaction"]:
         found.append(
             "Sums of many people are taken to be normal. Where few people carry a skewed amount, a small arm shows "
-            "falls that are not there more often than planned: draw studies of your design with kb.simulate."
+            "falls that are not there more often than planned: draw studies of your design with kb.planning.simulate."
         )
         if not data["multiplies"]:
             found.append(

@@ -85,7 +85,7 @@ def attention(data: Data) -> tuple[str | Table, ...]:
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
     """One row per test: who, what, F, p, corrected p, verdict."""
     sides = look_of(data).sides
-    method = CORRECTIONS.get(data["method"], data["method"])
+    method = CORRECTIONS.get(data["correction"], data["correction"])
     header = (*sides, "metric", "F", "p", *([f"p ({method})"] if method else []), "verdict")
     body = []
     for row in rows:

@@ -121,7 +121,7 @@ def outcome(data: Data) -> str:
 
 def corrected_how(data: Data) -> str:
     """The correction and its family, as the start of a sentence."""
-    method = CORRECTIONS.get(data["method"], data["method"])
+    method = CORRECTIONS.get(data["correction"], data["correction"])
     if not method:
         return "Without any correction"
     sizes = [count for count in data["tests"].values() if count]
@@ -296,8 +296,8 @@ def method_sentences(data: Data) -> list[str]:
     look = look_of(data)
     tested = "whether effects add up" if look is PAIRS else "whether the effect is the same at every level"
     found = [f"F is the robust test of {tested}; the pooled F, which assumes one variance, is in the plain data."]
-    if CORRECTIONS.get(data["method"], data["method"]):
-        few = data["method"] in ("bh", "by")
+    if CORRECTIONS.get(data["correction"], data["correction"]):
+        few = data["correction"] in ("bh", "by")
         rate = "the expected share of false ones among the alarms" if few else "the chance of even one false alarm"
         found.append(f"{corrected_how(data)}: {rate} is at most {percent(data['alpha'])} in a family.")
     if data["verdicts"].get("watch"):

@@ -161,7 +161,7 @@ def _judged(
 def _evidence(found: _Pieces, families: Places, rules: Rules, assignment: Floats, names: Sequence[str]) -> Evidence:
     """Corrected p-values, and intervals at the level that the correction leaves."""
     robust = found.column(lambda piece: piece.tested.robust.p)
-    adjusted = corrected(robust, families, rules.method)
+    adjusted = corrected(robust, families, rules.correction)
     level = levels(adjusted, families, rules)
     limit = found.column(lambda piece: critical(piece.tested, level[piece.open]))
 
@@ -173,7 +173,7 @@ def _evidence(found: _Pieces, families: Places, rules: Rules, assignment: Floats
 
     return Evidence(
         p_adjusted=adjusted,
-        p_guarded=corrected(found.column(lambda piece: piece.careful.p), families, rules.method),
+        p_guarded=corrected(found.column(lambda piece: piece.careful.p), families, rules.correction),
         could_miss=found.column(plain),
         could_miss_guarded=found.column(careful) if rules.tolerance else np.full(found.size, np.nan),
         assignment=assignment,

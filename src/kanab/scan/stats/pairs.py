@@ -78,7 +78,7 @@ def scan_pairs(
     metrics: Sequence[str] | None = None,
     k: int = DEFAULT_K,
     family: Family = "metric",
-    method: Correction = "holm",
+    correction: Correction = "holm",
     alpha: float = 0.05,
     tolerance: Mapping[str, float] | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -100,7 +100,7 @@ def scan_pairs(
     >>> row.verdict, row.F, row.df
     ('interference', 41.7046498028..., (2.0, 12.0))
     """
-    rules = Rules(k, family, method, alpha, dict(tolerance or {}), dict(bounds or {}))
+    rules = Rules(k, family, correction, alpha, dict(tolerance or {}), dict(bounds or {}))
     if isinstance(pairs, Pairs):
         names = [factor.name for factor in pairs.experiments]
         found = list(combinations(names, 2))

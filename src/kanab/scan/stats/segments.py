@@ -75,13 +75,13 @@ class SegmentScan(Scan):
         return {"segments": [row.to_dict() for row in self.rows], **self.summary()}
 
 
-def scan_segments(
+def segment_scan(
     tables: Mapping[str, Tally] | Iterable[Tally],
     *,
     metrics: Sequence[str] | None = None,
     k: int = DEFAULT_K,
     family: Family = "metric",
-    method: Correction = "bh",
+    correction: Correction = "bh",
     alpha: float = 0.05,
     tolerance: Mapping[str, float] | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -94,11 +94,11 @@ def scan_segments(
     searched to discover, not to be safe. ``controls`` name the arm that follow-ups compare with.
 
     >>> from kanab.datasets import eighteen
-    >>> row = scan_segments([eighteen()], k=3).rows[0]
+    >>> row = segment_scan([eighteen()], k=3).rows[0]
     >>> row.verdict, row.F, row.follow_ups[1].level
     ('differs', 41.7046498028..., 2)
     """
-    rules = Rules(k, family, method, alpha, dict(tolerance or {}), dict(bounds or {}))
+    rules = Rules(k, family, correction, alpha, dict(tolerance or {}), dict(bounds or {}))
     found = list(_one_covariate(tables.values() if isinstance(tables, Mapping) else tables))
     if not found:
         raise AnalysisError("there are no covariates to compare effects between", "Count arms by covariates.")

@@ -119,7 +119,7 @@ class Scan:
         """What the whole scan was, as plain data."""
         return {
             "family": self.rules.family,
-            "method": self.rules.method,
+            "correction": self.rules.correction,
             "alpha": self.rules.alpha,
             "k": self.rules.k,
             "tests": self.families,

@@ -43,7 +43,7 @@ class Rules:
 
     k: int
     family: Family
-    method: Correction
+    correction: Correction
     alpha: float = 0.05
     tolerance: Mapping[str, float] = field(default_factory=dict)
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Rules:
             raise AnalysisError("k must be a whole number of people", "For example k=10.")
         if self.family not in get_args(Family):
             raise AnalysisError("unknown family of tests", f"Use one of: {', '.join(get_args(Family))}.")
-        if self.method not in get_args(Correction):
+        if self.correction not in get_args(Correction):
             raise AnalysisError("unknown correction", f"Use one of: {', '.join(get_args(Correction))}.")
         if not (isinstance(self.alpha, Real) and 0 < self.alpha < 1):
             raise AnalysisError("alpha must lie between 0 and 1", "For example 0.05.")
@@ -70,13 +70,13 @@ class Rules:
         return metric if self.family == "metric" else np.zeros_like(metric)
 
 
-def corrected(p: Floats, families: NDArray[np.intp], method: Correction) -> Floats:
+def corrected(p: Floats, families: NDArray[np.intp], correction: Correction) -> Floats:
     """Adjusted p-values, family by family; not a number stays out."""
     found = np.full(len(p), np.nan)
     for family in np.unique(families):
         inside = np.flatnonzero((families == family) & ~np.isnan(p))
         if len(inside):
-            found[inside] = adjusted_array(p[inside], method)
+            found[inside] = adjusted_array(p[inside], correction)
     return found
 
 
@@ -90,13 +90,13 @@ def levels(adjusted: Floats, families: NDArray[np.intp], rules: Rules) -> Floats
     for family in np.unique(families):
         inside = (families == family) & ~np.isnan(adjusted)
         tests = int(inside.sum())
-        if rules.method in ("bonferroni", "holm", "hochberg"):
+        if rules.correction in ("bonferroni", "holm", "hochberg"):
             found[inside] = rules.alpha / max(1, tests)
-        elif rules.method == "sidak":
+        elif rules.correction == "sidak":
             found[inside] = -np.expm1(np.log1p(-rules.alpha) / max(1, tests))
-        elif rules.method in ("bh", "by"):
+        elif rules.correction in ("bh", "by"):
             alarm = inside & (adjusted < rules.alpha)
-            harmonic = float(np.sum(1 / np.arange(1, tests + 1))) if rules.method == "by" else 1.0
+            harmonic = float(np.sum(1 / np.arange(1, tests + 1))) if rules.correction == "by" else 1.0
             for side in (alarm, inside & ~alarm):
                 found[side] = rules.alpha * side.sum() / max(1, tests) / harmonic
     return found

@@ -6,6 +6,7 @@ from typing import Any
 
 import kanab as kb
 from kanab.plan.file import parse_plan
+from kanab.planning import noise_of_amounts
 from kanab.planning.report.plan_html import effect_by_days
 from kanab.planning.report.power_charts import LOOK
 
@@ -14,15 +15,15 @@ PLAN = parse_plan(
     "experiments.variant = { arms = { A = 1, B = 1 } }\n"
 )
 NOISES = {
-    ("variant", "bought"): {"": kb.noise_of_rate(0.1)},
+    ("variant", "bought"): {"": kb.planning.noise_of_rate(0.1)},
     ("variant", "spend"): {
-        "": kb.noise_of_amounts(30), "tier": kb.noise_of_amounts(30, r2=0.2), "age": kb.noise_of_amounts(30, r2=0.5),
+        "": noise_of_amounts(30), "tier": noise_of_amounts(30, r2=0.2), "age": noise_of_amounts(30, r2=0.5),
     },
 }  # fmt: skip
 
 
 def forecast(days: float) -> dict[str, Any]:
-    found = kb.forecast_plan(PLAN, per_day=100, days=days, known=kb.Known(noises=NOISES))
+    found = kb.planning.forecast_plan(PLAN, per_day=100, days=days, known=kb.planning.Known(noises=NOISES))
     return found.to_dict() | {"days": days}
 
 
@@ -33,7 +34,8 @@ def drawn(metric: str) -> Any:
 def test_a_rate_is_drawn_in_percent_of_its_mean() -> None:
     spec = drawn("bought")
     expected = [
-        100 * kb.solve_power(kb.noise_of_rate(0.1), people=100 * days, power=0.8).relative for days in (5, 10, 20, 40)
+        100 * kb.planning.solve_power(kb.planning.noise_of_rate(0.1), people=100 * days, power=0.8).relative
+        for days in (5, 10, 20, 40)
     ]
     assert [row["y"] for row in spec["layer"][0]["data"]["values"]] == expected
     assert spec["layer"][1]["data"]["values"][0]["y"] == expected[2]
@@ -44,7 +46,7 @@ def test_a_rate_is_drawn_in_percent_of_its_mean() -> None:
 def test_of_several_adjustments_the_best_one_is_drawn_beside_plain() -> None:
     rows = drawn("spend")["layer"][0]["data"]["values"]
     assert len({row["colour"] for row in rows}) == 2
-    best = kb.solve_power(kb.noise_of_amounts(30, r2=0.5), people=2_000, power=0.8).effect
+    best = kb.planning.solve_power(noise_of_amounts(30, r2=0.5), people=2_000, power=0.8).effect
     assert [row["y"] for row in rows if row["days"] == 20][1] == best
 
 

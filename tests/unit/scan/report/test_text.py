@@ -183,7 +183,7 @@ def test_families_may_be_one_or_differ_and_nothing_may_be_corrected(six: Scan) -
     assert outcome(six | {"family": "all", "tests": {"all": 20}}).startswith("Corrected (Holm, over 20 tests)")
     differ = outcome(six | {"tests": {"revenue": 10, "bought": 9}})
     assert differ.startswith("Corrected (Holm, over all tests of each metric, revenue 10, bought 9)")
-    plain = pairs_text(six | {"method": "none"})
+    plain = pairs_text(six | {"correction": "none"})
     assert "Without any correction: interference" in plain
     assert "(Holm)" not in plain
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab import AnalysisError, LevelError, Metric, count_columns
+from kanab import Metric, count_columns
+from kanab.errors import AnalysisError, LevelError
 from kanab.scan.stats.effects import effects_within
 
 

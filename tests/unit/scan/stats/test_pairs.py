@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, Factor, LevelError, Metric, Tally, count_columns
+from kanab import Factor, Metric, Tally, count_columns
+from kanab.errors import AnalysisError, LevelError
 from kanab.scan.stats.pairs import scan_pairs
 from kanab.tally.moments import Moments
 
@@ -62,7 +63,7 @@ def test_plain_data_is_ready_for_json():
     assert first.keys() >= set(wanted)
     assert list(first)[:3] == ["a", "b", "metric"]
     assert (first["verdict"], first["df"][0]) == ("interference", 1.0)
-    assert (data["family"], data["method"], data["alpha"], data["k"]) == ("metric", "holm", 0.05, 10)
+    assert (data["family"], data["correction"], data["alpha"], data["k"]) == ("metric", "holm", 0.05, 10)
     assert data["tests"] == {"spend": 6, "bought": 6}
 
 
@@ -96,7 +97,7 @@ def test_a_family_is_all_pairs_of_a_metric_or_everything():
 
 
 def test_the_corrected_p_is_that_of_the_robust_test():
-    scan = scan_pairs(crowd(), method="bonferroni")
+    scan = scan_pairs(crowd(), correction="bonferroni")
     assert [one.p_adjusted for one in scan] == pytest.approx([min(1, 6 * one.p_robust) for one in scan])
 
 

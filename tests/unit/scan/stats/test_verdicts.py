@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kanab import AnalysisError, LevelError, Metric, correct
+from kanab import Metric
+from kanab.errors import AnalysisError, LevelError
 from kanab.scan.stats.verdicts import ALMOST, CARRIED, WITHIN, Evidence, Rules, corrected, decide, levels
+from kanab.stats import correct
 
 RULES = Rules(10, "metric", "holm")
 NAN = float("nan")
@@ -48,32 +50,37 @@ def test_effects_that_differ_between_levels_have_their_own_word():
     assert judged("differs", p_adjusted=0.01, p_guarded=0.01) == ("differs", "")
 
 
-@pytest.mark.parametrize("method", ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"])
-def test_each_family_is_corrected_by_itself_and_untested_ones_stay_out(method):
+@pytest.mark.parametrize("correction", ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"])
+def test_each_family_is_corrected_by_itself_and_untested_ones_stay_out(correction):
     p = np.array([0.01, 0.2, NAN, 0.03, 0.04, 0.5])
     families = np.array([0, 1, 0, 0, 1, 1])
-    found = corrected(p, families, method)
+    found = corrected(p, families, correction)
     for family in (0, 1):
         inside = families == family
-        expected = correct([None if np.isnan(value) else value for value in p[inside]], method)
+        expected = correct([None if np.isnan(value) else value for value in p[inside]], correction)
         assert [None if np.isnan(value) else value for value in found[inside]] == expected
 
 
 def test_intervals_of_family_wise_corrections_hold_together():
     adjusted = np.array([0.01, 1.0, 1.0, NAN])
     family = np.zeros(4, dtype=np.intp)
-    for method in ("bonferroni", "holm", "hochberg"):
-        assert levels(adjusted, family, replace(RULES, method=method))[:3].tolist() == [pytest.approx(0.05 / 3)] * 3
-    assert levels(adjusted, family, replace(RULES, method="sidak"))[0] == pytest.approx(1 - 0.95 ** (1 / 3))
-    assert levels(adjusted, family, replace(RULES, method="none"))[0] == 0.05
+    for correction in ("bonferroni", "holm", "hochberg"):
+        assert (
+            levels(adjusted, family, replace(RULES, correction=correction))[:3].tolist()
+            == [pytest.approx(0.05 / 3)] * 3
+        )
+    assert levels(adjusted, family, replace(RULES, correction="sidak"))[0] == pytest.approx(1 - 0.95 ** (1 / 3))
+    assert levels(adjusted, family, replace(RULES, correction="none"))[0] == 0.05
 
 
 def test_intervals_of_false_discovery_corrections_bound_the_share_of_wrong_ones():
     adjusted = np.array([0.01, 1.0, 1.0, 1.0])
     family = np.zeros(4, dtype=np.intp)
-    assert levels(adjusted, family, replace(RULES, method="bh")).tolist() == pytest.approx([0.05 / 4, *[0.15 / 4] * 3])
+    assert levels(adjusted, family, replace(RULES, correction="bh")).tolist() == pytest.approx(
+        [0.05 / 4, *[0.15 / 4] * 3]
+    )
     harmonic = 1 + 1 / 2 + 1 / 3 + 1 / 4
-    assert levels(adjusted, family, replace(RULES, method="by"))[0] == pytest.approx(0.05 / 4 / harmonic)
+    assert levels(adjusted, family, replace(RULES, correction="by"))[0] == pytest.approx(0.05 / 4 / harmonic)
 
 
 def test_the_family_is_a_metric_or_everything():
@@ -85,8 +92,8 @@ def test_the_family_is_a_metric_or_everything():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"k": 0}, {"k": 2.5}, {"family": "pair"}, {"method": "magic"}, {"alpha": 0.0}, {"alpha": 1}, {"alpha": "5 %"},
-        {"tolerance": {"y": 0.0}}, {"tolerance": {"y": "little"}},
+        {"k": 0}, {"k": 2.5}, {"family": "pair"}, {"correction": "magic"}, {"alpha": 0.0}, {"alpha": 1},
+        {"alpha": "5 %"}, {"tolerance": {"y": 0.0}}, {"tolerance": {"y": "little"}},
     ],
 )  # fmt: skip
 def test_rules_that_make_no_sense_are_refused(changes):
