@@ -50,8 +50,8 @@ def test_every_command_and_option_is_documented() -> None:
                 assert option.opts[0] in text, f"kanab {name} {option.opts[0]}"
 
 
-def test_modules_fit_in_the_head() -> None:
-    long = [path.name for path in (ROOT / "src").rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 400]
+def test_no_module_is_longer_than_one_thought() -> None:
+    long = [path.name for path in (ROOT / "src").rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 700]
     assert long == []
 
 
