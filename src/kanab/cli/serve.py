@@ -60,7 +60,7 @@ def serve(
     try:
         service = Service(opened, opened_keyring(opened, data, key, say=_say), plan, say=_say)
         _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
-        serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening)
+        serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening, say=_say)
     finally:
         opened.close()
 

@@ -1,5 +1,5 @@
 """The collector's fixtures: a dashboard shows the pages of one."""
 
-from tests.unit.collector.http.conftest import app, desk, open_desk
+from tests.unit.collector.http.conftest import app, open_service, running
 
-__all__ = ["app", "desk", "open_desk"]
+__all__ = ["app", "running", "open_service"]

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from tests.unit.collector.http.conftest import PLAN as COLLECTED
 from tests.unit.collector.http.conftest import Answer
-from tests.unit.collector.http.conftest import Desk as Collected
+from tests.unit.collector.http.conftest import RunningService as Collected
 from tests.unit.dashboard.shops import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
 
 import kanab as kb
@@ -196,9 +196,11 @@ def test_pages_of_an_empty_shelf_say_what_is_missing(nothing: Dashboard, path: s
 
 
 @pytest.fixture
-def site(desk: Collected) -> Site:
-    desk.service.beat()
-    return Site(Collector(desk.service), Dashboard(CollectorShelf(desk.service, lambda: desk.now), patience=60))
+def site(running: Collected) -> Site:
+    running.service.beat()
+    return Site(
+        Collector(running.service), Dashboard(CollectorShelf(running.service, lambda: running.now), patience=60)
+    )
 
 
 def test_before_the_first_seal_pages_say_what_is_waited_for_and_until_when(site: Site) -> None:
@@ -215,33 +217,33 @@ def test_before_the_first_seal_pages_say_what_is_waited_for_and_until_when(site:
     assert ask(site, "/reports/checkout").status == ask(site, "/privacy/report").status == 404
 
 
-def test_before_a_seal_nothing_but_people_in_steps_of_k_changes(site: Site, desk: Collected) -> None:
+def test_before_a_seal_nothing_but_people_in_steps_of_k_changes(site: Site, running: Collected) -> None:
     paths = [*PAGES, *TWINS]
 
     def told() -> list[bytes]:
-        desk.now += timedelta(hours=1)
-        desk.service.beat()
+        running.now += timedelta(hours=1)
+        running.service.beat()
         return [re.sub(rb"\d\d:00 UTC", b"", ask(site, path).body) for path in paths]
 
     before = told()
     for _ in range(9):
-        asyncio.run(desk.service.take(desk.enroll("A", 1), None))
+        asyncio.run(running.service.take(running.enroll("A", 1), None))
     assert told() == before
-    asyncio.run(desk.service.take(desk.enroll("A", 1), None))
+    asyncio.run(running.service.take(running.enroll("A", 1), None))
     after = told()
     assert after != before
     assert "A <b>10</b>" in after[0].decode()
 
 
-def test_a_data_directory_alone_says_what_its_collector_waits_for(desk: Collected) -> None:
-    folder = desk.service.store._path.parent  # type: ignore[attr-defined]
-    app = Dashboard(FileShelf([folder], "store.db", clock=lambda: desk.now), patience=60)
+def test_a_data_directory_alone_says_what_its_collector_waits_for(running: Collected) -> None:
+    folder = running.service.store._path.parent  # type: ignore[attr-defined]
+    app = Dashboard(FileShelf([folder], "store.db", clock=lambda: running.now), patience=60)
     assert "Mon 30 Nov 2026, 00:00 UTC" in words(ask(app, "/experiments/checkout"))
     assert plain(ask(app, "/v1/experiments"))["experiments"][0]["arms"] == {}
 
 
-def test_the_collectors_routes_are_reached_before_the_pages(site: Site, desk: Collected) -> None:
-    assert ask(site, "/v1/t", method="POST", body=desk.enroll()).status == 204
+def test_the_collectors_routes_are_reached_before_the_pages(site: Site, running: Collected) -> None:
+    assert ask(site, "/v1/t", method="POST", body=running.enroll()).status == 204
     assert words(ask(site, "/healthz")) == "ok\n"
     assert words(ask(site, "/metrics")).startswith("# HELP kanab_up")
     assert ask(site, "/v1/config.json").status == 307
@@ -363,7 +365,7 @@ def test_a_page_can_live_below_a_path(app: Dashboard) -> None:
     assert not re.search(r'(href|src|action)="/(?!tests/)', page)
 
 
-def test_serving_begins_and_ends_with_the_collector(site: Site, desk: Collected) -> None:
+def test_serving_begins_and_ends_with_the_collector(site: Site, running: Collected) -> None:
     sent: list[str] = []
 
     async def live() -> None:

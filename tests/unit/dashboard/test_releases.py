@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.collector.http.conftest import NOON
-from tests.unit.collector.http.conftest import Desk as Collected
+from tests.unit.collector.http.conftest import RunningService as Collected
 from tests.unit.dashboard.shops import alone, entries, ledger_bytes, write
 
 from kanab.collector.stores.sqlite import SqliteStore
@@ -159,13 +159,13 @@ def test_a_data_directory_shows_its_sealed_batches(tmp_path: Path) -> None:
     assert shelf.standing() is None  # no plan was recorded
 
 
-def test_a_running_collector_is_a_shelf(desk: Collected) -> None:
-    shelf = CollectorShelf(desk.service, lambda: desk.now)
+def test_a_running_collector_is_a_shelf(running: Collected) -> None:
+    shelf = CollectorShelf(running.service, lambda: running.now)
     assert (shelf.look().releases, shelf.look().alarms) == ({}, ())
-    desk.service.beat()
+    running.service.beat()
     standing = shelf.standing()
     assert standing is not None
-    assert standing.plan == desk.service.plan
+    assert standing.plan == running.service.plan
     assert str(standing.next_seal) == "2026-11-30 00:00:00+00:00"
     assert (standing.cohort, standing.healthy) == ("2026-W46", True)
     assert standing.live is not None
@@ -174,11 +174,11 @@ def test_a_running_collector_is_a_shelf(desk: Collected) -> None:
 
 
 def test_a_store_that_is_gone_while_serving_rings_and_nothing_disappears(
-    desk: Collected, monkeypatch: pytest.MonkeyPatch
+    running: Collected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = desk.service.store
+    store = running.service.store
     monkeypatch.setattr(store, "sealed", entries)
-    shelf = CollectorShelf(desk.service, lambda: desk.now)
+    shelf = CollectorShelf(running.service, lambda: running.now)
     assert len(shelf.look().releases) == 3
     stood = shelf.standing()
 
@@ -193,7 +193,7 @@ def test_a_store_that_is_gone_while_serving_rings_and_nothing_disappears(
         "The store cannot be opened. Check the path and its permissions. What is shown was read before.",
     )
     assert stood is not None
-    assert shelf.standing() == replace(stood, live=desk.service.live, healthy=True)
+    assert shelf.standing() == replace(stood, live=running.service.live, healthy=True)
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:

@@ -1,18 +1,25 @@
-"""HTTP connections that end when a request takes too long to arrive, or its head is too large.
+"""The fast path: uvicorn's connections with a shortcut for plain posts, and limits on time and size.
 
 Servers wait for ever for the rest of a request, and a thousand clients that send a byte a minute
 would take all their connections. Here a whole request has ten seconds.
 
 Plain posts of messages are recognised by their bytes and go to the collector without parser and ASGI in between,
-if the application offers that (see ``kanab.collector.http.app.DIRECT``); whatever is unusual takes the usual way.
+if the application offers that (see ``kanab.collector.http.app.DIRECT``); every other request goes through uvicorn.
+
+All of this subclasses a private part of uvicorn, so ``missing_parts`` checks it first; ``http/server.py`` runs
+uvicorn's own protocol where something is missing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+from http import HTTPStatus
+from operator import attrgetter
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.app import DIRECT, DONE, Answer, Direct
 from kanab.collector.http.fast_post import FIRST_LINE, MOST_HEAD, PlainHead, plain_head
@@ -48,13 +55,77 @@ class DirectCycle:
         self.response_complete = True
 
 
+_METHODS = {
+    "connection_made": 1, "connection_lost": 1, "data_received": 1, "on_message_begin": 0, "on_url": 1, "on_header": 2,
+    "on_headers_complete": 0, "on_message_complete": 0, "on_response_complete": 0, "_unset_keepalive_if_required": 0,
+    "shutdown": 0,
+}  # fmt: skip
+"""The methods of uvicorn's protocol that the fast path overrides or calls, with the number of their arguments."""
+
+_ATTRIBUTES = (
+    "app_state", "client", "cycle", "flow.write_paused", "loop", "pipeline", "root_path", "server_state.total_requests",
+    "timeout_keep_alive", "transport",
+)  # fmt: skip
+"""The attributes of a connection that the fast path reads or sets."""
+
+
+class _SilentTransport(asyncio.Transport):
+    """A connection to nobody."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+async def _no_application(_scope: Any, _receive: Any, _send: Any) -> None: ...
+
+
+def missing_parts(protocol: type[Any] = HttpToolsProtocol) -> list[str]:
+    """Return the names of what the fast path uses of uvicorn's protocol and this version of uvicorn lacks."""
+    names = [name for name, count in _METHODS.items() if not _takes(getattr(protocol, name, None), count)]
+    try:
+        config = uvicorn.Config(_no_application, http=protocol, ws="none", lifespan="off", log_config=None)
+        state = uvicorn.Server(config).server_state
+        connection = protocol(config=config, server_state=state, app_state={}, _loop=object())
+        connection.connection_made(_SilentTransport())
+        names += [name for name in _ATTRIBUTES if not _has(connection, name)]
+        connection.cycle = cycle = DirectCycle()
+        cycle.response_complete = False
+        connection.shutdown()
+        connection.connection_lost(None)
+        if cycle.keep_alive or not cycle.disconnected:
+            names.append("cycle")
+    except Exception as problem:  # whatever it is: uvicorn's own protocol serves without any of this
+        names.append(type(problem).__name__)
+    return names
+
+
+def _takes(method: Any, count: int) -> bool:
+    """Return whether a method can be called with ``count`` positional arguments after self."""
+    try:
+        inspect.signature(method).bind(*[None] * (count + 1))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _has(connection: Any, path: str) -> bool:
+    try:
+        attrgetter(path)(connection)
+    except AttributeError:
+        return False
+    return True
+
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
 def rendered(answer: Answer, *, closes: bool) -> bytes:
-    r"""An answer as it is written.
+    r"""Return an answer as bytes of HTTP/1.1.
 
     >>> rendered(Answer(204, [(b"vary", b"origin")]), closes=False)
     b'HTTP/1.1 204 No Content\r\nvary: origin\r\n\r\n'
     """
-    lines = [STATUS_LINE[answer.status]]
+    lines = [_STATUS_LINES[answer.status]]
     for name, value in answer.headers:
         lines += (name, b": ", value, b"\r\n")
     if closes and not answer.closes:

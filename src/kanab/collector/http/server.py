@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -15,6 +17,13 @@ from kanab.errors import MissingExtraError, StoreError
 IDLE = 30
 """Seconds that a connection may stay open between two requests."""
 
+PLAIN_HTTP = "KANAB_PLAIN_HTTP"
+"""The environment variable that turns the fast path off."""
+
+_PLAIN = "using uvicorn's own HTTP, which is slower and does not end slow connections (keep a proxy in front)"
+
+Say = Callable[[str], None]
+"""Takes a sentence for the operator."""
 
 MOST_FILES = 65_536
 """So many files and connections may be open, if the system allows as many."""
@@ -37,9 +46,12 @@ def bind(host: str, port: int) -> socket.socket:
     return found
 
 
-def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
-    """Serve until SIGINT or SIGTERM; then finish what is under way."""
-    server = server_of(app, stop_within=stop_within)
+def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = lambda _: None) -> None:
+    """Serve until SIGINT or SIGTERM; then finish what is under way.
+
+    ``say`` gets a sentence if the fast path is not used.
+    """
+    server = server_of(app, stop_within=stop_within, say=say)
     with_rare_collections()
     before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
     try:
@@ -50,22 +62,48 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def server_of(app: Any, *, stop_within: int = 20) -> Any:
-    """The server as we run it: nothing is logged, and no connection waits for ever."""
+def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say: Say = lambda _: None) -> Any:
+    """Return the server as we run it: nothing is logged, and no connection waits for ever.
+
+    ``plain`` chooses uvicorn's own HTTP connections instead of ours; None leaves it to ``KANAB_PLAIN_HTTP``, and to
+    whether this version of uvicorn has what the fast path needs. Raises `MissingExtraError` without uvicorn.
+    """
     try:
         import uvicorn  # noqa: PLC0415 - only collectors need it
     except ImportError:
         raise MissingExtraError("serving", "server") from None
-    from kanab.collector.http.connections import PatientProtocol  # noqa: PLC0415
-
     without_core_dumps()
     with_many_files()
+    http: Any = "auto"
+    if plain is None and os.environ.get(PLAIN_HTTP):
+        plain = True
+        say(f"kanab: {PLAIN_HTTP} is set: {_PLAIN}.")
+    if not plain:
+        try:
+            http = fast_protocol()
+        except UnfamiliarError as problem:
+            say(f"kanab: the fast HTTP path does not fit uvicorn {uvicorn.__version__} ({problem}): {_PLAIN}.")
     config = uvicorn.Config(
-        app, http=PatientProtocol, ws="none", lifespan="on", access_log=False, log_level="critical",
+        app, http=http, ws="none", lifespan="on", access_log=False, log_level="critical",
         server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE, backlog=4096,
         timeout_graceful_shutdown=stop_within,
     )  # fmt: skip
     return uvicorn.Server(config)
+
+
+def fast_protocol() -> type[Any]:
+    """Return the class of the fast connections; raises ``UnfamiliarError`` where uvicorn lacks what they use."""
+    try:
+        from kanab.collector.http.connections import PatientProtocol, missing_parts  # noqa: PLC0415
+    except ImportError as problem:
+        raise UnfamiliarError(f"no {problem.name}") from None
+    if missing := missing_parts():
+        raise UnfamiliarError(f"no {' and no '.join(missing)} as expected")
+    return PatientProtocol
+
+
+class UnfamiliarError(Exception):
+    """The installed uvicorn lacks something that the fast path uses."""
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -47,7 +47,7 @@ class Answer:
 
 
 @dataclass
-class Desk:
+class RunningService:
     """A service on a clock that tests turn, and what it said."""
 
     service: Service
@@ -100,31 +100,31 @@ def ask(
 
 
 @pytest.fixture
-def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+def open_service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
     """Opens services on one store."""
-    opened: list[Desk] = []
+    opened: list[RunningService] = []
 
-    def open_one(plan: Plan = PLAN, now: datetime = NOON, store: SqliteStore | None = None) -> Desk:
+    def open_one(plan: Plan = PLAN, now: datetime = NOON, store: SqliteStore | None = None) -> RunningService:
         said: list[str] = []
-        own: list[Desk] = []
+        own: list[RunningService] = []
         ring = Keyring.create(tmp_path / "data.key")
         kept = store or SqliteStore(tmp_path / "data" / "store.db")
         service = Service(kept, ring, plan, clock=lambda: own[0].now if own else now, say=said.append)
-        own.append(Desk(service, said, now))
+        own.append(RunningService(service, said, now))
         opened.extend(own)
         return own[0]
 
     yield open_one
-    for desk in opened:
-        asyncio.run(desk.service.stop())
-        desk.service.store.close()
+    for running in opened:
+        asyncio.run(running.service.stop())
+        running.service.store.close()
 
 
 @pytest.fixture
-def desk(open_desk: Callable[..., Desk]) -> Desk:
-    return open_desk()
+def running(open_service: Callable[..., RunningService]) -> RunningService:
+    return open_service()
 
 
 @pytest.fixture
-def app(desk: Desk) -> Collector:
-    return Collector(desk.service)
+def app(running: RunningService) -> Collector:
+    return Collector(running.service)

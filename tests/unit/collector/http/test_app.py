@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.collector.http.conftest import NOON, Desk, ask
+from tests.unit.collector.http.conftest import NOON, RunningService, ask
 
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets
@@ -19,35 +19,37 @@ TEXT = {"Content-Type": "text/plain"}
 HOME = "https://shop.example"
 
 
-def drops(desk: Desk) -> dict[str, int]:
-    return {reason: count for reason, count in desk.service.drops.floored(1).items() if count}
+def drops(running: RunningService) -> dict[str, int]:
+    return {reason: count for reason, count in running.service.drops.floored(1).items() if count}
 
 
-def test_a_post_is_counted_and_answered_with_nothing(app: Collector, desk: Desk) -> None:
-    answer = ask(app, "POST", "/v1/t", desk.enroll(), TEXT)
+def test_a_post_is_counted_and_answered_with_nothing(app: Collector, running: RunningService) -> None:
+    answer = ask(app, "POST", "/v1/t", running.enroll(), TEXT)
     assert (answer.status, answer.body) == (204, b"")
-    assert desk.service.store.sizes() == {2966: 1}
+    assert running.service.store.sizes() == {2966: 1}
     assert answer.headers == {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 
 
-def test_a_body_may_come_in_pieces_and_without_a_length(app: Collector, desk: Desk) -> None:
-    body = desk.enroll()
+def test_a_body_may_come_in_pieces_and_without_a_length(app: Collector, running: RunningService) -> None:
+    body = running.enroll()
     assert ask(app, "POST", "/v1/t", [body[:10], body[10:40], body[40:]]).status == 204
-    assert desk.service.store.sizes() == {2966: 1}
+    assert running.service.store.sizes() == {2966: 1}
 
 
-def test_a_retry_is_acknowledged_and_adds_nothing(app: Collector, desk: Desk) -> None:
-    body = desk.enroll()
+def test_a_retry_is_acknowledged_and_adds_nothing(app: Collector, running: RunningService) -> None:
+    body = running.enroll()
     assert [ask(app, "POST", "/v1/t", body).status for _ in range(3)] == [204] * 3
-    assert desk.service.store.sizes() == {2966: 1}
-    assert drops(desk) == {"duplicate": 2}
+    assert running.service.store.sizes() == {2966: 1}
+    assert drops(running) == {"duplicate": 2}
 
 
-def test_unknown_experiments_and_closed_cohorts_are_dropped_without_complaint(app: Collector, desk: Desk) -> None:
-    assert ask(app, "POST", "/v1/t", desk.body("retired:B@2026-W46")).status == 204
-    assert ask(app, "POST", "/v1/t", desk.body("checkout/tier:B:3@2026-W40:minutes:0>4")).status == 204
-    assert drops(desk) == {"experiment": 1, "late": 1}
-    assert desk.service.store.sizes() == {}
+def test_unknown_experiments_and_closed_cohorts_are_dropped_without_complaint(
+    app: Collector, running: RunningService
+) -> None:
+    assert ask(app, "POST", "/v1/t", running.body("retired:B@2026-W46")).status == 204
+    assert ask(app, "POST", "/v1/t", running.body("checkout/tier:B:3@2026-W40:minutes:0>4")).status == 204
+    assert drops(running) == {"experiment": 1, "late": 1}
+    assert running.service.store.sizes() == {}
 
 
 @pytest.mark.parametrize(
@@ -63,54 +65,56 @@ def test_unknown_experiments_and_closed_cohorts_are_dropped_without_complaint(ap
     ],
 )
 def test_what_the_plan_does_not_name_is_refused_without_an_echo(
-    app: Collector, desk: Desk, line: str, reason: str
+    app: Collector, running: RunningService, line: str, reason: str
 ) -> None:
-    answer = ask(app, "POST", "/v1/t", desk.body(line))
+    answer = ask(app, "POST", "/v1/t", running.body(line))
     assert answer.status == 400
-    assert drops(desk) == {reason: 1}
+    assert drops(running) == {reason: 1}
     assert SECRET not in repr(answer)
     assert answer.body.count(b"\n") == 1
     assert answer.body.endswith(b"\n")
 
 
-def test_forms_nonces_and_types_that_are_none_are_refused(app: Collector, desk: Desk) -> None:
+def test_forms_nonces_and_types_that_are_none_are_refused(app: Collector, running: RunningService) -> None:
     bodies: list[tuple[bytes, str, str]] = [
         (b"", "text/plain", "format"),
         (SECRET.encode(), "text/plain", "format"),
         (b"\xff\xfe" + SECRET.encode(), "text/plain", "encoding"),
         (f"kanab/1 {SECRET}\ncheckout:B\n".encode(), "text/plain", "nonce"),
-        (desk.enroll(), f"image/{SECRET}", "content_type"),
+        (running.enroll(), f"image/{SECRET}", "content_type"),
         (json.dumps({SECRET: 1}).encode(), "application/json", "format"),
         (b"[" * 10_000, "application/json", "format"),
-        (desk.body("checkout/tier:B:3@2026-W46", now=NOON.replace(year=2027)), "text/plain", "nonce"),
+        (running.body("checkout/tier:B:3@2026-W46", now=NOON.replace(year=2027)), "text/plain", "nonce"),
     ]
     for body, kind, reason in bodies:
-        before = drops(desk).get(reason, 0)
+        before = drops(running).get(reason, 0)
         answer = ask(app, "POST", "/v1/t", body, {"Content-Type": kind})
         assert answer.status == 400
-        assert drops(desk)[reason] == before + 1
+        assert drops(running)[reason] == before + 1
         assert SECRET not in repr(answer)
 
 
-def test_a_nonce_that_is_too_old_is_gone_for_good(app: Collector, desk: Desk) -> None:
-    body = desk.body("checkout/tier:B:3@2026-W46", now=NOON.replace(day=9))
+def test_a_nonce_that_is_too_old_is_gone_for_good(app: Collector, running: RunningService) -> None:
+    body = running.body("checkout/tier:B:3@2026-W46", now=NOON.replace(day=9))
     answer = ask(app, "POST", "/v1/t", body)
     assert (answer.status, answer.body) == (410, b"the nonce is older than messages live. Give this message up.\n")
 
 
-def test_the_store_may_know_better_how_old_a_nonce_is(app: Collector, desk: Desk) -> None:
-    desk.service.store.forget_nonces(10**7)
-    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 410
+def test_the_store_may_know_better_how_old_a_nonce_is(app: Collector, running: RunningService) -> None:
+    running.service.store.forget_nonces(10**7)
+    assert ask(app, "POST", "/v1/t", running.enroll()).status == 410
 
 
-def test_an_enrollment_of_last_week_counts_for_a_day(app: Collector, desk: Desk) -> None:
-    assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W45")).status == 410
-    desk.now = NOON.replace(day=9)  # Monday
-    assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W45")).status == 204
+def test_an_enrollment_of_last_week_counts_for_a_day(app: Collector, running: RunningService) -> None:
+    assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W45")).status == 410
+    running.now = NOON.replace(day=9)  # Monday
+    assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W45")).status == 204
 
 
 @pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "9" * 30, "-1", "many"])
-def test_a_declared_length_that_is_too_much_is_refused_before_reading(app: Collector, desk: Desk, length: str) -> None:
+def test_a_declared_length_that_is_too_much_is_refused_before_reading(
+    app: Collector, running: RunningService, length: str
+) -> None:
     answer = ask(app, "POST", "/v1/t", b"", {"Content-Length": length})
     assert answer.status == 413
     assert answer.headers["connection"] == "close"
@@ -121,7 +125,9 @@ def test_an_undeclared_length_ends_where_it_is_too_much(app: Collector) -> None:
     assert ask(app, "POST", "/v1/t", [b"x" * 9_000, b"x" * 9_000, b"x" * 9_000]).status == 413
 
 
-def test_whoever_leaves_before_the_end_gets_no_answer_and_counts_nothing(app: Collector, desk: Desk) -> None:
+def test_whoever_leaves_before_the_end_gets_no_answer_and_counts_nothing(
+    app: Collector, running: RunningService
+) -> None:
     for events in ([], [{"type": "http.request", "body": b"kanab/1", "more_body": True}]):
         pending = [*events, {"type": "http.disconnect"}]
         sent: list[Any] = []
@@ -135,19 +141,19 @@ def test_whoever_leaves_before_the_end_gets_no_answer_and_counts_nothing(app: Co
         scope = {"type": "http", "method": "POST", "path": "/v1/t", "headers": [], "client": None}
         asyncio.run(app(scope, receive, send))
         assert sent == []
-    assert drops(desk) == {}
+    assert drops(running) == {}
 
 
-def test_pages_that_the_plan_does_not_name_may_not_post(app: Collector, desk: Desk) -> None:
-    answer = ask(app, "POST", "/v1/t", desk.enroll(), {"Origin": f"https://{SECRET}.example"})
-    assert (answer.status, drops(desk)) == (403, {"origin": 1})
+def test_pages_that_the_plan_does_not_name_may_not_post(app: Collector, running: RunningService) -> None:
+    answer = ask(app, "POST", "/v1/t", running.enroll(), {"Origin": f"https://{SECRET}.example"})
+    assert (answer.status, drops(running)) == (403, {"origin": 1})
     assert SECRET not in repr(answer)
     assert "access-control-allow-origin" not in answer.headers
-    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 204  # no page at all
+    assert ask(app, "POST", "/v1/t", running.enroll()).status == 204  # no page at all
 
 
-def test_a_declared_page_may_read_the_answer_also_when_it_is_a_refusal(app: Collector, desk: Desk) -> None:
-    for body, status in ((desk.enroll(), 204), (b"", 400)):
+def test_a_declared_page_may_read_the_answer_also_when_it_is_a_refusal(app: Collector, running: RunningService) -> None:
+    for body, status in ((running.enroll(), 204), (b"", 400)):
         answer = ask(app, "POST", "/v1/t", body, {"Origin": HOME})
         assert answer.status == status
         assert (answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (HOME, "origin")
@@ -170,40 +176,40 @@ def test_messages_are_posted(app: Collector, method: str) -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-def test_too_many_posts_from_one_address_are_slowed_down(desk: Desk) -> None:
-    app = Collector(desk.service, buckets=Buckets(rate=0.001, burst=2))
+def test_too_many_posts_from_one_address_are_slowed_down(running: RunningService) -> None:
+    app = Collector(running.service, buckets=Buckets(rate=0.001, burst=2))
     there, here = ("192.0.2.7", 1), ("127.0.0.1", 1)
-    assert [ask(app, "POST", "/v1/t", desk.enroll(), client=there).status for _ in range(3)] == [204, 204, 429]
-    assert ask(app, "POST", "/v1/t", desk.enroll(), client=here).status == 204
-    assert drops(desk) == {"rate": 1}
+    assert [ask(app, "POST", "/v1/t", running.enroll(), client=there).status for _ in range(3)] == [204, 204, 429]
+    assert ask(app, "POST", "/v1/t", running.enroll(), client=here).status == 204
+    assert drops(running) == {"rate": 1}
 
 
 def test_a_store_that_cannot_write_is_told_to_clients_and_once_to_the_operator(
-    app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> Any:
         raise StoreError("the disk of the store is full", "Free some room.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(desk.service.store, "append", full)
+        broken.setattr(running.service.store, "append", full)
         for _ in range(3):
-            answer = ask(app, "POST", "/v1/t", desk.enroll(), {"Origin": HOME})
+            answer = ask(app, "POST", "/v1/t", running.enroll(), {"Origin": HOME})
             assert (answer.status, answer.headers["retry-after"]) == (503, "2")
             assert answer.headers["access-control-allow-origin"] == HOME
         assert ask(app, "GET", "/healthz").status == 503
-    assert desk.said == ["kanab: the disk of the store is full. Free some room."]
-    assert drops(desk) == {"busy": 3}
-    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 204
+    assert running.said == ["kanab: the disk of the store is full. Free some room."]
+    assert drops(running) == {"busy": 3}
+    assert ask(app, "POST", "/v1/t", running.enroll()).status == 204
     assert ask(app, "GET", "/healthz").status == 200
 
 
 def test_a_mistake_of_the_program_is_not_told_in_its_own_words(
-    app: Collector, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*given: Any) -> Any:
         raise ValueError(f"{given}")
 
-    monkeypatch.setattr(desk.service._scheme, "accept", broken)
+    monkeypatch.setattr(running.service._scheme, "accept", broken)
     answer = ask(app, "POST", "/v1/t", SECRET.encode())
     assert answer.status == 503
     assert SECRET not in repr(answer)
@@ -212,10 +218,10 @@ def test_a_mistake_of_the_program_is_not_told_in_its_own_words(
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_config_has_the_name_of_its_digest(app: Collector, desk: Desk) -> None:
+def test_the_config_has_the_name_of_its_digest(app: Collector, running: RunningService) -> None:
     answer = ask(app, "GET", "/v1/config.json")
     assert answer.status == 307
-    assert answer.headers["location"] == f"/v1/config/{desk.service.digest}.json"
+    assert answer.headers["location"] == f"/v1/config/{running.service.digest}.json"
     assert answer.headers["cache-control"] == "no-cache"
     config = ask(app, "GET", answer.headers["location"])
     assert config.status == 200
@@ -245,8 +251,8 @@ def test_numbers_are_for_this_machine_while_no_token_is_set(app: Collector) -> N
         assert ask(app, "GET", "/metrics", client=client).status == 403
 
 
-def test_with_a_token_it_is_needed_everywhere(desk: Desk) -> None:
-    app = Collector(desk.service, token="tøken")
+def test_with_a_token_it_is_needed_everywhere(running: RunningService) -> None:
+    app = Collector(running.service, token="tøken")
     given = {"Authorization": "Bearer tøken"}
     assert ask(app, "GET", "/metrics", b"", given, client=("192.0.2.7", 1)).status == 200
     assert ask(app, "GET", "/metrics", b"", given).status == 200
@@ -255,14 +261,16 @@ def test_with_a_token_it_is_needed_everywhere(desk: Desk) -> None:
     assert ask(app, "GET", "/metrics").status == 403
 
 
-def test_it_can_be_mounted_in_another_application(app: Collector, desk: Desk) -> None:
-    assert ask(app, "POST", "/v1/t", desk.enroll(), root="/kanab").status == 204
+def test_it_can_be_mounted_in_another_application(app: Collector, running: RunningService) -> None:
+    assert ask(app, "POST", "/v1/t", running.enroll(), root="/kanab").status == 204
     place = ask(app, "GET", "/v1/config.json", root="/kanab").headers["location"]
-    assert place == f"/kanab/v1/config/{desk.service.digest}.json"
+    assert place == f"/kanab/v1/config/{running.service.digest}.json"
     assert ask(app, "GET", place.removeprefix("/kanab"), root="/kanab").status == 200
 
 
-def test_websockets_are_closed_and_the_lifespan_starts_and_stops_the_service(app: Collector, desk: Desk) -> None:
+def test_websockets_are_closed_and_the_lifespan_starts_and_stops_the_service(
+    app: Collector, running: RunningService
+) -> None:
     sent: list[Any] = []
     pending = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
 
@@ -275,4 +283,4 @@ def test_websockets_are_closed_and_the_lifespan_starts_and_stops_the_service(app
     asyncio.run(app({"type": "websocket"}, receive, send))
     asyncio.run(app({"type": "lifespan"}, receive, send))
     assert sent == ["websocket.close", "lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 503  # it takes nothing more
+    assert ask(app, "POST", "/v1/t", running.enroll()).status == 503  # it takes nothing more

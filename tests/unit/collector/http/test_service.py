@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from tests.unit.collector.http.conftest import NOON, PLAN, Desk, ask
+from tests.unit.collector.http.conftest import NOON, PLAN, RunningService, ask
 
 from kanab.collector.counting.accept import Scheme
 from kanab.collector.counting.plan_versions import Versions
@@ -26,11 +26,11 @@ W46 = 2966
 RIPE = datetime(2026, 11, 30, tzinfo=UTC)  # the Monday after week 46, its window and a day
 
 
-def post_people(desk: Desk, people: int, *, only: str = "") -> None:
+def post_people(running: RunningService, people: int, *, only: str = "") -> None:
     async def send() -> None:
         arms = only or "AB"
-        bodies = [desk.enroll(arms[i % len(arms)], i % 3 + 1, _week(desk.now)) for i in range(people)]
-        await asyncio.gather(*(desk.service.take(body, None) for body in bodies))
+        bodies = [running.enroll(arms[i % len(arms)], i % 3 + 1, _week(running.now)) for i in range(people)]
+        await asyncio.gather(*(running.service.take(body, None) for body in bodies))
 
     asyncio.run(send())
 
@@ -63,60 +63,62 @@ def test_without_ticks_only_the_operator_seals() -> None:
         assert ripe_at_tick(plan, Scheme(plan), NOON) is None
 
 
-def test_the_tick_seals_one_batch_and_the_key_moves(desk: Desk) -> None:
-    post_people(desk, 240)
-    desk.service.beat()
-    assert desk.service.store.sealed() == []
-    desk.now = RIPE + timedelta(minutes=3)
+def test_the_tick_seals_one_batch_and_the_key_moves(running: RunningService) -> None:
+    post_people(running, 240)
+    running.service.beat()
+    assert running.service.store.sealed() == []
+    running.now = RIPE + timedelta(minutes=3)
     for _ in range(3):
-        desk.service.beat()
-    (release,) = stored_ledger(desk.service.store).releases
+        running.service.beat()
+    (release,) = stored_ledger(running.service.store).releases
     assert release.tables["checkout/tier"].total == 240
-    assert desk.service.store.sizes() == {}
-    assert desk.said[-1] == "kanab: sealed the cohorts through 2026-W46."
-    assert "kanab_sealed_batches 1\n" in desk.service.metrics()
+    assert running.service.store.sizes() == {}
+    assert running.said[-1] == "kanab: sealed the cohorts through 2026-W46."
+    assert "kanab_sealed_batches 1\n" in running.service.metrics()
     with pytest.raises(StoreError, match="has been erased"):
-        desk.service._boxes.keyring.key(W46)
+        running.service._boxes.keyring.key(W46)
 
 
-def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(desk: Desk) -> None:
-    post_people(desk, 9)
-    desk.now = RIPE
-    desk.said.clear()
+def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(running: RunningService) -> None:
+    post_people(running, 9)
+    running.now = RIPE
+    running.said.clear()
     for _ in range(3):
-        desk.service.beat()
+        running.service.beat()
     expected = (
         "kanab: not sealed: an arm of checkout holds fewer than k = 10 people. These cohorts wait for the next seal."
     )
-    assert desk.said == [expected]
-    post_people(desk, 300)
-    desk.now += timedelta(weeks=3)
-    desk.service.beat()
-    assert stored_ledger(desk.service.store).releases[0].tables["checkout/tier"].total == 309
+    assert running.said == [expected]
+    post_people(running, 300)
+    running.now += timedelta(weeks=3)
+    running.service.beat()
+    assert stored_ledger(running.service.store).releases[0].tables["checkout/tier"].total == 309
 
 
-def test_what_another_collector_sealed_is_taken_from_the_store(desk: Desk) -> None:
-    post_people(desk, 240)
-    other = SqliteStore(desk.service.store._path)  # type: ignore[attr-defined]
-    assert seal_cohorts(other, Boxes(desk.service._boxes.keyring), Versions.read(other), W46).release is not None
+def test_what_another_collector_sealed_is_taken_from_the_store(running: RunningService) -> None:
+    post_people(running, 240)
+    other = SqliteStore(running.service.store._path)  # type: ignore[attr-defined]
+    assert seal_cohorts(other, Boxes(running.service._boxes.keyring), Versions.read(other), W46).release is not None
     other.close()
-    desk.now = NOON + timedelta(weeks=1)
-    desk.service.beat()
-    assert desk.service._sealed_through == W46
-    app = Collector(desk.service)
-    late = desk.body("checkout/tier:B:3@2026-W46:minutes:0>4")
+    running.now = NOON + timedelta(weeks=1)
+    running.service.beat()
+    assert running.service._sealed_through == W46
+    app = Collector(running.service)
+    late = running.body("checkout/tier:B:3@2026-W46:minutes:0>4")
     assert ask(app, "POST", "/v1/t", late).status == 204
-    assert desk.service.drops.floored(1)["late"] == 1
-    assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W47")).status == 204
+    assert running.service.drops.floored(1)["late"] == 1
+    assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W47")).status == 204
 
 
-def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(open_desk: Callable[..., Desk]) -> None:
+def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(
+    open_service: Callable[..., RunningService],
+) -> None:
     def plan(more: str) -> Plan:
         text = "[cohorts]\n[metrics]\nrevenue = { bounds = [0, 500] }\norders = { bounds = [0, 9] }\n" + more
         return parse_plan(text + "[experiments.checkout]\narms = { A = 1, B = 1 }\n")
 
-    open_desk(plan(""))
-    grown = open_desk(plan('aov = { ratio = ["revenue", "orders"] }\nclicks = { bounds = [0, 9] }\n'))
+    open_service(plan(""))
+    grown = open_service(plan('aov = { ratio = ["revenue", "orders"] }\nclicks = { bounds = [0, 9] }\n'))
     old = grown.body("checkout:B@2026-W46", "checkout:B@2026-W46:revenue:0>30")
     assert ask(Collector(grown.service), "POST", "/v1/t", old).status == 204
     assert grown.service.store.sizes() == {2966: 1}
@@ -125,40 +127,40 @@ def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(open_d
 # ── live numbers ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_people_are_seen_in_steps_of_k_and_change_by_the_hour(desk: Desk) -> None:
-    post_people(desk, 58)  # 29 in each arm
-    desk.service.beat()
-    assert desk.service.live.people == {"checkout": {"A": 20, "B": 20}}
-    post_people(desk, 58)
-    desk.now += timedelta(minutes=59)
-    desk.service.beat()
-    assert desk.service.live.people == {"checkout": {"A": 20, "B": 20}}
-    desk.now += timedelta(minutes=1)
-    desk.service.beat()
-    assert desk.service.live.people == {"checkout": {"A": 50, "B": 50}}
-    assert desk.service.live.as_of == NOON + timedelta(hours=1)
+def test_people_are_seen_in_steps_of_k_and_change_by_the_hour(running: RunningService) -> None:
+    post_people(running, 58)  # 29 in each arm
+    running.service.beat()
+    assert running.service.live.people == {"checkout": {"A": 20, "B": 20}}
+    post_people(running, 58)
+    running.now += timedelta(minutes=59)
+    running.service.beat()
+    assert running.service.live.people == {"checkout": {"A": 20, "B": 20}}
+    running.now += timedelta(minutes=1)
+    running.service.beat()
+    assert running.service.live.people == {"checkout": {"A": 50, "B": 50}}
+    assert running.service.live.as_of == NOON + timedelta(hours=1)
 
 
-def test_an_arm_that_fails_to_arrive_raises_the_alarm_once(desk: Desk) -> None:
-    post_people(desk, 200, only="A")
+def test_an_arm_that_fails_to_arrive_raises_the_alarm_once(running: RunningService) -> None:
+    post_people(running, 200, only="A")
     for hour in range(3):
-        desk.now = NOON + timedelta(hours=hour)
-        desk.service.beat()
-    assert desk.said.count("kanab: people of checkout do not arrive in the planned shares.") == 1
-    assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1\n' in desk.service.metrics()
+        running.now = NOON + timedelta(hours=hour)
+        running.service.beat()
+    assert running.said.count("kanab: people of checkout do not arrive in the planned shares.") == 1
+    assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1\n' in running.service.metrics()
 
 
-def test_drop_reasons_are_shown_in_steps_of_k_as_of_the_last_beat(desk: Desk) -> None:
-    app = Collector(desk.service)
+def test_drop_reasons_are_shown_in_steps_of_k_as_of_the_last_beat(running: RunningService) -> None:
+    app = Collector(running.service)
     for _ in range(27):
         ask(app, "POST", "/v1/t", b"")
-    assert 'reason="format"' not in desk.service.metrics()
-    desk.service.beat()
-    assert 'kanab_dropped_total{reason="format"} 20\n' in desk.service.metrics()
+    assert 'reason="format"' not in running.service.metrics()
+    running.service.beat()
+    assert 'kanab_dropped_total{reason="format"} 20\n' in running.service.metrics()
 
 
-def test_before_a_seal_values_change_no_byte_of_what_can_be_read(open_desk: Callable[..., Desk]) -> None:
-    one = open_desk()
+def test_before_a_seal_values_change_no_byte_of_what_can_be_read(open_service: Callable[..., RunningService]) -> None:
+    one = open_service()
     post_people(one, 40)
     one.service.beat()
     before = one.service.metrics()
@@ -173,86 +175,86 @@ def test_before_a_seal_values_change_no_byte_of_what_can_be_read(open_desk: Call
 
 
 def test_a_store_that_cannot_be_read_is_told_once_a_minute_and_recovers(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost() -> int:
         raise StoreError("the database cannot be reached", "Check its address.")
 
-    desk.service.beat()
-    desk.said.clear()
+    running.service.beat()
+    running.said.clear()
     with monkeypatch.context() as broken:
-        broken.setattr(desk.service.store, "sealed_through", lost)
-        desk.service.beat()
-        desk.service.beat()
-        assert desk.said == ["kanab: the database cannot be reached. Check its address."]
-        assert not desk.service.healthy
-        assert desk.service.metrics().startswith(
+        broken.setattr(running.service.store, "sealed_through", lost)
+        running.service.beat()
+        running.service.beat()
+        assert running.said == ["kanab: the database cannot be reached. Check its address."]
+        assert not running.service.healthy
+        assert running.service.metrics().startswith(
             "# HELP kanab_up Can messages be written?\n# TYPE kanab_up gauge\nkanab_up 0"
         )
         broken.setattr("kanab.collector.http.service.SILENCE", 0.0)
-        desk.service.beat()
-        assert len(desk.said) == 2
-    desk.service.beat()
-    assert desk.service.healthy
+        running.service.beat()
+        assert len(running.said) == 2
+    running.service.beat()
+    assert running.service.healthy
 
 
 def test_a_mistake_of_the_program_does_not_stop_the_clock_and_is_told_without_its_words(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def mistake(*_: Any) -> None:
         raise KeyError("person 4711")
 
     with monkeypatch.context() as broken:
-        broken.setattr(desk.service, "_look", mistake)
-        desk.service.beat()
-    assert desk.said[-1] == "kanab: what the clock demands failed (KeyError). It is tried again."
-    desk.service.beat()
-    assert desk.service.healthy
+        broken.setattr(running.service, "_look", mistake)
+        running.service.beat()
+    assert running.said[-1] == "kanab: what the clock demands failed (KeyError). It is tried again."
+    running.service.beat()
+    assert running.service.healthy
 
 
-def test_a_clock_that_went_back_takes_nothing_until_it_is_right(desk: Desk) -> None:
-    post_people(desk, 240)
-    desk.now = RIPE
-    desk.service.beat()
-    assert desk.service._sealed_through == W46
-    desk.said.clear()
-    desk.now = NOON
-    desk.service.beat()
-    desk.service.beat()
-    assert desk.said == [
+def test_a_clock_that_went_back_takes_nothing_until_it_is_right(running: RunningService) -> None:
+    post_people(running, 240)
+    running.now = RIPE
+    running.service.beat()
+    assert running.service._sealed_through == W46
+    running.said.clear()
+    running.now = NOON
+    running.service.beat()
+    running.service.beat()
+    assert running.said == [
         "kanab: the last sealed cohort lies ahead of this machine's clock. "
         "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again."
     ]
-    app = Collector(desk.service)
-    assert ask(app, "POST", "/v1/t", desk.enroll()).status == 503
+    app = Collector(running.service)
+    assert ask(app, "POST", "/v1/t", running.enroll()).status == 503
     assert ask(app, "GET", "/healthz").status == 503
-    desk.now = RIPE
-    desk.service.beat()
-    assert ask(app, "POST", "/v1/t", desk.enroll(week="2026-W49")).status == 204
+    running.now = RIPE
+    running.service.beat()
+    assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W49")).status == 204
 
 
-def test_the_clock_beats_while_it_serves(desk: Desk) -> None:
+def test_the_clock_beats_while_it_serves(running: RunningService) -> None:
     async def a_while(service: Service) -> None:
         service._pulse = 0.01
         await service.start()
-        desk.now = NOON + timedelta(hours=5)
+        running.now = NOON + timedelta(hours=5)
         for _ in range(500):
-            if service.live.as_of == desk.now:
+            if service.live.as_of == running.now:
                 break
             await asyncio.sleep(0.01)
         await service.stop()
 
-    asyncio.run(a_while(desk.service))
-    assert desk.service.live.as_of == NOON + timedelta(hours=5)
+    asyncio.run(a_while(running.service))
+    assert running.service.live.as_of == NOON + timedelta(hours=5)
 
 
-def test_after_the_stop_nothing_is_taken(desk: Desk) -> None:
-    asyncio.run(desk.service.stop())
+def test_after_the_stop_nothing_is_taken(running: RunningService) -> None:
+    asyncio.run(running.service.stop())
     with pytest.raises(StoreError, match="the collector is stopping"):
-        asyncio.run(desk.service.take(desk.enroll(), None))
+        asyncio.run(running.service.take(running.enroll(), None))
 
 
-def test_a_refused_post_has_a_reason_and_a_status(desk: Desk) -> None:
+def test_a_refused_post_has_a_reason_and_a_status(running: RunningService) -> None:
     with pytest.raises(MessageError) as refusal:
-        asyncio.run(desk.service.take(desk.body("checkout/tier:C:3@2026-W46"), None))
+        asyncio.run(running.service.take(running.body("checkout/tier:C:3@2026-W46"), None))
     assert (refusal.value.reason, refusal.value.status) == ("level", 400)
