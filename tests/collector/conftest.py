@@ -87,3 +87,9 @@ def nursery() -> Iterator[Nursery]:
 def place(tmp_path: Path, nursery: Nursery) -> Place:
     """A folder in which commands run."""
     return Place(tmp_path / "place", nursery)
+
+
+@pytest.fixture(params=["fast", "plain"])
+def place_on_each_path(request: pytest.FixtureRequest, tmp_path: Path, nursery: Nursery) -> Place:
+    """The same, for collectors with the fast HTTP path and with uvicorn's own HTTP."""
+    return Place(tmp_path / "place", nursery, {"KANAB_PLAIN_HTTP": "1"} if request.param == "plain" else {})

@@ -63,7 +63,10 @@ def _remembered(place: Place) -> Callable[[Sent], bool]:
     return lambda sent: ring.nonce_hash(bytes.fromhex(sent.nonce)) in held
 
 
-def test_what_survived_the_kills_is_sealed_with_the_same_digits(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_what_survived_the_kills_is_sealed_with_the_same_digits(
+    place_on_each_path: Place, closing: Callable[[Any], Any]
+) -> None:
+    place = place_on_each_path
     plan = place.plan(PLAN_TEXT)
     server = closing(Server(place, "--plan", plan, "--data", place.data))
     crowd = Crowd(2)

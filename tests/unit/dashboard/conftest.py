@@ -2,4 +2,4 @@
 
 from tests.unit.collector.http.conftest import app, open_service, running
 
-__all__ = ["app", "running", "open_service"]
+__all__ = ["app", "open_service", "running"]
