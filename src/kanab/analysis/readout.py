@@ -17,10 +17,10 @@ from kanab.analysis.rows import (
     follow_up_dict,
     margin_dict,
 )
-from kanab.errors import MissingExtraError, SourceError
+from kanab.errors import SourceError
 from kanab.privacy.merging import OTHER, LevelMap
 from kanab.privacy.release import Receipt
-from kanab.report.charts import report_charts
+from kanab.report.charts import charts_if_installed
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.cautions import Caution
@@ -72,11 +72,7 @@ class Readout:
     def to_report(self) -> str:
         """The readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
         data = self._shown()
-        try:
-            charts = report_charts(data)
-        except MissingExtraError:
-            charts = {}
-        return report_html(data, charts=charts)
+        return report_html(data, charts=charts_if_installed(data))
 
     def to_markdown(self) -> str:
         """The readout in Markdown."""

@@ -15,12 +15,17 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
+
+def content_policy(style: str = "'self'") -> str:
+    """Return what a browser may load for a page; ``style`` is where its style sheets may come from."""
+    return (
+        f"default-src 'none'; style-src {style}; script-src 'self'; img-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
 _HEADERS = {
-    b"content-security-policy": POLICY.encode(),
+    b"content-security-policy": content_policy().encode(),
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
     b"referrer-policy": b"no-referrer",

@@ -1,29 +1,30 @@
-"""What each page shows, as texts and pieces of HTML for its template; nothing here knows of requests."""
+"""What each page shows, as sections, texts and pieces of HTML for its template; nothing here knows of requests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
 
-from kanab.dashboard.report_sections import Sections, sections_of, shortened
 from kanab.dashboard.results import Point
 from kanab.dashboard.timeline import history_table, lines_of, timeline
-from kanab.errors import MissingExtraError, listed
-from kanab.inspection.officer.page import privacy_html
-from kanab.report.charts import report_charts
-from kanab.report.html import bullets, report_html, table_html
-from kanab.report.page import card_table
+from kanab.errors import listed
+from kanab.inspection.officer.page import privacy_page
+from kanab.report.charts import charts_if_installed
+from kanab.report.html import bullets, report_page
+from kanab.report.page import PageSection, card_table, table_html
 from kanab.report.words import merged_levels, summary, title
 from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
-from kanab.scan.report.html import scan_report
+from kanab.scan.report.html import scan_sections
 from kanab.scan.report.tables import ranked_table
 from kanab.scan.report.words import expectation, named, scanned
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
+
+MOST_ROWS = 100
+"""So many tests of segments, and so many levels of them, are on a page; the plain data hold all."""
 
 MOST_LINES = 12
 """So many metrics and arms are drawn over the seals; the table below holds all."""
@@ -35,52 +36,52 @@ MOST_RECEIPTS = 12
 """So many releases have their receipts on the page; the officer's report in one file has all."""
 
 Data = Mapping[str, Any]
+Sections = list[PageSection]
 
 
-@dataclass(frozen=True)
-class Part:
-    """A section of a page: its anchor, heading and body."""
-
-    name: str
-    heading: Markup
-    body: Markup
+def _without(sections: Iterable[PageSection], *names: str) -> Sections:
+    return [section for section in sections if section.name not in names]
 
 
-def as_html(text: str) -> Markup:
-    """A piece that is HTML already: everything in it that comes from a plan or from data was escaped."""
-    return Markup(text)
-
-
-def _parts(found: Sections, *names: str) -> list[Part]:
-    return [Part(name, Markup(found[name][0]), Markup(found[name][1])) for name in names if name in found]
-
-
-def _part(name: str, heading: str, body: str) -> Part:
-    return Part(name, escape(heading), Markup(body))
+def _only(sections: Iterable[PageSection], *names: str) -> Sections:
+    return [section for section in sections if section.name in names]
 
 
 # ── an experiment ──────────────────────────────────────────────────────────────────────────────
 
 
-def charts_of(data: Data) -> dict[str, str]:
-    """The pictures of a readout; none where the extra is not installed."""
-    try:
-        return report_charts(shortened(data))
-    except MissingExtraError:
-        return {}
+def experiment_charts(data: Data) -> dict[str, str]:
+    """Return the pictures of a readout; none where the extra is not installed."""
+    return charts_if_installed(shortened(data))
 
 
-def experiment_parts(data: Data, charts: Mapping[str, str], points: Sequence[Point]) -> list[Part]:
-    """The readout as the report has it, its history over the seals, and what was merged."""
-    report = sections_of(report_html(shortened(data), charts=charts))
-    history = [_part("history", "How it settled over the seals", _history(points))] if len(points) > 1 else []
-    further = [name for name in report if name in ("together", "contrasts", "claims", "beliefs")]
-    return [
-        *_parts(report, "cautions", "arrival", "effects", *further, "segments"),
-        *history,
-        _part("merged", "What was merged, what was left out", _merged(data)),
-        *_parts(report, "privacy", "notes", "method"),
-    ]
+def experiment_sections(data: Data, charts: Mapping[str, str], points: Sequence[Point]) -> Sections:
+    """Return the readout as the report has it, its history over the seals, and what was merged."""
+    report = report_page(shortened(data), charts=charts).sections
+    last = ("privacy", "notes", "method")
+    history = PageSection("history", "How it settled over the seals", _history(points) if len(points) > 1 else "")
+    merged = PageSection("merged", "What was merged, what was left out", _merged(data))
+    return [*_without(report, *last), *([history] if history.body else []), merged, *_only(report, *last)]
+
+
+def shortened(data: Data) -> dict[str, Any]:
+    """Return a readout with no more tests of segments than a page can hold, the clearest first, and a note."""
+
+    def clearest(rows: Iterable[Data]) -> list[Data]:
+        return sorted(rows, key=lambda row: 2.0 if row["p_adjusted"] is None else row["p_adjusted"])
+
+    short = dict(data)
+    tests = clearest(row for row in data["segments"] if row["decides"])
+    levels = clearest(data["follow_ups"])
+    if len(tests) > MOST_ROWS:
+        places = {(row["metric"], row["covariate"]) for row in tests[:MOST_ROWS]}
+        short["segments"] = [row for row in data["segments"] if (row["metric"], row["covariate"]) in places]
+    if len(levels) > MOST_ROWS:
+        short["follow_ups"] = levels[:MOST_ROWS]
+    if len(tests) > MOST_ROWS or len(levels) > MOST_ROWS:
+        note = f"Only the {MOST_ROWS} clearest of many segments are shown; the plain data (/v1) hold all."
+        short["notes"] = [*data["notes"], note]
+    return short
 
 
 def _history(points: Sequence[Point]) -> str:
@@ -123,15 +124,11 @@ def experiment_lead(data: Data) -> list[str]:
 # ── interactions ───────────────────────────────────────────────────────────────────────────────
 
 
-def interaction_parts(data: Data) -> list[Part]:
-    """The scan as its report has it, with a map of every metric however few pairs there are."""
-    report = sections_of(scan_report(pairs=data))
-    maps = _parts(report, "maps") or [_part("maps", "Every pair at a glance", _maps(data))]
-    return [
-        *_parts(report, "attention"),
-        *maps,
-        *_parts(report, "flagged", "rest", "assignment", "untestable", "privacy", "notes", "method"),
-    ]
+def interaction_sections(data: Data) -> Sections:
+    """Return the scan as its report has it, with a map of every metric however few pairs there are."""
+    report = scan_sections(data)
+    maps = _only(report, "maps") or [PageSection("maps", "Every pair at a glance", _maps(data))]
+    return [*_only(report, "attention"), *maps, *_without(report, "attention", "maps")]
 
 
 def _maps(data: Data) -> str:
@@ -176,11 +173,11 @@ def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[M
 # ── privacy ────────────────────────────────────────────────────────────────────────────────────
 
 
-def privacy_parts(account: Data) -> tuple[list[Part], int]:
-    """The officer's account as its report has it: flow, receipts, questions, attacks, risks, ledger.
+def privacy_sections(account: Data) -> tuple[Sections, int]:
+    """Return the officer's account as its report has it: flow, receipts, questions, attacks, risks, ledger.
 
-    Of many releases the newest have their receipts here; also how many have not.
+    Of many releases only the newest have their receipts here; the number says how many have not.
     """
-    found = sections_of(privacy_html(account))
-    older = [name for name in found if name.startswith("file-")][:-MOST_RECEIPTS]
-    return _parts(found, *(name for name in found if name not in older)), len(older)
+    sections = privacy_page(account).sections
+    older = [section.name for section in sections if section.name.startswith("file-")][:-MOST_RECEIPTS]
+    return _without(sections, *older), len(older)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from kanab.dashboard import page_sections, plan_page
 from kanab.dashboard.experiment_list import Listing, Wish, entries
-from kanab.dashboard.guard import POLICY
+from kanab.dashboard.guard import content_policy
 from kanab.dashboard.rendering import Renderer
-from kanab.dashboard.report_sections import style_hash
 from kanab.dashboard.request_view import Desk, Question
-from kanab.inspection.officer.page import privacy_html
-from kanab.report.html import table_html
+from kanab.inspection.officer.page import privacy_page
+from kanab.report.charts import charts_if_installed
+from kanab.report.html import report_page
+from kanab.report.page import Page, table_html
 from kanab.scan.readout import PairReadout
 from kanab.scan.stats.verdicts import ORDER
 
@@ -40,14 +42,14 @@ class Pages:
         """One experiment: what it says, how it settled, who was merged; or what is being waited for."""
         asked = self._desk.ask()
         found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
-        parts: list[page_sections.Part] = []
+        sections: page_sections.Sections = []
         lead: list[str] = []
         if found.reading is not None and found.reading.readout is not None:
             data = found.reading.data
             charts = asked.charts(found)
-            parts = page_sections.experiment_parts(data, charts, asked.history(found))
+            sections = page_sections.experiment_sections(data, charts, asked.history(found))
             lead = page_sections.experiment_lead(data)
-        return self._page(request, "experiment.html", asked, one=found, parts=parts, lead=lead)
+        return self._page(request, "experiment.html", asked, one=found, sections=sections, lead=lead)
 
     def report(self, request: Request) -> Response:
         """The readout as the report in one file."""
@@ -55,7 +57,8 @@ class Pages:
         found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
         if found.reading is None or found.reading.readout is None:
             raise HTTPException(404)
-        return _whole(found.reading.readout.to_report())
+        data = found.reading.data
+        return _whole(report_page(data, charts=charts_if_installed(data)))
 
     def interactions(self, request: Request) -> Response:
         """Every pair: a map, a list of verdicts, and what flagged ones look like."""
@@ -64,11 +67,11 @@ class Pages:
         query = request.query_params
         if found is None:
             return self._page(request, "interactions.html", asked, data=None)
-        data, parts = asked.kept("interactions page", lambda: _drawn(found))
+        data, sections = asked.kept("interactions page", lambda: _drawn(found))
         verdict, metric, name = (query.get(key, "")[:200] for key in ("verdict", "metric", "experiment"))
         table, matching = page_sections.pair_list(data, verdict, metric, name)
         return self._page(
-            request, "interactions.html", asked, data=data, parts=parts,
+            request, "interactions.html", asked, data=data, sections=sections,
             lead=page_sections.interaction_lead(data), table=table, matching=matching, most=page_sections.MOST_PAIRS,
             verdict=verdict, metric=metric, experiment=name, verdicts=[one for one in ORDER if one in data["verdicts"]],
         )  # fmt: skip
@@ -80,13 +83,13 @@ class Pages:
         chosen = request.query_params.get("ledger", "")
         name = chosen if chosen in accounts else next(iter(accounts), "")
         account = accounts.get(name)
-        parts: list[page_sections.Part] = []
+        sections: page_sections.Sections = []
         older = 0
         if account is not None:
-            parts, older = asked.kept(("privacy page", name), lambda: page_sections.privacy_parts(account))
+            sections, older = asked.kept(("privacy page", name), lambda: page_sections.privacy_sections(account))
         return self._page(
-            request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account, parts=parts,
-            older=older, skipped=asked.contents.skipped,
+            request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account,
+            sections=sections, older=older, skipped=asked.contents.skipped,
         )  # fmt: skip
 
     def officer(self, request: Request) -> Response:
@@ -96,7 +99,7 @@ class Pages:
         account = accounts.get(chosen if chosen in accounts else next(iter(accounts), ""))
         if account is None:
             raise HTTPException(404)
-        return _whole(privacy_html(account))
+        return _whole(privacy_page(account))
 
     def plan(self, request: Request) -> Response:
         """What is collected and why, and when it will be whole."""
@@ -112,11 +115,11 @@ class Pages:
         return self._page(
             request, "plan.html", asked, plan=plan, said=said, cohorts=plan_page.cohort_sentence(plan),
             tables={
-                name: page_sections.as_html(table_html(table, name, kind="cards wide"))
+                name: Markup(table_html(table, name, kind="cards wide"))
                 for name, table in tables.items()
             },
             forecast=[
-                page_sections.as_html(table_html(table, table.header[0], kind="cards wide"))
+                Markup(table_html(table, table.header[0], kind="cards wide"))
                 for table in forecast.tables()
             ],
             notes=forecast.notes, per_day=request.query_params.get("per_day", "")[:20],
@@ -139,12 +142,11 @@ class Pages:
         return found
 
 
-def _drawn(found: PairReadout) -> tuple[dict[str, Any], list[page_sections.Part]]:
+def _drawn(found: PairReadout) -> tuple[dict[str, Any], page_sections.Sections]:
     data = found.to_dict()
-    return data, page_sections.interaction_parts(data)
+    return data, page_sections.interaction_sections(data)
 
 
-def _whole(page: str) -> Response:
-    """A report in one file: its own style sheet is inside it, so the policy names that one by its hash."""
-    policy = POLICY.replace("style-src 'self'", f"style-src {style_hash(page)}")
-    return HTMLResponse(page, headers={"content-security-policy": policy})
+def _whole(page: Page) -> Response:
+    """Return a report in one file; its own style sheet is inside it, so the policy names that one by its hash."""
+    return HTMLResponse(page.to_html(), headers={"content-security-policy": content_policy(page.style_source)})

@@ -14,11 +14,17 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from kanab.dashboard.experiment_list import HEALTHS, MARKS, STATES
 from kanab.dashboard.guard import problem
 from kanab.dashboard.next_seal import until
-from kanab.dashboard.report_sections import SHEETS
+from kanab.inspection.officer.page import OFFICER_STYLE
+from kanab.planning.report.power_html import PLAN_STYLE
+from kanab.report.style import STYLE
+from kanab.scan.report.html import SCAN_STYLE
 
 FOR_EVER = "public, max-age=31536000, immutable"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _OWN = ("dashboard.css", "dashboard.js", "dashboard.svg")
+_SHEETS = {"report.css": STYLE, "scan.css": SCAN_STYLE, "officer.css": OFFICER_STYLE, "plan.css": PLAN_STYLE}
+"""The reports' own style sheets: each page takes the one that its sections were written for."""
+
 NAV = (("/", "Experiments"), ("/interactions", "Interactions"), ("/privacy", "Privacy"), ("/plan", "Plan"))
 
 
@@ -28,7 +34,7 @@ class Renderer:
     def __init__(self, *, with_login: bool) -> None:
         folder = files("kanab.dashboard") / "static"
         self._assets = {name: (folder / name).read_bytes() for name in _OWN}
-        self._assets |= {name: sheet.encode() for name, sheet in SHEETS.items()}
+        self._assets |= {name: sheet.encode() for name, sheet in _SHEETS.items()}
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("kanab.dashboard", "templates"), autoescape=True,
             undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,

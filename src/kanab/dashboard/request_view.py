@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.experiment_list import Entry, entry
 from kanab.dashboard.next_seal import Standing
-from kanab.dashboard.page_sections import charts_of
+from kanab.dashboard.page_sections import experiment_charts
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Library, Point, Reading
 from kanab.errors import KanabError
@@ -71,7 +71,7 @@ class Question:
         reading = found.reading
         assert reading is not None
         key = ("charts", found.entry.name, reading.bundle.names)
-        return self.kept(key, lambda: charts_of(reading.data))
+        return self.kept(key, lambda: experiment_charts(reading.data))
 
     def history(self, found: Found) -> list[Point]:
         """What was known after each seal of a reading."""

@@ -79,6 +79,14 @@ def report_charts(data: Data) -> dict[str, str]:
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 
 
+def charts_if_installed(data: Data) -> dict[str, str]:
+    """Return the pictures of ``report_charts``, or none where the extra is not installed."""
+    try:
+        return report_charts(data)
+    except MissingExtraError:
+        return {}
+
+
 def chart_svg(spec: Mapping[str, Any]) -> str:
     """A chart as static SVG with a title and a description that screen readers read out; its marks have no names."""
     convert = _extra("vl_convert")

@@ -9,17 +9,9 @@ from typing import Any
 
 from kanab.errors import MissingExtraError
 from kanab.report.figures import together
-from kanab.report.page import section, whole_page
-from kanab.report.sections import Part, caution_sentences, further_answers, metric_sentences
-from kanab.report.style import STYLE
-from kanab.report.tables import (
-    arms_table,
-    effects_table,
-    follow_ups_table,
-    metric_heading,
-    sections,
-    segments_table,
-)
+from kanab.report.page import Page, PageSection, filled, table_html
+from kanab.report.sections import Part, caution_sentences, further_sections, metric_sentences, readout_sections
+from kanab.report.tables import arms_table, effects_table, follow_ups_table, metric_heading, segments_table
 from kanab.report.words import (
     UNCHAINED,
     alarmed,
@@ -54,9 +46,9 @@ def readout_html(data: Data) -> str:
     """A fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
     alarm = alarmed(data)
     parts = [f"<p><strong>{escape(title(data))}</strong><br>{escape(summary(data))}</p>"]
-    for one in sections(data):
-        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(one.heading)}</p>')
-        for part in one.parts:
+    for section in readout_sections(data):
+        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
+        for part in section.parts:
             if isinstance(part, Table):
                 parts.append(f'<div style="overflow-x:auto;white-space:nowrap">{part.to_html()}</div>')
             else:
@@ -66,23 +58,27 @@ def readout_html(data: Data) -> str:
 
 
 def report_html(data: Data, *, charts: Mapping[str, str]) -> str:
-    """The report: one file without script or outside request; ``charts`` are those of ``report_charts``.
+    """Return the report as one HTML file; see ``report_page``."""
+    return report_page(data, charts=charts).to_html()
+
+
+def report_page(data: Data, *, charts: Mapping[str, str]) -> Page:
+    """Return the report in its sections; ``charts`` are those of ``report_charts``.
 
     Without charts it has the same numbers in tables, and says how to add the pictures.
     """
-    parts = [
-        _header(data),
-        section("cautions", "Before you act on it", _cautions(data)),
-        section("arrival", "Did people arrive as planned?", _arrival(data)),
-        section("effects", "What happened?", _effects(data, charts)),
-        *(section(one.name, one.heading, _parts(one.parts, one.heading)) for one in further_answers(data)),
-        section("segments", "Does the effect differ by segment?", _segments(data, charts)),
-        section("privacy", "Privacy receipt", _privacy(data)),
-        section("notes", "Notes", bullets(note_sentences(data))),
-        section("method", "How it was computed", bullets(method_sentences(data))),
-        "<footer>Made with Kanab from counts and sums. This file loads nothing from elsewhere.</footer>",
-    ]
-    return whole_page(title(data), parts, STYLE)
+    sections = filled(
+        PageSection("cautions", "Before you act on it", _cautions(data)),
+        PageSection("arrival", "Did people arrive as planned?", _arrival(data)),
+        PageSection("effects", "What happened?", _effects(data, charts)),
+        *(PageSection(more.name, more.heading, _parts(more.parts, more.heading)) for more in further_sections(data)),
+        PageSection("segments", "Does the effect differ by segment?", _segments(data, charts)),
+        PageSection("privacy", "Privacy receipt", _privacy(data)),
+        PageSection("notes", "Notes", bullets(note_sentences(data))),
+        PageSection("method", "How it was computed", bullets(method_sentences(data))),
+    )
+    footer = "Made with Kanab from counts and sums. This file loads nothing from elsewhere."
+    return Page(title(data), _header(data), sections, footer)
 
 
 def _header(data: Data) -> str:
@@ -209,29 +205,3 @@ def marked(sentence: str) -> str:
 
 def _figure(svg: str | None) -> str:
     return f"<figure>{svg}</figure>" if svg else ""
-
-
-def table_html(table: Table, name: str, *, kind: str) -> str:
-    """A table whose rows become cards on a narrow screen; the first column names the row."""
-    right = table.right_aligned()
-    classes = [' class="n"' if is_right else "" for is_right in right]
-    head = "".join(
-        f'<th scope="col" role="columnheader"{side}>{escape(text)}</th>'
-        for text, side in zip(table.header, classes, strict=True)
-    )
-    body = "".join(_row(table.header, classes, row) for row in table.rows)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
-        f'<table role="table" class="{kind}" aria-label="{escape(name)}">'
-        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
-        f'<tbody role="rowgroup">{body}</tbody></table></div>'
-    )
-
-
-def _row(header: Iterable[str], classes: Iterable[str], row: tuple[str, ...]) -> str:
-    first, *rest = zip(header, classes, row, strict=True)
-    sub = ' class="sub"' if first[2].startswith("↳") else ""
-    cells = "".join(
-        f'<td role="cell" data-label="{escape(label)}"{side}>{escape(text)}</td>' for label, side, text in rest
-    )
-    return f'<tr role="row"{sub}><th scope="row" role="rowheader">{escape(first[2])}</th>{cells}</tr>'

@@ -5,43 +5,98 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
+from kanab.report.style import STYLE
 from kanab.tabular import Table
 
 
-def whole_page(title: str, parts: Sequence[str], style: str) -> str:
-    """A whole document without script; its policy allows this style sheet and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n<main>\n{''.join(part for part in parts if part)}\n</main>\n</body>\n</html>\n"
-    )
+@dataclass(frozen=True)
+class PageSection:
+    """One section of a page: its anchor, its heading as text, and its body as HTML.
 
-
-def section(name: str, heading: str, body: str) -> str:
-    """A part of the page under its heading; nothing where there is nothing to say.
-
-    >>> section("notes", "Notes", "")
-    ''
+    >>> print(PageSection("notes", "Notes & more", "<p>None.</p>").to_html())
+    <section aria-labelledby="notes">
+    <h2 id="notes">Notes &amp; more</h2>
+    <p>None.</p>
+    </section>
+    <BLANKLINE>
     """
-    if not body:
-        return ""
-    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{escape(heading)}</h2>\n{body}\n</section>\n'
+
+    name: str
+    heading: str
+    body: str
+
+    def to_html(self) -> str:
+        """Return the section as HTML."""
+        return (
+            f'<section aria-labelledby="{self.name}">\n<h2 id="{self.name}">{escape(self.heading)}</h2>\n'
+            f"{self.body}\n</section>\n"
+        )
+
+    __html__ = to_html  # a template shows the section without escaping it again
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report in one file, without script or outside request.
+
+    ``header`` and ``footer`` are HTML; ``style`` is what the page adds to the style sheet of all reports.
+    """
+
+    title: str
+    header: str
+    sections: tuple[PageSection, ...]
+    footer: str
+    style: str = ""
+
+    @property
+    def sheet(self) -> str:
+        """The whole style sheet."""
+        return STYLE + self.style
+
+    @property
+    def style_source(self) -> str:
+        """The style sheet as a content security policy names it: by its hash."""
+        return f"'sha256-{base64.b64encode(hashlib.sha256(self.sheet.encode()).digest()).decode()}'"
+
+    def to_html(self) -> str:
+        """Return the document; its policy allows its style sheet and nothing else."""
+        policy = f"default-src 'none'; style-src {self.style_source}; base-uri 'none'; form-action 'none'"
+        sections = "".join(section.to_html() for section in self.sections)
+        return (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+            f"<title>{escape(self.title)}</title>\n<style>{self.sheet}</style>\n</head>\n"
+            f"<body>\n<main>\n{self.header}{sections}<footer>{self.footer}</footer>\n</main>\n</body>\n</html>\n"
+        )
+
+
+def filled(*sections: PageSection) -> tuple[PageSection, ...]:
+    """Return the sections that have a body."""
+    return tuple(section for section in sections if section.body)
+
+
+def table_html(table: Table, name: str, *, kind: str) -> str:
+    """Return a table of texts whose rows become cards on a narrow screen; the first column names the row."""
+    rows = [[escape(cell) for cell in row] for row in table.rows]
+    return _cards(name, table.header, rows, kind, table.right_aligned())
 
 
 def card_table(name: str, header: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
-    """A table whose rows become cards on a narrow screen; the first column names the row.
+    """Return a table like that of ``table_html`` whose cells are HTML.
 
-    ``header`` and ``name`` are texts, the cells are HTML. Numbers align right, words left.
+    ``header`` and ``name`` are texts. Numbers align right, words left.
     """
     right = Table(tuple(header), tuple(tuple(row) for row in rows)).right_aligned()
-    classes = [' class="n"' if is_right else "" for is_right in (False, *right[1:])]
+    return _cards(name, header, rows, kind, [False, *right[1:]])
+
+
+def _cards(name: str, header: Sequence[str], rows: Sequence[Sequence[str]], kind: str, right: Sequence[bool]) -> str:
+    classes = [' class="n"' if is_right else "" for is_right in right]
     head = "".join(
         f'<th scope="col" role="columnheader"{side}>{escape(text)}</th>'
         for text, side in zip(header, classes, strict=True)
@@ -56,6 +111,7 @@ def card_table(name: str, header: Sequence[str], rows: Sequence[Sequence[str]], 
 
 
 def _row(header: Sequence[str], classes: Sequence[str], row: Sequence[str]) -> str:
-    first, *rest = zip(header, classes, row, strict=True)
+    (_, _, first), *rest = zip(header, classes, row, strict=True)
+    sub = ' class="sub"' if first.startswith("↳") else ""
     cells = "".join(f'<td role="cell" data-label="{escape(label)}"{side}>{cell}</td>' for label, side, cell in rest)
-    return f'<tr role="row"><th scope="row" role="rowheader">{first[2]}</th>{cells}</tr>'
+    return f'<tr role="row"{sub}><th scope="row" role="rowheader">{first}</th>{cells}</tr>'

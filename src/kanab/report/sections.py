@@ -8,7 +8,22 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
-from kanab.report.words import CORRECTIONS, family_of, family_size, headlines, metrics_of, spoken_arm
+from kanab.report.tables import arms_table, effects_table, metric_heading, segments_table
+from kanab.report.words import (
+    CORRECTIONS,
+    family_of,
+    family_size,
+    headlines,
+    method_sentences,
+    metrics_of,
+    note_sentences,
+    privacy_sentences,
+    sample_ratio_sentence,
+    segment_sentences,
+    spoken_arm,
+    summary,
+    verdicts,
+)
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -16,23 +31,45 @@ Part = str | Table
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One further question: a short name, a heading, and sentences and tables in reading order."""
+class Section:
+    """A heading, and sentences and tables in reading order; ``name`` is its anchor where it becomes HTML."""
 
-    name: str
     heading: str
     parts: tuple[Part, ...]
+    name: str = ""
 
 
-def further_answers(data: Data) -> list[Answer]:
-    """The questions that were asked, or that several comparisons bring with them."""
-    found = [
-        Answer("together", "Do they hold together?", together_parts(data)),
-        Answer("contrasts", "Other comparisons of arms", contrast_parts(data)),
-        Answer("claims", "Are the claims shown?", margin_parts(data)),
-        Answer("beliefs", "What to believe, given the prior", belief_parts(data)),
+def readout_sections(data: Data) -> list[Section]:
+    """Return the whole readout in reading order: can it be trusted, what happened, for whom, at what k."""
+    sections = [
+        Section("Before you act on it", tuple(caution_sentences(data))),
+        Section("Did people arrive as planned?", (sample_ratio_sentence(data), arms_table(data))),
+        *(Section(metric_heading(data, metric), _effect_parts(data, metric)) for metric in metrics_of(data)),
+        *([] if metrics_of(data) else [Section("Effects", (summary(data),))]),
+        *further_sections(data),
     ]
-    return [one for one in found if one.parts]
+    if data["segments"]:
+        parts: tuple[Part, ...] = (*segment_sentences(data), segments_table(data))
+        sections.append(Section("Does the effect differ by segment?", parts))
+    sections.append(Section("Privacy", tuple(privacy_sentences(data))))
+    sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
+    return [section for section in sections if section.parts]
+
+
+def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:
+    claims = (verdict.sentence for verdict in verdicts(data, metric))
+    return *claims, *metric_sentences(data, metric), effects_table(data, metric)
+
+
+def further_sections(data: Data) -> list[Section]:
+    """Return the answers to what was asked besides, or what several comparisons bring with them."""
+    sections = [
+        Section("Do they hold together?", simultaneous_parts(data), "together"),
+        Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
+        Section("Are the claims shown?", margin_parts(data), "claims"),
+        Section("What to believe, given the prior", bayes_parts(data), "beliefs"),
+    ]
+    return [section for section in sections if section.parts]
 
 
 def caution_sentences(data: Data) -> list[str]:
@@ -99,16 +136,16 @@ def _adjusted(row: Row) -> str:
 # ── intervals that hold together ───────────────────────────────────────────────────────────────
 
 
-def together_parts(data: Data) -> tuple[Part, ...]:
+def simultaneous_parts(data: Data) -> tuple[Part, ...]:
     """The intervals that go with corrected p-values, where several effects were corrected together."""
     rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
     tested = [row for row in rows if row["p"] is not None and "interval_adjusted" in row]
     if data["correction"] == "none" or not any(family_size(data, row) > 1 for row in tested):
         return ()
-    return together_sentence(data, tested), _together_table(data, tested)
+    return simultaneous_sentence(data, tested), _simultaneous_table(data, tested)
 
 
-def together_sentence(data: Data, rows: Sequence[Row]) -> str:
+def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
     """What the intervals promise together, and which of them do not agree with their corrected p."""
     method, level = CORRECTIONS.get(data["correction"], data["correction"]), percent(data["confidence"])
     apart = ", for each method by itself" if len({family_of(row) for row in rows}) > 1 else ""
@@ -142,7 +179,7 @@ def _but(data: Data, wrong: Sequence[Row]) -> str:
     return said
 
 
-def _together_table(data: Data, rows: Sequence[Row]) -> Table:
+def _simultaneous_table(data: Data, rows: Sequence[Row]) -> Table:
     method = CORRECTIONS.get(data["correction"], data["correction"])
     cells = []
     for row in rows:
@@ -278,14 +315,14 @@ def _margin_table(data: Data, rows: Sequence[Row]) -> Table:
 # ── beliefs ────────────────────────────────────────────────────────────────────────────────────
 
 
-def belief_parts(data: Data) -> tuple[Part, ...]:
+def bayes_parts(data: Data) -> tuple[Part, ...]:
     """Every metric with a prior: what was believed, and what to believe now."""
     parts: list[Part] = []
     for metric in metrics_of(data):
         wanted = {family_of(row) for row in headlines(data, metric)}
         own = [one for one in data.get("bayes", ()) if one["metric"] == metric]
         for one in [one for one in own if family_of(one) in wanted][:1]:
-            parts += [_prior_sentence(data, one), _belief_table(data, one)]
+            parts += [_prior_sentence(data, one), _bayes_table(data, one)]
     return tuple(parts)
 
 
@@ -300,7 +337,7 @@ def _prior_sentence(data: Data, one: Row) -> str:
     return f"Believed before about an effect on {one['metric']}: {said}{less}{from_what}."
 
 
-def _belief_table(data: Data, one: Row) -> Table:
+def _bayes_table(data: Data, one: Row) -> Table:
     share = is_share(data, one["metric"])
     rows = {row["arm"]: {"estimate": row["mean"], "interval": row["interval"]} for row in one["effects"]}
     chances = {row["arm"]: row["positive"] for row in one["effects"]}

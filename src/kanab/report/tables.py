@@ -1,61 +1,16 @@
-"""The readout's numbers as tables of short texts, and the order in which everything is shown."""
+"""The readout's numbers as tables of short texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.report.sections import caution_sentences, further_answers, metric_sentences
-from kanab.report.words import (
-    CORRECTIONS,
-    differs,
-    method_sentences,
-    metrics_of,
-    note_sentences,
-    privacy_sentences,
-    sample_ratio_sentence,
-    segment_sentences,
-    summary,
-    verdicts,
-)
+from kanab.report.words import CORRECTIONS, differs
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, and sentences and tables in reading order."""
-
-    heading: str
-    parts: tuple[str | Table, ...]
-
-
-def sections(data: Data) -> list[Section]:
-    """The whole readout in reading order: can it be trusted, what happened, for whom, at what k."""
-    cautions = caution_sentences(data)
-    found = [Section("Before you act on it", tuple(cautions))] if cautions else []
-    found.append(Section("Did people arrive as planned?", (sample_ratio_sentence(data), arms_table(data))))
-    found += [
-        Section(metric_heading(data, metric), (*_said(data, metric), effects_table(data, metric)))
-        for metric in metrics_of(data)
-    ]
-    if not metrics_of(data):
-        found.append(Section("Effects", (summary(data),)))
-    found += [Section(one.heading, one.parts) for one in further_answers(data)]
-    if data["segments"]:
-        said = segment_sentences(data)
-        found.append(Section("Does the effect differ by segment?", (*said, segments_table(data))))
-    found.append(Section("Privacy", tuple(privacy_sentences(data))))
-    notes = (*note_sentences(data), *method_sentences(data))
-    return [*found, Section("Notes", notes)] if notes else found
-
-
-def _said(data: Data, metric: str) -> tuple[str, ...]:
-    return *(verdict.sentence for verdict in verdicts(data, metric)), *metric_sentences(data, metric)
 
 
 def metric_heading(data: Data, metric: str) -> str:

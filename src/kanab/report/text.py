@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kanab.report.figures import together
-from kanab.report.tables import sections
+from kanab.report.sections import readout_sections
 from kanab.report.words import summary, title
 from kanab.tabular import Table
 
@@ -27,7 +27,7 @@ def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
     clean = mapped(data, printable)
     prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
     lines = [*wrapped(title(clean), prose), *wrapped(summary(clean), prose)]
-    for section in sections(clean):
+    for section in readout_sections(clean):
         lines += ["", ruled(section.heading, prose)]
         for before, part in zip(("", *section.parts), section.parts, strict=False):
             if isinstance(part, Table):
@@ -53,7 +53,7 @@ def readout_markdown(data: Mapping[str, Any]) -> str:
     """The readout as Markdown; names that look like markup are escaped."""
     safe = mapped(data, _escaped)
     lines = [f"# {title(safe)}", "", summary(safe)]
-    for section in sections(safe):
+    for section in readout_sections(safe):
         lines += ["", f"## {section.heading}", ""]
         for before, part in zip((None, *section.parts), section.parts, strict=False):
             if isinstance(part, Table):

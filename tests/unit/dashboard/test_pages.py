@@ -21,7 +21,7 @@ from tests.unit.dashboard.shops import PLAN, alone, ask, entries, ledger_bytes, 
 import kanab as kb
 from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.dashboard import report_sections
+from kanab.dashboard import page_sections
 from kanab.dashboard.app import Dashboard, Site
 from kanab.dashboard.plan_page import plan_toml
 from kanab.dashboard.release_sources import CollectorShelf, FileShelf
@@ -175,8 +175,16 @@ def test_an_older_release_of_an_experiment_can_be_chosen(tmp_path: Path) -> None
     assert "not evaluated" in words(ask(app, "/privacy"))
 
 
+def test_pages_show_the_sections_of_the_reports_as_they_are(app: Dashboard) -> None:
+    for path, report in (("/experiments/checkout", "/reports/checkout"), ("/privacy", "/privacy/report")):
+        sections = re.findall(r"<section .*?</section>\n", words(ask(app, report)), re.DOTALL)
+        page = words(ask(app, path))
+        assert len(sections) > 4
+        assert [section for section in sections if section not in page] == []
+
+
 def test_many_segments_are_cut_and_said(app: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_sections, "MOST_ROWS", 1)
+    monkeypatch.setattr(page_sections, "MOST_ROWS", 1)
     page = words(ask(app, "/experiments/checkout"))
     assert "Only the 1 clearest of many segments are shown; the plain data (/v1) hold all." in page
     assert len(plain(ask(app, "/v1/experiments/checkout"))["readout"]["segments"]) == 4
@@ -491,7 +499,7 @@ def test_without_the_extra_for_charts_the_numbers_are_in_tables(
     def missing(_: Any) -> Any:
         raise MissingExtraError("drawing charts", "charts")
 
-    monkeypatch.setattr("kanab.dashboard.page_sections.report_charts", missing)
+    monkeypatch.setattr("kanab.report.charts.report_charts", missing)
     page = words(ask(Dashboard(shelf, patience=60), "/experiments/checkout"))
     assert "Drawing charts needs an extra. Run: pip install" in html.unescape(page)
     assert 'aria-label="Effects on spend"' in page

@@ -31,7 +31,7 @@ from kanab.privacy.ledger import Ledger, append
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_from_dict, release_to_dict
-from kanab.report import charts, html, tables, text, words
+from kanab.report import charts, html, sections, text, words
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent
@@ -137,7 +137,7 @@ def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
     for use in (
         text.readout_text, text.readout_markdown, html.readout_html, lambda one: html.report_html(one, charts={}),
-        charts.report_charts, charts.forest_chart, charts.segment_chart, tables.sections, words.summary,
+        charts.report_charts, charts.forest_chart, charts.segment_chart, sections.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip

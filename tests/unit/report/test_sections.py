@@ -10,14 +10,14 @@ import pytest
 
 from kanab.report.html import readout_html, report_html
 from kanab.report.sections import (
-    belief_parts,
+    bayes_parts,
     caution_sentences,
     contrast_parts,
-    further_answers,
+    further_sections,
     look_sentences,
     margin_parts,
     omnibus_sentences,
-    together_parts,
+    simultaneous_parts,
 )
 from kanab.report.text import readout_markdown, readout_text
 from kanab.tabular import Table
@@ -62,9 +62,9 @@ def flat(text: str) -> str:
 
 
 def test_a_single_comparison_and_older_plain_data_have_nothing_further(small: Maker, effect: Maker) -> None:
-    assert further_answers(small()) == []
-    assert further_answers(small(joint(effect))) == []
-    assert further_answers(small(effect(), effect(metric="visits"))) == []
+    assert further_sections(small()) == []
+    assert further_sections(small(joint(effect))) == []
+    assert further_sections(small(effect(), effect(metric="visits"))) == []
     assert caution_sentences(small()) == []
 
 
@@ -88,25 +88,25 @@ def test_one_sentence_says_what_intervals_promise_together(
     small: Maker, effect: Maker, correction: str, said: str
 ) -> None:
     data = small(joint(effect), joint(effect, metric="visits"), correction=correction)
-    parts = together_parts(data)
+    parts = simultaneous_parts(data)
     assert parts[0] == said
     assert table(parts).rows[0] == ("B on spend", "+0.50", "0.27 to 0.73", "97.5 %", "1.00e-06", "yes")
 
 
 def test_without_correction_nothing_is_promised_together(small: Maker, effect: Maker) -> None:
-    assert together_parts(small(joint(effect), joint(effect, metric="visits"), correction="none")) == ()
+    assert simultaneous_parts(small(joint(effect), joint(effect, metric="visits"), correction="none")) == ()
 
 
 def test_an_interval_that_contradicts_its_p_is_named(small: Maker, effect: Maker) -> None:
     wrong = joint(effect, metric="visits", p_adjusted=0.04) | {"interval_adjusted": [-0.1, 0.7], "agrees": False}
-    said, shown = together_parts(small(joint(effect), wrong))
+    said, shown = simultaneous_parts(small(joint(effect), wrong))
     assert isinstance(said, str)
     assert said.endswith("Bonferroni's, but that of B on visits contains 0 although p is below 0.05.")
     assert isinstance(shown, Table)
     assert shown.rows[1][-1] == "no"
     other = joint(effect, metric="clicks", p_adjusted=0.2) | {"agrees": False}
     again = wrong | {"metric": "orders"}
-    said, _ = together_parts(small(joint(effect), wrong, other, again))
+    said, _ = simultaneous_parts(small(joint(effect), wrong, other, again))
     assert isinstance(said, str)
     assert "but those of B on visits, B on orders contain 0 although p is below 0.05" in said
     assert "but that of B on clicks leaves out 0 although p is not below 0.05" in said
@@ -114,7 +114,7 @@ def test_an_interval_that_contradicts_its_p_is_named(small: Maker, effect: Maker
 
 def test_what_was_not_selected_has_no_interval(small: Maker, effect: Maker) -> None:
     rows = [joint(effect, metric=name) | {"interval_adjusted": None, "level": None, "agrees": None} for name in "xy"]
-    said, shown = together_parts(small(*rows, correction="by"))
+    said, shown = simultaneous_parts(small(*rows, correction="by"))
     assert said == "No effect was selected (Benjamini–Yekutieli), so none has an interval that holds after selection."
     assert isinstance(shown, Table)
     assert shown.rows[0][2:4] == ("–", "–")
@@ -123,7 +123,7 @@ def test_what_was_not_selected_has_no_interval(small: Maker, effect: Maker) -> N
 
 def test_families_are_told_apart(small: Maker, effect: Maker) -> None:
     adjusted = joint(effect, method="adjusted", covariates=["tier"])
-    said, _ = together_parts(small(joint(effect), joint(effect, metric="visits"), adjusted))
+    said, _ = simultaneous_parts(small(joint(effect), joint(effect, metric="visits"), adjusted))
     assert isinstance(said, str)
     assert "with 95 % confidence, for each method by itself" in said
 
@@ -227,7 +227,7 @@ def test_only_the_method_that_carries_the_verdict_is_told(small: Maker, effect: 
 
 
 def test_a_belief_names_its_prior_and_is_never_quite_certain(small: Maker) -> None:
-    parts = belief_parts(small(bayes=[belief()]))
+    parts = bayes_parts(small(bayes=[belief()]))
     assert parts[0] == "Believed before about an effect on spend: 0 ± 0.5 (one standard deviation)."
     assert table(parts).header == ("spend", "effect", "95 % credible", "above 0", "best arm", "expected loss")
     assert table(parts).rows == (
@@ -235,7 +235,7 @@ def test_a_belief_names_its_prior_and_is_never_quite_certain(small: Maker) -> No
         ("A", "–", "–", "–", "< 0.1 %", "0.48"),
     )
     less = belief(prior={"mean": 0.0, "sd": None}, better="lower")
-    assert belief_parts(small(bayes=[less]))[0] == "Believed before about an effect on spend: nothing; less is better."
+    assert bayes_parts(small(bayes=[less]))[0] == "Believed before about an effect on spend: nothing; less is better."
 
 
 def test_beliefs_about_shares_are_in_points(small: Maker, effect: Maker) -> None:
@@ -245,7 +245,7 @@ def test_beliefs_about_shares_are_in_points(small: Maker, effect: Maker) -> None
     )  # fmt: skip
     adjusted = share | {"method": "adjusted", "covariates": ["tier"]}
     one = belief(metric="bought", prior={"mean": 0.0, "sd": 0.01}, method="adjusted", covariates=["tier"])
-    parts = belief_parts(small(share, adjusted, bayes=[one]))
+    parts = bayes_parts(small(share, adjusted, bayes=[one]))
     assert parts[0] == (
         "Believed before about an effect on bought: 0 ± 1 points (one standard deviation); its estimate is adjusted "
         "for tier."

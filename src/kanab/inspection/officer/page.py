@@ -13,51 +13,51 @@ from kanab.errors import listed
 from kanab.inspection.officer.field_tables import field_rows, table_rows
 from kanab.inspection.officer.flow_chart import flow_svg
 from kanab.report.figures import percent, together
-from kanab.report.page import card_table, section, whole_page
-from kanab.report.style import STYLE
+from kanab.report.page import Page, PageSection, card_table
 
 Data = Mapping[str, Any]
 
 MOST_ENTRIES = 40
 """A longer ledger shows the entries of these files and its last one; the plain data hold all."""
 
-SHEET = f"""{STYLE}
-.call.verdict{{margin:1rem 0 0;font-size:1.1rem}}
-nav ul{{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.25rem;margin-top:1.25rem;font-size:.9rem}}
-nav li{{min-width:0;overflow-wrap:anywhere}}
-a{{color:var(--up)}}
-h3{{margin:1.75rem 0 .6rem}}
-h2+h3,article:first-of-type h3{{margin-top:0}}
-.told,.figures{{max-width:46rem}}
-.told li+li{{margin-top:.8rem}}
-.told{{list-style:none}}
-.todo{{display:block;color:var(--muted);font-size:.9rem}}
-.prose td{{min-width:8rem}}
-.prose .n{{min-width:0}}
-.prose th,.prose td{{vertical-align:top}}
-.prose tbody th{{min-width:6.5rem}}
-.wide tbody th,.wide td{{overflow-wrap:anywhere}}
-.state{{white-space:nowrap;font-weight:600}}
-.ok{{color:var(--fine)}}
-.bad{{color:var(--alarm)}}
-.open{{color:var(--muted)}}
-code{{overflow-wrap:anywhere}}
-.hash{{color:var(--muted);font-size:.8em}}
-.hash b{{color:var(--ink)}}
-.down{{display:none!important}}
-@media screen and (max-width:40rem){{
-.across{{display:none!important}}
-.down{{display:block!important;width:100%}}
-.prose tr{{grid-template-columns:minmax(0,1fr)}}
-.cards td{{min-width:0}}
-.cards td:empty{{display:none}}
-}}
-@media print{{
-nav{{display:none}}
-a{{color:inherit;text-decoration:none}}
-.told li,.figures>*{{break-inside:avoid}}
-}}
+OFFICER_STYLE = """
+.call.verdict{margin:1rem 0 0;font-size:1.1rem}
+nav ul{list-style:none;display:flex;flex-wrap:wrap;gap:.2rem 1.25rem;margin-top:1.25rem;font-size:.9rem}
+nav li{min-width:0;overflow-wrap:anywhere}
+a{color:var(--up)}
+h3{margin:1.75rem 0 .6rem}
+h2+h3,article:first-of-type h3{margin-top:0}
+.told,.figures{max-width:46rem}
+.told li+li{margin-top:.8rem}
+.told{list-style:none}
+.todo{display:block;color:var(--muted);font-size:.9rem}
+.prose td{min-width:8rem}
+.prose .n{min-width:0}
+.prose th,.prose td{vertical-align:top}
+.prose tbody th{min-width:6.5rem}
+.wide tbody th,.wide td{overflow-wrap:anywhere}
+.state{white-space:nowrap;font-weight:600}
+.ok{color:var(--fine)}
+.bad{color:var(--alarm)}
+.open{color:var(--muted)}
+code{overflow-wrap:anywhere}
+.hash{color:var(--muted);font-size:.8em}
+.hash b{color:var(--ink)}
+.down{display:none!important}
+@media screen and (max-width:40rem){
+.across{display:none!important}
+.down{display:block!important;width:100%}
+.prose tr{grid-template-columns:minmax(0,1fr)}
+.cards td{min-width:0}
+.cards td:empty{display:none}
+}
+@media print{
+nav{display:none}
+a{color:inherit;text-decoration:none}
+.told li,.figures>*{break-inside:avoid}
+}
 """
+"""What the page adds to the style sheet of all reports."""
 
 _TABLE = ("table", "why it is needed", "classes", "smallest class", "sums of", "squares of")
 _FIELD = ("field", "what is kept", "how it is limited", "why it is needed")
@@ -79,32 +79,35 @@ _ATTACKS = {
 
 
 def privacy_html(data: Data) -> str:
-    """The report: one file without script or outside request."""
+    """Return the report as one HTML file; see ``privacy_page``."""
+    return privacy_page(data).to_html()
+
+
+def privacy_page(data: Data) -> Page:
+    """Return the report of an account in its sections; each released file has one, named file-1, file-2 and so on."""
     releases = data["releases"]
-    names = [f"file-{number}" for number in range(1, len(releases) + 1)]
-    parts = [
-        ("flow", "Where the data go", f"<figure>{flow_svg(data['flow'])}</figure>{_places(data['places'])}"),
-        *((name, f"Released: {one['file']}", _release(one)) for name, one in zip(names, releases, strict=True)),
-        ("questions", "Three questions", _questions(data["questions"])),
-        ("attacks", "What an attacker could learn", _attacks(data)),
-        ("risks", "Residual risks", _risks(data["risks"])),
-        ("ledger", "The ledger", _ledger(data["ledger"])),
-    ]
+    sections = (
+        PageSection("flow", "Where the data go", f"<figure>{flow_svg(data['flow'])}</figure>{_places(data['places'])}"),
+        *(
+            PageSection(f"file-{number}", f"Released: {release['file']}", _release(release))
+            for number, release in enumerate(releases, start=1)
+        ),
+        PageSection("questions", "Three questions", _questions(data["questions"])),
+        PageSection("attacks", "What an attacker could learn", _attacks(data)),
+        PageSection("risks", "Residual risks", _risks(data["risks"])),
+        PageSection("ledger", "The ledger", _ledger(data["ledger"])),
+    )
     links = "".join(
-        f'<li><a href="#{name}">{escape(heading.removeprefix("Released: "))}</a></li>' for name, heading, _ in parts
+        f'<li><a href="#{section.name}">{escape(section.heading.removeprefix("Released: "))}</a></li>'
+        for section in sections
     )
-    experiments = listed(dict.fromkeys(name for one in releases for name in one["experiments"]))
-    return whole_page(
-        f"Privacy report: {experiments}",
-        [
-            _header(data, experiments),
-            f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n',
-            *(section(name, heading, body) for name, heading, body in parts),
-            "<footer>Made with Kanab from the release files alone: facts about them, not legal advice. "
-            "This file loads nothing from elsewhere.</footer>",
-        ],
-        SHEET,
+    experiments = listed(dict.fromkeys(name for release in releases for name in release["experiments"]))
+    header = f'{_header(data, experiments)}<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
+    footer = (
+        "Made with Kanab from the release files alone: facts about them, not legal advice. "
+        "This file loads nothing from elsewhere."
     )
+    return Page(f"Privacy report: {experiments}", header, sections, footer, OFFICER_STYLE)
 
 
 def _header(data: Data, experiments: str) -> str:

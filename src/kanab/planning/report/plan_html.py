@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 from kanab.planning.report.power_charts import LOOK, SCHEMA
-from kanab.planning.report.power_html import SHEET
+from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
 from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
 from kanab.report.figures import together
-from kanab.report.page import card_table, section, whole_page
+from kanab.report.page import Page, PageSection, card_table, filled
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]
@@ -76,15 +76,17 @@ def plan_report(data: Data, name: str, said: str, tables: Sequence[Table], *, ch
     pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
     whole, *effects = (_table(table) for table in tables)
     notes = "".join(f"<li>{escape(together(note))}</li>" for note in data["notes"])
-    parts = [
+    header = (
         f'<header>\n<p class="kicker">Forecast of a plan</p>\n<h1>{escape(name)}</h1>\n'
-        f'<p class="lede">{escape(together(said))}</p>\n</header>\n',
-        section("tables", "When is every table whole?", whole),
-        section("effects", "Which effects can be seen?", "".join(effects) + pictures),
-        section("basis", "What this rests on", f'<ul class="said">{notes}</ul>'),
-        "<footer>Made with Kanab before anybody was counted. This file loads nothing from elsewhere.</footer>",
-    ]
-    return whole_page(f"Forecast: {name}", parts, SHEET)
+        f'<p class="lede">{escape(together(said))}</p>\n</header>\n'
+    )
+    sections = filled(
+        PageSection("tables", "When is every table whole?", whole),
+        PageSection("effects", "Which effects can be seen?", "".join(effects) + pictures),
+        PageSection("basis", "What this rests on", f'<ul class="said">{notes}</ul>'),
+    )
+    footer = "Made with Kanab before anybody was counted. This file loads nothing from elsewhere."
+    return Page(f"Forecast: {name}", header, sections, footer, PLAN_STYLE).to_html()
 
 
 def _table(table: Table) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 from kanab.errors import MissingExtraError
 from kanab.planning.report.power_words import answer, basis_sentences, chance, change, curve_table, how_tested
 from kanab.report.figures import percent, together
-from kanab.report.page import card_table, section, whole_page
-from kanab.report.style import STYLE
+from kanab.report.page import Page, PageSection, card_table, filled
 
 Data = Mapping[str, Any]
 
-SHEET = f"""{STYLE}
-.pair>figure+figure{{margin-top:0}}
+PLAN_STYLE = """
+.pair>figure+figure{margin-top:0}
 """
+"""What pages about plans add to the style sheet of all reports."""
 
 _QUESTIONS = {"people": "How many people?", "effect": "How small an effect?", "power": "How sure?"}
 
@@ -26,15 +26,17 @@ def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
 
     Without charts it has the same numbers in a table, and says how to add the pictures.
     """
-    parts = [
+    header = (
         f'<header>\n<p class="kicker">Plan of an experiment</p>\n<h1>{_QUESTIONS[data["solved"]]}</h1>\n'
-        f'<p class="lede">{_said(answer(data))}</p>\n<p class="lede">{_said(how_tested(data))}</p>\n</header>\n',
-        section("curve", "With fewer or more people", _curves(data, charts)),
-        section("arms", "People per arm", _arms(data)),
-        section("basis", "What this rests on", _listed(basis_sentences(data))),
-        "<footer>Made with Kanab from numbers alone. This file loads nothing from elsewhere.</footer>",
-    ]
-    return whole_page(f"{_QUESTIONS[data['solved']]} {answer(data)}", parts, SHEET)
+        f'<p class="lede">{_said(answer(data))}</p>\n<p class="lede">{_said(how_tested(data))}</p>\n</header>\n'
+    )
+    sections = filled(
+        PageSection("curve", "With fewer or more people", _curves(data, charts)),
+        PageSection("arms", "People per arm", _arms(data)),
+        PageSection("basis", "What this rests on", _listed(basis_sentences(data))),
+    )
+    footer = "Made with Kanab from numbers alone. This file loads nothing from elsewhere."
+    return Page(f"{_QUESTIONS[data['solved']]} {answer(data)}", header, sections, footer, PLAN_STYLE).to_html()
 
 
 def _curves(data: Data, charts: Mapping[str, str]) -> str:

@@ -8,9 +8,8 @@ from typing import Any
 
 from kanab.errors import AnalysisError
 from kanab.report.figures import Row, error_figures, spoken_p
-from kanab.report.html import bullets, marked, table_html
-from kanab.report.page import card_table, section, whole_page
-from kanab.report.style import STYLE
+from kanab.report.html import bullets, marked
+from kanab.report.page import Page, PageSection, card_table, filled, table_html
 from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, legend, marks_of
 from kanab.scan.report.tables import FEW_ROWS, broken_tables, means_table, ranked_table, strongest
 from kanab.scan.report.words import (
@@ -37,42 +36,43 @@ Data = Mapping[str, Any]
 OPENED = 3
 """So many flagged tests are unfolded at once; the others wait for a click."""
 
-SHEET = f"""{STYLE}
-a{{color:var(--up)}}
-h3{{margin:1.75rem 0 .6rem}}
-h2+h3,article:first-of-type h3{{margin-top:0}}
-.v{{white-space:nowrap}}
-.mark{{display:inline-block;width:1.2em}}
-.interference,.differs{{font-weight:600;color:var(--alarm)}}
-.watch{{font-weight:600;color:var(--down)}}
-tbody th{{overflow-wrap:anywhere}}
-.e1,.e2,.e3,.e4{{fill:var(--up)}}
-.e1{{fill-opacity:.22}}.e2{{fill-opacity:.42}}.e3{{fill-opacity:.68}}
-.none{{fill:var(--page)}}
-.lines{{stroke:var(--page);stroke-width:1;fill:none}}
-.lines.strong{{stroke:var(--muted);stroke-width:1.5}}
-.zero{{stroke:var(--muted);stroke-width:1.5}}
-.points{{stroke:var(--up);stroke-width:5;stroke-linecap:round;fill:none}}
-.dot,.tri{{stroke:var(--page);stroke-width:1.5;fill:var(--alarm)}}
-.tri{{fill:var(--down)}}
-.cross{{stroke:var(--ink);stroke-width:2;fill:none}}
-svg a:focus-visible{{outline:2px solid var(--ink)}}
-.maps{{overflow-x:auto}}
-.maps svg.large{{max-width:none}}
-.key+figure{{margin-bottom:1rem}}
-.key+figure+.key{{margin-top:0}}
-details{{border-top:1px solid var(--line);padding:.7rem 0}}
-details:last-of-type{{padding-bottom:0}}
-.pair>figure+figure{{margin-top:0}}
-.same{{fill:var(--line)}}
-summary{{cursor:pointer;overflow-wrap:anywhere}}
-summary strong{{margin-right:.6rem}}
-summary span{{color:var(--muted);font-size:.9rem}}
-@media screen and (max-width:40rem){{.cards td:last-child{{grid-column:1/-1}}}}
-@media (min-width:48rem){{.maps svg.large{{max-width:100%}}}}
-@media print{{.maps{{overflow:visible}}.maps svg.large{{max-width:100%}}
-details::details-content{{content-visibility:visible;display:block}}}}
+SCAN_STYLE = """
+a{color:var(--up)}
+h3{margin:1.75rem 0 .6rem}
+h2+h3,article:first-of-type h3{margin-top:0}
+.v{white-space:nowrap}
+.mark{display:inline-block;width:1.2em}
+.interference,.differs{font-weight:600;color:var(--alarm)}
+.watch{font-weight:600;color:var(--down)}
+tbody th{overflow-wrap:anywhere}
+.e1,.e2,.e3,.e4{fill:var(--up)}
+.e1{fill-opacity:.22}.e2{fill-opacity:.42}.e3{fill-opacity:.68}
+.none{fill:var(--page)}
+.lines{stroke:var(--page);stroke-width:1;fill:none}
+.lines.strong{stroke:var(--muted);stroke-width:1.5}
+.zero{stroke:var(--muted);stroke-width:1.5}
+.points{stroke:var(--up);stroke-width:5;stroke-linecap:round;fill:none}
+.dot,.tri{stroke:var(--page);stroke-width:1.5;fill:var(--alarm)}
+.tri{fill:var(--down)}
+.cross{stroke:var(--ink);stroke-width:2;fill:none}
+svg a:focus-visible{outline:2px solid var(--ink)}
+.maps{overflow-x:auto}
+.maps svg.large{max-width:none}
+.key+figure{margin-bottom:1rem}
+.key+figure+.key{margin-top:0}
+details{border-top:1px solid var(--line);padding:.7rem 0}
+details:last-of-type{padding-bottom:0}
+.pair>figure+figure{margin-top:0}
+.same{fill:var(--line)}
+summary{cursor:pointer;overflow-wrap:anywhere}
+summary strong{margin-right:.6rem}
+summary span{color:var(--muted);font-size:.9rem}
+@media screen and (max-width:40rem){.cards td:last-child{grid-column:1/-1}}
+@media (min-width:48rem){.maps svg.large{max-width:100%}}
+@media print{.maps{overflow:visible}.maps svg.large{max-width:100%}
+details::details-content{content-visibility:visible;display:block}}
 """
+"""What the page of a scan adds to the style sheet of all reports."""
 
 _MAP_KEY = (
     "Every square is a pair of experiments, named at the side and numbered along the top; each pair stands on both "
@@ -86,15 +86,17 @@ _EFFECTS_KEY = "Dot, the effect; line, its 95 % interval; upright mark, no effec
 
 
 def scan_report(*, pairs: Data | None = None, segments: Data | None = None) -> str:
-    """The report of one or both scans: one file without script or outside request."""
-    found = [data for data in (pairs, segments) if data is not None]
-    if not found:
+    """Return the report of one or both scans as one HTML file, without script or outside request.
+
+    Raises `AnalysisError` where neither is given.
+    """
+    scans = [data for data in (pairs, segments) if data is not None]
+    if not scans:
         raise AnalysisError("there is no scan to report", "Give pairs, segments or both.")
-    parts = [_header(found[0])]
-    for data in found:
-        parts += _scan(data, "" if data is found[0] else "by-segment-")
-    parts.append("<footer>Made with Kanab from counts and sums. This file loads nothing from elsewhere.</footer>")
-    return whole_page(f"Scan: {scanned(found[0])}", parts, SHEET)
+    first, *second = scans
+    sections = (*scan_sections(first), *(section for data in second for section in scan_sections(data, "by-segment-")))
+    footer = "Made with Kanab from counts and sums. This file loads nothing from elsewhere."
+    return Page(f"Scan: {scanned(first)}", _header(first), sections, footer, SCAN_STYLE).to_html()
 
 
 def _header(data: Data) -> str:
@@ -105,8 +107,8 @@ def _header(data: Data) -> str:
     return f'<header>\n<p class="kicker">Scan</p>\n<h1>{escape(experiments)}</h1>\n{told}</header>\n'
 
 
-def _scan(data: Data, prefix: str) -> list[str]:
-    """The sections of one scan; the second on a page says first what it is."""
+def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
+    """Return the sections of one scan; the second on a page has a ``prefix``, and says first what it is."""
     pairs = look_of(data) is PAIRS
     intro = bullets([f"{scanned(data)}.", expectation(data)]) if prefix else ""
     bodies = [
@@ -124,7 +126,7 @@ def _scan(data: Data, prefix: str) -> list[str]:
         bodies = [
             (name, heading if name == "attention" else f"By segment: {heading}", body) for name, heading, body in bodies
         ]
-    return [section(prefix + name, heading, body) for name, heading, body in bodies]
+    return filled(*(PageSection(prefix + name, heading, body) for name, heading, body in bodies))
 
 
 def _attention(data: Data) -> str:

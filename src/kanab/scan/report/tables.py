@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.report.figures import Row
-from kanab.report.tables import Section
+from kanab.report.sections import Section
 from kanab.report.words import CORRECTIONS
 from kanab.scan.report.words import (
     PAIRS,

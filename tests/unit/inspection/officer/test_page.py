@@ -19,7 +19,7 @@ from kanab.inspection.officer.page import MOST_ENTRIES, privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger
-from kanab.report.page import card_table, section
+from kanab.report.page import PageSection, card_table, filled
 
 Account = dict[str, Any]
 EVIL = '<script>alert("x")</script>&'
@@ -323,7 +323,7 @@ def test_numbers_are_aligned_right_and_words_left() -> None:
     html = card_table("People", ("arm", "people", "says"), [("A", "1,200", "x"), ("B", "9", "y")], "cards")
     assert html.count('class="n"') == 3
     assert '<td role="cell" data-label="people" class="n">1,200</td>' in html
-    assert section("empty", "Empty", "") == ""
+    assert filled(PageSection("empty", "Empty", "")) == ()
 
 
 def test_the_same_account_gives_the_same_bytes(whole: Account, page: str) -> None:
