@@ -197,6 +197,7 @@ def _metric(name: str, sums: Sequence[Fraction], margins: Mapping[By, _Margin], 
 
 
 def _steps(values: Iterable[Fraction], per_unit: int) -> Iterator[int]:
+    """Round sums to whole steps by the rule of ``grid_steps``, in exact arithmetic: they outgrow doubles."""
     return (math.floor(value * per_unit + Fraction(1, 2)) for value in values)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import GridError
 from kanab.plan.model import MetricPlan
-from kanab.tally.metric import GRID_LIMIT, Metric, implied_scale
+from kanab.tally.metric import GRID_LIMIT, Metric, grid_steps, implied_scale
 
 DECIMAL_SCALES = (10, 100, 1_000, 10_000)
 """Grids of money and the like, tried in this order: a value v fits if floor(v·s + ½)/s is v."""
@@ -73,8 +73,7 @@ def decimal_scale(values: NDArray[np.float64]) -> int | None:
     >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
     (100, None)
     """
-    with np.errstate(over="ignore"):
-        return next((s for s in DECIMAL_SCALES if np.all(np.floor(values * s + 0.5) / s == values)), None)
+    return next((scale for scale in DECIMAL_SCALES if np.all(grid_steps(values, scale) / scale == values)), None)
 
 
 def chosen_metric(plan: MetricPlan, profile: Profile) -> Metric:
@@ -97,13 +96,13 @@ def check_range(metric: Metric, profile: Profile) -> None:
     """
     if metric.bounds is not None:
         return
-    ends = [value * float(metric.scale) + 0.5 for value in (profile.low, profile.high)]
-    if not all(-GRID_LIMIT + 1 <= end < GRID_LIMIT for end in ends):
+    ends = [grid_steps(value, metric.scale) for value in (profile.low, profile.high)]
+    if not all(abs(end) < GRID_LIMIT for end in ends):
         raise GridError(
             f"values of {metric.name!r} are infinite or too large for its grid",
             "Declare bounds, or a coarser resolution.",
         )
-    lost = all(0 <= end < 1 for end in ends) and (profile.low, profile.high) != (0, 0)
+    lost = not any(ends) and (profile.low, profile.high) != (0, 0)
     if lost and metric.scale == profile.scale:
         raise too_fine(metric.name)
 

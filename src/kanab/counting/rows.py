@@ -208,11 +208,7 @@ def _values(column: Array, declared: MetricPlan) -> Values:
     profile = profile_values(values[~gone])
     metric = chosen_metric(declared, profile)
     check_range(metric, profile)
-    clamped = 0
-    if metric.grid_bounds is not None:
-        low, high = metric.grid_bounds
-        steps = np.floor(values * metric.scale + 0.5)
-        clamped = int(np.count_nonzero(((steps < low) | (steps > high)) & ~gone))
+    clamped = int(np.count_nonzero(metric.beyond_bounds(values) & ~gone))
     measured = measure(metric, values, gone)
     return Values(measured, clamped, int(np.count_nonzero(gone)), _range(measured))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class Metric:
         if self.bounds is None:
             return None
         low, high = self.bounds
-        return math.floor(low * self.scale + 0.5), math.floor(high * self.scale + 0.5)
+        return int(grid_steps(low, self.scale)), int(grid_steps(high, self.scale))
 
     @property
     def bounds_on_grid(self) -> bool:
@@ -115,22 +115,45 @@ class Metric:
         return self.bounds is None or all(float(bound * self.scale).is_integer() for bound in self.bounds)
 
     def to_grid(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Grid values of finite numbers: times ``scale``, plus one half, floor; then clamped.
+        """Return the grid values of finite numbers: ``grid_steps``, clamped to the bounds.
 
-        The rule is the same in every engine, digit for digit. ROUND differs between engines on
-        ties, and dividing by 0.01 differs from multiplying by 100.
+        Raises `GridError` where a value is infinite or too large for the grid, and no bounds clamp it.
         """
-        with np.errstate(over="ignore"):
-            steps = np.floor(values.astype(np.float64) * float(self.scale) + 0.5)
-        if self.bounds is not None:
-            low, high = self.grid_bounds or (0, 0)
-            steps = np.clip(steps, low, high)
+        steps = grid_steps(values.astype(np.float64), self.scale)
+        if self.grid_bounds is not None:
+            steps = np.clip(steps, *self.grid_bounds)
         if not np.all(np.abs(steps) < GRID_LIMIT):
             raise GridError(
                 f"values of {self.name!r} are infinite or too large for its grid",
                 "Declare bounds, or a coarser resolution.",
             )
         return steps.astype(np.int64)
+
+    def beyond_bounds(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which numbers ``to_grid`` clamps."""
+        if self.grid_bounds is None:
+            return np.zeros(len(values), dtype=bool)
+        low, high = self.grid_bounds
+        steps = grid_steps(values, self.scale)
+        return (steps < low) | (steps > high)
+
+
+@overload
+def grid_steps(values: float, scale: int) -> float: ...
+@overload
+def grid_steps(values: NDArray[np.float64], scale: int) -> NDArray[np.float64]: ...
+def grid_steps(values: Any, scale: int) -> Any:
+    """Return the whole grid steps of a number or of an array, not yet clamped, as doubles.
+
+    The rule is times ``scale``, plus one half, floor, and the same in every engine and client, digit
+    for digit: ROUND differs between engines on ties, and dividing by 0.01 differs from multiplying
+    by 100. Engines have it as ``kanab.counting.engine.grids.grid_steps``.
+
+    >>> grid_steps(np.array([0.29, 0.285, -0.5]), 100)
+    array([ 29.,  28., -50.])
+    """
+    with np.errstate(over="ignore"):
+        return np.floor(values * float(scale) + 0.5)
 
 
 def implied_scale(low: float, high: float) -> int:

@@ -10,7 +10,7 @@ import ibis
 
 from kanab.counting.dates import ISO_TIME, not_times
 from kanab.counting.engine.dialects import first_row
-from kanab.counting.engine.metrics import floor
+from kanab.counting.engine.grids import floor
 from kanab.counting.frames import column
 from kanab.errors import QueryError
 from kanab.plan.periods import Span

@@ -19,11 +19,13 @@ from typing import Any
 import ibis
 
 from kanab.counting.engine.dialects import Engine
+from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Kind
-from kanab.counting.grids import HALF, Products, Profile, check_range, chosen_metric, square_plan, widened
+from kanab.counting.grids import Products, Profile, check_range, chosen_metric, square_plan, widened
 from kanab.errors import SourceError
 from kanab.plan.model import MetricPlan, Plan
 from kanab.tally.metric import GRID_LIMIT, Metric
+from kanab.tally.metric import grid_steps as steps_in_memory
 
 Ends = tuple[float | None, float | None]
 DOUBLE_LIMIT = 1 << 53
@@ -31,11 +33,6 @@ DOUBLE_LIMIT = 1 << 53
 
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
 _CROWD = 20_000_000  # people of one signature whose squares, if they are like the sample's, doubles shall hold
-
-
-@ibis.udf.scalar.builtin(name="floor")  # type: ignore[untyped-decorator]
-def floor(value: float) -> float:  # type: ignore[empty-body]
-    """FLOOR as a double; Ibis' own casts to an integer, which infinities and NaN cannot pass."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +86,8 @@ class Measure:
         """Unclamped grid steps of a number: an integer, or a double with a whole value."""
         if self.whole:
             return value.cast("int64")
-        scaled = value.cast("float64") * float(self.metric.scale) + 0.5
-        return floor(scaled) if self.careful or self.doubles else scaled.floor().cast("int64")
+        steps = grid_steps(value, self.metric.scale)
+        return steps if self.careful or self.doubles else steps.cast("int64")
 
     def clamped(self, steps: Any) -> Any:
         """Steps within the bounds, as 64-bit integers."""
@@ -209,32 +206,16 @@ def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) 
 
 def step_range(metric: Metric, profile: Profile) -> tuple[int, int]:
     """The smallest and the largest grid step of profiled values."""
-    low, high = (value * float(metric.scale) + 0.5 for value in (profile.low, profile.high))
+    low, high = (steps_in_memory(value, metric.scale) for value in (profile.low, profile.high))
     if not (math.isfinite(low) and math.isfinite(high)):
         return -GRID_LIMIT, GRID_LIMIT
-    return math.floor(low), math.floor(high)
+    return int(low), int(high)
 
 
 def check_finite(name: str, low: float, high: float) -> None:
     """Refuse infinite values, as every other source does."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
-
-
-def product_terms(first: Any, second: Any, products: Products) -> tuple[Any, ...]:
-    """The terms whose sums give Σ of a product: 64-bit integers, never wider."""
-    first, second = first.cast("int64"), second.cast("int64")
-    if products.centre:
-        first, second = first - products.centre, second - products.centre
-    if not products.halves:
-        return (first * second,)
-    (y1, y0), (z1, z0) = _halves(first), _halves(second)
-    return y1 * z1, y1 * z0 + y0 * z1, y0 * z0
-
-
-def _halves(steps: Any) -> tuple[Any, Any]:
-    high = (steps.cast("float64") / float(HALF)).floor().cast("int64")  # exact: steps have 52 bits
-    return high, steps - high * HALF
 
 
 def _double_squares(steps: Any) -> Any:

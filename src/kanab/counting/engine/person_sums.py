@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import ibis
 
+from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, kind_of
-from kanab.counting.engine.metrics import check_finite, floor, measured, number
+from kanab.counting.engine.metrics import check_finite, measured, number
 from kanab.counting.engine.profiles import look
 from kanab.counting.grids import Profile
 from kanab.plan.model import MetricPlan, Plan
@@ -35,7 +36,7 @@ class RowSum:
             return {f"y{self.place}": value}
         if self.kind != "number" and self.scale == 1:
             return {f"y{self.place}": value.cast("int64")}
-        steps = floor(value.cast("float64") * float(self.scale) + 0.5)
+        steps = grid_steps(value, self.scale)
         near = ibis.ifelse(steps.abs() < GRID_LIMIT, steps, ibis.null("float64")).cast("int64")
         return {f"y{self.place}": near, f"far{self.place}": steps.abs()}
 

@@ -14,8 +14,9 @@ import ibis
 
 from kanab.counting.bins import Bins, asked_shares, check_levels, common_levels, given_bins, quantile_bins
 from kanab.counting.engine.dialects import engine_of, first_row, query_text, run
+from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, plain, read_level
-from kanab.counting.engine.metrics import Sampled, floor, number
+from kanab.counting.engine.metrics import Sampled, number
 from kanab.counting.grids import DECIMAL_SCALES, Profile
 from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan
@@ -135,7 +136,7 @@ def _about(value: Any, kind: Kind, place: int) -> dict[str, Any]:
     if kind == "number":
         aggregates[f"whole{place}"] = (floor(value) == value).all()
         for scale in DECIMAL_SCALES:
-            exact = floor(value * float(scale) + 0.5) / float(scale) == value
+            exact = grid_steps(value, scale) / float(scale) == value
             aggregates[f"dec{place}_{scale}"] = exact.all()
     return aggregates
 

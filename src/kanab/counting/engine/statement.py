@@ -18,8 +18,9 @@ import ibis
 from sqlglot import exp
 
 from kanab.counting.engine.dialects import Engine
+from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
-from kanab.counting.engine.metrics import Measure, number, product_terms
+from kanab.counting.engine.metrics import Measure, number
 from kanab.counting.grids import Products
 from kanab.plan.joint import Population, populations, tables_about
 from kanab.plan.model import CovariatePlan, Linkage, Plan
@@ -151,7 +152,7 @@ def _presence(question: Question) -> tuple[tuple[str, str], ...]:
 
 def _covariate_steps(column: Any, binned: Binned, inside: Any) -> Any:
     value = number(column, binned.key.kind, careful=True).cast("float64")
-    return ibis.ifelse(inside, value * float(binned.scale) + 0.5, ibis.null("float64")).floor().cast("int64")
+    return grid_steps(ibis.ifelse(inside, value, ibis.null("float64")), binned.scale).cast("int64")
 
 
 def _steps(table: Any, one: Measure) -> Any:

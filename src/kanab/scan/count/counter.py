@@ -155,15 +155,10 @@ def _profile(values: NDArray[np.float64], metric: Metric | None) -> Profile:
 
 
 def _clamped(values: NDArray[np.float64], metric: Metric, profile: Profile | None) -> int:
-    if metric.grid_bounds is None or profile is None:
+    """Return how many values the bounds clamp; where neither end of their range is, none of them is."""
+    if profile is None or not metric.beyond_bounds(np.array([profile.low, profile.high])).any():
         return 0
-    low, high = metric.grid_bounds
-
-    def beyond(some: Any) -> Any:
-        steps = np.floor(some * float(metric.scale) + 0.5)
-        return (steps < low) | (steps > high)
-
-    return int(np.count_nonzero(beyond(values))) if beyond(np.array([profile.low, profile.high])).any() else 0
+    return int(np.count_nonzero(metric.beyond_bounds(values)))
 
 
 class _Added:
