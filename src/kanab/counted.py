@@ -14,6 +14,15 @@ from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
 
+def floor_to_k(people: int, k: int) -> int:
+    """Return a number of people as it may be shown: the multiple of k that is not above it.
+
+    >>> floor_to_k(137, 10), floor_to_k(9, 10)
+    (130, 0)
+    """
+    return people // k * k
+
+
 @dataclass(frozen=True, eq=False)
 class Signatures:
     """Which class of every table people are in together: what the leverage rule needs.

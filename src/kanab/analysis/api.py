@@ -93,9 +93,10 @@ def analyze(
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
     base = named_arm(arms, pooled.place(control)) if control is not None else plan.control
-    ratios = [metric.ratio for metric in released.plan.metrics if metric.ratio is not None]
     metrics = list(
-        dict.fromkeys([*(m.name for tally in tables.values() for m in tally.metrics), *map("/".join, ratios)])
+        dict.fromkeys(
+            [*(m.name for tally in tables.values() for m in tally.metrics), *map("/".join, released.plan.ratios)]
+        )
     )
     lower = read_lower(lower_is_better, metrics, margins)
     choices = Choices(
@@ -105,7 +106,7 @@ def analyze(
     )  # fmt: skip
     notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
     notes += pooled.notes
-    measured = measured_means(plan, tables, ratios, notes)
+    measured = measured_means(plan, tables, released.plan.ratios, notes)
     segments, found = _segments(plan, tables, choices, notes)
     shares = pooled.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
@@ -302,5 +303,5 @@ def _counted(words: str, counts: Mapping[str, int], k: int) -> Iterable[str]:
 
 def _batches(released: Release, plan: ExperimentPlan) -> list[Tally]:
     """The arms of one experiment in every batch that it took part in: it may have joined later, or ended earlier."""
-    own = [one for one in released.parts if plan.name in [other.name for other in one.plan.experiments]]
+    own = [one for one in released.parts if plan.name in one.plan.experiment_names]
     return [one.totals(plan.name) for one in own]

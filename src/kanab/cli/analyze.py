@@ -42,7 +42,7 @@ def analyze(source: tuple[str, ...], **given: Any) -> None:
     """
     choices = reading_choices(given)
     found = _released(source, given)
-    wanted = [given["experiment"]] if given["experiment"] else [one.name for one in found.plan.experiments]
+    wanted = [given["experiment"]] if given["experiment"] else list(found.plan.experiment_names)
     if len(wanted) > 1 and (choices["pool"] or choices["contrasts"]):
         raise PlanError("arms are those of one experiment", "Name it with --experiment.")
     readouts = [analyze_release(found, name, **choices) for name in wanted]

@@ -122,9 +122,8 @@ def _known(plan: Plan, given: Mapping[str, Any]) -> Known:
 
 def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float]:
     found = {name: number(text, flag) for name, text in pairs(texts, flag).items()}
-    names = [one.name for one in plan.metrics]
-    if set(found) - set(names):
-        raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(names)}.")
+    if set(found) - set(plan.metric_names):
+        raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")
     return found
 
 

@@ -128,7 +128,7 @@ def _released(given: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariate: str | None) -> tuple[ArmMeans, str]:
     """Plain, adjusted or ratio means, and the metric's name."""
     ratio = _ratio(released, metric)
-    tables = [tally for tally in released.tables.values() if [one.name for one in tally.arms] == [plan.name]]
+    tables = released.tables_of(plan.name)
     if covariate is not None:
         table = _with(tables, covariate, plan.name)
         if ratio is not None:
@@ -143,9 +143,8 @@ def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariat
 
 def _ratio(released: Release, metric: str | None) -> tuple[str, str] | None:
     """The two parts of a ratio metric: named in the plan, or written revenue/orders."""
-    for one in released.plan.metrics:
-        if one.name == metric:
-            return one.ratio
+    if metric in released.plan.metrics_by_name:
+        return released.plan.metrics_by_name[metric].ratio
     first, slash, second = (metric or "").partition("/")
     return (first, second) if slash else None
 
@@ -173,7 +172,7 @@ def _released_cells(given: Mapping[str, Any]) -> tuple[Basis, CrossedNoise]:
     plan = released.plan.experiment(given["experiment"])
     if _ratio(released, given["metric"]) is not None:
         raise PlanError("the interaction of a ratio is not planned from a release", "Name one of its two parts.")
-    own = [tally for tally in released.tables.values() if plan.name in [one.name for one in tally.arms]]
+    own = [tally for tally in released.tables.values() if plan.name in tally.experiment_names]
     table = _with(own, given["interaction"], plan.name)
     covariate = None if len(table.arms) == 2 else given["interaction"]
     cells = crossed_noise_of(table, covariate, given["metric"])

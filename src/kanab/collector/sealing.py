@@ -17,7 +17,7 @@ from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import Boxes
 from kanab.collector.protocol.encoding import encode
 from kanab.collector.stores.store import Record, Store
-from kanab.counted import Counted
+from kanab.counted import Counted, floor_to_k
 from kanab.errors import LedgerError, PrivacyError, StoreError, TallyError
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
@@ -130,10 +130,10 @@ def people_by_arm(store: Store, boxes: Boxes, plan: Plan) -> dict[str, dict[str,
     sums: list[Mapping[str, Tally]] = [now, *(one.tables for one in stored_ledger(store).releases)]
     for one in plan.experiments:
         for counted in sums:
-            table = next((t for t in counted.values() if [f.name for f in t.arms] == [one.name]), None)
+            table = next((t for t in counted.values() if t.experiment_names == (one.name,)), None)
             for arm, people in table.people_by(one.name).items() if table is not None else ():
                 found[one.name][str(arm)] += people
-    return {name: {arm: people // plan.k * plan.k for arm, people in arms.items()} for name, arms in found.items()}
+    return {name: {arm: floor_to_k(people, plan.k) for arm, people in arms.items()} for name, arms in found.items()}
 
 
 def _summed(records: Sequence[Record], boxes: Boxes) -> Counters:
@@ -159,7 +159,7 @@ def _counted(plan: Plan, counters: Counters, after: str | None, through: int) ->
     small = [one.name for one in plan.experiments if _too_small(one.name, tallies, plan.k)]
     if small and len(small) < len(plan.experiments):
         plan = _without(plan, small)
-        tallies = {link.name: tallies[link.name] for link in plan.linkages}
+        tallies = {name: tallies[name] for name in plan.linkage_names}
         left |= {name: f"{name} is left out of this batch: an arm holds fewer than k people" for name in small}
     span = None
     if plan.cohorts is not None:
@@ -171,8 +171,8 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
     """Each table with the metrics that its experiments began with: the others would be zeros that nobody meant."""
     found = {}
     for name, tally in tallies.items():
-        began = versions.metrics(*(factor.name for factor in tally.arms))
-        found[name] = tally.select_metrics(metric.name for metric in tally.metrics if metric.name in began)
+        began = versions.metrics(*tally.experiment_names)
+        found[name] = tally.select_metrics(metric for metric in tally.metric_names if metric in began)
     return found
 
 
@@ -181,7 +181,7 @@ def _possible(plan: Plan, counters: Counters) -> tuple[Plan, dict[str, str]]:
 
     Anybody can post: a forged total spoils its metric for one batch, and nothing else.
     """
-    spoilt = [one.name for one in plan.metrics if one.ratio is None and not _adds_up(plan, one, counters)]
+    spoilt = [metric.name for metric in plan.counted_metrics if not _adds_up(plan, metric, counters)]
     if not spoilt:
         return plan, {}
     kept = [one for one in plan.metrics if not {one.name, one.of, *(one.ratio or ())} & set(spoilt)]
@@ -213,7 +213,7 @@ def _with_metrics(plan: Plan, metrics: Sequence[MetricPlan]) -> Plan:
 
 def _own(plan: Plan, counters: Counters) -> Counters:
     """The counters of the tables and metrics that a plan has."""
-    linkages = {"/".join(map(encode, link.name.split("/"))) for link in plan.linkages}
+    linkages = {"/".join(map(encode, name.split("/"))) for name in plan.linkage_names}
     names = {"n", *("/".join(map(encode, one.ratio or (one.name,))) for one in plan.metrics)}
     parts = ((name, name.split("|"), value) for name, value in counters.items())
     return {name: value for name, (linkage, _, what, *_), value in parts if linkage in linkages and what in names}
@@ -222,7 +222,7 @@ def _own(plan: Plan, counters: Counters) -> Counters:
 def _check_agreement(plan: Plan, tallies: Mapping[str, Tally]) -> None:
     """All tables of one experiment are about the same people: every post was applied whole."""
     for one in plan.experiments:
-        arms = [tallies[link.name].people_by(one.name) for link in plan.linkages if link.experiments == (one.name,)]
+        arms = [tallies[link.name].people_by(one.name) for link in plan.linkages_of(one.name)]
         if any(other != arms[0] for other in arms):
             raise StoreError(
                 f"the tables of {one.name} disagree about its arms", "The store is damaged: take it from a backup."
@@ -230,7 +230,7 @@ def _check_agreement(plan: Plan, tallies: Mapping[str, Tally]) -> None:
 
 
 def _too_small(experiment: str, tallies: Mapping[str, Tally], k: int) -> bool:
-    table = next(tally for tally in tallies.values() if [one.name for one in tally.arms] == [experiment])
+    table = next(tally for tally in tallies.values() if tally.experiment_names == (experiment,))
     return min(table.people_by(experiment).values()) < k
 
 

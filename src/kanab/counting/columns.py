@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kanab.counting.frames import columns, encode, numbers, numeric_scores
 from kanab.counting.grids import check_range, check_zero, chosen_metric, profile_values
 from kanab.errors import SourceError, listed
-from kanab.plan.model import MetricPlan
+from kanab.plan.model import MOST_CLASSES, MetricPlan
 from kanab.tally.cells import Cells, check_shape
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric, Missing
@@ -21,9 +21,6 @@ from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
 
 Squares = Literal["arm", "margins", "class"]
-
-CLASS_BUDGET = 100_000
-"""More classes than this are refused: such a table is rows under another name."""
 
 _CHUNK = 1 << 20
 
@@ -203,9 +200,9 @@ def _classes(
                 "Leave out people who are not in the experiment.",
             )
         size *= len(levels)
-        if size > CLASS_BUDGET:
+        if size > MOST_CLASSES:
             raise SourceError(
-                f"{name!r} brings the table to more than {CLASS_BUDGET:,} classes",
+                f"{name!r} brings the table to more than {MOST_CLASSES:,} classes",
                 "Bin or merge its levels, or count covariates in tables of their own.",
             )
         factors.append(Factor(name, levels, role, numeric_scores(levels) if role == "covariate" else None))

@@ -163,7 +163,7 @@ def _open_choices(plan: Plan) -> Iterator[str]:
     for one in plan.experiments:
         if one.arms is None:
             yield f"{path_to('experiments', one.name)} takes its arms from the data; declare them (--shares)"
-    for name in dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)):
+    for name in plan.covariates_in_use:
         covariate = plan.covariate(name)
         if covariate.levels is None and not isinstance(covariate.bins, tuple):
             path = path_to("covariates", name)

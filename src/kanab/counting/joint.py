@@ -12,7 +12,6 @@ import ibis
 
 from kanab.counted import Counted
 from kanab.counting.engine.group_keys import in_experiment, kind_of, plain
-from kanab.counting.engine.metrics import measured
 from kanab.counting.frames import column
 from kanab.plan.joint import JointPlan, View, column_of, populations
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
@@ -89,7 +88,7 @@ def own_part(counted: Counted, view: View) -> Counted:
         counted,
         plan=view.plan,
         tallies=tallies,
-        bounds_declared=all(one.declared or grids[one.name].binary for one in measured(view.plan)),
+        bounds_declared=all(one.declared or grids[one.name].binary for one in view.plan.counted_metrics),
         clamped=_renamed(counted.clamped, view.metrics),
         missing=_renamed(counted.missing, view.metrics),
         ranges=_renamed(counted.ranges, view.metrics),
@@ -108,14 +107,13 @@ def _renamed(found: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]
 
 def _tally(joint: Tally, own: Linkage, view: View) -> Tally:
     """One of a plan's tables: its own names, metrics, squares and products."""
-    axes = (*own.experiments, *([own.covariate] if own.covariate else []))
-    names = dict(zip(joint.axes, axes, strict=True))
-    metrics = {one.name: view.metrics[one.name] for one in measured(view.plan)}
-    pairs = dict.fromkeys(one.ratio for one in view.plan.metrics if one.ratio is not None)
+    names = dict(zip(joint.axes, own.axes, strict=True))
+    metrics = {one.name: view.metrics[one.name] for one in view.plan.counted_metrics}
+    pairs = dict.fromkeys(view.plan.ratios)
     return Tally(
         tuple(Factor(names[one.name], one.levels, one.role, one.scores) for one in joint.factors),
         joint.people,
-        tuple(_moments(joint.moments_of(metrics[one.name]), one, own, names) for one in measured(view.plan)),
+        tuple(_moments(joint.moments_of(metrics[one.name]), one, own, names) for one in view.plan.counted_metrics),
         tuple(
             _cross(joint, pair, (metrics[pair[0]], metrics[pair[1]]), joint_arm, names[joint_arm])
             for pair in pairs

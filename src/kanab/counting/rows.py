@@ -21,7 +21,7 @@ from kanab.counting.bins import (
     kept_levels,
     quantile_bins,
 )
-from kanab.counting.columns import CLASS_BUDGET, Measured, Squares, fill, group_sums, measure
+from kanab.counting.columns import Measured, Squares, fill, group_sums, measure
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, columns, encode, numbers
 from kanab.counting.grids import check_range, chosen_metric, profile_values, widened
@@ -30,7 +30,7 @@ from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Seen, sign
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
-from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.tally.cells import DROPPED
 from kanab.tally.factor import Factor
@@ -102,12 +102,12 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
     if not inside.all():
         table = {name: table[name][inside] for name in needed_columns(plan)}
         arms = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
-    factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in _covariates(plan)}
-    values = {metric.name: _values(table[metric.name], metric) for metric in _measured(plan)}
+    factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in plan.covariates_in_use}
+    values = {metric.name: _values(table[metric.name], metric) for metric in plan.counted_metrics}
     tallies: dict[str, Tally] = {}
     cells: dict[str, NDArray[np.intp]] = {}
     for linkage in plan.linkages:
-        own = [factors[name] for name in _axes(linkage)]
+        own = [factors[name] for name in linkage.axes]
         cells[linkage.name] = _cells(own, linkage.name)
         tallies[linkage.name] = _tally(
             own, cells[linkage.name], [one.measured for one in values.values()], linkage, plan
@@ -116,7 +116,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
         plan,
         tallies,
         None,
-        all(metric.declared or values[metric.name].measured.metric.binary for metric in _measured(plan)),
+        all(metric.declared or values[metric.name].measured.metric.binary for metric in plan.counted_metrics),
         {name: one.clamped for name, one in values.items()},
         {name: one.missing for name, one in values.items()},
         outside=int(np.count_nonzero(~inside)),
@@ -133,22 +133,10 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
 
 def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
     """The columns that plans count: arms, covariates in use, and metrics but for ratios; and the cohorts' column."""
-    arms = (one.name for plan in plans for one in plan.experiments)
-    metrics = (one.name for plan in plans for one in _measured(plan))
-    levels = (name for plan in plans for name in _covariates(plan))
+    arms = (name for plan in plans for name in plan.experiment_names)
+    metrics = (one.name for plan in plans for one in plan.counted_metrics)
+    levels = (name for plan in plans for name in plan.covariates_in_use)
     return list(dict.fromkeys(chain(arms, metrics, levels, [] if span is None else [span.column])))
-
-
-def _measured(plan: Plan) -> list[MetricPlan]:
-    return [metric for metric in plan.metrics if metric.ratio is None]
-
-
-def _covariates(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
-
-
-def _axes(linkage: Linkage) -> tuple[str, ...]:
-    return (*linkage.experiments, *([linkage.covariate] if linkage.covariate else []))
 
 
 def _arms(values: Array, plan: ExperimentPlan) -> Coded:
@@ -223,9 +211,9 @@ def _range(one: Measured) -> tuple[int, int] | None:
 def _cells(own: Sequence[Coded], name: str) -> NDArray[np.intp]:
     """Everybody's class in one table, as a flat index; ``DROPPED`` for people who are not in it."""
     size = math.prod(len(coded.factor.levels) for coded in own)
-    if size > CLASS_BUDGET:
+    if size > MOST_CLASSES:
         raise SourceError(
-            f"{name} would have {size:,} classes; the limit is {CLASS_BUDGET:,}",
+            f"{name} would have {size:,} classes; the limit is {MOST_CLASSES:,}",
             "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
         )
     cell = own[0].codes
@@ -243,7 +231,7 @@ def _tally(
     squares: dict[str, Squares] = {
         metric.name: "class" if metric.squares == "class" else linkage.squares for metric in plan.metrics
     }
-    products = dict.fromkeys(metric.ratio for metric in plan.metrics if metric.ratio is not None)
+    products = dict.fromkeys(plan.ratios)
     return fill(
         tuple(coded.factor for coded in own),
         cell if everyone else cell[inside],

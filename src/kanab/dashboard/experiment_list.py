@@ -76,14 +76,14 @@ class Entry:
 
 def entries(readings: Mapping[str, Sequence[Reading]], standing: Standing | None) -> list[Entry]:
     """Every experiment of the plan in force, and every other one that was ever released."""
-    planned = () if standing is None else tuple(one.name for one in standing.plan.experiments)
+    planned = () if standing is None else standing.plan.experiment_names
     names = dict.fromkeys((*planned, *readings))
     return [entry(name, readings[name][-1] if name in readings else None, standing) for name in names]
 
 
 def entry(name: str, reading: Reading | None, standing: Standing | None) -> Entry:
     """One experiment: what was sealed, and what may be seen before the next seal."""
-    running = standing is not None and any(one.name == name for one in standing.plan.experiments)
+    running = standing is not None and name in standing.plan.experiment_names
     next_seal = standing.next_seal if running and standing is not None else None
     live = _live(name, standing) if running else None
     ringing = running and standing is not None and standing.live is not None and name in standing.live.alarms

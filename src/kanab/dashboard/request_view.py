@@ -60,7 +60,7 @@ class Question:
     def experiment(self, name: str, of: str = "") -> Found:
         """One experiment by name; ``of`` is the number of another reading than the newest."""
         readings = tuple(self.readings.get(name, ()))
-        planned = self.standing is not None and any(one.name == name for one in self.standing.plan.experiments)
+        planned = self.standing is not None and name in self.standing.plan.experiment_names
         if not readings and not planned:
             raise UnknownExperimentError
         chosen = int(of) if of.isdecimal() and len(of) < 6 and int(of) < len(readings) else max(len(readings) - 1, 0)

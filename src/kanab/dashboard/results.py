@@ -132,7 +132,7 @@ class Library:
         found: dict[str, list[Reading]] = {}
         once = self._once(contents)
         for bundle in bundles(contents):
-            for name in dict.fromkeys(one.name for release in bundle.releases for one in release.plan.experiments):
+            for name in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
                 own = _holding(bundle, name)
                 if own.releases:
                     found.setdefault(name, []).append(_reading(own, name, once))

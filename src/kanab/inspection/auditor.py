@@ -67,8 +67,8 @@ def _missing(release: Release) -> Check:
 def _totals(release: Release) -> Check:
     """Tables of one experiment are about the same people, so they add up to the same arms."""
     wrong = 0
-    for experiment in release.plan.experiments:
-        own = [t.keep() for t in release.tables.values() if [one.name for one in t.arms] == [experiment.name]]
+    for experiment in release.plan.experiment_names:
+        own = [table.keep() for table in release.tables_of(experiment)]
         wrong += sum(not _agree(own[0], other) for other in own[1:])
     return Check("totals", not wrong, "all tables of an experiment add up to the same arms", "Do not use it.", wrong)
 
@@ -86,7 +86,7 @@ def _agree(first: Tally, second: Tally) -> bool:
 
 
 def _squares(release: Release) -> Check:
-    asked = {metric.name for metric in release.plan.metrics if metric.squares == "class"}
+    asked = release.plan.metrics_squared_by_class
     fine = sum(
         len(by) == len(table.axes) > 1 and part.metric.name not in asked and not part.metric.binary
         for table in release.tables.values()
@@ -100,7 +100,7 @@ def _squares(release: Release) -> Check:
 
 
 def _bounds(release: Release) -> Check:
-    unbounded = sum(not metric.declared and metric.ratio is None for metric in release.plan.metrics)
+    unbounded = sum(not metric.declared for metric in release.plan.counted_metrics)
     binary = all(part.metric.bounds is not None for table in release.tables.values() for part in table.moments)
     return Check(
         "bounds", binary, "every metric has bounds, and values beyond them were clamped", "Declare them.", unbounded
@@ -116,7 +116,7 @@ def _freedom(release: Release) -> Check:
 
 
 def _inference(release: Release) -> Check:
-    plans = {metric.name: metric for metric in release.plan.metrics}
+    plans = release.plan.metrics_by_name
     tables = dict(release.tables) | {f"arms of {name}": table.keep() for name, table in release.tables.items()}
     broken = [one for name, table in tables.items() for one in audit_table(name, table, plans).broken]
     told = sum(
@@ -133,8 +133,8 @@ def _inference(release: Release) -> Check:
 
 def _unusual(release: Release) -> Check:
     few = 0
-    for metric in {one.name for table in release.tables.values() for one in table.metrics}:
-        own = [table for table in release.tables.values() if metric in [one.name for one in table.metrics]]
+    for metric in {name for table in release.tables.values() for name in table.metric_names}:
+        own = [table for table in release.tables.values() if metric in table.metric_names]
         crossed = [table for table in own if len(table.axes) > 1]
         few += len(crossed) > 1 and any(too_few_off(one, metric, numbers_of(own)) for one in crossed)
     return Check(

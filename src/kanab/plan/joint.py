@@ -62,9 +62,9 @@ def views_of(plan: Plan) -> tuple[View, ...]:
     """The plans behind a joint one; a plan by itself is its only view."""
     if isinstance(plan, JointPlan):
         return plan.views
-    experiments, metrics = ([one.name for one in part] for part in (plan.experiments, _measured(plan)))
-    names = (dict(zip(part, part, strict=True)) for part in (experiments, _covariates(plan), metrics))
-    return (View(plan, tuple(experiments), *names),)
+    metrics = [metric.name for metric in plan.counted_metrics]
+    names = ({name: name for name in group} for group in (plan.experiment_names, plan.covariates_in_use, metrics))
+    return (View(plan, plan.experiment_names, *names),)
 
 
 def populations(plan: Plan) -> tuple[Population, ...]:
@@ -92,7 +92,7 @@ def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[s
 
 def people_of(plan: Plan, name: str) -> Population:
     """Whose people a covariate or metric is about."""
-    everybody = tuple(one.name for one in plan.experiments)
+    everybody = plan.experiment_names
     return plan.about.get(name, everybody) if isinstance(plan, JointPlan) else everybody
 
 
@@ -109,7 +109,7 @@ def counting_terms(plan: Plan) -> str:
     True
     """
     experiments = [(one.name, one.arms, one.adjust, one.segments, one.interactions) for one in plan.experiments]
-    covariates = [plan.covariate(name) for name in _covariates(plan)]
+    covariates = [plan.covariate(name) for name in plan.covariates_in_use]
     return repr((experiments, covariates, [_bare(one) for one in plan.metrics]))
 
 
@@ -122,22 +122,27 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
     >>> first = Plan((MetricPlan("spend", (0, 500)),), (ExperimentPlan("variant", adjust=("tier",)),))
     >>> other = replace(first, metrics=(MetricPlan("spend", (0, 90)),), covariates=(CovariatePlan("tier", bins=3),))
     >>> joint = join_plans([first, other])
-    >>> [one.name for one in joint.linkages], [one.name for one in joint.metrics], dict(joint.copies)
-    (['variant/tier', 'variant/tier#2'], ['spend', 'spend#2'], {'tier#2': 'tier', 'spend#2': 'spend'})
+    >>> joint.linkage_names, joint.metric_names, dict(joint.copies)
+    (('variant/tier', 'variant/tier#2'), ('spend', 'spend#2'), {'tier#2': 'tier', 'spend#2': 'spend'})
     """
-    names = _Names({*taken, *(name for plan in plans for name in _all_names(plan))})
+    names = _Names(
+        {
+            *taken,
+            *(name for plan in plans for name in (*plan.experiment_names, *plan.metric_names, *plan.covariates_in_use)),
+        }
+    )
     arms = [{one.name: names.of("arm", one.name, _typed(one.arms)) for one in plan.experiments} for plan in plans]
     order = list(dict.fromkeys(name for own in arms for name in own.values()))
     views = []
     for plan, own in zip(plans, arms, strict=True):
         people = tuple(sorted(own.values(), key=order.index))
         levels = {}
-        for name in _covariates(plan):
+        for name in plan.covariates_in_use:
             one = plan.covariate(name)
             chosen = apart or one.bins is not None or one.top is not None
             levels[name] = names.of("level", name, _levels(one), people if chosen else ())
         metrics = {}
-        for metric in _measured(plan):
+        for metric in plan.counted_metrics:
             chosen = apart or not metric.declared
             metrics[metric.name] = names.of("metric", metric.name, repr(_bare(metric)), people if chosen else ())
         views.append(View(plan, people, own, levels, metrics))
@@ -209,18 +214,6 @@ class _Names:
         return found
 
 
-def _all_names(plan: Plan) -> Iterable[str]:
-    return (*(one.name for one in plan.experiments), *(one.name for one in plan.metrics), *_covariates(plan))
-
-
-def _measured(plan: Plan) -> list[MetricPlan]:
-    return [one for one in plan.metrics if one.ratio is None]
-
-
-def _covariates(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
-
-
 def _typed(levels: Sequence[Level] | None) -> Hashable:
     """Levels as something to compare: true is not the number 1."""
     return None if levels is None else tuple((type(level), level) for level in levels)
@@ -270,7 +263,7 @@ def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
     found = {
         view.metrics[one.name]: replace(_bare(one), name=view.metrics[one.name])
         for view in views
-        for one in _measured(view.plan)
+        for one in view.plan.counted_metrics
     }
     return found.values()
 
@@ -279,8 +272,7 @@ def _ratios(views: Sequence[View], names: _Names) -> Iterable[MetricPlan]:
     """Every product once: of y and z is of z and y."""
     pairs: dict[frozenset[str], tuple[str, str]] = {}
     for view in views:
-        for one in view.plan.metrics:
-            if one.ratio is not None:
-                first, second = (view.metrics[name] for name in one.ratio)
-                pairs.setdefault(frozenset((first, second)), (first, second))
+        for numerator, denominator in view.plan.ratios:
+            first, second = view.metrics[numerator], view.metrics[denominator]
+            pairs.setdefault(frozenset((first, second)), (first, second))
     return [MetricPlan(names.fresh("/".join(pair)), ratio=pair) for pair in pairs.values()]

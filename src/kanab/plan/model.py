@@ -15,8 +15,12 @@ from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
 
 DEFAULT_K = 10
-LEAST_K = 5
+SMALLEST_K = 2
+"""With a smaller k there is nothing to hide among."""
+LEAST_K_WITHOUT_OVERRIDE = 5
 """Below this a release needs an explicit, recorded override."""
+MOST_CLASSES = 100_000
+"""A table with more classes is refused: it would be rows under another name."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,11 @@ class ExperimentPlan:
         """The arms, if they were declared."""
         return None if self.shares is None else tuple(arm for arm, _ in self.shares)
 
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """The covariates that the experiment is adjusted for or cut into segments by, each once."""
+        return tuple(dict.fromkeys((*self.adjust, *self.segments)))
+
 
 @dataclass(frozen=True)
 class Cohorts:
@@ -95,9 +104,14 @@ class Linkage:
     squares: Literal["arm", "margins"] = "arm"
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """The columns that its classes are made of: arms, and perhaps a covariate."""
+        return (*self.experiments, self.covariate) if self.covariate else self.experiments
+
+    @property
     def name(self) -> str:
         """For example checkout, checkout/tier or banner/checkout."""
-        return "/".join([*self.experiments, *([self.covariate] if self.covariate else [])])
+        return "/".join(self.axes)
 
 
 @dataclass(frozen=True)
@@ -114,37 +128,83 @@ class Plan:
     nonce_life: str = "24h"
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
-        """An experiment by name; the only one if none is named."""
-        for one in self.experiments:
-            if one.name == name or (name is None and len(self.experiments) == 1):
-                return one
-        names = listed(one.name for one in self.experiments)
+        """Return an experiment by name, or the only one if none is named.
+
+        Raises `PlanError` where there is no such experiment, or several and none is named.
+        """
+        for experiment in self.experiments:
+            if experiment.name == name or (name is None and len(self.experiments) == 1):
+                return experiment
         fact = "several experiments, and none named" if name is None else "unknown experiment"
-        raise PlanError(fact, f"The plan has: {names}.")
+        raise PlanError(fact, f"The plan has: {listed(self.experiment_names)}.")
+
+    @property
+    def experiment_names(self) -> tuple[str, ...]:
+        """The names of the experiments, in order."""
+        return tuple(experiment.name for experiment in self.experiments)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of the metrics and ratios, in order."""
+        return tuple(metric.name for metric in self.metrics)
+
+    @property
+    def metrics_by_name(self) -> dict[str, MetricPlan]:
+        """The metrics and ratios by their names."""
+        return {metric.name: metric for metric in self.metrics}
+
+    @property
+    def counted_metrics(self) -> tuple[MetricPlan, ...]:
+        """The metrics that are counted: all but ratios, which are computed from two of them."""
+        return tuple(metric for metric in self.metrics if metric.ratio is None)
+
+    @property
+    def ratios(self) -> tuple[tuple[str, str], ...]:
+        """The two metrics of every ratio: numerator and denominator."""
+        return tuple(metric.ratio for metric in self.metrics if metric.ratio is not None)
+
+    @property
+    def metrics_squared_by_class(self) -> frozenset[str]:
+        """The names of metrics whose squares are kept in every class."""
+        return frozenset(metric.name for metric in self.metrics if metric.squares == "class")
 
     def covariate(self, name: str) -> CovariatePlan:
-        """A covariate by name; one that was not declared takes its levels from the data."""
-        return next((one for one in self.covariates if one.name == name), CovariatePlan(name))
+        """Return a covariate by name; one that was not declared takes its levels from the data."""
+        return next((covariate for covariate in self.covariates if covariate.name == name), CovariatePlan(name))
+
+    @property
+    def covariates_in_use(self) -> tuple[str, ...]:
+        """The covariates that some experiment uses, each once; others may be declared."""
+        return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.covariates))
 
     @property
     def linkages(self) -> tuple[Linkage, ...]:
         """The tables that the planned analyses need, and no others; covariates are never crossed.
 
         >>> shop = ExperimentPlan("checkout", adjust=("tier",), segments=("device",))
-        >>> [one.name for one in Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner"))).linkages]
-        ['checkout/tier', 'checkout/device', 'banner']
+        >>> Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner"))).linkage_names
+        ('checkout/tier', 'checkout/device', 'banner')
         """
-        found: list[Linkage] = []
-        for one in self.experiments:
-            covariates = dict.fromkeys((*one.adjust, *one.segments))
-            if not covariates:
-                found.append(Linkage((one.name,)))
-            for name in covariates:
-                found.append(Linkage((one.name,), name, "margins" if name in one.segments else "arm"))
-            for other in one.interactions:
-                if not any(set(link.experiments) == {one.name, other} for link in found):
-                    found.append(Linkage((one.name, other)))
-        return tuple(found)
+        linkages: list[Linkage] = []
+        for experiment in self.experiments:
+            own = (experiment.name,)
+            if not experiment.covariates:
+                linkages.append(Linkage(own))
+            for name in experiment.covariates:
+                linkages.append(Linkage(own, name, "margins" if name in experiment.segments else "arm"))
+            for other in experiment.interactions:
+                if not any(set(link.experiments) == {experiment.name, other} for link in linkages):
+                    linkages.append(Linkage((experiment.name, other)))
+        return tuple(linkages)
+
+    @property
+    def linkage_names(self) -> tuple[str, ...]:
+        """The names of the tables, in order."""
+        return tuple(linkage.name for linkage in self.linkages)
+
+    def linkages_of(self, experiment: str) -> tuple[Linkage, ...]:
+        """Return the tables of one experiment, but for those with another one."""
+        return tuple(linkage for linkage in self.linkages if linkage.experiments == (experiment,))
 
 
 def make_plan(
@@ -168,8 +228,8 @@ def make_plan(
     ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
-    >>> [one.name for one in plan.linkages], plan.metrics[0].declared
-    (['variant/tier', 'variant/device'], True)
+    >>> plan.linkage_names, plan.metrics[0].declared
+    (('variant/tier', 'variant/device'), True)
     """
     covariates = list(dict.fromkeys([*adjust, *segments]))
     parts = {ratio: _parts(ratio) for ratio in ratios}

@@ -208,7 +208,7 @@ class _Traffic:
             if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
                 raise PlanError("people per day and days must be positive numbers", "For example 500 people, 14 days.")
         named = set(self.per_day) if isinstance(self.per_day, Mapping) else set()
-        if named - {one.name for one in self.plan.experiments}:
+        if named - set(self.plan.experiment_names):
             raise PlanError("people per day name an unknown experiment", "Use the plan's own names.")
 
     def daily(self, experiments: tuple[str, ...]) -> float | None:

@@ -12,7 +12,7 @@ from kanab.plan.model import Plan
 from kanab.privacy.merging import OTHER, LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
-from kanab.privacy.same_plan import continues, linkages_of, united
+from kanab.privacy.same_plan import continues, united
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
@@ -38,17 +38,17 @@ def add_releases(releases: Sequence[Release]) -> Release:
     _check_disjoint(releases)
     tables, maps = {}, {}
     for name in dict.fromkeys(name for one in releases for name in one.tables):
-        planned = [one for one in releases if name in linkages_of(one.plan) | _names_of(one)]
+        planned = [one for one in releases if name in {*one.plan.linkage_names, *one.plan.experiment_names}]
         if all(name in one.tables for one in planned):
             tables[name], levels = _added(name, planned)
             if levels is not None:
                 maps[name] = levels
     plan = united([one.plan for one in releases])
     for experiment in plan.experiments:
-        own = [one for one in releases if experiment.name in _names_of(one)]
-        published = {m.name for name in tables if name.split("/")[0] == experiment.name for m in tables[name].metrics}
+        own = [one for one in releases if experiment.name in one.plan.experiment_names]
+        published = {m for name in tables if name.split("/")[0] == experiment.name for m in tables[name].metric_names}
         totals = _sum(_alike([one.totals(experiment.name) for one in own]))
-        if not published >= {metric.name for metric in totals.metrics}:
+        if not published >= set(totals.metric_names):
             tables[experiment.name] = totals
     declared = all(one.bounds_declared for one in releases)
     previous = releases[-1].previous if all(one.chained for one in releases) else None
@@ -56,15 +56,13 @@ def add_releases(releases: Sequence[Release]) -> Release:
     return Release(_with_shares(plan, releases), tables, _receipt(releases, tables, maps), declared, previous, parts)
 
 
-def _names_of(release: Release) -> frozenset[str]:
-    return frozenset(one.name for one in release.plan.experiments)
-
-
 def _with_shares(plan: Plan, releases: Sequence[Release]) -> Plan:
     """The shares that all batches together should have: each batch's own, weighted by its people."""
     experiments = []
     for one in plan.experiments:
-        own = [(part.plan.experiment(one.name).shares, part) for part in releases if one.name in _names_of(part)]
+        own = [
+            (part.plan.experiment(one.name).shares, part) for part in releases if one.name in part.plan.experiment_names
+        ]
         if len({shares for shares, _ in own}) > 1 and all(shares for shares, _ in own):
             sums: dict[Level, float] = {}
             for shares, part in own:
@@ -118,8 +116,8 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
 
 def _alike(tallies: Sequence[Tally]) -> list[Tally]:
     """The metrics that all of them have, in one order: what a batch withholds changes its own."""
-    shared = set.intersection(*({metric.name for metric in tally.metrics} for tally in tallies))
-    names = [metric.name for metric in tallies[0].metrics if metric.name in shared]
+    shared = set.intersection(*(set(tally.metric_names) for tally in tallies))
+    names = [name for name in tallies[0].metric_names if name in shared]
     return [
         replace(tally.select_metrics(names), moments=tuple(tally.moments_of(name) for name in names))
         for tally in tallies
@@ -212,7 +210,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
     lost = {name: sentence for one in receipts for name, sentence in one.left_out.items()}
     gone = {name for one in releases for name in one.tables if name not in tables}
     lost |= {name: f"{name} is left out: not every batch has it" for name in gone}
-    metrics = list(dict.fromkeys(metric.name for one in releases for metric in one.plan.metrics))
+    metrics = list(dict.fromkeys(name for one in releases for name in one.plan.metric_names))
     effective = [one.effective_k for one in receipts]
     narrowest = [one.narrowest for one in receipts if one.narrowest is not None]
     return Receipt(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import PrivacyError
-from kanab.plan.model import LEAST_K, ExperimentPlan, Linkage, Plan
+from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.merging import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.moments import Cross, Moments
@@ -37,11 +37,12 @@ class Draft:
 
 def checked_k(k: Any, override: str) -> int:
     """A rule that may be used, or a refusal."""
-    if type(k) is not int or k < 2:
-        raise PrivacyError("k must be a whole number, at least 2", "The default is 10.")
-    if k < LEAST_K and not override:
+    if type(k) is not int or k < SMALLEST_K:
+        raise PrivacyError(f"k must be a whole number, at least {SMALLEST_K}", f"The default is {DEFAULT_K}.")
+    if k < LEAST_K_WITHOUT_OVERRIDE and not override:
         raise PrivacyError(
-            f"k = {k} is below {LEAST_K}", "Give a reason with override=… (--override); it is recorded in the receipt."
+            f"k = {k} is below {LEAST_K_WITHOUT_OVERRIDE}",
+            "Give a reason with override=… (--override); it is recorded in the receipt.",
         )
     return k
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 
-from kanab.counted import Counted
+from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
-from kanab.plan.model import LEAST_K, Plan
+from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan
 from kanab.privacy.audit import MEANING, Audit, audit_table
 from kanab.privacy.class_rules import (
     Draft,
@@ -28,7 +28,6 @@ from kanab.privacy.overlap import Shown
 from kanab.privacy.rare_values import WHY, too_sparse
 from kanab.privacy.recount import batch_of, check_batches, recounted
 from kanab.privacy.release import Receipt, Release
-from kanab.privacy.same_plan import linkages_of
 from kanab.tally.tally import Tally
 
 
@@ -77,7 +76,7 @@ def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger
     return Release(
         counted.plan,
         gate.tables,
-        gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K else ()),
+        gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()),
         counted.bounds_declared,
         None if ledger is None else ledger.head,
     )
@@ -92,7 +91,7 @@ def _published(plan: Plan, k: int) -> Plan:
 def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:
     """Every table as its own rules want it. What an earlier batch left out stays out."""
     drafts = {}
-    known = {name for old in before.releases for name in linkages_of(old.plan)}
+    known = {name for old in before.releases for name in old.plan.linkage_names}
     for linkage in counted.plan.linkages:
         draft = drafted(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
         gone = counted.span is not None and linkage.name in known and linkage.name not in maps
@@ -122,10 +121,9 @@ class _Gate:
             name = linkage.experiments[0]
             arms = self._without_gaps(name, self.counted.tallies[linkage.name].keep())
             found = self._audit(name, arms, totals(linkage, self.counted))
-            kept = {metric.name for metric in arms.metrics} - {one.metric for one in found.broken}
-            self.barred |= {(name, metric.name) for metric in self.counted.tallies[linkage.name].metrics} - {
-                (name, metric) for metric in kept
-            }
+            shown_metrics = set(arms.metric_names) - {one.metric for one in found.broken}
+            metrics = self.counted.tallies[linkage.name].metric_names
+            self.barred |= {(name, metric) for metric in metrics if metric not in shown_metrics}
 
     def publish(self, name: str) -> None:
         """A table without the metrics that may not be shown by class."""
@@ -141,11 +139,11 @@ class _Gate:
         for metric in (one for table, one in sorted(self.sparse) if table == name and one not in barred):
             barred.add(metric)
             self.sentences[f"{name}: {metric}"] = f"{metric} is withheld in {name}: {WHY}"
-        table = table.select_metrics(metric.name for metric in table.metrics if metric.name not in barred)
+        table = table.select_metrics(metric for metric in table.metric_names if metric not in barred)
         table = self._without_gaps(name, table)
         found = self._audit(name, table, replace(shown(draft), levels=levels))
         withheld = {one.metric for one in found.broken}
-        table = table.select_metrics(metric.name for metric in table.metrics if metric.name not in withheld)
+        table = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         self.tables[name] = self._without_products(name, table)
 
     def keep_effects(self) -> None:
@@ -153,10 +151,10 @@ class _Gate:
         plan = self.counted.plan
         for linkage in first_linkages(plan):
             name = linkage.experiments[0]
-            own = [link.name for link in plan.linkages if link.experiments == (name,) and link.name in self.tables]
-            published = {metric.name for one in own for metric in self.tables[one].metrics}
+            own = [link.name for link in plan.linkages_of(name) if link.name in self.tables]
+            published = {metric for one in own for metric in self.tables[one].metric_names}
             arms = self.counted.tallies[linkage.name].keep()
-            lost = [m.name for m in arms.metrics if m.name not in published and (name, m.name) not in self.barred]
+            lost = [m for m in arms.metric_names if m not in published and (name, m) not in self.barred]
             if lost or not own:
                 self.tables[name] = self._without_products(name, arms.select_metrics(lost))
 
@@ -167,9 +165,9 @@ class _Gate:
         narrowest = [one.worst.ratio for one in self.audits if one.worst is not None]
         return Receipt(
             k, min(classes), len(classes), self.maps, self.sentences, deviations,
-            {name: n // k * k for name, n in counted.clamped.items()},
-            {name: n // k * k for name, n in counted.missing.items()},
-            counted.excluded // k * k, counted.outside // k * k, counted.where, self.together.effective_k,
+            {name: floor_to_k(people, k) for name, people in counted.clamped.items()},
+            {name: floor_to_k(people, k) for name, people in counted.missing.items()},
+            floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, self.together.effective_k,
             sum(one.homogeneous for one in self.audits), sum(one.not_enumerated for one in self.audits),
             min(narrowest) if narrowest else None, batch_of(counted),
         )  # fmt: skip
@@ -200,10 +198,10 @@ class _Gate:
 
     def _audit(self, name: str, table: Tally, as_shown: Shown) -> Audit:
         counted = self.counted
-        plans = {metric.name: metric for metric in counted.plan.metrics}
+        plans = counted.plan.metrics_by_name
         found = audit_table(name, table, plans, ranges=counted.ranges, heights=heights_of(counted, as_shown))
         withheld = {one.metric for one in found.broken}
-        rest = table.select_metrics(metric.name for metric in table.metrics if metric.name not in withheld)
+        rest = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         # The receipt says how narrow intervals are: of what is published, not of what is withheld.
         self.audits.append(audit_table(name, rest, plans, ranges=counted.ranges) if withheld else found)
         for one in found.broken:
@@ -214,4 +212,4 @@ class _Gate:
 
     def _where(self, name: str) -> str:
         """What fails in the arm totals is in no table."""
-        return "altogether" if name in {one.name for one in self.counted.plan.experiments} else f"in {name}"
+        return "altogether" if name in self.counted.plan.experiment_names else f"in {name}"

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from kanab.counted import Counted
+from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, coarser, gapless
@@ -88,7 +88,7 @@ def _with_values(counted: Counted, drafts: Mapping[str, Draft], base: Sequence[C
         withheld.add(place)
         by_class.pop(place, None)
         by_arm.pop(place, None)
-    return Together(drafts, int(found.effective_k * (1 + 1e-6)) // k * k, frozenset(withheld))
+    return Together(drafts, floor_to_k(int(found.effective_k * (1 + 1e-6)), k), frozenset(withheld))
 
 
 def _values(counted: Counted, drafts: Mapping[str, Draft]) -> tuple[dict[Place, Column], dict[Place, Column]]:
@@ -125,15 +125,14 @@ def _smallest(own: Mapping[Key, Column], worst: int, people: Column) -> Key | No
 
 def shown(draft: Draft) -> Shown:
     """A draft as it would be published."""
-    return Shown(draft.linkage.name, draft.levels, tuple(metric.name for metric in draft.tally.metrics))
+    return Shown(draft.linkage.name, draft.levels, draft.tally.metric_names)
 
 
 def totals(linkage: Linkage, counted: Counted) -> Shown:
     """The arm totals of an experiment, out of one of its tables."""
-    metrics = tuple(metric.name for metric in counted.tallies[linkage.name].metrics)
-    return Shown(linkage.name, metrics=metrics, totals=True)
+    return Shown(linkage.name, metrics=counted.tallies[linkage.name].metric_names, totals=True)
 
 
 def first_linkages(plan: Plan) -> list[Linkage]:
     """One table of every experiment: its arms are always published."""
-    return [next(link for link in plan.linkages if link.experiments == (one.name,)) for one in plan.experiments]
+    return [plan.linkages_of(name)[0] for name in plan.experiment_names]

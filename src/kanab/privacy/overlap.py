@@ -81,6 +81,6 @@ def places(tally: Tally, levels: LevelMap | None, *, totals: bool = False) -> ND
 
 def linkage_of(name: str, plan: Plan) -> tuple[str, bool]:
     """The linkage behind a published table, and whether it shows only the arms of it."""
-    if any(link.name == name for link in plan.linkages):
+    if name in plan.linkage_names:
         return name, False
-    return next(link.name for link in plan.linkages if link.experiments == (name,)), True
+    return plan.linkages_of(name)[0].name, True

@@ -26,11 +26,11 @@ WHY = "too few people differ from its commonest value for so many tables"
 def too_sparse(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Release]) -> frozenset[Place]:
     """The tables and metrics to withhold, later tables first; what is released already stays."""
     found: set[Place] = set()
-    for metric in (one.name for one in counted.plan.metrics if one.ratio is None):
-        before = [t for one in earlier for t in one.tables.values() if metric in [m.name for m in t.metrics]]
+    for metric in (one.name for one in counted.plan.counted_metrics):
+        before = [t for one in earlier for t in one.tables.values() if metric in t.metric_names]
         numbers, tables = numbers_of(before), sum(len(table.axes) > 1 for table in before)
         for name, draft in drafts.items():
-            if draft.why or len(draft.tally.axes) == 1 or metric not in [one.name for one in draft.tally.metrics]:
+            if draft.why or len(draft.tally.axes) == 1 or metric not in draft.tally.metric_names:
                 continue
             more = numbers + _added(draft.table, first=not numbers)
             if tables and too_few_off(draft.tally, metric, more, counted.ranges.get(metric)):

@@ -12,7 +12,7 @@ from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import Column, Shown, columns, linkage_of
 from kanab.privacy.release import Batch, Release
-from kanab.privacy.same_plan import continues, linkages_of
+from kanab.privacy.same_plan import continues
 from kanab.tally.tally import Tally
 
 
@@ -65,7 +65,7 @@ def _terms(plan: Plan) -> Plan:
 
 def _shown(old: Release, name: str) -> Shown:
     linkage, totals = linkage_of(name, old.plan)
-    metrics = tuple(metric.name for metric in old.tables[name].metrics)
+    metrics = old.tables[name].metric_names
     return Shown(linkage, old.receipt.maps.get(name), metrics, totals)
 
 
@@ -112,7 +112,7 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
         raise PrivacyError("these cohorts do not follow the last ones of the ledger", "Seal the periods in order.")
     maps: dict[str, LevelMap | None] = {}
     for old in ledger.releases:
-        for name in linkages_of(old.plan):
+        for name in old.plan.linkage_names:
             maps.pop(name, None)  # a table that a batch left out stays out
         for name, table in old.tables.items():
             maps[name] = old.receipt.maps.get(name, _unmerged(table)) if table.covariates else None

@@ -80,13 +80,20 @@ class Release:
         """Does it stand in a ledger?"""
         return self.previous is not None
 
+    def tables_of(self, experiment: str) -> list[Tally]:
+        """Return the tables of one experiment, but for those with another one."""
+        return [table for table in self.tables.values() if table.experiment_names == (experiment,)]
+
     def totals(self, experiment: str) -> Tally:
-        """Every metric of one experiment per arm, collapsed from whichever table holds it."""
-        own = [tally.keep() for tally in self.tables.values() if [one.name for one in tally.arms] == [experiment]]
-        if not own:
+        """Return every metric of one experiment per arm, collapsed from whichever table holds it.
+
+        Raises `PrivacyError` where the release holds no table of the experiment.
+        """
+        arms = [table.keep() for table in self.tables_of(experiment)]
+        if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
-        parts = {part.metric.name: part for tally in own for part in tally.moments}
-        return Tally(own[0].factors, own[0].people, tuple(parts.values()))
+        parts = {part.metric.name: part for table in arms for part in table.moments}
+        return Tally(arms[0].factors, arms[0].people, tuple(parts.values()))
 
     def __repr__(self) -> str:
         names = ", ".join(self.tables)

@@ -8,11 +8,6 @@ from dataclasses import replace
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 
-def linkages_of(plan: Plan) -> frozenset[str]:
-    """The names of the tables that a plan needs."""
-    return frozenset(linkage.name for linkage in plan.linkages)
-
-
 def continues(plan: Plan, old: Plan) -> bool:
     """Does a plan mean the same by everything that it shares with an older one? Shares of arms may change."""
     named = {one.name: one for one in old.experiments}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kanab.errors import PrivacyError
-from kanab.plan.model import LEAST_K, MetricPlan
+from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, MetricPlan
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import pair_numbers, within_budget
 from kanab.privacy.class_rules import LEAST_DF, checked_k, gapless
@@ -62,7 +62,7 @@ def release_pairs(pairs: Pairs, k: int = 10, *, override: str = "") -> ReleasedP
         for part in some.moments
         if within_budget(some.total, some.unusual.get(part.metric.name, 0), numbers, rule)
     )
-    deviations = (f"k = {rule}: {override}",) if rule < LEAST_K else ()
+    deviations = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
     return ReleasedPairs(some, rule, _testable(some, rule), open_metrics, gone, deviations)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kanab.analysis.api import release_alone
+from kanab.counted import floor_to_k
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release import Release
@@ -56,7 +57,7 @@ def scan_interactions(
     released = release_pairs(counted, k, override=override)
     found = scan_pairs(released.pairs, k=released.k, **rules)
     return PairReadout(
-        found, _effects(found, released), released.pairs.total // released.k * released.k, released.k,
+        found, _effects(found, released), floor_to_k(released.pairs.total, released.k), released.k,
         released.open_metrics, (*released.left_out, *released.deviations), chained=False,
     )  # fmt: skip
 
@@ -119,11 +120,11 @@ def _from_releases(releases: Sequence[Release], metrics: list[str] | None, rules
     alone: dict[str, Tally] = {}
     for one in releases:
         for table in one.tables.values():
-            names = [factor.name for factor in table.arms]
+            names = table.experiment_names
             if len(names) == 2:
                 pairs[names[0], names[1]] = table
-        for experiment in one.plan.experiments:
-            alone.setdefault(experiment.name, one.totals(experiment.name))
+        for experiment in one.plan.experiment_names:
+            alone.setdefault(experiment, one.totals(experiment))
     if not pairs:
         raise AnalysisError(
             "these releases hold no table of two experiments",
@@ -140,7 +141,7 @@ def _from_releases(releases: Sequence[Release], metrics: list[str] | None, rules
     lost = tuple(sentence for one in releases for sentence in one.receipt.left_out.values())
     names_of = frozenset(metric.name for metric in found.metrics)
     return PairReadout(
-        found, tuple(shown), people // k * k, k, names_of, lost, chained=all(one.chained for one in releases)
+        found, tuple(shown), floor_to_k(people, k), k, names_of, lost, chained=all(one.chained for one in releases)
     )
 
 

@@ -120,7 +120,7 @@ class Tally:
     def experiment(self) -> Factor:
         """The arms of a linkage with just one experiment."""
         if len(self.arms) > 1:
-            names = listed(factor.name for factor in self.arms)
+            names = listed(self.experiment_names)
             raise LevelError("this is a table of several experiments", f"Name one, or collapse the others: {names}.")
         return self.arms[0]
 
@@ -130,9 +130,19 @@ class Tally:
         return tuple(factor for factor in self.factors if factor.role == "covariate")
 
     @property
+    def experiment_names(self) -> tuple[str, ...]:
+        """The names of the experiments of this linkage."""
+        return tuple(factor.name for factor in self.arms)
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What was measured."""
+        """The metrics that were measured."""
         return tuple(part.metric for part in self.moments)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of the metrics."""
+        return tuple(part.metric.name for part in self.moments)
 
     def factor(self, name: str) -> Factor:
         """A factor by its name; "arm" is the one experiment of a linkage that has just one."""
@@ -151,8 +161,7 @@ class Tally:
             if part.metric.name == metric:
                 return part
         fact = "several metrics, and none named" if metric is None else "unknown metric"
-        names = listed(one.name for one in self.metrics) or "none"
-        raise LevelError(fact, f"This tally has: {names}.")
+        raise LevelError(fact, f"This tally has: {listed(self.metric_names) or 'none'}.")
 
     def squares(self, metric: str | None = None, by: Sequence[str] | None = None) -> Cells | None:
         """Squares at a margin (per arm if none is named) in steps², or None where they were not kept so finely."""
@@ -195,9 +204,7 @@ class Tally:
         return self._combine(other, operator.sub)
 
     def _combine(self, other: Tally, op: Callable[[Cells, Cells], Cells]) -> Tally:
-        if len(self.factors) != len(other.factors) or [one.name for one in self.metrics] != [
-            one.name for one in other.metrics
-        ]:
+        if len(self.factors) != len(other.factors) or self.metric_names != other.metric_names:
             raise TallyError(
                 "the two tallies have different covariates or metrics",
                 "Add tallies of one linkage; collapse or count again to make them alike.",

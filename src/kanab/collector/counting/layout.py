@@ -10,13 +10,10 @@ from functools import cached_property
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan, path_to, refuse
-from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.tally.factor import Factor, Level, as_score
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
-
-MOST_CLASSES = 100_000
-"""More classes than this are refused: such a table is rows under another name."""
 
 RATIO_PARTS = ("n", "s", "t", "q", "r", "p")
 """What is kept of a ratio y/z over the people who have both: how many, Σy, Σz, Σy², Σz², Σyz."""
@@ -94,7 +91,7 @@ def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tup
     """
     check_plan(plan)
     refuse(list(_open_choices(plan)), "the plan of a collector")
-    metrics = {one.name: one.metric() for one in plan.metrics if one.ratio is None}
+    metrics = {metric.name: metric.metric() for metric in plan.counted_metrics}
     found = tuple(_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages)
     for one in found:
         if math.prod(len(factor.levels) for factor in one.factors) > MOST_CLASSES:
@@ -118,7 +115,7 @@ def _layout(linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Map
         linkage,
         tuple(factors),
         tuple(metrics.values()),
-        {one.name: _margins(one, linkage, factors) for one in plan.metrics if one.ratio is None},
+        {metric.name: _margins(metric, linkage, factors) for metric in plan.counted_metrics},
         tuple(Ratio(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
     )
 
@@ -147,10 +144,8 @@ def _open_choices(plan: Plan) -> Iterator[str]:
     """What a collector would have to take from the data, which it must not look at; what it could not tell apart."""
     if not plan.experiments:
         yield "experiments is missing: name at least one"
-    for metric in plan.metrics:
+    for metric in plan.counted_metrics:
         path = path_to("metrics", metric.name)
-        if metric.ratio is not None:
-            continue
         if not metric.declared:
             yield f"{path} takes its bounds from the data; declare them"
         elif metric.missing == "zero" and metric.bounds is not None and not metric.bounds[0] <= 0 <= metric.bounds[1]:
@@ -161,9 +156,8 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path} takes its arms from the data; declare them"
         elif len({spell(arm) for arm in one.arms}) < len(one.arms):
             yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
-    for name in dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)):
+    for name in plan.covariates_in_use:
         if plan.covariate(name).levels is None:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"
-    pairs = [frozenset(one.ratio) for one in plan.metrics if one.ratio is not None]
-    if len({*pairs}) < len({one.ratio for one in plan.metrics if one.ratio is not None}):
+    if len({frozenset(pair) for pair in plan.ratios}) < len({*plan.ratios}):
         yield "metrics has a ratio and its inverse; declare one of them"

@@ -67,7 +67,7 @@ class Heads:
 
     def __init__(self, plan: Plan, calendar: Calendar, began: Mapping[str, Sequence[str]] | None = None) -> None:
         every = layouts(plan, began)
-        self.experiments = {one.name for one in plan.experiments}
+        self.experiments = set(plan.experiment_names)
         self.own = {name: [one for one in every if one.linkage.experiments == (name,)] for name in self.experiments}
         self._calendar = calendar
         self._tables = listed(one.linkage.name for one in every)

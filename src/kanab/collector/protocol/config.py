@@ -36,23 +36,20 @@ def config_digest(config: bytes) -> str:
 
 
 def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    used = plan.covariates_in_use
     return {
         "format": FORMAT,
         "cohorts": plan.cohorts and {"days": duration(plan.cohorts.every).days, "window": _hours(plan.cohorts.window)},
         "nonce_life": _hours(plan.nonce_life),
         "covariates": {
-            one.name: [spell(level) for level in one.levels or ()] for one in plan.covariates if _used(one.name, plan)
+            one.name: [spell(level) for level in one.levels or ()] for one in plan.covariates if one.name in used
         },
-        "metrics": {one.name: _metric(one) for one in plan.metrics if one.ratio is None},
-        "ratios": [list(one.ratio) for one in plan.metrics if one.ratio is not None],
+        "metrics": {metric.name: _metric(metric) for metric in plan.counted_metrics},
+        "ratios": [list(ratio) for ratio in plan.ratios],
         "experiments": {one.name: _experiment(one, plan, began.get(one.name)) for one in plan.experiments},
         "pairs": [list(link.experiments) for link in plan.linkages if len(link.experiments) > 1],
         "most_pairs": MOST_PAIRS,
     }
-
-
-def _used(name: str, plan: Plan) -> bool:
-    return any(name in (*one.adjust, *one.segments) for one in plan.experiments)
 
 
 def _metric(one: MetricPlan) -> dict[str, Any]:
@@ -69,10 +66,10 @@ def _experiment(one: ExperimentPlan, plan: Plan, began: Sequence[str] | None) ->
     found: dict[str, Any] = {
         "arms": [[spell(arm), share] for arm, share in one.shares or ()],
         "control": spell(one.control),
-        "covariates": list(dict.fromkeys((*one.adjust, *one.segments))),
+        "covariates": list(one.covariates),
     }
-    if began is not None and set(began) != {metric.name for metric in plan.metrics}:
-        found["metrics"] = [metric.name for metric in plan.metrics if metric.name in began]
+    if began is not None and set(began) != set(plan.metric_names):
+        found["metrics"] = [name for name in plan.metric_names if name in began]
     optional = {"salt": one.salt, "holdout": one.holdout, "exclude_with": _excluded(one, plan)}
     return found | {name: value for name, value in optional.items() if value}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from threading import Lock
 
+from kanab.counted import floor_to_k
 from kanab.errors import MessageError
 
 
@@ -87,4 +88,4 @@ class Drops:
     def floored(self, k: int) -> dict[str, int]:
         """Every reason with its count floored to a multiple of k: small numbers are about single people."""
         with self._lock:
-            return {reason.value: count // k * k for reason, count in self._counts.items()}
+            return {reason.value: floor_to_k(count, k) for reason, count in self._counts.items()}

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counting.bins import LEVEL_BUDGET, check_levels
-from kanab.counting.columns import CLASS_BUDGET
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CrossSum, Part, Question
@@ -19,7 +18,7 @@ from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Seen
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import Population, View, covariates_about, populations
-from kanab.plan.model import Linkage
+from kanab.plan.model import MOST_CLASSES, Linkage
 from kanab.tally.cells import DROPPED, Cells, zeros
 from kanab.tally.factor import Factor
 from kanab.tally.moments import By, Cross, Moments
@@ -218,9 +217,9 @@ def build_tally(answer: Answer, linkage: Linkage, places: Mapping[str, Places]) 
 def check_size(name: str, shape: Sequence[int]) -> None:
     """Refuse a table of more classes than the budget, with the number and the remedy."""
     size = math.prod(shape)
-    if size > CLASS_BUDGET:
+    if size > MOST_CLASSES:
         raise SourceError(
-            f"{name} would have {size:,} classes; the limit is {CLASS_BUDGET:,}",
+            f"{name} would have {size:,} classes; the limit is {MOST_CLASSES:,}",
             "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
         )
 
@@ -241,7 +240,7 @@ def _squares(
     counts, sums = found
     keys = answer.question.axes(linkage)
     names = tuple(key.name for key in keys)
-    if any(metric.name == one.name and metric.squares == "class" for metric in answer.question.plan.metrics):
+    if one.name in answer.question.plan.metrics_squared_by_class:
         block = answer.of("classes", keys, linkage.experiments)
         return {names: _about_zero(one, block, [places[name] for name in names], counts, sums)}
     kept: dict[By, Cells] = {}

@@ -16,7 +16,6 @@ from kanab.counting.bins import Bins
 from kanab.counting.frames import column
 from kanab.counting.levels import OTHER, find_levels
 from kanab.errors import SourceError
-from kanab.plan.model import Plan
 from kanab.tally.cells import DROPPED
 from kanab.tally.factor import Level, as_level
 
@@ -61,11 +60,6 @@ class Key:
     def level(self, text: str | None) -> Level:
         """A level from its text; for bins the number of the bin."""
         return read_level(text, "whole" if self.bins is not None else self.kind, self.name)
-
-
-def covariates_of(plan: Plan) -> list[str]:
-    """The covariates that the plan's tables use, each once."""
-    return list(dict.fromkeys(name for one in plan.experiments for name in (*one.adjust, *one.segments)))
 
 
 def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:

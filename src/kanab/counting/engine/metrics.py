@@ -23,7 +23,7 @@ from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Kind
 from kanab.counting.grids import Products, Profile, check_range, chosen_metric, square_plan, widened
 from kanab.errors import SourceError
-from kanab.plan.model import MetricPlan, Plan
+from kanab.plan.model import MetricPlan
 from kanab.tally.metric import GRID_LIMIT, Metric
 from kanab.tally.metric import grid_steps as steps_in_memory
 
@@ -146,11 +146,6 @@ class Sampled:
     profile: Profile
     mean_square: float = 0.0
     steady: tuple[bool, bool] = (True, True)
-
-
-def measured(plan: Plan) -> list[MetricPlan]:
-    """The metrics that are columns; a ratio is computed from two of them."""
-    return [metric for metric in plan.metrics if metric.ratio is None]
 
 
 def number(column: Any, kind: Kind, *, careful: bool) -> Any:

@@ -15,8 +15,7 @@ from typing import Any, get_args
 import ibis
 
 from kanab.counting.engine.dates import day_number, within
-from kanab.counting.engine.group_keys import Kind, covariates_of, in_experiment, kind_of, plain
-from kanab.counting.engine.metrics import measured
+from kanab.counting.engine.group_keys import Kind, in_experiment, kind_of, plain
 from kanab.counting.engine.person_sums import How, RowSum, person_values, row_sums, row_totals, row_values
 from kanab.counting.joint import outside_flag, twice_flag, with_copies
 from kanab.errors import SourceError
@@ -114,10 +113,10 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
 
 def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
     """People by their first exposure, with what happened to them in the window after it."""
-    exposures = with_copies(exposures, plan, [*(one.name for one in plan.experiments), *covariates_of(plan)])
+    exposures = with_copies(exposures, plan, [*plan.experiment_names, *plan.covariates_in_use])
     first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
-    rows = with_copies(events.table, plan, [one.name for one in measured(plan)])
+    rows = with_copies(events.table, plan, [one.name for one in plan.counted_metrics])
     sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
     happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
     inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)
@@ -224,7 +223,7 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
         if one.arms is not None:
             arm = ibis.ifelse(in_experiment(arm, kind, one.arms), arm, ibis.null(arm.type()))
         found[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
-    for place, name in enumerate(covariates_of(plan)):
+    for place, name in enumerate(plan.covariates_in_use):
         kind = kind_of(rows, name)
         level = plain(rows[name], kind)
         found[_level(place)] = level.cast("int32") if kind == "truth" else level
@@ -238,7 +237,7 @@ def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[st
     for place in places.values():
         arm = table[_arm(place)]
         found |= {_arm(place): arm.min(), _last(place): arm.max()}
-    for place, name in enumerate(covariates_of(plan)):
+    for place, name in enumerate(plan.covariates_in_use):
         level = table[_level(place)]
         if exposed:
             level = _exposed_to(places[people_of(plan, name)[0]], level, table, plan)
@@ -247,7 +246,7 @@ def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[st
 
 
 def _truths(rows: Any, plan: Plan) -> set[str]:
-    names = [*(one.name for one in plan.experiments), *covariates_of(plan)]
+    names = [*plan.experiment_names, *plan.covariates_in_use]
     return {name for name in names if kind_of(rows, name) == "truth"}
 
 
@@ -257,7 +256,7 @@ def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
     for place, one in enumerate(plan.experiments):
         arm, last = grouped[_arm(place)], grouped[_last(place)]
         found[one.name] = ibis.ifelse(arm == last, arm, ibis.null(arm.type()))
-    for place, name in enumerate(covariates_of(plan)):
+    for place, name in enumerate(plan.covariates_in_use):
         found[name] = grouped[_level(place)]
     return {name: value != 0 if name in truths else value for name, value in found.items()}
 

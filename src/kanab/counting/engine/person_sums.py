@@ -10,7 +10,7 @@ import ibis
 
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, kind_of
-from kanab.counting.engine.metrics import check_finite, measured, number
+from kanab.counting.engine.metrics import check_finite, number
 from kanab.counting.engine.profiles import look
 from kanab.counting.grids import Profile
 from kanab.plan.model import MetricPlan, Plan
@@ -72,17 +72,17 @@ class RowSum:
 
 def row_sums(rows: Any, plan: Plan, choose: Callable[[str, Kind], How]) -> list[RowSum]:
     """How the rows of a person become one value of every metric."""
-    kinds = {one.name: kind_of(rows, one.name, metric=True) for one in measured(plan)}
+    kinds = {one.name: kind_of(rows, one.name, metric=True) for one in plan.counted_metrics}
     how = {name: choose(name, kind) for name, kind in kinds.items()}
     undeclared = {
         one.name: kinds[one.name]
-        for one in measured(plan)
+        for one in plan.counted_metrics
         if how[one.name] != "max" and kinds[one.name] == "number" and _scale(one) is None
     }
     scales = {name: _row_scale(name, profile) for name, profile in look(rows, undeclared).profiles.items()}
     return [
         RowSum(one.name, place, how[one.name], kinds[one.name], scales.get(one.name) or _scale(one) or 1)
-        for place, one in enumerate(measured(plan))
+        for place, one in enumerate(plan.counted_metrics)
     ]
 
 

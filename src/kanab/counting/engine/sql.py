@@ -28,12 +28,11 @@ from kanab.counting.engine.answer import (
 )
 from kanab.counting.engine.dates import day_number, utc_session, within
 from kanab.counting.engine.dialects import engine_of, kept, query_text, run, strict_arithmetic
-from kanab.counting.engine.group_keys import Key, as_values, covariates_of, kind_of
+from kanab.counting.engine.group_keys import Key, as_values, kind_of
 from kanab.counting.engine.largest import ask_heights
 from kanab.counting.engine.metrics import (
     Measure,
     careful_measure,
-    measured,
     open_range,
     quick_measure,
     step_range,
@@ -138,7 +137,7 @@ def _people(table: Any, plan: Plan, where: str | None, units: Units | None, span
 
 def _narrow(people: Any, plan: Plan) -> Any:
     """Only what the plan names, which Ibis handles the quicker; with an unknown name everything, for a good hint."""
-    names = [*(one.name for one in plan.experiments), *(one.name for one in measured(plan)), *covariates_of(plan)]
+    names = [*plan.experiment_names, *(one.name for one in plan.counted_metrics), *plan.covariates_in_use]
     return people.select(*dict.fromkeys(names)) if set(names) <= set(people.columns) else people
 
 
@@ -162,14 +161,14 @@ def filtered(table: Any, where: str) -> Any:
 
 def _question(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> Question:
     """Everything but the metrics' grids."""
-    kinds = {one.name: kind_of(people, one.name, metric=True) for one in measured(plan)}
+    kinds = {one.name: kind_of(people, one.name, metric=True) for one in plan.counted_metrics}
     arms = {
         one.name: Key(one.name, f"arm{place}", kind_of(people, one.name)) for place, one in enumerate(plan.experiments)
     }
     bare = Question(plan, engine_of(people), arms, {}, (), flags=flags, kinds=kinds)
     inside = people.filter(bare.anywhere(people))
     levels, declared, binned = {}, {}, []
-    for place, name in enumerate(covariates_of(plan)):
+    for place, name in enumerate(plan.covariates_in_use):
         key = Key(name, f"level{place}", kind_of(people, name))
         wanted = plan.covariate(name)
         if wanted.bins is not None:
@@ -195,7 +194,7 @@ def _sample(people: Any, question: Question) -> Sample:
     inside = people.filter(question.anywhere(people))
     open_keys = [key for key in question.keys if key.bins is None and key.kept is None]
     kinds = question.kinds if question.engine.casts_fail else {}
-    found = sample(inside, kinds, open_keys, [one.name for one in measured(question.plan) if not one.declared])
+    found = sample(inside, kinds, open_keys, [one.name for one in question.plan.counted_metrics if not one.declared])
     for key in open_keys:
         if found.levels[key.name] > LEVEL_BUDGET:
             levels = look(inside, {}, [key]).levels[key.name]
@@ -212,7 +211,7 @@ def _quick_question(question: Question, few: Sample) -> Question | None:
         return None
     guesses = [
         quick_measure(place, one, question.kinds[one.name], few.metrics[one.name], question.engine)
-        for place, one in enumerate(measured(question.plan))
+        for place, one in enumerate(question.plan.counted_metrics)
     ]
     chosen = [one for one in guesses if one is not None]
     return None if len(chosen) < len(guesses) else _with_measures(question, chosen)
@@ -220,7 +219,7 @@ def _quick_question(question: Question, few: Sample) -> Question | None:
 
 def _careful_question(people: Any, question: Question) -> Question:
     """The question in its careful form, the open ranges looked up over everybody."""
-    wanted = measured(question.plan)
+    wanted = question.plan.counted_metrics
     open_ones = {one.name: question.kinds[one.name] for one in wanted if not one.declared}
     found = look(people.filter(question.anywhere(people)), open_ones).profiles
     chosen = [
@@ -234,7 +233,7 @@ def _with_measures(question: Question, measures: Sequence[Measure]) -> Question:
     places = {one.name: one.place for one in measures}
     ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, one.profile) for one in measures}
     crosses = []
-    for first, second in dict.fromkeys(one.ratio for one in question.plan.metrics if one.ratio is not None):
+    for first, second in dict.fromkeys(question.plan.ratios):
         if first not in places or second not in places:
             raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
         pairs = ((first, first), (second, second), (first, second))
@@ -279,7 +278,7 @@ def _ask(people: Any, question: Question) -> Answer:
 def _enough(answer: Answer) -> bool:
     """Did everybody's values keep what the question took for granted?"""
     totals = answer.only("inside")
-    plans = {one.name: one for one in answer.question.plan.metrics}
+    plans = answer.question.plan.metrics_by_name
     return totals.get("ok") in (None, "true") and all(
         was_enough(one, plans[one.name], totals.get(f"lo{one.place}"), totals.get(f"hi{one.place}"))
         for one in answer.question.measures
@@ -322,7 +321,7 @@ def _counted_group(people: Any, answer: Answer, group: Population, places: Mappi
         if one.metric.bounds is None
     }
     wanted = small_sums(tallies, ranges)
-    declared = {one.name for one in measured(question.plan) if one.declared}
+    declared = {one.name for one in question.plan.counted_metrics if one.declared}
     place = populations(question.plan).index(group)
     return Counted(
         question.plan,

@@ -272,7 +272,7 @@ def _square_names(
     question: Question, measures: Sequence[Measure]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """The squares that a plan wants per class, and those that are kept on margins."""
-    fine = {metric.name for metric in question.plan.metrics if metric.squares == "class"}
+    fine = question.plan.metrics_squared_by_class
     chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for one in measures:
         for part in range(len(one.products.weights) if one.products else 0):

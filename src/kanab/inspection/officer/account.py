@@ -150,7 +150,7 @@ def _release(name: str, release: Release, own_hash: str, checks: Sequence[Check]
         "file": name,
         "hash": own_hash,
         "previous": release.previous,
-        "experiments": [one.name for one in release.plan.experiments],
+        "experiments": list(release.plan.experiment_names),
         "k": receipt.k,
         "smallest_class": receipt.smallest_class,
         "effective_k": receipt.effective_k,

@@ -35,7 +35,7 @@ def fields_of(release: Release) -> list[Plain]:
 
 def _table(name: str, table: Tally, release: Release) -> Plain:
     plan = release.plan
-    plans = {metric.name: metric for metric in plan.metrics}
+    plans = plan.metrics_by_name
     sizes = [int(n) for n in table.people.ravel() if n]
     inside = audit_table(name, table, plans)
     return {

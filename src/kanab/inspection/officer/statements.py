@@ -107,8 +107,7 @@ def deviations(release: Release) -> list[str]:
 
 
 def _undeclared(release: Release) -> dict[str, str]:
-    names = dict.fromkeys(link.covariate for link in release.plan.linkages if link.covariate is not None)
-    own = [release.plan.covariate(name) for name in names]
+    own = [release.plan.covariate(name) for name in release.plan.covariates_in_use]
     return {one.name: origin(one) for one in own if one.levels is None and not isinstance(one.bins, tuple)}
 
 
