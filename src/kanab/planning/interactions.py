@@ -17,10 +17,9 @@ from scipy import special
 
 from kanab.errors import AnalysisError
 from kanab.planning.power import MOST_PEOPLE
-from kanab.stats.distributions import check_sides
+from kanab.stats.distributions import check_sides, find_root
 from kanab.stats.ftest import cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
-from kanab.stats.root import crossing
 from kanab.tabular import number
 from kanab.tally.factor import Level, as_level, label
 from kanab.tally.tally import Tally
@@ -165,7 +164,7 @@ def interaction_power(
     elif effect is None:
         assert power is not None
         unit = 1 / math.sqrt(people * size)  # the effect at which the noncentrality is 1
-        solved, effect = "effect", unit * crossing(lambda x: achieved(people, x * unit) - power, 0.0, 1e3, enough=1e-13)
+        solved, effect = "effect", unit * find_root(lambda x: achieved(people, x * unit) - power, 0.0, 1e3)
     assert effect is not None
     df = float(noise.q), _df(noise, projected, people)
     return InteractionPower(solved, people, effect, achieved(people, effect), where, df, confidence)
@@ -180,7 +179,7 @@ def _fewest(short: Any, fewest: float) -> float:
         low, high = high, high + 2
         if high > math.log(MOST_PEOPLE):
             raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
-    return math.exp(crossing(lambda log: short(math.exp(log)), low, high, enough=1e-13))
+    return math.exp(find_root(lambda log: short(math.exp(log)), low, high))
 
 
 def _side(shares: Mapping[Any, float]) -> tuple[tuple[Level, ...], Floats]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError, LevelError, listed
+from kanab.stats.distributions import satterthwaite_df
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats
 from kanab.tally.factor import Level, as_level, label
@@ -72,9 +73,7 @@ class Noise:
         beyond = self.drawn[one, one] - 2 * self.drawn[one, base] + self.drawn[base, base]
         variance = float(parts.sum()) + max(0.0, float(beyond)) / people
         freedom = np.maximum(n - self.lost[[one, base]], 1e-9)
-        spread = float(np.sum(parts**2 / freedom))
-        df = float(parts.sum()) ** 2 / spread if spread > 0 else float(freedom.sum())
-        return math.sqrt(variance), df
+        return math.sqrt(variance), satterthwaite_df(parts, freedom)
 
     def correlations(self, effect: float) -> Floats:
         """How the arms' effects go together, all being compared with one control."""

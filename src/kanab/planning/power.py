@@ -13,11 +13,10 @@ from scipy import special
 
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
-from kanab.stats.distributions import Alternative, check_sides, t_quantile
+from kanab.stats.distributions import Alternative, check_sides, find_root, t_quantile
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import joint_quantile, legendre
 from kanab.stats.margins import Margin
-from kanab.stats.root import crossing
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
@@ -237,7 +236,7 @@ class _Task:
             high += 2
             if high > math.log(MOST_PEOPLE):
                 raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
-        return math.exp(crossing(short, max(fewest, high - 2), high, enough=1e-13))
+        return math.exp(find_root(short, max(fewest, high - 2), high))
 
     def _check_reachable(self, effect: float) -> None:
         """Is the effect on the right side, so that more people help at all?"""
@@ -263,7 +262,7 @@ class _Task:
         if (short(0.0) < 0) == equivalence:
             raise AnalysisError(*(_TOO_FEW if equivalence else _TOO_MANY))
         end = self._far(short, most, up=not equivalence)
-        return start + sign * crossing(short, 0.0, end, enough=1e-13)
+        return start + sign * find_root(short, 0.0, end)
 
     def _far(self, short: Callable[[float], float], most: float, *, up: bool) -> float:
         """An effect large enough to be on the other side."""

@@ -1,9 +1,12 @@
-"""Tail probabilities by survival functions, so that 1e-112 is 1e-112 and not 0."""
+"""Tail probabilities by survival functions, so that 1e-112 is 1e-112 and not 0; quantiles, intervals and df."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from kanab.errors import AnalysisError
@@ -42,6 +45,34 @@ def f_tail(f: float, numerator: float, denominator: float) -> float:
 def chi2_tail(x: float, df: float) -> float:
     """How often χ² is at least this large if there is no effect."""
     return float(special.chdtrc(df, x))
+
+
+def satterthwaite_df(variances: NDArray[np.float64], df: NDArray[np.float64]) -> float:
+    """Return the degrees of freedom of a sum of estimated variances (Satterthwaite, as in Welch's t).
+
+    Where every variance is 0, these are all the degrees of freedom together.
+
+    >>> round(satterthwaite_df(np.array([0.5, 0.25]), np.array([9.0, 4.0])), 3)
+    12.96
+    """
+    spread = float(np.sum(variances**2 / df))
+    return float(variances.sum()) ** 2 / spread if spread > 0 else float(df.sum())
+
+
+def find_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return the point between two others where a function crosses 0 (SciPy's ``brentq``).
+
+    Raises `AnalysisError` where the function has the same sign at both ends.
+
+    >>> round(find_root(lambda x: x * x - 2, 0, 2), 12)
+    1.414213562373
+    """
+    from scipy.optimize import brentq  # noqa: PLC0415 - `import kanab` stays light
+
+    try:
+        return float(brentq(function, low, high, xtol=1e-18 * max(abs(low), abs(high)), rtol=1e-14, maxiter=500))
+    except ValueError:
+        raise AnalysisError("there is no solution between these ends", "Ask for something less extreme.") from None
 
 
 def check_sides(confidence: float, alternative: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
-from kanab.stats.distributions import Alternative, check_sides, t_interval, t_tail
+from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
@@ -186,7 +186,7 @@ def contrast(
     wide = float(np.sqrt(sample + drawn))
     df = t = p = interval = None
     if sample > 0:
-        df = sample**2 / float(np.sum(parts**2 / means.df))
+        df = satterthwaite_df(parts, means.df)
         t = estimate / wide
         p = t_tail(t, df, alternative)
         interval = t_interval(estimate, wide, df, confidence, alternative)

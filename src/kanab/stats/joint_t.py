@@ -14,9 +14,8 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, t_quantile, t_tail
+from kanab.stats.distributions import Alternative, find_root, t_quantile, t_tail
 from kanab.stats.gram import Floats
-from kanab.stats.root import crossing
 
 _NORMAL = 1e7
 """From so many degrees of freedom on, t is taken as normal: the difference is below 1e-8."""
@@ -67,7 +66,7 @@ def joint_quantile(confidence: float, df: float, correlations: Floats, alternati
     one: Alternative = "two-sided" if sides == 2 else "greater"
     bonferroni = -t_quantile(alpha / (sides * m), df) * (1 + 1e-12)  # beyond it, whatever rounding does
     # on the scale of logarithms tails are nearly straight, and found in few steps
-    return crossing(lambda t: math.log(joint_tail(t, df, correlations, one) / alpha), single, bonferroni, enough=1e-9)
+    return find_root(lambda t: math.log(joint_tail(t, df, correlations, one) / alpha), single, bonferroni)
 
 
 def one_factor(correlations: Floats) -> Floats | None:

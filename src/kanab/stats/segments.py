@@ -10,7 +10,7 @@ import numpy as np
 
 from kanab.errors import AnalysisError
 from kanab.stats.cell_variance import Spread
-from kanab.stats.distributions import t_tail
+from kanab.stats.distributions import satterthwaite_df, t_tail
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats
 from kanab.stats.multiplicity import Correction, correct
@@ -105,8 +105,11 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
     scale = cells.classes.scale
     effects = {other: _exact_difference(cells.classes, row[arm, other], row[base, other]) for other in shared}
     difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
-    variance, df = _satterthwaite(weights, n, spread)
-    se = float(np.sqrt(variance)) / scale
+    parts = np.bincount(
+        spread.group, weights=weights**2 * spread.variances[spread.group] / n, minlength=len(spread.df)
+    )
+    df = satterthwaite_df(parts, spread.df)
+    se = float(np.sqrt(parts.sum())) / scale
     t = difference / se
     p = t_tail(t, df)
     return FollowUp(
@@ -120,10 +123,3 @@ def _exact_difference(classes: Classes, first: int, second: int) -> float:
     """One cell's mean minus another's, in steps, rounded once."""
     (s, t), (n, m) = (classes.sums[[first, second]].tolist(), classes.counts[[first, second]].tolist())
     return float(Fraction(s, n) - Fraction(t, m))
-
-
-def _satterthwaite(weights: Floats, n: Floats, spread: Spread) -> tuple[float, float]:
-    """Variance of a weighted sum of cell means, and its degrees of freedom."""
-    cells = weights**2 * spread.variances[spread.group] / n
-    parts = np.bincount(spread.group, weights=cells, minlength=len(spread.df))
-    return float(parts.sum()), float(parts.sum() ** 2 / np.sum(parts**2 / spread.df))

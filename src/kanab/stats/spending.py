@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, check_sides
+from kanab.stats.distributions import Alternative, check_sides, find_root
 from kanab.stats.gram import Floats
 
 Spending = Literal["obrien-fleming", "pocock"]
@@ -210,30 +210,24 @@ def _crossed(running: _Density, share: float, start: float, step: float) -> floa
 _BEYOND = 40.0
 """A z of which a double knows no tail."""
 
+_CERTAIN = 1 - 1e-6
+"""No design with an α beyond this is looked for: the p-value is 1."""
+
 
 def smallest_alpha(
     z: float, information: tuple[float, ...], fractions: tuple[float, ...], sides: int, spending: Spending
 ) -> float:
     """The sequential p-value: the smallest α whose design would have stopped at the last of these looks.
 
-    Found by false position on the z scale, where the last boundary is nearly a straight line in α.
+    It is looked for on the z scale, where the last boundary is nearly a straight line in α.
     """
 
-    def above(alpha: float) -> float:
+    def above(single: float) -> float:
+        alpha = tail(single, sides)
         spent = tuple(spent_by(fraction, alpha, sides, spending) for fraction in fractions)
         return min(z_boundaries(information, spent, sides)[-1], _BEYOND) - z
 
-    low, high = tail(z, sides), 1 - 1e-6  # a boundary is never below that of a single look
-    if low >= high or above(high) > 0:
+    lowest = z_of(_CERTAIN, sides)  # a boundary is never below that of a single look
+    if z <= lowest or above(lowest) > 0:
         return 1.0
-    left, right = (z, above(low)), (z_of(high, sides), above(high))
-    middle, kept, steps = left, 0, 60
-    while abs(middle[1]) > 1e-11 and steps:
-        x = (left[0] * right[1] - right[0] * left[1]) / (right[1] - left[1])
-        middle, steps = (x, above(tail(x, sides))), steps - 1
-        # The Illinois rule: an end that stays twice counts half, so that neither gets stuck.
-        if middle[1] > 0:
-            left, right, kept = middle, (right[0], right[1] / 2 if kept > 0 else right[1]), 1
-        else:
-            left, right, kept = (left[0], left[1] / 2 if kept < 0 else left[1]), middle, -1
-    return tail(middle[0], sides)
+    return tail(find_root(above, lowest, z) if above(z) > 0 else z, sides)

@@ -2,10 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import (
+    check_sides,
+    chi2_tail,
+    f_tail,
+    find_root,
+    satterthwaite_df,
+    t_interval,
+    t_quantile,
+    t_tail,
+)
 
 
 @pytest.mark.parametrize(
@@ -126,3 +136,34 @@ def test_an_unknown_alternative_is_refused(alternative):
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 def test_every_known_side_is_accepted(alternative):
     assert check_sides(0.5, alternative) is None
+
+
+def test_satterthwaites_df_lie_between_the_smallest_and_all_together():
+    assert satterthwaite_df(np.array([2.0, 2.0]), np.array([8.0, 8.0])) == 16
+    assert satterthwaite_df(np.array([3.0, 0.0]), np.array([8.0, 5.0])) == 8
+    assert satterthwaite_df(np.array([4.0, 1.0]), np.array([9.0, 4.0])) == pytest.approx(25 / (16 / 9 + 1 / 4), rel=1e-15)
+
+
+def test_where_nothing_varies_all_degrees_of_freedom_are_left():
+    assert satterthwaite_df(np.zeros(2), np.array([8.0, 5.0])) == 13
+
+
+def test_a_root_is_found_to_the_last_digits():
+    assert find_root(lambda x: x * x - 2, 0, 2) == pytest.approx(math.sqrt(2), rel=1e-14)
+    assert find_root(lambda x: math.tanh(50 * (x - 0.9)), 0, 1) == pytest.approx(0.9, rel=1e-13)
+
+
+def test_few_steps_find_a_root():
+    steps = []
+    find_root(lambda x: steps.append(x) or math.exp(x) - 7, 0, 5)
+    assert len(steps) <= 16
+
+
+def test_an_end_may_be_the_root():
+    assert find_root(lambda x: x, 0, 1) == 0
+    assert find_root(lambda x: x - 1, 0, 1) == 1
+
+
+def test_no_change_of_sign_is_an_error():
+    with pytest.raises(AnalysisError, match="no solution"):
+        find_root(lambda x: x + 1, 0, 1)

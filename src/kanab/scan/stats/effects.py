@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import t_quantile
+from kanab.stats.distributions import satterthwaite_df, t_quantile
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
 from kanab.tabular import number
@@ -101,7 +101,7 @@ def _effects(
             if arm == control or np.isnan(mean[arm, level]) or np.isnan(mean[control, level]):
                 continue
             parts = noise[[arm, control], level]
-            df = float(parts.sum() ** 2 / np.sum(parts**2 / freedom[[arm, control], level]))
+            df = satterthwaite_df(parts, freedom[[arm, control], level])
             effect = float(mean[arm, level] - mean[control, level]) / scale
             se = float(np.sqrt(parts.sum())) / scale
             half = t_quantile((1 + confidence) / 2, df) * se
