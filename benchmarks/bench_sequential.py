@@ -23,8 +23,9 @@ from scipy import special
 from kanab import count_columns
 from kanab.stats import adjusted_effect
 from kanab.stats.mixture import log_evidence_of_counts, mixture_z, tuning
-from kanab.stats.sequential import RATIO_ALARM, TUNED_AT, any_time_look, planned_look
+from kanab.stats.sequential import TUNED_AT, any_time_look, planned_look
 from kanab.stats.spending import CLOSEST, boundaries
+from kanab.stats.srm import SAMPLE_RATIO_ALARM
 
 Floats = NDArray[np.float64]
 SIMULATIONS = 10_000
@@ -155,14 +156,14 @@ def adjusted_sizes(simulations: int, looks: int = 20, batch: int = 250, seed: in
 def ratio_sizes(simulations: int, shares: tuple[float, ...] = (0.5, 0.3, 0.2), seed: int = 1) -> tuple[float, float]:
     """False alarms of the sample ratio at .01 with a look every 100 people: every χ², and at any time."""
     rng = np.random.default_rng(seed)
-    concentration = TUNED_AT / tuning(RATIO_ALARM, 2)
+    concentration = TUNED_AT / tuning(SAMPLE_RATIO_ALARM, 2)
     rung = np.zeros(2)
     for _ in range(simulations):
         counts = rng.multinomial(100, shares, 100).cumsum(axis=0)
         expected = counts.sum(axis=1, keepdims=True) * np.array(shares)
         p = special.chdtrc(len(shares) - 1, ((counts - expected) ** 2 / expected).sum(axis=1))
         evidence = [log_evidence_of_counts(row, shares, concentration) for row in counts[::5]]
-        rung += (p < RATIO_ALARM).any(), max(evidence) > -np.log(RATIO_ALARM)
+        rung += (p < SAMPLE_RATIO_ALARM).any(), max(evidence) > -np.log(SAMPLE_RATIO_ALARM)
     return float(rung[0] / simulations), float(rung[1] / simulations)
 
 

@@ -15,9 +15,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Things on one row are siblings and never meet.
 LAYERS = (
     ("errors", "tabular"),
-    ("atomicfile", "report", "tally"),
+    ("atomicfile", "tally"),
     ("plan", "stats"),
-    ("counted",),
+    ("counted", "report"),
     ("counting", "privacy"),
     ("analysis", "collector", "datasets", "inspection", "planning"),
     ("client", "paper", "scan"),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from kanab.collector.live_ratio import ALARM, floored_ratio_p
+from kanab.collector.live_ratio import floored_ratio_p
 from kanab.plan.model import Plan
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, is_alarm
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,10 @@ class Live:
 
 def live(plan: Plan, people: Mapping[str, Mapping[str, int]], as_of: datetime) -> Live:
     """The state of every experiment; the sample-ratio alarm rings only if no counts in the box would be quiet."""
-    alarms = {
-        one.name
-        for one in plan.experiments
-        if one.shares
-        and sum(people[one.name].values())
-        and floored_ratio_p(list(people[one.name].values()), [share for _, share in one.shares], plan.k) < ALARM
-    }
+    alarms = set()
+    for experiment in plan.experiments:
+        counts = list(people[experiment.name].values())
+        if experiment.shares and sum(counts):
+            p = floored_ratio_p(counts, [share for _, share in experiment.shares], plan.k)
+            alarms |= {experiment.name} if is_alarm(p, LIVE_SAMPLE_RATIO_ALARM) else set()
     return Live(as_of, people, frozenset(alarms))

@@ -16,9 +16,6 @@ from scipy.special import chdtrc
 from kanab.errors import AnalysisError
 from kanab.stats.gram import Floats
 
-ALARM = 1e-4
-"""Looked at every hour for weeks, a p-value this small is still rarely chance: about one false alarm in a hundred."""
-
 _ROUNDS, _STEPS = 4, 17
 
 

@@ -17,16 +17,11 @@ from kanab.report.figures import (
     relative_figures,
     spoken_p,
 )
+from kanab.stats.srm import FAULTY_RESIDUAL, is_alarm
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
 Kind = Literal["up", "down", "hint", "unclear", "untestable"]
-
-SAMPLE_RATIO_ALARM = 0.01
-"""A sample ratio less likely than this is an alarm: the limit that experimenters commonly use."""
-
-FAULTY_RESIDUAL = 3.0
-"""A standardised residual beyond this names an arm at fault."""
 
 MOST_FOLLOW_UPS = 6
 """So many levels are put into words for one test; tables and plain data hold all of them."""
@@ -71,8 +66,7 @@ def title(data: Data) -> str:
 
 def alarmed(data: Data) -> bool:
     """Did people arrive in shares that chance does not explain?"""
-    p = data["sample_ratio"]["p"]
-    return p is not None and p < SAMPLE_RATIO_ALARM
+    return is_alarm(data["sample_ratio"]["p"])
 
 
 def sample_ratio_sentence(data: Data) -> str:

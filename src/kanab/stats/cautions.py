@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy import special
 
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import chi2_tail
@@ -21,14 +22,17 @@ Code = Literal[
     "assigned-together",
 ]  # fmt: skip
 
-ALARM = 0.001
+CHANGED_SHARES_ALARM = 0.001
 """Below this p shares are said to have changed: the check is made often."""
 
-CARRIERS = 20
+FEWEST_CARRIERS = 20
 """An arm's mean should rest on at least so many people, weighed by how far their values are from a bound."""
 
-TAIL = 0.02
-"""How much larger than its nominal 2.5 % the error on one side may be before a caution."""
+NOMINAL_TAIL = 0.025
+"""The error on one side of an ordinary two-sided test at 95 %."""
+
+MOST_TAIL_EXCESS = 0.02
+"""How much larger than `NOMINAL_TAIL` the error on one side may be before a caution."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     chi2 = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
     p = chi2_tail(chi2, (len(table) - 1) * (int(np.sum(table.sum(axis=0) > 0)) - 1))
-    if p >= ALARM:
+    if p >= CHANGED_SHARES_ALARM:
         return []
     return [
         Caution(
@@ -106,7 +110,7 @@ def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
         sentence = f"Nothing varies in {name} in {_named(still)}: its effects are not testable."
         return [Caution("nothing-varies", sentence, name)]
     found = []
-    few = [arm.level for arm in arms if arm.carriers is not None and arm.carriers < CARRIERS]
+    few = [arm.level for arm in arms if arm.carriers is not None and arm.carriers < FEWEST_CARRIERS]
     if few:
         found.append(
             Caution(
@@ -116,12 +120,13 @@ def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
                 name,
             )
         )
-    elif _tail_error(arms) > TAIL:
+    elif _tail_error(arms) > MOST_TAIL_EXCESS:
         found.append(
             Caution(
                 "tails-could-matter",
                 f"The arms' sizes differ so much that heavy tails of {name} could make errors on one side much more "
-                "frequent than 2.5 %. Sums do not tell how heavy they are: lower the bounds, or give equal shares.",
+                f"frequent than {100 * NOMINAL_TAIL:g} %. Sums do not tell how heavy they are: lower the bounds, or give "
+                "equal shares.",
                 name,
             )
         )
@@ -211,7 +216,7 @@ def _tail_error(arms: Sequence[_Arm]) -> float:
     sizes = [arm.people for arm in arms]
     small, large = min(sizes), max(sizes)
     cubed = abs(1 / small**2 - 1 / large**2) / (1 / small + 1 / large) ** 1.5
-    z = 1.959963984540054
+    z = -float(special.ndtri(NOMINAL_TAIL))
     density = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     return float(max(0.0, *known) * cubed * (2 * z**2 + 1) * density / 6)
 

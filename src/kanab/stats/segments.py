@@ -105,9 +105,7 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
     scale = cells.classes.scale
     effects = {other: _exact_difference(cells.classes, row[arm, other], row[base, other]) for other in shared}
     difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
-    parts = np.bincount(
-        spread.group, weights=weights**2 * spread.variances[spread.group] / n, minlength=len(spread.df)
-    )
+    parts = np.bincount(spread.group, weights=weights**2 * spread.variances[spread.group] / n, minlength=len(spread.df))
     df = satterthwaite_df(parts, spread.df)
     se = float(np.sqrt(parts.sum())) / scale
     t = difference / se

@@ -30,7 +30,7 @@ from kanab.stats.spending import (
     z_boundaries,
     z_of,
 )
-from kanab.stats.srm import SampleRatio, sample_ratio
+from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, sample_ratio
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally
 
@@ -38,9 +38,6 @@ Verdict = Literal["may stop", "keep going", "ended"]
 
 TUNED_AT = 10_000
 """People at which an interval for any time is narrowest, unless said otherwise before the start."""
-
-RATIO_ALARM = 0.01
-"""The p-value for which the sample ratio at any time is tuned."""
 
 _LARGEST_Z = 37.5
 """Beyond this p-values are below 1e-307; to take a larger z for this one errs on the safe side."""
@@ -241,7 +238,7 @@ def sample_ratio_any_time(
     now = sample_ratio(tally, shares, experiment)
     people = tally.people_by(tally.factor(experiment).name)
     found = log_evidence_of_counts(
-        list(people.values()), [now.shares[arm] for arm in people], tuned_at / tuning(RATIO_ALARM, 2)
+        list(people.values()), [now.shares[arm] for arm in people], tuned_at / tuning(SAMPLE_RATIO_ALARM, 2)
     )
     return AnyTimeRatio(math.exp(-max(0.0, found)), found, tuned_at, now)
 

@@ -97,7 +97,7 @@ def growing(values: Sequence[float], what: str) -> tuple[float, ...]:
             )
         if after < before * (1 + CLOSEST):
             raise AnalysisError(
-                "there are more looks than information: two of them differ by less than a thousandth",
+                f"there are more looks than information: two of them differ by less than {100 * CLOSEST:g} %",
                 "Leave one of the two out.",
             )
     return times

@@ -14,10 +14,28 @@ from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
+SAMPLE_RATIO_ALARM = 0.01
+"""A sample ratio less likely than this is an alarm: the limit that experimenters commonly use."""
+
+LIVE_SAMPLE_RATIO_ALARM = 1e-4
+"""The same limit where the ratio is tested every hour for weeks: about one false alarm in a hundred experiments."""
+
+FAULTY_RESIDUAL = 3.0
+"""A standardised residual beyond this, up or down, names an arm at fault."""
+
+
+def is_alarm(p: float | None, limit: float = SAMPLE_RATIO_ALARM) -> bool:
+    """Return whether a sample ratio with this p-value is an alarm; one that could not be tested is none.
+
+    >>> is_alarm(0.0099), is_alarm(0.01), is_alarm(None), is_alarm(0.0099, LIVE_SAMPLE_RATIO_ALARM)
+    (True, False, False, False)
+    """
+    return p is not None and p < limit
+
 
 @dataclass(frozen=True)
 class SampleRatio:
-    """χ² of the arms' people against the shares; a residual beyond ±3 names the arm at fault."""
+    """χ² of the arms' people against the shares; a residual beyond ±`FAULTY_RESIDUAL` names the arm at fault."""
 
     chi2: float
     df: int

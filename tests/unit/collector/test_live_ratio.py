@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from kanab.collector.live_ratio import ALARM, floored_ratio_p
+from kanab.collector.live_ratio import floored_ratio_p
 from kanab.errors import AnalysisError
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 
 @pytest.mark.parametrize("shares", [(1.0, 1.0), (9.0, 1.0), (2.0, 1.0, 1.0)])
@@ -26,8 +27,8 @@ def test_the_p_value_is_the_largest_of_all_counts_in_the_box(shares: tuple[float
 
 
 def test_it_rings_for_a_broken_split_and_not_for_a_fair_one() -> None:
-    assert floored_ratio_p([10_000, 9_000], [1, 1], 10) < ALARM
-    assert floored_ratio_p([10_000, 9_900], [1, 1], 10) > ALARM
+    assert floored_ratio_p([10_000, 9_000], [1, 1], 10) < LIVE_SAMPLE_RATIO_ALARM
+    assert floored_ratio_p([10_000, 9_900], [1, 1], 10) > LIVE_SAMPLE_RATIO_ALARM
     assert floored_ratio_p([0, 0], [1, 1], 10) == 1.0
     assert floored_ratio_p([0, 0], [1, 1], 1) == 1.0
 

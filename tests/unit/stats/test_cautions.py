@@ -8,7 +8,7 @@ from scipy import stats
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
-from kanab.stats.cautions import CARRIERS, changed_shares, clamped_values, looked_early, metric_cautions
+from kanab.stats.cautions import FEWEST_CARRIERS, changed_shares, clamped_values, looked_early, metric_cautions
 
 AMOUNT = Metric("y", 1, (0, 500))
 
@@ -59,7 +59,7 @@ def test_an_arm_without_variance_is_named():
     assert "in arm B" in str(found[0])
 
 
-@pytest.mark.parametrize(("events", "raised"), [(CARRIERS - 1, True), (CARRIERS, False)])
+@pytest.mark.parametrize(("events", "raised"), [(FEWEST_CARRIERS - 1, True), (FEWEST_CARRIERS, False)])
 def test_a_rate_needs_events_in_every_arm(events, raised):
     binary = Metric("y", 1, (0, 1))
     table = values(binary, A=[1] * 50 + [0] * 50, B=[1] * events + [0] * (100 - events))

@@ -141,7 +141,7 @@ def test_every_known_side_is_accepted(alternative):
 def test_satterthwaites_df_lie_between_the_smallest_and_all_together():
     assert satterthwaite_df(np.array([2.0, 2.0]), np.array([8.0, 8.0])) == 16
     assert satterthwaite_df(np.array([3.0, 0.0]), np.array([8.0, 5.0])) == 8
-    assert satterthwaite_df(np.array([4.0, 1.0]), np.array([9.0, 4.0])) == pytest.approx(25 / (16 / 9 + 1 / 4), rel=1e-15)
+    assert satterthwaite_df(np.array([4.0, 1.0]), np.array([9.0, 4.0])) == pytest.approx(25 / (16 / 9 + 0.25))
 
 
 def test_where_nothing_varies_all_degrees_of_freedom_are_left():
