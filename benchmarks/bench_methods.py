@@ -58,7 +58,7 @@ def effects() -> dict[str, Question]:
         "OLS, arm + tier": lambda: kb.stats.fit(one, "arm + tier", "spend"),
         "HC3, arm + tier": lambda: kb.stats.robust_fit(classes, "arm + tier", "spend"),
         "pooled F, arm x tier": lambda: kb.stats.pooled_f(one, "tier", "spend"),
-        "robust F, two margins": lambda: kb.stats.robust_f(one, "tier", "spend"),
+        "robust F, two marginals": lambda: kb.stats.robust_f(one, "tier", "spend"),
         "sample ratio": lambda: kb.stats.sample_ratio(one, {"A": 1, "B": 1}),
         "intervals of ten effects, BH": lambda: simultaneous_intervals([effect] * 10, "bh"),
     }
@@ -83,13 +83,13 @@ def plans() -> dict[str, Question]:
     """Before anybody has come."""
     noise, three = kb.planning.noise_of_rate(0.05), kb.planning.noise_of_amounts(20, shares={"A": 1, "B": 1, "C": 1})
     cells = kb.planning.crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 2, "z": 1}, sd=10)
-    dunnett = kb.planning.Question(correction="dunnett")
+    dunnett = kb.planning.PlannedTest(correction="dunnett")
     return {
         "people for an effect": lambda: kb.planning.solve_power(noise, effect=0.005, power=0.8),
         "effect for people": lambda: kb.planning.solve_power(noise, people=20_000, power=0.8),
         "people for an interaction": lambda: kb.planning.interaction_power(cells, effect=1, power=0.8),
         "people, three arms, Dunnett (joint t)": lambda: kb.planning.solve_power(
-            three, effect=1, power=0.8, question=dunnett
+            three, effect=1, power=0.8, test=dunnett
         ),
     }
 

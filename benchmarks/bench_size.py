@@ -19,7 +19,7 @@ from kanab.stats import pooled_f, robust_f
 from kanab.tally.moments import Moments
 
 SHARES = np.array([0.6, 0.3, 0.1])
-KINDS = ("pooled", "by_arm", "two_margins", "by_class")
+KINDS = ("pooled", "by_arm", "two_marginals", "by_class")
 FACTORS = (Factor("arm", ("A", "B"), "arm"), Factor("level", ("1", "2", "3")))
 STEPS = 2**16
 SIMULATIONS = 10_000

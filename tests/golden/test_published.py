@@ -266,7 +266,7 @@ def _robust_f(n: NDArray[Any], means: NDArray[Any], variances: NDArray[Any]) -> 
 @pytest.mark.parametrize(("metric", "squares", "variance", "p"), [
     ("conversion", "arm", "by_class", 0.011),
     ("spend", "class", "by_class", 0.053),
-    ("spend", "margins", "two_margins", 0.062),  # without class squares: other variances, the same verdict
+    ("spend", "margins", "two_marginals", 0.062),  # without class squares: other variances, the same verdict
 ])  # fmt: skip
 def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows, metric, squares, variance, p):
     tally = kb.count_columns(
@@ -277,7 +277,7 @@ def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows
     assert found.variance == variance
     assert round(found.p, 3) == p
     n, means, within = _cells(hillstrom_rows, metric, "history_segment")
-    variances = _margin_variances(n, within) if variance == "two_margins" else within / (n - 1)
+    variances = _margin_variances(n, within) if variance == "two_marginals" else within / (n - 1)
     assert (found.F, found.df[1], found.p) == near(_robust_f(n, means, variances), rel=1e-10)
 
 

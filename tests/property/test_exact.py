@@ -337,7 +337,7 @@ def digits(tally):
     """Every number that is computed from a tally, as text."""
     found = [fit(tally, formula) for formula in ("arm + tier", "arm * C(tier)")]
     numbers = [repr((one.b.tolist(), one.se.tolist(), one.p.tolist(), one.rss, one.anova.F)) for one in found]
-    tests = [pooled_f(tally), *(robust_f(tally, variance=kind) for kind in ("by_class", "two_margins", "by_arm"))]
+    tests = [pooled_f(tally), *(robust_f(tally, variance=kind) for kind in ("by_class", "two_marginals", "by_arm"))]
     effects = [difference_in_means(tally), adjusted_effect(tally), adjusted_effect(tally, covariates="C(tier)")]
     return [*numbers, repr(tests), repr(effects), repr(follow_ups(tally)), repr(nested_f(tally, "arm", "arm + tier"))]
 

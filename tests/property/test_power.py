@@ -11,7 +11,7 @@ from scipy import stats
 
 from kanab.planning.interactions import crossed_noise, interaction_power
 from kanab.planning.noise import noise_of_amounts, noise_of_rate
-from kanab.planning.power import Question, solve_power
+from kanab.planning.power import PlannedTest, solve_power
 from kanab.stats.joint_t import joint_quantile
 from kanab.stats.margins import Margin
 
@@ -29,12 +29,12 @@ ROOM = 3.5 * math.sqrt(0.25 / RUNS)
 )
 def test_people_effect_and_power_give_each_other_back(share, sd, d, power, alternative):
     noise = noise_of_amounts({"A": 1.0, "B": sd}, shares={"A": 1 - share, "B": share})
-    asked = Question(alternative=alternative)
-    first = solve_power(noise, effect=d, power=power, question=asked)
+    asked = PlannedTest(alternative=alternative)
+    first = solve_power(noise, effect=d, power=power, test=asked)
     assert first.power >= power - 1e-9
-    again = solve_power(noise, people=first.people, power=first.power, question=asked)
+    again = solve_power(noise, people=first.people, power=first.power, test=asked)
     assert again.effect == pytest.approx(d, rel=1e-6)
-    assert solve_power(noise, people=first.people, effect=d, question=asked).power == first.power
+    assert solve_power(noise, people=first.people, effect=d, test=asked).power == first.power
 
 
 @limits(max_examples=40)
@@ -66,8 +66,8 @@ def test_simulated_power_is_the_planned_one(n_a, n_b, sd_b):
 
 def test_simulated_power_of_equivalence_is_the_planned_one():
     noise = noise_of_amounts(1.0)
-    asked = Question(margin=Margin("equivalence", 0.6))
-    planned = solve_power(noise, people=100, effect=0.1, question=asked).power
+    asked = PlannedTest(margin=Margin("equivalence", 0.6))
+    planned = solve_power(noise, people=100, effect=0.1, test=asked).power
     estimate, se, df = draws(50, 50, 1.0, 0.1, seed=2)
     reach = stats.t.ppf(0.95, df) * se
     assert np.mean((estimate - reach > -0.6) & (estimate + reach < 0.6)) == pytest.approx(planned, abs=ROOM)

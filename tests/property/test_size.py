@@ -39,14 +39,14 @@ def test_class_variances_hold_their_size_where_the_pooled_one_does_not(case, poo
     assert abs(found["pooled"] - 0.05) > ROOM
 
 
-def test_two_margins_hold_their_size_in_large_classes():
-    assert size(LEVELS, "two_margins")["two_margins"] == pytest.approx(0.05, abs=ROOM)
+def test_two_marginals_hold_their_size_in_large_classes():
+    assert size(LEVELS, "two_marginals")["two_marginals"] == pytest.approx(0.05, abs=ROOM)
 
 
 @pytest.mark.parametrize("case", [WIDE, NARROW])
-def test_two_margins_never_ring_too_often_in_small_classes(case):
+def test_two_marginals_never_ring_too_often_in_small_classes(case):
     # With six people in a class they are cautious, not exact: .030 and .043 in 10,000 simulations.
-    assert size(case, "two_margins")["two_margins"] <= 0.05 + ROOM
+    assert size(case, "two_marginals")["two_marginals"] <= 0.05 + ROOM
 
 
 @pytest.mark.parametrize(("case", "pooled"), [(RATES, 0.27), (REVERSED, 0.005)])

@@ -128,12 +128,12 @@ def test_corrections_for_many_tests_are_the_same(seed: int) -> None:
 def test_people_effect_and_power_are_the_same(ratio: float, alternative: Any) -> None:
     everybody = aggregates(counted(people(5)), slice(None))
     noise = kb.planning.noise_of_amounts(everybody.var("revenue") ** 0.5, shares={"A": 1, "B": ratio})
-    asked = kb.planning.Question(alternative=alternative)
+    asked = kb.planning.PlannedTest(alternative=alternative)
     sign = -1 if alternative == "less" else 1
     same = {"alternative": alternative, "ratio": ratio}
 
     found = tt.Mean("revenue", n_obs=8_000, **same).solve_power_from_aggregates(everybody, "effect_size")[0]
-    ours = kb.planning.solve_power(noise, people=8_000, power=0.8, question=asked)
+    ours = kb.planning.solve_power(noise, people=8_000, power=0.8, test=asked)
     assert ours.effect == pytest.approx(found.effect_size, rel=1e-7)
 
     def power(n: int) -> float:
@@ -141,10 +141,10 @@ def test_people_effect_and_power_are_the_same(ratio: float, alternative: Any) ->
         value: float = peer.solve_power_from_aggregates(everybody, "power")[0].power
         return value
 
-    assert kb.planning.solve_power(noise, people=8_000, effect=sign * 1.5, question=asked).power == pytest.approx(
+    assert kb.planning.solve_power(noise, people=8_000, effect=sign * 1.5, test=asked).power == pytest.approx(
         power(8_000), rel=1e-9
     )
-    many = kb.planning.solve_power(noise, effect=sign * 1.5, power=0.8, question=asked).people
+    many = kb.planning.solve_power(noise, effect=sign * 1.5, power=0.8, test=asked).people
     assert power(many - 2) < 0.8 <= power(many)  # ours are whole people in every arm
     if ratio == 1:  # theirs starts its search with arms of less than one person, and fails if they differ
         found = tt.Mean("revenue", effect_size=sign * 1.5, **same).solve_power_from_aggregates(everybody, "n_obs")[0]

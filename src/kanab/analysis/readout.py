@@ -27,7 +27,7 @@ from kanab.stats.cautions import Caution
 from kanab.stats.distributions import Alternative
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
-from kanab.stats.sequential import AnyTimeRatio
+from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SampleRatio
 from kanab.tally.factor import Level, label
 
@@ -55,7 +55,7 @@ class Readout:
     pooled: Mapping[Level, Sequence[Level]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     chained: bool = False
-    any_time: AnyTimeRatio | None = None
+    any_time: AnyTimeSampleRatio | None = None
 
     def __str__(self) -> str:
         return readout_text(self._shown())

@@ -19,9 +19,9 @@ from kanab.cli.source_options import number, pairs
 from kanab.errors import MissingExtraError, PlanError, listed
 from kanab.plan.file import read_plan
 from kanab.plan.model import ExperimentPlan, Plan
-from kanab.planning.forecast import Forecast, Known, forecast_plan, known_from_release
+from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
 from kanab.planning.noise import Noise
-from kanab.planning.power import Question
+from kanab.planning.power import PlannedTest
 from kanab.planning.report.plan_html import plan_charts, plan_report
 from kanab.privacy.release_file import read_release
 
@@ -53,8 +53,8 @@ def plan_command(file: str, **given: Any) -> None:
     if not 0 < given["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
     forecast = partial(
-        forecast_plan, plan, per_day=_per_day(given["per_day"]), known=_known(plan, given), power=given["power"],
-        question=Question(given["confidence"]),
+        forecast_plan, plan, per_day=_per_day(given["per_day"]), baseline=_baseline(plan, given), power=given["power"],
+        test=PlannedTest(given["confidence"]),
     )  # fmt: skip
     found = forecast(days=given["days"])
     if given["html"]:
@@ -104,7 +104,7 @@ def _per_day(text: str | None) -> float | dict[str, float] | None:
         raise PlanError("--per-day cannot be read", "Write --per-day 500, or --per-day checkout=500.") from None
 
 
-def _known(plan: Plan, given: Mapping[str, Any]) -> Known:
+def _baseline(plan: Plan, given: Mapping[str, Any]) -> Baseline:
     """What a release says, and above it what the flags say."""
     rates, sds, means = (_by_metric(plan, given[name], f"--{name}") for name in ("rate", "sd", "mean"))
     if both := set(rates) & set(sds):
@@ -116,8 +116,8 @@ def _known(plan: Plan, given: Mapping[str, Any]) -> Known:
     if any(not 1e-100 < sd < 1e100 for sd in sds.values()) or not all(map(math.isfinite, means.values())):
         raise PlanError("a standard deviation must be positive, a mean finite", "For example --sd spend=30.")
     if not given["release_file"]:
-        return Known(rates=rates, sds=sds, means=means)
-    return _fitted(plan, known_from_release(read_release(given["release_file"])), Known({}, rates, sds, means))
+        return Baseline(rates=rates, sds=sds, means=means)
+    return _fitted(plan, baseline_from_release(read_release(given["release_file"])), Baseline({}, rates, sds, means))
 
 
 def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float]:
@@ -127,7 +127,7 @@ def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float
     return found
 
 
-def _fitted(plan: Plan, earlier: Known, said: Known) -> Known:
+def _fitted(plan: Plan, earlier: Baseline, said: Baseline) -> Baseline:
     """An earlier experiment's variances under this plan's names and shares.
 
     An experiment that the release does not know, or whose arms have changed, takes the metric's
@@ -151,7 +151,7 @@ def _fitted(plan: Plan, earlier: Known, said: Known) -> Known:
                 rates[metric] = plain.mean
             else:
                 sds[metric], means[metric] = math.sqrt(float(plain.shares @ plain.variances)), plain.mean
-    return Known(earlier.levels, rates, sds, means, noises)
+    return Baseline(earlier.levels, rates, sds, means, noises)
 
 
 def _reshared(noise: Noise, experiment: ExperimentPlan | None) -> Noise | None:

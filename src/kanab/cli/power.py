@@ -13,7 +13,7 @@ from kanab.atomicfile import write_whole
 from kanab.cli.power_inputs import Basis, crossed_noise_from, noise_of
 from kanab.errors import AnalysisError, MissingExtraError, PlanError
 from kanab.planning.interactions import interaction_power
-from kanab.planning.power import PowerCorrection, Question, solve_power
+from kanab.planning.power import PlannedTest, PowerCorrection, solve_power
 from kanab.planning.report.power_charts import power_charts
 from kanab.planning.report.power_html import power_report
 from kanab.planning.report.power_words import power_text
@@ -114,16 +114,16 @@ def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
 
 def _effect(given: Mapping[str, Any]) -> tuple[Basis, Solve]:
     """An arm against the control."""
-    question = Question(given["confidence"], given["alternative"], _margin(given), given["correction"], given["tests"])
+    test = PlannedTest(given["confidence"], given["alternative"], _margin(given), given["correction"], given["tests"])
     basis, noise = noise_of(given)
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
-        one = solve_power(noise, people=people, effect=effect, power=power, question=question)
+        one = solve_power(noise, people=people, effect=effect, power=power, test=test)
         return {
             "solved": one.solved, "people": one.people, "arms": {label(arm): n for arm, n in one.arms},
             "control": label(noise.control), "arm": label(one.arm), "effect": one.effect, "relative": one.relative,
-            "power": one.power, "alternative": question.alternative, "correction": question.correction,
-            "margin": None if question.margin is None else str(question.margin), "interaction": None,
+            "power": one.power, "alternative": test.alternative, "correction": test.correction,
+            "margin": None if test.margin is None else str(test.margin), "interaction": None,
         }  # fmt: skip
 
     return basis, solve

@@ -11,7 +11,7 @@ from kanab.errors import KanabError, listed
 from kanab.inspection.officer.fields import origin, purposes
 from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
-from kanab.planning.forecast import Forecast, Known, forecast_plan
+from kanab.planning.forecast import Baseline, Forecast, forecast_plan
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
 
@@ -88,13 +88,13 @@ def cohort_sentence(plan: Plan) -> str:
     )
 
 
-def forecast_of(plan: Plan, query: Mapping[str, str], known: Known | None) -> tuple[Forecast, str]:
+def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None) -> tuple[Forecast, str]:
     """The forecast at the traffic that was asked for; and what was wrong with the question, if anything."""
     asked = {key: _positive(query.get(key, "")) for key in ("per_day", "days")}
     wrong = any(query.get(key, "").strip() and value is None for key, value in asked.items())
     said = "People per day and days are positive numbers." if wrong else ""
     try:
-        return forecast_plan(plan, per_day=asked["per_day"], days=asked["days"], known=known), said
+        return forecast_plan(plan, per_day=asked["per_day"], days=asked["days"], baseline=baseline), said
     except KanabError:  # what is known of earlier people does not fit a plan that was changed since
         return forecast_plan(plan, per_day=asked["per_day"], days=asked["days"]), said
 

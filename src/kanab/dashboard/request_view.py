@@ -17,7 +17,7 @@ from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Library, Point, Reading
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
-from kanab.planning.forecast import Known, known_from_release
+from kanab.planning.forecast import Baseline, baseline_from_release
 from kanab.scan.readout import PairReadout
 
 _T = TypeVar("_T")
@@ -100,11 +100,11 @@ class Question:
         return next((one.plan for one in reversed(self.contents.releases.values())), None)
 
     @cached_property
-    def known(self) -> Known | None:
+    def known(self) -> Baseline | None:
         """What the newest release says about shares of levels and how metrics vary."""
         newest = next(reversed(self.contents.releases.values()), None)
         with suppress(KanabError):
-            return None if newest is None else known_from_release(newest)
+            return None if newest is None else baseline_from_release(newest)
         return None
 
 

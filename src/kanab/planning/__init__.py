@@ -1,6 +1,6 @@
 """Power, sample sizes, forecasts and simulations before an experiment starts."""
 
-from kanab.planning.forecast import Forecast, Known, forecast_plan, known_from_release
+from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
 from kanab.planning.interactions import (
     CrossedNoise,
     InteractionPower,
@@ -9,24 +9,24 @@ from kanab.planning.interactions import (
     interaction_power,
 )
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import Power, Question, power_curve, solve_power
+from kanab.planning.power import PlannedTest, Power, power_curve, solve_power
 from kanab.planning.simulation import Population, Study, simulate
 
 __all__ = [
+    "Baseline",
     "CrossedNoise",
     "Forecast",
     "InteractionPower",
-    "Known",
     "Noise",
+    "PlannedTest",
     "Population",
     "Power",
-    "Question",
     "Study",
+    "baseline_from_release",
     "crossed_noise",
     "crossed_noise_of",
     "forecast_plan",
     "interaction_power",
-    "known_from_release",
     "noise_of_amounts",
     "noise_of_means",
     "noise_of_rate",

@@ -20,7 +20,7 @@ from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.needed_people import enough_people
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import Power, Question, allotted, solve_power
+from kanab.planning.power import PlannedTest, Power, allotted, solve_power
 from kanab.privacy.class_rules import LEAST_DF, drafted
 from kanab.privacy.merging import MARGIN
 from kanab.privacy.release import Release
@@ -37,7 +37,7 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Known:
+class Baseline:
     """What is known beforehand: shares of levels, and how metrics vary. All of it may be missing.
 
     ``levels`` are shares per covariate and level; ``rates`` of 0/1 metrics; ``sds`` (and ``means``) of
@@ -107,7 +107,7 @@ class Forecast:
                 "experiment": one.experiment, "metric": one.metric, "adjusted_for": one.adjusted_for,
                 "people": one.detectable.people, "effect": one.detectable.effect,
                 "relative": one.detectable.relative, "power": one.detectable.power,
-                "confidence": one.detectable.question.confidence,
+                "confidence": one.detectable.test.confidence,
             }
             for one in self.effects
         ]  # fmt: skip
@@ -152,9 +152,9 @@ def forecast_plan(
     *,
     per_day: float | Mapping[str, float] | None = None,
     days: float | None = None,
-    known: Known | None = None,
+    baseline: Baseline | None = None,
     power: float = 0.8,
-    question: Question | None = None,
+    test: PlannedTest | None = None,
 ) -> Forecast:
     """Forecast every table and every effect of a plan.
 
@@ -164,7 +164,7 @@ def forecast_plan(
     >>> from kanab.plan.file import parse_plan
     >>> shop = 'metrics.bought = { kind = "binary" }\\ncovariates.tier = [1, 2, 3]\\n'
     >>> plan = parse_plan(shop + 'experiments.checkout = { arms = { A = 1, B = 1 }, adjust = ["tier"] }')
-    >>> print(forecast_plan(plan, per_day=50, days=28, known=Known(rates={"bought": 0.1})))
+    >>> print(forecast_plan(plan, per_day=50, days=28, baseline=Baseline(rates={"bought": 0.1})))
     table          classes  people for k = 10  days  people a seal  levels then
     ─────────────  ───────  ─────────────────  ────  ─────────────  ───────────
     checkout/tier        6                123   2.5          1,400  3 of 3
@@ -176,7 +176,7 @@ def forecast_plan(
     People: no level merged and k in every class with probability 95%, at the planned shares.
     Levels are taken to be equally frequent in checkout/tier: rarer ones need more people.
     """
-    facts = known or Known()
+    facts = baseline or Baseline()
     traffic = _Traffic(plan, per_day, days)
     linkages = tuple(_linkage(plan, linkage, facts, traffic) for linkage in plan.linkages)
     effects: list[EffectForecast] = []
@@ -188,7 +188,7 @@ def forecast_plan(
             if not noises:
                 unknown.append(metric.name)
             elif people is not None:
-                effects += _detectable((experiment.name, metric.name), noises, people, power, question)
+                effects += _detectable((experiment.name, metric.name), noises, people, power, test)
     notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic)
     seal = "end" if plan.cohorts is None else plan.cohorts.seal
     return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes))
@@ -248,10 +248,10 @@ class _Traffic:
         return math.ceil(ripe / tick) * tick
 
 
-def _linkage(plan: Plan, linkage: Linkage, known: Known, traffic: _Traffic) -> LinkageForecast:
+def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic) -> LinkageForecast:
     """Classes, people, days, and what merging leaves at one seal."""
     arms = [_arms(plan.experiment(name)) for name in linkage.experiments]
-    levels, equal = (None, False) if linkage.covariate is None else _levels(plan, linkage.covariate, known)
+    levels, equal = (None, False) if linkage.covariate is None else _levels(plan, linkage.covariate, baseline)
     if None in arms or (linkage.covariate is not None and levels is None):
         batch = traffic.batch(linkage.experiments)
         return LinkageForecast(linkage.name, None, None, False, None, None, batch, None, None)
@@ -298,11 +298,11 @@ def _arms(experiment: ExperimentPlan) -> dict[Level, float] | None:
     return {arm: share / whole for arm, share in experiment.shares}
 
 
-def _levels(plan: Plan, name: str, known: Known) -> tuple[dict[Level, float] | None, bool]:
+def _levels(plan: Plan, name: str, baseline: Baseline) -> tuple[dict[Level, float] | None, bool]:
     """Shares of the levels: as known, else equal ones; None if not even their number is known."""
     declared = plan.covariate(name)
-    if name in known.levels:
-        given = {as_level(level, name): share for level, share in known.levels[name].items()}
+    if name in baseline.levels:
+        given = {as_level(level, name): share for level, share in baseline.levels[name].items()}
         whole = math.fsum(given.values())
         if not given or min(given.values()) <= 0:
             raise PlanError(f"the shares of {name!r} must be positive numbers", "One for every level that people have.")
@@ -318,36 +318,36 @@ def _levels(plan: Plan, name: str, known: Known) -> tuple[dict[Level, float] | N
     return dict.fromkeys(levels, 1 / len(levels)), True
 
 
-def _noises(experiment: ExperimentPlan, metric: MetricPlan, known: Known) -> dict[str, Noise]:
+def _noises(experiment: ExperimentPlan, metric: MetricPlan, baseline: Baseline) -> dict[str, Noise]:
     """How the metric varies: plain under "", adjusted under the covariate's name."""
-    if (experiment.name, metric.name) in known.noises:
-        return dict(known.noises[experiment.name, metric.name])
+    if (experiment.name, metric.name) in baseline.noises:
+        return dict(baseline.noises[experiment.name, metric.name])
     if experiment.shares is None:
         return {}
     shares, control = dict(experiment.shares), experiment.control
-    if metric.name in known.rates:
-        return {"": noise_of_rate(known.rates[metric.name], shares=shares, control=control)}
-    if metric.name in known.sds:
-        mean = known.means.get(metric.name)
-        return {"": noise_of_amounts(known.sds[metric.name], mean=mean, shares=shares, control=control)}
+    if metric.name in baseline.rates:
+        return {"": noise_of_rate(baseline.rates[metric.name], shares=shares, control=control)}
+    if metric.name in baseline.sds:
+        mean = baseline.means.get(metric.name)
+        return {"": noise_of_amounts(baseline.sds[metric.name], mean=mean, shares=shares, control=control)}
     return {}
 
 
 def _detectable(
-    names: tuple[str, str], noises: Mapping[str, Noise], people: int, power: float, question: Question | None
+    names: tuple[str, str], noises: Mapping[str, Noise], people: int, power: float, test: PlannedTest | None
 ) -> list[EffectForecast]:
     found = []
     for covariate, noise in noises.items():
         if people >= noise.fewest:
             try:
-                solved = solve_power(noise, people=people, power=power, question=question)
+                solved = solve_power(noise, people=people, power=power, test=test)
             except AnalysisError:  # so few people see no effect that is possible
                 continue
             found.append(EffectForecast(*names, covariate or None, solved))
     return found
 
 
-def known_from_release(released: Release) -> Known:
+def baseline_from_release(released: Release) -> Baseline:
     """Shares of levels and the noise of every metric and ratio, from an earlier experiment's release."""
     levels: dict[str, dict[Level, float]] = {}
     noises: dict[tuple[str, str], dict[str, Noise]] = {}
@@ -367,7 +367,7 @@ def known_from_release(released: Release) -> Known:
                         own.setdefault(name, noise_of_means(means, shares=shares, control=plan.control, rate=rate))
                     except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
                         continue
-    return Known(levels=levels, noises={key: found for key, found in noises.items() if found})
+    return Baseline(levels=levels, noises={key: found for key, found in noises.items() if found})
 
 
 def _found_means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:

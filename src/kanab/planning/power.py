@@ -28,7 +28,7 @@ _TOO_MANY = ("that power is reached without any effect", "Ask for more power tha
 
 
 @dataclass(frozen=True)
-class Question:
+class PlannedTest:
     """How the effect will be tested: which side or margin, how sure, for how many comparisons at once.
 
     ``tests`` is the number of tests that a correction is over: arms against the control, unless more
@@ -68,12 +68,12 @@ class Power:
     effect: float
     relative: float | None
     power: float
-    question: Question
+    test: PlannedTest
 
     def __str__(self) -> str:
         parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
         share = "" if self.relative is None else f" ({100 * self.relative:+.3g} %)"
-        asked, size = self.question, f"an effect of {number(self.effect)}{share}"
+        asked, size = self.test, f"an effect of {number(self.effect)}{share}"
         several = "" if asked.correction == "none" else f", {asked.correction} correction"
         sees = f"see {size}" if asked.margin is None else f"show {asked.margin} at {size}"
         how = f", {asked.alternative}" if asked.margin is None else ""
@@ -90,7 +90,7 @@ def solve_power(
     effect: float | None = None,
     power: float | None = None,
     relative: bool = False,
-    question: Question | None = None,
+    test: PlannedTest | None = None,
 ) -> Power:
     """Leave out one of people (in all arms), effect and power: it is solved for.
 
@@ -102,7 +102,7 @@ def solve_power(
     >>> print(solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8))
     62,464 people (A 31,232, B 31,232) see an effect of 0.005000 (+10 %) with power 80 %; 95% confidence, two-sided
     """
-    asked = question or Question()
+    asked = test or PlannedTest()
     if sum(value is None for value in (people, effect, power)) != 1:
         raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
     _check(noise, people, effect, power)
@@ -124,7 +124,7 @@ def solve_power(
     found = task.power(people, effect)
     arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
     share = None if not noise.mean else effect / abs(noise.mean)
-    return Power(solved, people, arms, arm, effect, share, found, question or Question())
+    return Power(solved, people, arms, arm, effect, share, found, test or PlannedTest())
 
 
 def power_curve(
@@ -134,12 +134,10 @@ def power_curve(
     effect: float | None = None,
     power: float | None = None,
     relative: bool = False,
-    question: Question | None = None,
+    test: PlannedTest | None = None,
 ) -> tuple[Power, ...]:
-    """The same question for several numbers of people: the power of an effect, or the effect for a power."""
-    return tuple(
-        solve_power(noise, people=n, effect=effect, power=power, relative=relative, question=question) for n in people
-    )
+    """The same for several numbers of people: the power of an effect, or the effect for a power."""
+    return tuple(solve_power(noise, people=n, effect=effect, power=power, relative=relative, test=test) for n in people)
 
 
 def _check(noise: Noise, people: Any, effect: Any, power: Any) -> None:
@@ -187,7 +185,7 @@ class _Task:
     """One comparison and how it is tested."""
 
     noise: Noise
-    question: Question
+    test: PlannedTest
     arm: Level
 
     def power(self, people: float, effect: float) -> float:
@@ -198,18 +196,18 @@ class _Task:
         if se == 0:  # pragma: no cover - noise without any is refused when it is made
             raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
         limit = self._limit(df, effect)
-        margin = self.question.margin
+        margin = self.test.margin
         if margin is None:
             nc = effect / se
-            if self.question.alternative == "two-sided":
+            if self.test.alternative == "two-sided":
                 return beyond(limit, df, nc) + beyond(limit, df, -nc)
-            return beyond(limit, df, nc if self.question.alternative == "greater" else -nc)
+            return beyond(limit, df, nc if self.test.alternative == "greater" else -nc)
         away = [(effect - null) / se if side == "greater" else (null - effect) / se for null, side in margin.tests]
         return beyond(limit, df, away[0]) if len(away) == 1 else both_beyond(limit, df, away[0], away[1])
 
     def _limit(self, df: float, effect: float) -> float:
         """How large t has to be."""
-        asked = self.question
+        asked = self.test
         sided: Alternative = "greater" if asked.margin is not None or asked.alternative != "two-sided" else "two-sided"
         if asked.correction == "dunnett":
             return joint_quantile(asked.confidence, df, self.noise.correlations(effect), sided)
@@ -240,7 +238,7 @@ class _Task:
 
     def _check_reachable(self, effect: float) -> None:
         """Is the effect on the right side, so that more people help at all?"""
-        margin, side = self.question.margin, self.question.alternative
+        margin, side = self.test.margin, self.test.alternative
         if margin is None:
             fine = effect != 0 if side == "two-sided" else effect > 0 if side == "greater" else effect < 0
         else:
@@ -254,7 +252,7 @@ class _Task:
     def effect_for(self, people: float, power: float) -> float:
         """The smallest effect (for equivalence: the largest) that reaches this power."""
         start, sign, most = self._range()
-        equivalence = self.question.margin is not None and self.question.margin.claim == "equivalence"
+        equivalence = self.test.margin is not None and self.test.margin.claim == "equivalence"
 
         def short(size: float) -> float:
             return self.power(people, start + sign * size) - power
@@ -277,9 +275,9 @@ class _Task:
 
     def _range(self) -> tuple[float, float, float]:
         """From which effect, in which direction and how far solutions are looked for."""
-        margin, mean = self.question.margin, self.noise.mean or 0.0
+        margin, mean = self.test.margin, self.noise.mean or 0.0
         if margin is None:
-            start, sign = 0.0, -1.0 if self.question.alternative == "less" else 1.0
+            start, sign = 0.0, -1.0 if self.test.alternative == "less" else 1.0
         elif len(margin.tests) == 1:
             null, side = margin.tests[0]
             start, sign = null, 1.0 if side == "greater" else -1.0

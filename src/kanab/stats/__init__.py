@@ -16,7 +16,7 @@ from kanab.stats.relative import Relative, relative_delta, relative_effect
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.sequential import (
     AnyTimeLook,
-    AnyTimeRatio,
+    AnyTimeSampleRatio,
     PlannedLook,
     any_time_look,
     planned_look,
@@ -28,7 +28,7 @@ from kanab.stats.srm import SampleRatio, sample_ratio
 __all__ = [
     "Anova",
     "AnyTimeLook",
-    "AnyTimeRatio",
+    "AnyTimeSampleRatio",
     "ArmMeans",
     "Candidate",
     "Caution",

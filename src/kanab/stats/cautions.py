@@ -125,8 +125,8 @@ def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
             Caution(
                 "tails-could-matter",
                 f"The arms' sizes differ so much that heavy tails of {name} could make errors on one side much more "
-                f"frequent than {100 * NOMINAL_TAIL:g} %. Sums do not tell how heavy they are: lower the bounds, or give "
-                "equal shares.",
+                f"frequent than {100 * NOMINAL_TAIL:g} %. Sums do not tell how heavy they are: lower the bounds, or "
+                "give equal shares.",
                 name,
             )
         )

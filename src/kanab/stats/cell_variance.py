@@ -55,7 +55,7 @@ def _margin(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.int
     return group, np.array(within), np.array(df)
 
 
-def two_margins(classes: Classes, rows: Cells, columns: Cells) -> Spread:
+def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> Spread:
     """σ² = u_row · v_column, fitted to both margins by iterative proportional fitting."""
     row, row_within, row_df = _margin(classes, rows, 0)
     column, column_within, column_df = _margin(classes, columns, 1)

@@ -14,14 +14,14 @@ from typing import Literal, get_args
 import numpy as np
 
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
-from kanab.stats.cell_variance import Spread, by_arm, by_class, two_margins
+from kanab.stats.cell_variance import Spread, by_arm, by_class, two_marginals
 from kanab.stats.distributions import f_tail
 from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally
 
-Variance = Literal["pooled", "by_class", "two_margins", "by_arm"]
+Variance = Literal["pooled", "by_class", "two_marginals", "by_arm"]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def robust_f(
     covariate: str | None = None,
     metric: str | None = None,
     *,
-    variance: Literal["by_class", "two_margins", "by_arm"] | None = None,
+    variance: Literal["by_class", "two_marginals", "by_arm"] | None = None,
 ) -> FTest:
     """The F that holds its size when classes differ in variance.
 
@@ -175,13 +175,13 @@ def _small_sample(main: Floats, weights: Floats, spread: Spread) -> tuple[float,
     return float(np.sum(t**2 / spread.df)), float(np.sum(u / spread.df))
 
 
-def finest_variance(cells: TwoWay) -> Literal["by_class", "two_margins", "by_arm"]:
+def finest_variance(cells: TwoWay) -> Literal["by_class", "two_marginals", "by_arm"]:
     """The most honest kind of variance that the kept squares allow."""
     table, metric = cells.tally, cells.metric
     if table.squares(metric, table.axes) is not None:
         return "by_class"
     known = [table.squares(metric, (name,)) is not None for name in table.axes]
-    return "two_margins" if all(known) else "by_arm"
+    return "two_marginals" if all(known) else "by_arm"
 
 
 def cell_spread(cells: TwoWay, variance: str) -> Spread:
@@ -189,9 +189,9 @@ def cell_spread(cells: TwoWay, variance: str) -> Spread:
     table, metric, classes = cells.tally, cells.metric, cells.classes
     if variance == "by_class":
         return by_class(classes, arm_squares(table, metric, table.axes))
-    if variance == "two_margins":
+    if variance == "two_marginals":
         margins = [arm_squares(table, metric, (name,)) for name in table.axes]
-        return two_margins(classes, margins[0], margins[1])
+        return two_marginals(classes, margins[0], margins[1])
     if variance == "by_arm":
         return by_arm(classes, arm_squares(table, metric))
     kinds = ", ".join(kind for kind in get_args(Variance) if kind != "pooled")

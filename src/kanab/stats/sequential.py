@@ -101,7 +101,7 @@ class AnyTimeLook:
 
 
 @dataclass(frozen=True)
-class AnyTimeRatio:
+class AnyTimeSampleRatio:
     """The sample ratio, however often it is looked at. ``now`` is the ordinary test, which is not."""
 
     p: float
@@ -224,7 +224,7 @@ def sample_ratio_any_time(
     experiment: str = "arm",
     *,
     tuned_at: int = TUNED_AT,
-) -> AnyTimeRatio:
+) -> AnyTimeSampleRatio:
     """Did people arrive in the planned shares? A test that may be repeated at every look.
 
     A mixture of multinomials (Lindon and Malek, 2022); exact for any number of arms and people, as long as
@@ -240,7 +240,7 @@ def sample_ratio_any_time(
     found = log_evidence_of_counts(
         list(people.values()), [now.shares[arm] for arm in people], tuned_at / tuning(SAMPLE_RATIO_ALARM, 2)
     )
-    return AnyTimeRatio(math.exp(-max(0.0, found)), found, tuned_at, now)
+    return AnyTimeSampleRatio(math.exp(-max(0.0, found)), found, tuned_at, now)
 
 
 def _check_whole(value: int, what: str) -> None:

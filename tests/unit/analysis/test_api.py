@@ -75,7 +75,7 @@ def test_the_robust_f_decides_and_follow_ups_explain() -> None:
     kinds = [(row["metric"], row["variance"], row["decides"]) for row in found["segments"]]
     assert kinds == [
         ("spend", "pooled", False),
-        ("spend", "two_margins", True),
+        ("spend", "two_marginals", True),
         ("bought", "pooled", False),
         ("bought", "by_class", True),
     ]

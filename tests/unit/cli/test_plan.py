@@ -17,7 +17,7 @@ from kanab.cli.plan import plan_command
 from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.plan.file import read_plan
-from kanab.planning.forecast import Known, forecast_plan, known_from_release
+from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan
 from kanab.planning.noise import noise_of_amounts
 from kanab.planning.power import solve_power
 
@@ -84,8 +84,8 @@ def test_the_slowest_table_is_said_first(file: Path) -> None:
 
 
 def test_json_is_the_forecast_itself(file: Path) -> None:
-    known = Known(rates={"bought": 0.1}, sds={"spend": 30}, means={"spend": 12})
-    expected = forecast_plan(read_plan(file), per_day=60, days=28, known=known).to_dict()
+    baseline = Baseline(rates={"bought": 0.1}, sds={"spend": 30}, means={"spend": 12})
+    expected = forecast_plan(read_plan(file), per_day=60, days=28, baseline=baseline).to_dict()
     flags = ("--rate", "bought=0.1", "--sd", "spend=30", "--mean", "spend=12")
     assert data(file, *TRAFFIC, *flags) == json.loads(json.dumps(expected))
     assert data(file, "--per-day", "variant=60", "--days", "28", *flags) == json.loads(json.dumps(expected))
@@ -118,8 +118,8 @@ def test_undeclared_levels_are_said_and_not_guessed(file: Path) -> None:
 
 
 def test_a_release_gives_levels_and_variances(file: Path, earlier: Path) -> None:
-    known = known_from_release(kb.read_release(earlier))
-    expected = forecast_plan(read_plan(file), per_day=60, days=28, known=known).to_dict()
+    baseline = baseline_from_release(kb.read_release(earlier))
+    expected = forecast_plan(read_plan(file), per_day=60, days=28, baseline=baseline).to_dict()
     found = data(file, *TRAFFIC, "--release", earlier)
     assert found == json.loads(json.dumps(expected))
     assert set(effects(found)) == {("bought", None), ("bought", "tier"), ("spend", None), ("spend", "tier")}
@@ -134,7 +134,7 @@ def test_a_flag_stands_above_the_release(file: Path, earlier: Path) -> None:
 
 
 def test_a_release_of_another_name_or_other_arms_lends_its_spread(file: Path, earlier: Path) -> None:
-    noise = known_from_release(kb.read_release(earlier)).noises["variant", "spend"][""]
+    noise = baseline_from_release(kb.read_release(earlier)).noises["variant", "spend"][""]
     sd = float(np.sqrt(noise.shares @ noise.variances))
     file.write_text(SHOP.replace("variant", "checkout"), "utf-8")
     found = effects(data(file, *TRAFFIC, "--release", earlier))

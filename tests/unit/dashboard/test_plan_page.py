@@ -18,7 +18,7 @@ from kanab.dashboard.plan_page import (
 )
 from kanab.plan.file import parse_plan
 from kanab.plan.model import CovariatePlan, make_plan
-from kanab.planning.forecast import Known
+from kanab.planning.forecast import Baseline
 
 RICH = """
 k = 20
@@ -103,5 +103,5 @@ def test_a_forecast_is_given_whatever_was_asked(per_day: str, days: str, wrong: 
 
 
 def test_what_is_known_of_other_people_does_not_spoil_the_forecast() -> None:
-    found, said = forecast_of(PLAN, {}, Known(levels={"tier": {}}))
+    found, said = forecast_of(PLAN, {}, Baseline(levels={"tier": {}}))
     assert (len(found.linkages), said) == (5, "")

@@ -10,9 +10,9 @@ from kanab import count, make_plan, release
 from kanab.datasets import shop_rows
 from kanab.errors import PlanError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.planning.forecast import Known, forecast_plan, known_from_release
+from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan
 from kanab.planning.noise import noise_of_means
-from kanab.planning.power import Question, solve_power
+from kanab.planning.power import PlannedTest, solve_power
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 
 BOUGHT = MetricPlan("bought", binary=True)
@@ -39,9 +39,9 @@ def test_classes_are_arms_times_levels():
 
 def test_with_the_forecast_people_nothing_is_merged_in_95_of_100_draws():
     shares = np.array([0.3, 0.3, 0.2, 0.15, 0.05])
-    known = Known(levels={"tier": dict(zip(range(1, 6), shares, strict=True))})
+    baseline = Baseline(levels={"tier": dict(zip(range(1, 6), shares, strict=True))})
     for arms in (EVEN, (("A", 9), ("B", 1))):
-        people = only(forecast_plan(plan(arms), known=known)).people
+        people = only(forecast_plan(plan(arms), baseline=baseline)).people
         arm = np.array([share for _, share in arms]) / sum(share for _, share in arms)
         rng = np.random.default_rng(1)
         drawn = rng.multinomial(people, np.outer(arm, shares).ravel(), size=4_000).reshape(-1, 2, 5)
@@ -65,8 +65,8 @@ def test_days_follow_from_traffic_and_holdout():
 @pytest.mark.parametrize(("per_day", "kept"), [(100, 5), (60, 4), (12, 2)])
 def test_merging_at_a_weekly_seal_is_the_gates(per_day, kept):
     weekly = Cohorts("7d", "7d", "7d")
-    known = Known(levels={"tier": {1: 6, 2: 6, 3: 4, 4: 3, 5: 1}})
-    found = only(forecast_plan(plan(cohorts=weekly), per_day=per_day, known=known))
+    baseline = Baseline(levels={"tier": {1: 6, 2: 6, 3: 4, 4: 3, 5: 1}})
+    found = only(forecast_plan(plan(cohorts=weekly), per_day=per_day, baseline=baseline))
     assert (found.batch, found.levels_kept, found.left_out) == (7 * per_day, kept, False)
 
 
@@ -106,8 +106,8 @@ def test_bins_and_top_have_known_numbers_of_levels_and_others_have_not():
 
 
 def test_effects_are_those_of_solve_power():
-    known = Known(rates={"bought": 0.1}, sds={"spend": 30.0}, means={"spend": 12.0})
-    found = forecast_plan(plan(), per_day=100, days=50, known=known, question=Question(confidence=0.9))
+    baseline = Baseline(rates={"bought": 0.1}, sds={"spend": 30.0}, means={"spend": 12.0})
+    found = forecast_plan(plan(), per_day=100, days=50, baseline=baseline, test=PlannedTest(confidence=0.9))
     assert [(one.metric, one.adjusted_for, one.detectable.people) for one in found.effects] == [
         ("bought", None, 5_000),
         ("spend", None, 5_000),
@@ -125,13 +125,13 @@ def test_an_earlier_release_says_what_is_known():
             bounds={"spend": (0, 500), "bought": (0, 1)},
         )
     )  # fmt: skip
-    known = known_from_release(earlier)
-    assert sum(known.levels["tier"].values()) == pytest.approx(1)
-    found = forecast_plan(earlier.plan, per_day=1_000, days=10, known=known)
+    baseline = baseline_from_release(earlier)
+    assert sum(baseline.levels["tier"].values()) == pytest.approx(1)
+    found = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
     named = {(one.metric, one.adjusted_for): one.detectable for one in found.effects}
     assert set(named) == {("bought", None), ("bought", "tier"), ("spend", None), ("spend", "tier")}
     assert named["spend", "tier"].effect < named["spend", None].effect
-    again = solve_power(known.noises["variant", "spend"][""], people=10_000, power=0.8)
+    again = solve_power(baseline.noises["variant", "spend"][""], people=10_000, power=0.8)
     assert named["spend", None].effect == again.effect
 
 
@@ -142,10 +142,10 @@ def test_ratios_of_an_earlier_release_are_known_too():
             bounds={"spend": (0, 500), "bought": (0, 1)}, ratios=["spend/bought"]),
         )
     )  # fmt: skip
-    known = known_from_release(earlier)
+    baseline = baseline_from_release(earlier)
     table = earlier.tables["variant/tier"]
     plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")
-    found = forecast_plan(earlier.plan, per_day=1_000, days=10, known=known)
+    found = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
     named = {one.adjusted_for: one.detectable.effect for one in found.effects if one.metric == "spend/bought"}
     for name, means in ((None, plain), ("tier", adjusted)):
         noise = noise_of_means(means, shares={"A": 1, "B": 1})
@@ -153,7 +153,7 @@ def test_ratios_of_an_earlier_release_are_known_too():
 
 
 def test_it_is_plain_data_and_a_table():
-    found = forecast_plan(plan(), per_day=100, days=50, known=Known(rates={"bought": 0.1}))
+    found = forecast_plan(plan(), per_day=100, days=50, baseline=Baseline(rates={"bought": 0.1}))
     data = json.loads(json.dumps(found.to_dict()))
     assert data["linkages"][0]["levels_kept"] == 5
     assert data["effects"][0]["metric"] == "bought"
@@ -167,7 +167,7 @@ def test_it_is_plain_data_and_a_table():
         ({"per_day": 0}, "positive numbers"),
         ({"per_day": 10, "days": -1}, "positive numbers"),
         ({"per_day": {"other": 10}}, "unknown experiment"),
-        ({"known": Known(levels={"tier": {1: 0.0, 2: 1.0}})}, "must be positive"),
+        ({"baseline": Baseline(levels={"tier": {1: 0.0, 2: 1.0}})}, "must be positive"),
     ],
 )
 def test_impossible_traffic_and_shares_are_refused(wrong, fact):

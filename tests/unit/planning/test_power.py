@@ -10,7 +10,7 @@ from statsmodels.stats.power import TTestIndPower
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
 from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import Question, allotted, beyond, both_beyond, power_curve, solve_power
+from kanab.planning.power import PlannedTest, allotted, beyond, both_beyond, power_curve, solve_power
 from kanab.stats import adjusted_means, plain_means
 from kanab.stats.margins import Margin
 
@@ -22,13 +22,13 @@ SIDES = {"two-sided": "two-sided", "greater": "larger", "less": "smaller"}
 @pytest.mark.parametrize(("n", "d"), [(5, 1.2), (50, 0.5), (4_000, 0.06), (400_000, 0.006)])
 def test_power_is_that_of_statsmodels(alternative, n, d):
     d = -d if alternative == "less" else d
-    found = solve_power(noise_of_amounts(3), people=2 * n, effect=3 * d, question=Question(alternative=alternative))
+    found = solve_power(noise_of_amounts(3), people=2 * n, effect=3 * d, test=PlannedTest(alternative=alternative))
     assert found.power == pytest.approx(ORACLE.power(d, n, 0.05, alternative=SIDES[alternative]), abs=1e-9)
 
 
 @pytest.mark.parametrize("alternative", SIDES)
 def test_the_solved_effect_has_the_power_by_statsmodels(alternative):
-    found = solve_power(noise_of_amounts(3), people=100, power=0.8, question=Question(alternative=alternative))
+    found = solve_power(noise_of_amounts(3), people=100, power=0.8, test=PlannedTest(alternative=alternative))
     assert math.copysign(1, found.effect) == (-1 if alternative == "less" else 1)
     again = ORACLE.power(found.effect / 3, 50, 0.05, alternative=SIDES[alternative])
     assert again == pytest.approx(0.8, abs=1e-9)
@@ -89,16 +89,16 @@ def test_a_finished_experiment_says_what_the_next_one_can_see():
 def test_several_arms_need_more_people_and_dunnett_the_fewest(correction):
     noise = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1, "D": 1})
     one = solve_power(noise, effect=0.2, power=0.8).people
-    many = solve_power(noise, effect=0.2, power=0.8, question=Question(correction=correction)).people
+    many = solve_power(noise, effect=0.2, power=0.8, test=PlannedTest(correction=correction)).people
     assert many > one
-    assert many <= solve_power(noise, effect=0.2, power=0.8, question=Question(correction="bonferroni")).people
+    assert many <= solve_power(noise, effect=0.2, power=0.8, test=PlannedTest(correction="bonferroni")).people
 
 
 def test_bonferroni_is_a_stricter_confidence():
     noise = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1})
-    corrected = solve_power(noise, people=900, effect=0.2, question=Question(correction="bonferroni", tests=10))
+    corrected = solve_power(noise, people=900, effect=0.2, test=PlannedTest(correction="bonferroni", tests=10))
     assert corrected.power == pytest.approx(
-        solve_power(noise, people=900, effect=0.2, question=Question(confidence=0.995)).power, abs=1e-12
+        solve_power(noise, people=900, effect=0.2, test=PlannedTest(confidence=0.995)).power, abs=1e-12
     )
 
 
@@ -108,19 +108,19 @@ def test_the_hardest_arm_decides():
 
 
 def test_non_inferiority_is_a_shifted_one_sided_test():
-    asked = Question(margin=Margin("non-inferiority", 0.3))
-    found = solve_power(noise_of_amounts(1), people=200, effect=0.0, question=asked)
+    asked = PlannedTest(margin=Margin("non-inferiority", 0.3))
+    found = solve_power(noise_of_amounts(1), people=200, effect=0.0, test=asked)
     assert found.power == pytest.approx(ORACLE.power(0.3, 100, 0.05, alternative="larger"), abs=1e-9)
-    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, question=asked).people
+    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, test=asked).people
     assert ORACLE.power(0.3, people // 2, 0.05, alternative="larger") >= 0.8
     assert ORACLE.power(0.3, people // 2 - 1, 0.05, alternative="larger") < 0.8
 
 
 def test_superiority_where_lower_is_better_is_mirrored():
-    asked = Question(margin=Margin("superiority", 0.1, better="lower"))
-    found = solve_power(noise_of_amounts(1), people=200, power=0.8, question=asked)
+    asked = PlannedTest(margin=Margin("superiority", 0.1, better="lower"))
+    found = solve_power(noise_of_amounts(1), people=200, power=0.8, test=asked)
     mirrored = solve_power(
-        noise_of_amounts(1), people=200, power=0.8, question=Question(margin=Margin("superiority", 0.1))
+        noise_of_amounts(1), people=200, power=0.8, test=PlannedTest(margin=Margin("superiority", 0.1))
     )
     assert found.effect == pytest.approx(-mirrored.effect)
     assert mirrored.effect > 0.1
@@ -153,9 +153,9 @@ def test_equivalence_of_large_experiments_is_the_normal_formula():
 
 
 def test_equivalence_is_solved_for_people_and_for_the_largest_effect():
-    asked = Question(margin=Margin("equivalence", 0.2))
-    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, question=asked).people
-    found = solve_power(noise_of_amounts(1), people=2 * people, power=0.8, question=asked)
+    asked = PlannedTest(margin=Margin("equivalence", 0.2))
+    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, test=asked).people
+    found = solve_power(noise_of_amounts(1), people=2 * people, power=0.8, test=asked)
     assert 0 < found.effect < 0.2
     assert found.power == pytest.approx(0.8, abs=1e-9)
 
@@ -205,17 +205,17 @@ def test_impossible_questions_are_refused(wrong, fact):
 
 
 @pytest.mark.parametrize(
-    ("question", "asks", "fact"),
+    ("test", "asks", "fact"),
     [
-        (Question(alternative="greater"), {"effect": -0.1, "power": 0.8}, "wrong side"),
-        (Question(margin=Margin("non-inferiority", 0.1)), {"effect": -0.2, "power": 0.8}, "wrong side"),
-        (Question(margin=Margin("equivalence", 0.01)), {"people": 100, "power": 0.8}, "so few people"),
-        (Question(margin=Margin("superiority", 0.1, relative=True)), {"people": 100, "power": 0.8}, "control mean"),
+        (PlannedTest(alternative="greater"), {"effect": -0.1, "power": 0.8}, "wrong side"),
+        (PlannedTest(margin=Margin("non-inferiority", 0.1)), {"effect": -0.2, "power": 0.8}, "wrong side"),
+        (PlannedTest(margin=Margin("equivalence", 0.01)), {"people": 100, "power": 0.8}, "so few people"),
+        (PlannedTest(margin=Margin("superiority", 0.1, relative=True)), {"people": 100, "power": 0.8}, "control mean"),
     ],
 )
-def test_effects_on_the_wrong_side_of_a_margin_are_refused(question, asks, fact):
+def test_effects_on_the_wrong_side_of_a_margin_are_refused(test, asks, fact):
     with pytest.raises(AnalysisError, match=fact):
-        solve_power(noise_of_amounts(1), question=question, **asks)
+        solve_power(noise_of_amounts(1), test=test, **asks)
 
 
 def test_a_rate_cannot_leave_its_range():
@@ -237,7 +237,7 @@ def test_a_rate_cannot_leave_its_range():
 )
 def test_impossible_tests_are_refused(choices, fact):
     with pytest.raises(AnalysisError, match=fact):
-        Question(**choices)
+        PlannedTest(**choices)
 
 
 def test_a_huge_effect_needs_the_fewest_people_there_can_be():
@@ -252,7 +252,7 @@ def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
         assert solve_power(grown, effect=effect, power=0.8).people == solve_power(own, effect=effect, power=0.8).people
     found = solve_power(grown, people=10_000, power=0.8)
     assert found.power == pytest.approx(0.8)
-    less = solve_power(grown, people=10_000, power=0.8, question=Question(alternative="less"))
+    less = solve_power(grown, people=10_000, power=0.8, test=PlannedTest(alternative="less"))
     assert -4 < less.effect < 0
     assert -less.effect < found.effect  # a smaller spread makes a fall easier to see
 

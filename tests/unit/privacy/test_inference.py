@@ -126,7 +126,7 @@ def test_without_any_squares_only_the_bounds_limit_them() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_two_margins_of_a_two_arm_table_leave_what_linear_programming_leaves(seed) -> None:
+def test_two_marginals_of_a_two_arm_table_leave_what_linear_programming_leaves(seed) -> None:
     rng = np.random.default_rng(seed)
     y = np.where(rng.random((2, 4, 5)) < 0.4, rng.integers(0, 30, (2, 4, 5)), 0)
     n, s, q = np.full((2, 4), 5), y.sum(axis=2), (y**2).sum(axis=2)

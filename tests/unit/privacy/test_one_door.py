@@ -46,7 +46,7 @@ BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
     "read_ledger", "read_release", "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
-BEFORE_ANYBODY_CAME = {"Forecast", "Known", "forecast_plan", "known_from_release"}
+BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}
 MADE_UP_PEOPLE = {"Population", "Study", "simulate"}
 
 

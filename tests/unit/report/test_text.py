@@ -195,7 +195,7 @@ def test_the_robust_f_decides_and_the_pooled_one_stands_beside_it(hillstrom: Rea
     text = readout_text(hillstrom)
     assert "The effect on visit differs by womens (robust F(2, 41,682) = 49.6, p = 3.20e-22" in flat(text)
     assert cells(text, "visit by womens")[1:] == ["yes", "by class", "49.6", "3.20e-22", "1.28e-21", "45.5", "1.75e-20"]
-    assert cells(text, "spend by history_segment")[1:4] == ["no sign", "two margins", "1.69"]
+    assert cells(text, "spend by history_segment")[1:4] == ["no sign", "two marginals", "1.69"]
     assert "No sign that the effect differs: spend by womens (p = 0.587), visit by history_segment" in flat(text)
 
 

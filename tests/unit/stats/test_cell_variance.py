@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kanab import Metric, count_columns
-from kanab.stats.cell_variance import _newton, by_arm, by_class, two_margins
+from kanab.stats.cell_variance import _newton, by_arm, by_class, two_marginals
 from kanab.stats.gram import arm_squares, classes_of
 
 CELLS = {
@@ -48,9 +48,9 @@ def test_by_arm_pools_the_levels_of_each_arm():
     assert spread.group.tolist() == [0, 0, 1, 1]
 
 
-def test_two_margins_fit_both_margins_with_one_factor_each():
+def test_two_marginals_fit_both_margins_with_one_factor_each():
     classes, rows, columns = classes_and(CELLS, ("arm",), ("tier",))
-    spread = two_margins(classes, rows, columns)
+    spread = two_marginals(classes, rows, columns)
     fitted = (spread.variances * spread.df).reshape(2, 2)
     assert fitted.sum(axis=1) == pytest.approx([inside(CELLS, arm) for arm in "AB"], rel=1e-12)
     assert fitted.sum(axis=0) == pytest.approx([inside(CELLS, tier) for tier in (1, 2)], rel=1e-12)
@@ -59,31 +59,31 @@ def test_two_margins_fit_both_margins_with_one_factor_each():
     assert spread.df.tolist() == [3, 5, 2, 4]
 
 
-def test_two_margins_find_variances_that_are_a_product():
+def test_two_marginals_find_variances_that_are_a_product():
     base = np.array([-3, -1, 1, 3])
     cells = {(arm, tier): (base * u * v).tolist() for arm, u in (("A", 1), ("B", 5)) for tier, v in ((1, 2), (2, 7))}
     classes, rows, columns = classes_and(cells, ("arm",), ("tier",))
     expected = [np.var(values, ddof=1) for values in cells.values()]
-    assert two_margins(classes, rows, columns).variances == pytest.approx(expected, rel=1e-12)
+    assert two_marginals(classes, rows, columns).variances == pytest.approx(expected, rel=1e-12)
 
 
-def test_two_margins_work_around_empty_classes():
+def test_two_marginals_work_around_empty_classes():
     rng = np.random.default_rng(1)
     holes = {("A", 3), ("B", 1)}
     cells = {
         (arm, tier): rng.integers(0, 50, 6).tolist() for arm in "ABC" for tier in (1, 2, 3) if (arm, tier) not in holes
     }
     classes, rows, columns = classes_and(cells, ("arm",), ("tier",))
-    spread = two_margins(classes, rows, columns)
+    spread = two_marginals(classes, rows, columns)
     for arm in "ABC":
         here = [position for position, key in enumerate(cells) if key[0] == arm]
         assert (spread.variances * spread.df)[here].sum() == pytest.approx(inside(cells, arm), rel=1e-12)
 
 
-def test_two_margins_reach_their_one_solution_when_arms_and_levels_nearly_coincide():
+def test_two_marginals_reach_their_one_solution_when_arms_and_levels_nearly_coincide():
     n = 100_002
     cells = {("A", 1): [-1, 1] * (n // 2), ("A", 2): [0, 3], ("B", 1): [0, 10], ("B", 2): [-1, 1] * (n // 2)}
-    spread = two_margins(*classes_and(cells, ("arm",), ("tier",)))
+    spread = two_marginals(*classes_and(cells, ("arm",), ("tier",)))
     # With 2 × 2 classes the fitted squares follow from one of them, x, and (a·d)/(b·c) = 1 is quadratic in x.
     a, d, freedom = inside(cells, "A"), inside(cells, 2), float(n - 1) ** 2
     shift = inside(cells, 1) - a
@@ -112,7 +112,7 @@ def test_a_class_of_one_person_is_a_problem_by_class_and_in_the_margins():
     cells = CELLS | {("A", 1): [5]}
     classes, fine, rows, columns = classes_and(cells, ("arm", "tier"), ("arm",), ("tier",))
     assert by_class(classes, fine).problem == ALONE
-    assert two_margins(classes, rows, columns).problem == ALONE
+    assert two_marginals(classes, rows, columns).problem == ALONE
     assert by_arm(classes, rows).problem == ""
 
 
@@ -120,7 +120,7 @@ def test_nothing_that_varies_is_a_problem_of_its_group_alone():
     cells = CELLS | {("A", 1): [5, 5, 5]}
     classes, fine, rows, columns = classes_and(cells, ("arm", "tier"), ("arm",), ("tier",))
     assert by_class(classes, fine).problem == STILL
-    assert two_margins(classes, rows, columns).problem == ""
+    assert two_marginals(classes, rows, columns).problem == ""
     assert by_arm(classes, rows).problem == ""
 
 
@@ -129,6 +129,6 @@ def test_a_still_arm_or_level_is_a_problem_of_the_margins():
     level = CELLS | {("A", 1): [5, 5, 5], ("B", 1): [6, 6]}
     for cells in (arm, level):
         classes, rows, columns = classes_and(cells, ("arm",), ("tier",))
-        assert two_margins(classes, rows, columns).problem == STILL
+        assert two_marginals(classes, rows, columns).problem == STILL
     classes, rows = classes_and(arm, ("arm",))
     assert by_arm(classes, rows).problem == STILL

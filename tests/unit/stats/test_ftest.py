@@ -70,7 +70,7 @@ def test_the_finest_squares_choose_the_kind_of_variance():
     }
     assert {squares: test.variance for squares, test in kinds.items()} == {
         "arm": "by_arm",
-        "margins": "two_margins",
+        "margins": "two_marginals",
         "class": "by_class",
     }
     assert kinds["class"].note == kinds["margins"].note == ""
@@ -80,7 +80,7 @@ def test_a_coarser_kind_can_be_asked_for():
     fine, coarse = count_eighteen(eighteen_rows(), squares="class"), eighteen()
     assert robust_f(fine, variance="by_arm").F == robust_f(coarse).F
     margins = count_eighteen(eighteen_rows(), squares="margins")
-    assert robust_f(fine, variance="two_margins").F == robust_f(margins).F
+    assert robust_f(fine, variance="two_marginals").F == robust_f(margins).F
 
 
 def test_a_zero_one_metric_is_by_class_without_any_squares():
@@ -141,7 +141,7 @@ def test_a_common_shift_of_an_arm_or_a_level_changes_no_test():
         (arm, level): [y + 1000 * (arm == "B") + 70 * (level == "v") for y in values]
         for (arm, level), values in UNEVEN.items()
     }
-    for kind in ("by_class", "two_margins", "by_arm"):
+    for kind in ("by_class", "two_marginals", "by_arm"):
         before, after = (robust_f(table(cells), variance=kind) for cells in (UNEVEN, shifted))
         assert f_of(after) == pytest.approx(before.F, rel=1e-12)
         assert after.df == pytest.approx(before.df, rel=1e-12)
@@ -153,7 +153,7 @@ def test_equal_spread_everywhere_makes_all_kinds_the_pooled_f():
     cells = {(arm, level): [y + 5 * (arm == "B") * (level == "v") for y in base * 5] for arm in "AB" for level in "uvw"}
     tally = table(cells)
     pooled = pooled_f(tally)
-    for kind in ("by_class", "two_margins", "by_arm"):
+    for kind in ("by_class", "two_marginals", "by_arm"):
         assert f_of(robust_f(tally, variance=kind)) == pytest.approx(pooled.F, rel=0.05)
 
 
@@ -218,7 +218,7 @@ def test_nothing_varies_within_the_classes_is_not_testable():
     tally = table({(arm, level): [k] * 3 for k, (arm, level) in enumerate(UNEVEN)})
     pooled = pooled_f(tally)
     assert (pooled.F, pooled.note) == (None, "nothing varies within the classes")
-    for kind in ("by_class", "two_margins", "by_arm"):
+    for kind in ("by_class", "two_marginals", "by_arm"):
         test = robust_f(tally, variance=kind)
         assert (test.F, test.df, test.p) == (None, None, None)
         assert test.note == "nothing varies in a class, an arm or a level"
@@ -227,14 +227,14 @@ def test_nothing_varies_within_the_classes_is_not_testable():
 def test_one_still_class_stops_by_class_but_not_the_margins():
     tally = table(UNEVEN | {("A", "u"): [5, 5, 5]})
     assert robust_f(tally).note == "nothing varies in a class, an arm or a level"
-    assert robust_f(tally, variance="two_margins").F > 0
+    assert robust_f(tally, variance="two_marginals").F > 0
     assert robust_f(tally, variance="by_arm").F > 0
     assert pooled_f(tally).F > 0
 
 
 def test_a_class_of_one_person_stops_by_class_and_the_margins_but_not_by_arm():
     tally = table(UNEVEN | {("A", "u"): [5]})
-    for kind in ("by_class", "two_margins"):
+    for kind in ("by_class", "two_marginals"):
         assert robust_f(tally, variance=kind).note == "a class, an arm or a level has too few people"
     assert robust_f(tally, variance="by_arm").df[0] == 1
     assert pooled_f(tally).df == (1, 11)
@@ -248,7 +248,7 @@ def test_an_arm_of_single_people_has_too_few():
 def test_an_arm_or_a_level_with_nobody_is_left_out():
     tally = table(filled("111/111"))
     nobody = table(filled("1111/1111/1111")).empty()
-    for kind in ("by_class", "two_margins", "by_arm"):
+    for kind in ("by_class", "two_marginals", "by_arm"):
         assert robust_f(tally + nobody, variance=kind) == robust_f(tally, variance=kind)
     assert pooled_f(tally + nobody) == pooled_f(tally)
 
@@ -282,12 +282,12 @@ def test_two_experiments_are_tested_against_each_other():
     as_segment = count_columns(rows, arm="one", covariates=["two"], metrics=["y"])
     assert pooled_f(tally).between == "one × two"
     assert f_of(pooled_f(tally)) == pytest.approx(pooled_f(as_segment).F, rel=1e-13)
-    assert robust_f(tally).variance == "two_margins"
+    assert robust_f(tally).variance == "two_marginals"
     assert f_of(robust_f(tally)) == pytest.approx(robust_f(as_segment).F, rel=1e-12)
     assert robust_f(pair("class")[1]).variance == "by_class"
 
 
-def test_arm_squares_of_a_pair_are_its_two_margins():
+def test_arm_squares_of_a_pair_are_its_two_marginals():
     assert robust_f(pair("arm")[1]).F == robust_f(pair()[1]).F
 
 
@@ -310,11 +310,11 @@ def test_the_experiment_is_no_covariate_and_unknown_names_are_refused():
 
 @pytest.mark.parametrize("variance", ["pooled", "hc3", "", 5, []])
 def test_unknown_kinds_of_variance_are_refused_with_the_known_ones(variance):
-    with pytest.raises(AnalysisError, match=r"unknown kind of variance\. Use one of: by_class, two_margins, by_arm\."):
+    with pytest.raises(AnalysisError, match=r"unknown kind of variance. Use one of: by_class, two_marginals, by_arm\."):
         robust_f(eighteen(), variance=variance)
 
 
-@pytest.mark.parametrize(("variance", "margin"), [("by_class", "treatment × tier"), ("two_margins", "tier")])
+@pytest.mark.parametrize(("variance", "margin"), [("by_class", "treatment × tier"), ("two_marginals", "tier")])
 def test_squares_that_were_not_kept_are_named(variance, margin):
     with pytest.raises(AnalysisError, match=f"no squares by {margin} were kept"):
         robust_f(eighteen(), variance=variance)

@@ -42,7 +42,7 @@ class Measured:
             return "by_class"
         if self.rows is None:
             return ""
-        return "by_arm" if self.columns is None else "two_margins"
+        return "by_arm" if self.columns is None else "two_marginals"
 
     def chosen(self, tables: Places) -> Measured:
         """Only some of the tables."""

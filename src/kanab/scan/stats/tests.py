@@ -10,7 +10,7 @@ from scipy import special
 
 from kanab.scan.stats.cells import Cells, Flags, Measured, cells_of
 from kanab.scan.stats.fit import Additive, Interaction, freedom, interaction
-from kanab.stats.cell_variance import two_margins
+from kanab.stats.cell_variance import two_marginals
 from kanab.stats.gram import Classes, Floats
 
 NO_SQUARES = "no squares were kept"
@@ -119,7 +119,7 @@ def _variances(cells: Cells, q: NDArray[np.int64]) -> tuple[Floats, Floats | Non
     assert cells.column_spread is not None
     column = (np.any(filled, axis=1), n.sum(axis=1) - filled.sum(axis=1), cells.column_spread)
     problem = _problems([row, column, (filled, n - 1, np.ones_like(n))], q)
-    variances = _two_margins(cells, problem == "")
+    variances = _two_marginals(cells, problem == "")
     least = np.where(filled, variances, np.inf).min(axis=(1, 2), initial=np.inf)
     problem[(problem == "") & ~(least > _NOTHING * variances.max(axis=(1, 2), initial=0.0))] = STILL
     return variances, None, problem
@@ -147,8 +147,8 @@ def _problems(groups: list[tuple[Flags, Floats, Floats]], q: NDArray[np.int64]) 
     return texts
 
 
-def _two_margins(cells: Cells, fine: Flags) -> Floats:
-    """σ² = u_row · v_column by iterative proportional fitting (``cellvar.two_margins``, all at once)."""
+def _two_marginals(cells: Cells, fine: Flags) -> Floats:
+    """σ² = u_row · v_column by iterative proportional fitting (``cellvar.two_marginals``, all at once)."""
     assert cells.row_spread is not None
     assert cells.column_spread is not None
     found = np.ones_like(cells.n)
@@ -185,7 +185,7 @@ def _one_by_newton(cells: Cells, place: int) -> Floats:
     counts, sums = part.counts[place].astype(object)[inside], cells.centred[place].astype(object)[inside]
     classes = Classes(at, counts, sums, int(cells.centre[place]), part.metric.scale)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        spread = two_margins(classes, part.rows[place].astype(object), part.columns[place].astype(object))
+        spread = two_marginals(classes, part.rows[place].astype(object), part.columns[place].astype(object))
     variances = np.ones(cells.n.shape[1:])
     variances[inside] = spread.variances
     return variances

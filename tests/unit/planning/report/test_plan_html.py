@@ -23,7 +23,7 @@ NOISES = {
 
 
 def forecast(days: float) -> dict[str, Any]:
-    found = kb.planning.forecast_plan(PLAN, per_day=100, days=days, known=kb.planning.Known(noises=NOISES))
+    found = kb.planning.forecast_plan(PLAN, per_day=100, days=days, baseline=kb.planning.Baseline(noises=NOISES))
     return found.to_dict() | {"days": days}
 
 

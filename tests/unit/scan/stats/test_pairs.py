@@ -51,7 +51,7 @@ def test_there_is_a_row_for_every_pair_and_metric():
         ("a", "b", "spend"), ("a", "b", "bought"), ("a", "c", "spend"),
     ]  # fmt: skip
     assert scan.pairs[-1] == ("c", "d")
-    assert {one.variance for one in scan if one.metric == "spend"} == {"two_margins"}
+    assert {one.variance for one in scan if one.metric == "spend"} == {"two_marginals"}
     assert {one.variance for one in scan if one.metric == "bought"} == {"by_class"}
 
 
@@ -269,7 +269,7 @@ def test_a_table_without_a_metric_or_without_squares_is_not_testable():
 def test_tables_with_different_squares_are_scanned_together():
     tables = stored()
     tables["a", "b"] = stored("class")["a", "b"]
-    assert [one.variance for one in scan_pairs(tables)] == ["by_class", "two_margins", "two_margins"]
+    assert [one.variance for one in scan_pairs(tables)] == ["by_class", "two_marginals", "two_marginals"]
 
 
 # ── refusals ───────────────────────────────────────────────────────────────────────────────────
