@@ -105,7 +105,8 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
     scale = cells.classes.scale
     effects = {other: _exact_difference(cells.classes, row[arm, other], row[base, other]) for other in shared}
     difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
-    parts = np.bincount(spread.group, weights=weights**2 * spread.variances[spread.group] / n, minlength=len(spread.df))
+    noise = weights**2 * spread.variances[spread.group] / n
+    parts: Floats = np.bincount(spread.group, weights=noise, minlength=len(spread.df)).astype(np.float64)
     df = satterthwaite_df(parts, spread.df)
     se = float(np.sqrt(parts.sum())) / scale
     t = difference / se
