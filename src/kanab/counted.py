@@ -41,7 +41,7 @@ class Signatures:
 
 
 @dataclass(frozen=True, eq=False)
-class Heights:
+class LargestValues:
     """In every class the two largest absolute values of a metric and the sum of all, in grid steps."""
 
     largest: Cells
@@ -56,7 +56,7 @@ class Counted:
     ``bounds_declared`` is False where a metric's grid was taken from the data. ``clamped`` and
     ``missing`` are people per metric, ``excluded`` people seen in two arms, ``outside`` people
     whose arm is missing or not in the plan. ``ranges`` are the grid bounds of metrics that nobody
-    declared, widened to the next 1-2-5 step. ``heights`` are kept per table and metric where sums
+    declared, widened to the next 1-2-5 step. ``largest`` are kept per table and metric where sums
     are small enough for one or two people to dominate a class. ``earlier`` are older plans counted
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
     overlap of the tables is not known to anybody. ``span`` are the cohorts, where only some were
@@ -73,7 +73,7 @@ class Counted:
     outside: int = 0
     where: str = ""
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    heights: Mapping[str, Mapping[str, Heights]] = field(default_factory=dict)
+    largest: Mapping[str, Mapping[str, LargestValues]] = field(default_factory=dict)
     earlier: tuple[Counted, ...] = ()
     span: Span | None = None
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import kanab as kb
-from kanab.counted import Heights
+from kanab.counted import LargestValues
 from kanab.datasets import count_eighteen, eighteen_rows
 from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import Audit, audit_table
@@ -29,23 +29,23 @@ def rows(shared: Path) -> pd.DataFrame:
     return pd.read_csv(shared / "hillstrom_email.csv.gz")
 
 
-def counted(rows: pd.DataFrame, covariates: list[str], squares: str) -> tuple[kb.Tally, dict[str, Heights]]:
+def counted(rows: pd.DataFrame, covariates: list[str], squares: str) -> tuple[kb.Tally, dict[str, LargestValues]]:
     """A table, and the largest values of its classes."""
     metrics = {name: plan.metric() for name, plan in PLANS.items()}
     tally = kb.count_columns(rows, arm="segment", covariates=covariates, metrics=metrics, squares=squares)
     cents = pd.Series(metrics["spend"].to_grid(rows["spend"].to_numpy(float)), index=rows.index)
-    heights: list[Any] = [np.full(tally.shape, 0, dtype=object) for _ in range(3)]
+    largest: list[Any] = [np.full(tally.shape, 0, dtype=object) for _ in range(3)]
     for key, values in cents.groupby([rows[name] for name in ("segment", *covariates)]):
         place = tuple(factor.levels.index(level) for factor, level in zip(tally.factors, key, strict=True))
         first, second = sorted([*values.tolist(), 0])[:-3:-1]
-        for cells, value in zip(heights, (first, second, sum(values.tolist())), strict=True):
+        for cells, value in zip(largest, (first, second, sum(values.tolist())), strict=True):
             cells[place] = value
-    return tally, {"spend": Heights(*heights)}
+    return tally, {"spend": LargestValues(*largest)}
 
 
 def audited(rows: pd.DataFrame, covariates: list[str], squares: str) -> Audit:
-    tally, heights = counted(rows, covariates, squares)
-    return audit_table("/".join(["segment", *covariates]), tally, PLANS, heights=heights)
+    tally, largest = counted(rows, covariates, squares)
+    return audit_table("/".join(["segment", *covariates]), tally, PLANS, largest=largest)
 
 
 @pytest.mark.parametrize("covariate", SIX)

@@ -65,14 +65,14 @@ def assert_same(found: Counted, expected: Counted) -> None:
     assert (found.outside, found.excluded) == (expected.outside, expected.excluded)
     assert found.bounds_declared == expected.bounds_declared
     assert found.ranges == expected.ranges
-    assert plain_heights(found) == plain_heights(expected)
+    assert plain_largest(found) == plain_largest(expected)
 
 
-def plain_heights(counted: Counted) -> dict[tuple[str, str], list[Any]]:
-    """Heights as lists, by table and metric."""
+def plain_largest(counted: Counted) -> dict[tuple[str, str], list[Any]]:
+    """LargestValues as lists, by table and metric."""
     return {
         (table, metric): [cells.tolist() for cells in (one.largest, one.second, one.total)]
-        for table, metrics in counted.heights.items()
+        for table, metrics in counted.largest.items()
         for metric, one in metrics.items()
     }
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.counted import Counted, Heights
+from kanab.counted import Counted, LargestValues
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
@@ -35,11 +35,11 @@ def joined(table: Any, plans: Sequence[Plan], **choices: Any) -> Counted:
     return count_table(table, join_plans(plans, table.columns, apart="events" in choices), **choices)
 
 
-def heights(counted: Counted) -> dict[str, Any]:
-    def plain(one: Heights) -> list[Any]:
+def largest(counted: Counted) -> dict[str, Any]:
+    def plain(one: LargestValues) -> list[Any]:
         return [cells.tolist() for cells in (one.largest, one.second, one.total)]
 
-    return {name: {metric: plain(one) for metric, one in own.items()} for name, own in counted.heights.items()}
+    return {name: {metric: plain(one) for metric, one in own.items()} for name, own in counted.largest.items()}
 
 
 def assert_part(found: Counted, alone: Counted) -> None:
@@ -51,7 +51,7 @@ def assert_part(found: Counted, alone: Counted) -> None:
     for field in ("clamped", "missing", "excluded", "outside", "ranges", "bounds_declared", "where"):
         assert getattr(found, field) == getattr(alone, field), field
     assert list(found.clamped) == list(alone.clamped)
-    assert heights(found) == heights(alone)
+    assert largest(found) == largest(alone)
     assert people_of(found) == people_of(alone)
 
 

@@ -92,10 +92,10 @@ def own_part(counted: Counted, view: View) -> Counted:
         clamped=_renamed(counted.clamped, view.metrics),
         missing=_renamed(counted.missing, view.metrics),
         ranges=_renamed(counted.ranges, view.metrics),
-        heights={
-            own.name: heights
+        largest={
+            own.name: largest
             for own in view.plan.linkages
-            if (heights := _renamed(counted.heights.get(view.table(own).name, {}), view.metrics))
+            if (largest := _renamed(counted.largest.get(view.table(own).name, {}), view.metrics))
         },
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Heights
+from kanab.counted import LargestValues
 from kanab.counting.columns import Measured, group_sums
 from kanab.tally.cells import DROPPED, zeros
 from kanab.tally.moments import Moments
@@ -47,7 +47,7 @@ def _are_small(part: Moments, own: tuple[int, int] | None) -> bool:
     return any(there and abs(total) < limit for there, total in zip(people, sums, strict=True))
 
 
-def tallest(one: Measured, cell: NDArray[np.intp], shape: Sequence[int]) -> Heights:
+def find_largest(one: Measured, cell: NDArray[np.intp], shape: Sequence[int]) -> LargestValues:
     """The two largest absolute values of every class, and their sum, from everybody's steps.
 
     ``cell`` is everybody's class as a flat index, ``DROPPED`` for people who are not in the table.
@@ -63,7 +63,7 @@ def tallest(one: Measured, cell: NDArray[np.intp], shape: Sequence[int]) -> Heig
     others[somebody[somebody >= 0]] = False
     second = _maxima(place[others], height[others], size)
     total = group_sums(height, place, size)
-    return Heights(*(cells.astype(object).reshape(shape) for cells in (largest, second, total)))
+    return LargestValues(*(cells.astype(object).reshape(shape) for cells in (largest, second, total)))
 
 
 def _maxima(place: NDArray[np.intp], height: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -72,8 +72,8 @@ def _maxima(place: NDArray[np.intp], height: NDArray[np.int64], size: int) -> ND
     return found
 
 
-def gather(shape: Sequence[int], found: Sequence[tuple[tuple[int, ...], int, int, int]]) -> Heights:
-    """Heights from the largest, the second and the sum of groups; several groups may make up one class.
+def gather(shape: Sequence[int], found: Sequence[tuple[tuple[int, ...], int, int, int]]) -> LargestValues:
+    """LargestValues from the largest, the second and the sum of groups; several groups may make up one class.
 
     >>> gather((1,), [((0,), 9, 4, 20), ((0,), 7, 1, 8)]).second.tolist()
     [7]
@@ -82,4 +82,4 @@ def gather(shape: Sequence[int], found: Sequence[tuple[tuple[int, ...], int, int
     for spot, first, other, added in found:
         largest[spot], second[spot] = sorted((largest[spot], second[spot], first, other), reverse=True)[:2]
         total[spot] += added
-    return Heights(largest, second, total)
+    return LargestValues(largest, second, total)

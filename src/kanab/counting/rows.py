@@ -25,7 +25,7 @@ from kanab.counting.columns import Measured, Squares, fill, group_sums, measure
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, columns, encode, numbers
 from kanab.counting.grids import check_range, chosen_metric, profile_values, widened
-from kanab.counting.largest import small_sums, tallest
+from kanab.counting.largest import find_largest, small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Seen, sign
 from kanab.errors import NobodyError, SourceError
@@ -122,11 +122,11 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
         outside=int(np.count_nonzero(~inside)),
         ranges={name: one.range for name, one in values.items() if one.range is not None},
     )
-    heights = {
-        name: {metric: tallest(values[metric].measured, cells[name], tallies[name].shape) for metric in metrics}
+    largest = {
+        name: {metric: find_largest(values[metric].measured, cells[name], tallies[name].shape) for metric in metrics}
         for name, metrics in small_sums(tallies, counted.ranges).items()
     }
-    counted = replace(counted, heights=heights)
+    counted = replace(counted, largest=largest)
     present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
     return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Heights
+from kanab.counted import LargestValues
 from kanab.plan.model import MetricPlan
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
@@ -116,11 +116,11 @@ def audit_table(
     plans: Mapping[str, MetricPlan],
     *,
     ranges: Mapping[str, tuple[int, int]] | None = None,
-    heights: Mapping[str, Heights] | None = None,
+    largest: Mapping[str, LargestValues] | None = None,
 ) -> Audit:
     """Apply every rule to every metric of a table as it would be published.
 
-    ``ranges`` are the grid bounds of metrics that declare none, ``heights`` the largest values of
+    ``ranges`` are the grid bounds of metrics that declare none, ``largest`` the largest values of
     the same classes, where they are known.
 
     >>> from kanab.datasets import eighteen
@@ -136,8 +136,8 @@ def audit_table(
         else:
             bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
             judged = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
-            if metric in (heights or {}):
-                dominated = _dominated((heights or {})[metric])
+            if metric in (largest or {}):
+                dominated = _dominated((largest or {})[metric])
                 judged = replace(judged, broken={**judged.broken, "dominance": dominated})
         found += judged.audit(name, metric)
     return found
@@ -343,8 +343,8 @@ def _off_zero(bounds: Bounds) -> Bounds:
     return (1 if low == 0 else low), (-1 if high == 0 else high)
 
 
-def _dominated(heights: Heights) -> int:
+def _dominated(values: LargestValues) -> int:
     """Is a rest of less than 10 % of the largest value left beside two people (p %-rule), or 90 % of the sum theirs?"""
-    largest, both, total = heights.largest, heights.largest + heights.second, heights.total
+    largest, both, total = values.largest, values.largest + values.second, values.total
     broken = (10 * (total - both) < largest) | (10 * both > 9 * total)
     return int((broken & (total > 0)).sum())

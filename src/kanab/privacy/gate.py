@@ -21,7 +21,7 @@ from kanab.privacy.class_rules import (
     published_map,
 )
 from kanab.privacy.joint_rules import Together, first_linkages, settled, shown, totals
-from kanab.privacy.largest import heights_of
+from kanab.privacy.largest import largest_of
 from kanab.privacy.ledger import Ledger, append, held
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import Shown
@@ -199,7 +199,7 @@ class _Gate:
     def _audit(self, name: str, table: Tally, as_shown: Shown) -> Audit:
         counted = self.counted
         plans = counted.plan.metrics_by_name
-        found = audit_table(name, table, plans, ranges=counted.ranges, heights=heights_of(counted, as_shown))
+        found = audit_table(name, table, plans, ranges=counted.ranges, largest=largest_of(counted, as_shown))
         withheld = {one.metric for one in found.broken}
         rest = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         # The receipt says how narrow intervals are: of what is published, not of what is withheld.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kanab as kb
-from kanab.counted import Heights
+from kanab.counted import LargestValues
 from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import MEANING, Audit, Broken, Worst, audit_table
 
@@ -35,8 +35,8 @@ def rules(found: Audit) -> dict[str, int]:
     return {one.rule: one.classes for one in found.broken}
 
 
-def audit(tally: kb.Tally, *, heights: dict[str, Heights] | None = None, **plan: Any) -> Audit:
-    return audit_table("arm/level", tally, {"y": MetricPlan("y", **plan)}, heights=heights)
+def audit(tally: kb.Tally, *, largest: dict[str, LargestValues] | None = None, **plan: Any) -> Audit:
+    return audit_table("arm/level", tally, {"y": MetricPlan("y", **plan)}, largest=largest)
 
 
 # ── intervals ──────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +272,7 @@ def test_one_or_two_people_must_not_dominate_a_sum(values, passes) -> None:
     tops = [np.full(tally.shape, 0, dtype=object) for _ in range(3)]
     for cells, value in zip(tops, (largest, second, sum(values)), strict=True):
         cells[0, 0] = value
-    found = audit(tally, heights={"y": Heights(*tops)})
+    found = audit(tally, largest={"y": LargestValues(*tops)})
     assert rules(found) == ({} if passes else {"dominance": 1})
 
 

@@ -1,4 +1,4 @@
-"""The largest values of the classes of one table, in an engine: ``ask_heights``.
+"""The largest values of the classes of one table, in an engine: ``query_largest``.
 
 Classes first (largest value and sum), then everybody once more beside their class: how many have
 its largest value, and what the largest of the others is. Sorting everybody would take far longer.
@@ -14,7 +14,7 @@ from typing import Any
 
 import ibis
 
-from kanab.counted import Heights
+from kanab.counted import LargestValues
 from kanab.counting.engine.answer import Places, Text, whole
 from kanab.counting.engine.dialects import query_text, run
 from kanab.counting.engine.group_keys import Key, in_experiment
@@ -25,17 +25,17 @@ from kanab.plan.model import Linkage
 from kanab.tally.cells import DROPPED
 
 
-def ask_heights(
+def query_largest(
     people: Any, question: Question, places: Mapping[str, Places], wanted: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, Heights]]:
-    """The heights of some metrics in some tables: one statement per table, over the same people as its sums."""
+) -> dict[str, dict[str, LargestValues]]:
+    """The largest values of some metrics in some tables: one statement per table, over the same people as its sums."""
     linkages = {one.name: one for one in question.plan.linkages}
     return {name: _of_table(people, question, places, linkages[name], metrics) for name, metrics in wanted.items()}
 
 
 def _of_table(
     people: Any, question: Question, places: Mapping[str, Places], linkage: Linkage, metrics: Sequence[str]
-) -> dict[str, Heights]:
+) -> dict[str, LargestValues]:
     keys = question.axes(linkage)
     own = [places[key.name] for key in keys]
     shape = [len(one.factor.levels) for one in own]
@@ -58,7 +58,7 @@ def _top_two(numbers: Sequence[Text]) -> tuple[int, int, int]:
 
 
 def _people(people: Any, question: Question, linkage: Linkage, metrics: Sequence[str]) -> Any:
-    """The people of one table: their class, twice for joining without missing levels, and their heights."""
+    """The people of one table: their class, twice for joining without missing levels, and their absolute values."""
     inside = reduce(
         operator.and_,
         (

@@ -29,7 +29,7 @@ from kanab.counting.engine.answer import (
 from kanab.counting.engine.dates import day_number, utc_session, within
 from kanab.counting.engine.dialects import engine_of, kept, query_text, run, strict_arithmetic
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
-from kanab.counting.engine.largest import ask_heights
+from kanab.counting.engine.largest import query_largest
 from kanab.counting.engine.metrics import (
     Measure,
     careful_measure,
@@ -333,5 +333,5 @@ def _counted_group(people: Any, answer: Answer, group: Population, places: Mappi
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - whole(inside["n"])),
         ranges=ranges,
-        heights=ask_heights(people, question, places, wanted) if wanted else {},
+        largest=query_largest(people, question, places, wanted) if wanted else {},
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanab.counting.columns import Measured
-from kanab.counting.largest import tallest
+from kanab.counting.largest import find_largest
 from kanab.tally.metric import Metric
 
 people = st.lists(
@@ -20,9 +20,9 @@ def test_the_tallest_of_rows_are_those_of_sorted_lists(rows: list[tuple[int, int
     cell, steps, has = (
         np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate((np.intp, np.int64, bool))
     )
-    found = tallest(Measured(Metric("y"), steps, has), cell, (2, 3))
+    found = find_largest(Measured(Metric("y"), steps, has), cell, (2, 3))
     for place in range(6):
-        heights = sorted((abs(step) for own, step, there in rows if own == place and there), reverse=True)
+        largest = sorted((abs(step) for own, step, there in rows if own == place and there), reverse=True)
         spot = divmod(place, 3)
-        assert [found.largest[spot], found.second[spot]] == [*heights, 0, 0][:2]
-        assert found.total[spot] == sum(heights)
+        assert [found.largest[spot], found.second[spot]] == [*largest, 0, 0][:2]
+        assert found.total[spot] == sum(largest)

@@ -14,10 +14,10 @@ from kanab.counting.rows import count_rows
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader
-from .test_engines import SHOP, assert_same, plain_heights
+from .test_engines import SHOP, assert_same, plain_largest
 
 
-def test_pairs_bins_and_other_levels_have_the_heights_of_rows(engine: Loader) -> None:
+def test_pairs_bins_and_other_levels_have_the_largest_of_rows(engine: Loader) -> None:
     plan = Plan(
         (
             MetricPlan("spend", (0, 5_000), 0.01),
@@ -33,7 +33,7 @@ def test_pairs_bins_and_other_levels_have_the_heights_of_rows(engine: Loader) ->
     )
     counted = count_table(engine.load(SHOP), plan)
     assert_same(counted, count_rows(SHOP, plan))
-    assert set(plain_heights(counted)) >= {
+    assert set(plain_largest(counted)) >= {
         (table, metric)
         for table in ("variant/prior", "variant/device", "variant/banner", "banner/vip")
         for metric in ("spend", "balance")
@@ -51,7 +51,7 @@ def test_missing_levels_negative_zero_and_nan_are_the_classes_of_the_table(engin
     plan = make_plan("variant", ["y"], adjust=["x"])
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan))
-    assert plain_heights(counted) == {
+    assert plain_largest(counted) == {
         ("variant/x", "y"): [[[95, 0, 40], [95, 70, 80]], [[95, 0, 30], [95, 0, 20]], [[205, 0, 70], [190, 70, 100]]]
     }
 
@@ -66,13 +66,13 @@ def test_only_the_chosen_rows_and_whole_people_are_looked_at(engine: Loader) -> 
         }
     )
     counted = count_table(table, make_plan("variant", ["spend"]), unit="user", where="kind = 'x'")
-    assert plain_heights(counted) == {("variant", "spend"): [[9, 7], [2, 2], [11, 9]]}
+    assert plain_largest(counted) == {("variant", "spend"): [[9, 7], [2, 2], [11, 9]]}
 
 
 def test_large_sums_ask_for_nothing_more(engine: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError
 
-    monkeypatch.setattr(sql, "ask_heights", never)
+    monkeypatch.setattr(sql, "query_largest", never)
     plan = make_plan("variant", ["spend"], bounds={"spend": (0, 60)}, resolution={"spend": 0.01})
-    assert count_table(engine.load(SHOP), plan).heights == {}
+    assert count_table(engine.load(SHOP), plan).largest == {}
