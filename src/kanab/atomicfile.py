@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writing files whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from kanab.errors import SourceError
 
 
 def write_whole(path: str | PathLike[str], text: str) -> None:
-    """Replace a file by a text, or leave it as it was."""
+    """Replace a file by a text, or leave it as it was. Raises `SourceError` where it cannot be written."""
     with staged(path, text) as finish:
         finish()
 
 
 @contextmanager
 def staged(path: str | PathLike[str], text: str) -> Iterator[Callable[[], None]]:
-    """Write a text under a temporary name; what is handed out gives it its own name, at the end or never."""
+    """Write a text under a temporary name, and yield the function that renames it to its own.
+
+    Without that call nothing is left behind. Raises `SourceError` where the file cannot be written.
+    """
     target = Path(path)
     temporary = ""
 

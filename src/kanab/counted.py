@@ -1,4 +1,4 @@
-"""What ``count`` returns: one tally per linkage, and how the tables overlap."""
+"""What ``count`` returns: one tally per linkage, and how the tables overlap; and how numbers of people are shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def floor_to_k(people: int, k: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """Which class of every table people are in together: what the leverage rule needs.
+    """The combinations of classes, one per table, that people are in: what the leverage rule needs.
 
     ``cells[i, j]`` is the class of signature i in table j, as a flat index into that tally's
     people, or −1 for people who are not in the table. ``present[i, m]`` says whether its people
@@ -51,7 +51,7 @@ class LargestValues:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A source, counted by a plan. The curator's own until it is released.
+    """A source, counted by a plan. It stays with the curator until it is released.
 
     ``bounds_declared`` is False where a metric's grid was taken from the data. ``clamped`` and
     ``missing`` are people per metric, ``excluded`` people seen in two arms, ``outside`` people
@@ -59,7 +59,7 @@ class Counted:
     declared, widened to the next 1-2-5 step. ``largest`` are kept per table and metric where sums
     are small enough for one or two people to dominate a class. ``earlier`` are older plans counted
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
-    overlap of the tables is not known to anybody. ``span`` are the cohorts, where only some were
+    overlap of the tables is unknown. ``span`` are the cohorts, where only some were
     counted.
     """
 

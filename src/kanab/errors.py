@@ -1,4 +1,4 @@
-"""What can go wrong, as one small tree.
+"""The errors of the library, as one small tree.
 
     KanabError
     ├── TallyError       a tally that no group of people could have produced, or two that cannot be added
@@ -132,12 +132,12 @@ class AnalysisError(KanabError):
 
 
 def listed(names: Iterable[object], *, most: int = 12) -> str:
-    """Name the available choices, and only so many of them.
+    """List the available choices, and only so many of them.
 
     >>> listed(["A", "B", "C"], most=2)
     'A, B, … (3 in all)'
     """
-    found = [str(name) for name in names]
-    if len(found) <= most:
-        return ", ".join(found)
-    return ", ".join([*found[:most], f"… ({len(found)} in all)"])
+    texts = [str(name) for name in names]
+    if len(texts) <= most:
+        return ", ".join(texts)
+    return ", ".join([*texts[:most], f"… ({len(texts)} in all)"])

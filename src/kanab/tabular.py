@@ -30,7 +30,7 @@ class Table:
     title: str = ""
 
     def right_aligned(self) -> list[bool]:
-        """Which columns hold nothing but numbers?"""
+        """Return, for each column, whether it holds nothing but numbers."""
         return [all(_numeric(row[i]) for row in self.rows) for i in range(len(self.header))]
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Table:
         return "\n".join([self.title, *body] if self.title else body)
 
     def to_html(self) -> str:
-        """An HTML table, everything escaped."""
+        """Return an HTML table, everything escaped."""
         table, head, cell = _STYLE
         aligns = ["right" if is_right else "left" for is_right in self.right_aligned()]
 
@@ -67,7 +67,7 @@ class Table:
         return f'<table style="{table}">{caption}<thead>{header}</thead><tbody>{rows}</tbody></table>'
 
     def to_markdown(self) -> str:
-        """A Markdown table."""
+        """Return a Markdown table."""
 
         def line(texts: Sequence[str]) -> str:
             return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
@@ -89,7 +89,7 @@ def _numeric(text: str) -> bool:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number to so many significant digits, without an exponent where it stays readable.
+    """Format a number to so many significant digits, without an exponent where it stays readable.
 
     >>> number(0.000012345), number(1234567.0), number(-0.18708), number(None)
     ('1.234e-05', '1,234,567', '-0.1871', '–')
@@ -112,7 +112,7 @@ def _exponent(magnitude: float) -> int:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value to three digits, never a bare 0.
+    """Format a p-value to three digits, never as a bare 0.
 
     >>> p_value(0.0412), p_value(1.3644e-112), p_value(0.0)
     ('0.0412', '1.36e-112', '< 1e-300')

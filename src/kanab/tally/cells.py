@@ -1,4 +1,4 @@
-"""Arrays of exact integers, one axis per factor, and the two things done to an axis.
+"""Arrays of exact integers with one axis per factor: folding the levels of an axis, and marginals.
 
 Cells are NumPy arrays of Python integers: sums of squares outgrow 64 bits.
 """
@@ -17,28 +17,33 @@ from kanab.errors import TallyError
 Cells = NDArray[Any]  # of Python integers
 
 DROPPED = -1
-"""In a fold: this level goes nowhere."""
-
+"""In a fold: the place of a level that is left out."""
 
 MOST_CELLS = 10_000_000
-"""A table with more classes than this is not a table of classes."""
+"""A tally with more classes than this is refused, wherever it comes from."""
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
-    """Refuse tables that no memory would hold, before any is asked for."""
+    """Check that a table is small enough to be held in memory.
+
+    Raises `TallyError` where it is not.
+    """
     if len(shape) > 32 or math.prod(shape) > MOST_CELLS:
         raise TallyError("the table has too many classes", "Merge levels, or count covariates in tables of their own.")
 
 
-def as_cells(values: Any, shape: tuple[int, ...], what: str) -> Cells:
-    """A read-only array of Python integers of the given shape."""
+def as_cells(values: Any, shape: tuple[int, ...], name: str) -> Cells:
+    """Return a read-only array of Python integers of the given shape.
+
+    Raises `TallyError`, which calls the numbers by ``name``, where the shape differs or a number is not whole.
+    """
     try:
         cells = np.array(values, dtype=object)
     except ValueError:
         cells = np.empty(0, dtype=object)
     if cells.shape != shape:
-        raise TallyError(f"{what} must have one number per class", "Give every class once.")
-    flat = [_whole(value, what) for value in cells.ravel().tolist()]
+        raise TallyError(f"{name} must have one number per class", "Give every class once.")
+    flat = [_whole(value, name) for value in cells.ravel().tolist()]
     frozen = np.empty(len(flat), dtype=object)
     frozen[:] = flat
     frozen = frozen.reshape(shape)
@@ -46,18 +51,18 @@ def as_cells(values: Any, shape: tuple[int, ...], what: str) -> Cells:
     return frozen
 
 
-def _whole(value: Any, what: str) -> int:
+def _whole(value: Any, name: str) -> int:
     if type(value) is int:
         return value
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
-    raise TallyError(f"{what} must be whole numbers", "Counts, grid sums and squares have no fractions.")
+    raise TallyError(f"{name} must be whole numbers", "Counts, grid sums and squares have no fractions.")
 
 
 def zeros(shape: tuple[int, ...]) -> Cells:
-    """Nobody in any class."""
+    """Return cells with nobody in any class."""
     cells = np.empty(shape, dtype=object)
     cells.fill(0)
     return cells

@@ -1,4 +1,4 @@
-"""Could any group of people have produced these numbers? If not, say which and stop."""
+"""Checks that some group of people could have produced the numbers of a tally."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from kanab.tally.moments import By, Cross, Moments
 
 
 def check_people(people: Cells) -> None:
-    """Nobody is counted less than zero times."""
+    """Check that no class has a negative count. Raises `TallyError` where one has."""
     if _any(people < 0):
         raise TallyError("a class has a negative count", "Subtract only people who were added before.")
 
 
 def check_moments(part: Moments, people: Cells, axes: By) -> None:
-    """Counts within people, sums within bounds, squares between their least and greatest."""
+    """Check that counts, sums and squares of a metric are possible for so many people within its bounds.
+
+    Raises `TallyError` where they are not.
+    """
     name, counts, sums = part.metric.name, part.counts, part.sums
     if _any(counts < 0) or _any(counts > people):
         raise TallyError(
@@ -44,7 +47,7 @@ def check_moments(part: Moments, people: Cells, axes: By) -> None:
 def _check_squares(part: Moments, axes: By) -> None:
     name = part.metric.name
     least = least_squares(part.counts, part.sums)
-    _check_margins(part, axes)
+    _check_marginals(part, axes)
     for by, cells in part.squares.items():
         if _any(cells < marginal(least, axes, by)):
             raise TallyError(
@@ -61,23 +64,23 @@ def _check_squares(part: Moments, axes: By) -> None:
                 )
 
 
-def _check_margins(part: Moments, axes: By) -> None:
-    """Margins that share factors agree on them, and those of a 0/1 metric are its sums."""
-    margins = list(part.squares.items())
-    if part.metric.binary and margins:
-        margins.append((axes, part.sums))
-    for position, (by, cells) in enumerate(margins):
-        for other, others in margins[:position]:
-            both = tuple(name for name in by if name in other)
-            if _any(marginal(cells, by, both) != marginal(others, other, both)):
+def _check_marginals(part: Moments, axes: By) -> None:
+    """Check that marginals that share factors agree on them, and that those of a 0/1 metric are its sums."""
+    marginals = list(part.squares.items())
+    if part.metric.binary and marginals:
+        marginals.append((axes, part.sums))
+    for position, (by, cells) in enumerate(marginals):
+        for other_by, other_cells in marginals[:position]:
+            both = tuple(name for name in by if name in other_by)
+            if _any(marginal(cells, by, both) != marginal(other_cells, other_by, both)):
                 raise TallyError(
-                    f"the margins of squares of {part.metric.name!r} do not add up to one total",
-                    "Count every margin over the same people.",
+                    f"the marginals of squares of {part.metric.name!r} do not add up to one total",
+                    "Count every marginal over the same people.",
                 )
 
 
 def least_squares(counts: Cells, sums: Cells) -> Cells:
-    """The smallest Σ y² that whole numbers y with this count and sum can have.
+    """Return the smallest Σ y² that whole numbers y with this count and sum can have.
 
     Reached when all values differ by at most one step; never below S²/n.
     """
@@ -89,23 +92,26 @@ def least_squares(counts: Cells, sums: Cells) -> Cells:
 
 
 def check_cross(cross: Cross, pair: tuple[Moments, ...], axes: By) -> None:
-    """Cross-products within people, and within what Cauchy and Schwarz allow."""
+    """Check that cross-products are possible: within people, and within what Cauchy and Schwarz allow.
+
+    Raises `TallyError` where they are not.
+    """
     first, second = cross.pair
-    what = f"cross-products of {first!r} and {second!r}"
+    name = f"cross-products of {first!r} and {second!r}"
     if first == second:
-        raise TallyError(f"the {what} are squares", "Declare two different metrics.")
+        raise TallyError(f"the {name} are squares", "Declare two different metrics.")
     for part in pair:
         if _any(cross.counts < 0) or _any(cross.counts > marginal(part.counts, axes, cross.by)):
-            raise TallyError(f"the {what} count more people than have the values", "Count the same rows.")
+            raise TallyError(f"the {name} count more people than have the values", "Count the same rows.")
     floor = [least_squares(cross.counts, sums) for sums in cross.sums]
     if any(_any(squares < low) for squares, low in zip(cross.squares, floor, strict=True)):
-        raise TallyError(f"the {what} have squares below Σ S²/n", "Count the same rows.")
+        raise TallyError(f"the {name} have squares below Σ S²/n", "Count the same rows.")
     n, (s, t), (q, r) = cross.counts, cross.sums, cross.squares
-    nothing = n == 0
-    if any(_any(cells[nothing] != 0) for cells in (s, t, q, r, cross.products)):
-        raise TallyError(f"the {what} belong to nobody", "Count the same rows.")
+    nobody = n == 0
+    if any(_any(cells[nobody] != 0) for cells in (s, t, q, r, cross.products)):
+        raise TallyError(f"the {name} belong to nobody", "Count the same rows.")
     if _any((n * cross.products - s * t) ** 2 > (n * q - s**2) * (n * r - t**2)):
-        raise TallyError(f"the {what} are larger than their squares allow", "Count the same rows.")
+        raise TallyError(f"the {name} are larger than their squares allow", "Count the same rows.")
 
 
 def _any(condition: Any) -> bool:

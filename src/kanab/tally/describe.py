@@ -1,4 +1,4 @@
-"""How a tally looks: in words, as its shape, and, on purpose, with its counts."""
+"""A tally in words and as tables: its shape for anybody, its counts for the curator."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from kanab.tally.moments import Moments
 from kanab.tally.plain import Parts
 
 
-def in_words(parts: Parts) -> str:
-    """Factors with their levels, and metrics with their grids; no counts."""
-    sides = " × ".join(f"{one.name} ({listed(one.labels)})" for one in parts.factors)
-    metrics = "; ".join(f"{part.metric.name} {_kept(part)}" for part in parts.moments)
+def describe_shape(parts: Parts) -> str:
+    """Name factors with their levels and metrics with their grids; no counts."""
+    sides = " × ".join(f"{factor.name} ({listed(factor.labels)})" for factor in parts.factors)
+    metrics = "; ".join(f"{part.metric.name} {_describe_metric(part)}" for part in parts.moments)
     return f"{sides}: {metrics or 'no metrics'}"
 
 
 def shape_table(parts: Parts) -> Table:
-    """The same as a table, for notebooks."""
-    factors = tuple((one.name, one.kind, listed(one.labels)) for one in parts.factors)
-    metrics = tuple((part.metric.name, "metric", _kept(part)) for part in parts.moments)
+    """Return the shape as a table, for notebooks."""
+    factors = tuple((factor.name, factor.kind, listed(factor.labels)) for factor in parts.factors)
+    metrics = tuple((part.metric.name, "metric", _describe_metric(part)) for part in parts.moments)
     return Table(("name", "kind", "levels"), factors + metrics, "Tally: shape and levels; .show() prints counts")
 
 
-def _kept(part: Moments) -> str:
+def _describe_metric(part: Moments) -> str:
     if part.metric.binary:
         return "is 0/1"
-    margins = ", ".join(" × ".join(by) for by in part.squares) or "nothing"
-    return f"in steps of {part.metric.resolution:g}, squares by {margins}"
+    marginals = ", ".join(" × ".join(by) for by in part.squares) or "nothing"
+    return f"in steps of {part.metric.resolution:g}, squares by {marginals}"
 
 
 def class_table(parts: Parts) -> Table:
-    """Every class that holds somebody, with its people and sums."""
-    header = [*(one.name for one in parts.factors), "people"]
+    """Return every class that holds somebody, with its people and sums."""
+    header = [*(factor.name for factor in parts.factors), "people"]
     for part in parts.moments:
         name = part.metric.name
         header += [f"with {name}", f"Σ {name}"] if part.metric.missing == "exclude" else [f"Σ {name}"]
     rows = []
     for place in np.ndindex(*parts.people.shape):
         if parts.people[place]:
-            row = [one.labels[i] for one, i in zip(parts.factors, place, strict=True)]
+            row = [factor.labels[i] for factor, i in zip(parts.factors, place, strict=True)]
             row.append(str(parts.people[place]))
             for part in parts.moments:
                 row += [str(part.counts[place])] if part.metric.missing == "exclude" else []
@@ -52,13 +52,13 @@ def class_table(parts: Parts) -> Table:
 
 
 def square_tables(parts: Parts) -> Iterator[Table]:
-    """The squares of every metric at each margin that was kept."""
-    known = {one.name: one for one in parts.factors}
+    """Yield the squares of every metric, one table for each marginal."""
+    factors = {factor.name: factor for factor in parts.factors}
     for part in parts.moments:
         for by, cells in part.squares.items():
             rows = tuple(
                 (
-                    *(known[name].labels[i] for name, i in zip(by, place, strict=True)),
+                    *(factors[name].labels[i] for name, i in zip(by, place, strict=True)),
                     in_units(cells.item(place), part.metric.scale**2),
                 )
                 for place in np.ndindex(*cells.shape)
@@ -67,7 +67,7 @@ def square_tables(parts: Parts) -> Iterator[Table]:
 
 
 def in_units(steps: int, scale: int) -> str:
-    """A whole number of steps in units, to 15 significant digits.
+    """Format a whole number of steps in units, to 15 significant digits.
 
     >>> in_units(2170849320, 10**9)
     '2.17084932'

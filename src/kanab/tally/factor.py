@@ -1,4 +1,4 @@
-"""What a class is made of: the arms of an experiment, and the levels of a covariate."""
+"""Factors, whose levels make up the classes: the arms of an experiment, and the levels of a covariate."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Factor:
             self._check_scores()
 
     def _check_scores(self) -> None:
-        given = tuple(self.scores) if isinstance(self.scores, (tuple, list)) else ()
-        scores = tuple(as_score(score) for score in given)
-        wrong = any(old is not None and new is None for old, new in zip(given, scores, strict=True))
+        values = tuple(self.scores) if isinstance(self.scores, (tuple, list)) else ()
+        scores = tuple(as_score(value) for value in values)
+        wrong = any(value is not None and score is None for value, score in zip(values, scores, strict=True))
         unscored = [level for level, score in zip(self.levels, scores, strict=False) if score is None]
         fits = len(scores) == len(self.levels) and unscored in ([], [None])
         if self.role == "arm" or wrong or not fits or not all(s is None or math.isfinite(s) for s in scores):
@@ -66,7 +66,7 @@ class Factor:
 
     @property
     def kind(self) -> str:
-        """Is it "arm", "numeric" or "categorical"?"""
+        """One of "arm", "numeric" and "categorical"."""
         if self.role == "arm":
             return "arm"
         return "categorical" if self.scores is None else "numeric"
@@ -82,7 +82,10 @@ class Factor:
         return hash(self._key())
 
     def index(self, level: Any) -> int:
-        """Where a level stands; an unknown one is an error that lists the known ones."""
+        """Return the position of a level.
+
+        Raises `LevelError`, which lists the levels, where it is unknown.
+        """
         wanted = as_level(level, self.name)
         position = self._places.get((wanted, isinstance(wanted, bool)))
         if position is not None:
@@ -92,7 +95,7 @@ class Factor:
 
     @cached_property
     def _places(self) -> dict[tuple[Level, bool], int]:
-        """Where each level stands; True is not the number 1."""
+        """The position of each level; True is not the number 1."""
         return {(level, isinstance(level, bool)): position for position, level in enumerate(self.levels)}
 
     @property
@@ -110,7 +113,10 @@ class Factor:
         return self.levels[0]
 
     def join(self, other: Factor) -> Factor:
-        """The factor with the levels of both: as they are if equal, else in sorted order."""
+        """Return the factor with the levels of both: as they are if equal, else in sorted order.
+
+        Raises `TallyError` where names, roles, kinds or scores do not fit.
+        """
         if (self.name, self.role) != (other.name, other.role):
             raise TallyError(
                 f"tallies of {self.name!r} and {other.name!r} cannot be added",
@@ -148,7 +154,9 @@ class Factor:
 
 
 def as_level(value: Any, name: str) -> Level:
-    """A level in its one spelling: 1.0 is 1, NaN is missing, NumPy scalars become Python's.
+    """Return a level in its one spelling: 1.0 is 1, NaN is missing, NumPy scalars become Python's.
+
+    Raises `LevelError` where it is neither text, a finite number, true/false nor missing.
 
     >>> as_level(2.0, "tier"), as_level(float("nan"), "tier")
     (2, None)
@@ -173,20 +181,21 @@ def as_level(value: Any, name: str) -> Level:
 
 
 def merged_scores(
-    factor: Factor, moves: Sequence[tuple[Level, int]], levels: Sequence[Level], given: Mapping[Any, float] | None
+    factor: Factor, targets: Sequence[tuple[Level, int]], levels: Sequence[Level], chosen: Mapping[Any, float] | None
 ) -> tuple[float | None, ...] | None:
-    """Scores after merging: as given, else the mean over people of what was merged.
+    """Return the scores after merging: as chosen, else the mean over people of what was merged.
 
-    ``moves`` are, for every level of the factor, where it goes and how many people it has.
+    ``targets`` are, for every level of the factor, the level it goes to and how many people it has.
+    Raises `LevelError` where a chosen score is not a finite number.
     """
     if factor.scores is None:
         return None
-    known = {as_level(level, factor.name): as_score(score) for level, score in (given or {}).items()}
+    known = {as_level(level, factor.name): as_score(score) for level, score in (chosen or {}).items()}
     if not all(score is not None and math.isfinite(score) for score in known.values()):
         raise LevelError(f"a score of {factor.name!r} is not a finite number", "Give one number per level.")
     scores: list[float | None] = []
     for level in levels:
-        parts = [(score, people) for score, (new, people) in zip(factor.scores, moves, strict=True) if new == level]
+        parts = [(score, people) for score, (new, people) in zip(factor.scores, targets, strict=True) if new == level]
         if level in known:
             scores.append(known[level])
         else:
@@ -207,7 +216,7 @@ def _pooled(parts: Sequence[tuple[float | None, int]], name: str) -> float:
 
 
 def sorted_levels(levels: Iterable[Level]) -> tuple[Level, ...]:
-    """Numbers first, then texts, the missing level last: the order of levels nobody declared.
+    """Sort levels that nobody declared: numbers first, then texts, the missing level last.
 
     >>> sorted_levels(["b", None, 10, 9, "a"])
     (9, 10, 'a', 'b', None)
@@ -222,7 +231,7 @@ def sorted_levels(levels: Iterable[Level]) -> tuple[Level, ...]:
 
 
 def as_score(value: Any) -> float | None:
-    """A number as a double; anything that is none, or too large for one, is nothing."""
+    """Return a number as a double, and None for anything that is no number or too large for a double."""
     try:
         return None if value is None or isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -230,7 +239,7 @@ def as_score(value: Any) -> float | None:
 
 
 def _in_order(factor: Factor, levels: Iterable[Level]) -> tuple[float | None, ...]:
-    """The scores of a factor in another order of its levels; a missing level has none."""
+    """Return the scores of a factor in another order of its levels; a missing level has none."""
     known = dict(zip(factor.levels, factor.scores or (), strict=True))
     return tuple(known.get(level) for level in levels)
 
@@ -240,5 +249,5 @@ def _truths(levels: Iterable[Level]) -> bool:
 
 
 def label(level: Level) -> str:
-    """A level as text."""
+    """Return a level as text."""
     return "missing" if level is None else str(level)

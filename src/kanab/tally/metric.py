@@ -1,4 +1,4 @@
-"""What is measured, and the grid of whole numbers on which it is added exactly.
+"""Metrics, and the grids of whole numbers on which their values are added exactly.
 
 Floating-point sums of squares lose the variance of a metric with a large mean. Every metric
 therefore lives on a grid: its values are whole numbers of steps, ``scale`` steps to one unit, so
@@ -85,7 +85,10 @@ class Metric:
         resolution: float | None = None,
         missing: Missing = "zero",
     ) -> Metric:
-        """A metric with the given resolution, or with the one that its bounds imply."""
+        """Return a metric with the given resolution, or with the one that its bounds imply.
+
+        Raises `GridError` where bounds and resolution do not make a grid.
+        """
         if resolution is not None:
             return cls(name, _scale_of(resolution, name), bounds, missing)
         scale = 1 if bounds is None else implied_scale(*cls(name, 1, bounds).bounds)  # type: ignore[misc]
@@ -98,7 +101,7 @@ class Metric:
 
     @property
     def binary(self) -> bool:
-        """Is it a 0/1 metric? Then y² = y, and squares need not be stored."""
+        """Whether it is a 0/1 metric: then y² = y, and squares need not be stored."""
         return self.scale == 1 and self.bounds == (0.0, 1.0)
 
     @property
@@ -111,7 +114,7 @@ class Metric:
 
     @property
     def bounds_on_grid(self) -> bool:
-        """Do the bounds fall on steps, so that a finer grid has the same ones?"""
+        """Whether the bounds fall on steps, so that a finer grid has the same ones."""
         return self.bounds is None or all(float(bound * self.scale).is_integer() for bound in self.bounds)
 
     def to_grid(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -157,7 +160,7 @@ def grid_steps(values: Any, scale: int) -> Any:
 
 
 def implied_scale(low: float, high: float) -> int:
-    """The grid that bounds imply: a power of two, fine enough for 31 bits of the range.
+    """Return the scale that bounds imply: a power of two, fine enough for 31 bits of the range.
 
     >>> implied_scale(0, 500), implied_scale(0, 1e13)
     (4194304, 1)
@@ -167,7 +170,7 @@ def implied_scale(low: float, high: float) -> int:
 
 
 def _scale_of(resolution: float, name: str) -> int:
-    """Steps per unit of a resolution that is one divided by a whole number."""
+    """Return the steps per unit of a resolution that is one divided by a whole number."""
     try:
         size = float(resolution)
         scale = round(1 / size)

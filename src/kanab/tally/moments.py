@@ -16,7 +16,7 @@ By = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """One metric: per class the people who have a value and their sum; squares by margin.
+    """One metric: per class the people who have a value and their sum; squares by marginal.
 
     Sums are in grid steps, squares in grid steps squared. A 0/1 metric stores no squares: they
     are its sums.
@@ -28,7 +28,7 @@ class Moments:
     squares: Mapping[By, Cells]
 
     def squares_by(self, by: By, axes: By) -> Cells | None:
-        """Squares at a margin: known, added up from a finer one, or not to be had (None)."""
+        """Return the squares of a marginal, stored or added up from a finer one; None where neither is possible."""
         if self.metric.binary:
             return marginal(self.sums, axes, by)
         for stored, cells in self.squares.items():
@@ -37,7 +37,7 @@ class Moments:
         return None
 
     def fold(self, axes: By, name: str, into: Sequence[int], size: int) -> Moments:
-        """The same people with the levels of one factor sent to new places."""
+        """Send the levels of one factor to new places."""
         axis = axes.index(name)
         complete = DROPPED not in into
         squares = {
@@ -48,7 +48,7 @@ class Moments:
         return Moments(self.metric, fold(self.counts, axis, into, size), fold(self.sums, axis, into, size), squares)
 
     def collapse(self, axes: By, name: str) -> Moments:
-        """The same people without one factor."""
+        """Sum over one factor."""
         keep = tuple(axis for axis in axes if axis != name)
         squares: dict[By, Cells] = {}
         for by, cells in self.squares.items():
@@ -58,7 +58,10 @@ class Moments:
         return Moments(self.metric, marginal(self.counts, axes, keep), marginal(self.sums, axes, keep), squares)
 
     def refine(self, scale: int, axes: By) -> Moments:
-        """The same sums on a finer grid that contains this one."""
+        """Put the same sums on a finer grid that contains this one.
+
+        Raises `TallyError` where it does not.
+        """
         if scale == self.metric.scale:
             return self
         factor, rest = divmod(scale, self.metric.scale)
@@ -81,7 +84,10 @@ class Moments:
         )
 
     def combine(self, other: Moments, op: Callable[[Cells, Cells], Cells], axes: By) -> Moments:
-        """Add or subtract another group of people; squares at the margins that both know."""
+        """Add or subtract another group of people; squares stay at the marginals that both have.
+
+        Raises `TallyError` where the metric has other bounds or another rule for missing values there.
+        """
         scale = max(self.metric.scale, other.metric.scale)
         mine, theirs = self.refine(scale, axes), other.refine(scale, axes)
         if mine.metric != theirs.metric:
@@ -98,7 +104,7 @@ class Moments:
         return Moments(mine.metric, op(mine.counts, theirs.counts), op(mine.sums, theirs.sums), squares)
 
     def finest(self) -> Moments:
-        """The same, without squares that others already imply."""
+        """Leave out squares that other ones already imply."""
         squares = {
             by: cells
             for by, cells in self.squares.items()
@@ -120,7 +126,7 @@ class Cross:
     products: Cells
 
     def map(self, change: Callable[[Cells], Cells]) -> Cross:
-        """The same kind of change to every array."""
+        """Apply one change to every array."""
         first, second = self.sums
         first_squares, second_squares = self.squares
         return replace(
@@ -132,7 +138,7 @@ class Cross:
         )
 
     def refine(self, factors: tuple[int, int]) -> Cross:
-        """The same products on finer grids."""
+        """Put the same products on finer grids."""
         a, b = factors
         return replace(
             self,

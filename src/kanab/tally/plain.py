@@ -1,4 +1,4 @@
-"""A tally as plain data: what a JSON file holds, read strictly, with the path of every mistake."""
+"""Tallies as plain data, ready for JSON: written, and read strictly with the path of every mistake."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Whole = int | str
 Levels = list[str | int | float | bool | None]
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _TallyPart(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class FactorEntry(_Strict):
+class FactorEntry(_TallyPart):
     """An experiment's arms or a covariate's levels."""
 
     name: str
@@ -34,7 +34,7 @@ class FactorEntry(_Strict):
     scores: list[float | None] | None = None
 
 
-class MetricEntry(_Strict):
+class MetricEntry(_TallyPart):
     """A metric and its grid."""
 
     name: str
@@ -43,7 +43,7 @@ class MetricEntry(_Strict):
     missing: Missing = "zero"
 
 
-class ClassEntry(_Strict):
+class ClassEntry(_TallyPart):
     """One class: people, sums in steps, and counts where values may be missing."""
 
     levels: Levels
@@ -52,22 +52,22 @@ class ClassEntry(_Strict):
     counts: dict[str, int] = {}
 
 
-class SquaresCell(_Strict):
+class SquaresCell(_TallyPart):
     """The squares of one combination of levels."""
 
     levels: Levels
     squares: Whole
 
 
-class SquaresEntry(_Strict):
-    """The squares of a metric at one margin."""
+class SquaresEntry(_TallyPart):
+    """The squares of a metric at one marginal."""
 
     metric: str
     by: list[str]
     cells: list[SquaresCell]
 
 
-class CrossCell(_Strict):
+class CrossCell(_TallyPart):
     """The products of two metrics in one arm."""
 
     levels: Levels
@@ -77,7 +77,7 @@ class CrossCell(_Strict):
     products: Whole
 
 
-class CrossEntry(_Strict):
+class CrossEntry(_TallyPart):
     """The products of two metrics."""
 
     metrics: tuple[str, str]
@@ -85,7 +85,7 @@ class CrossEntry(_Strict):
     cells: list[CrossCell]
 
 
-class Document(_Strict):
+class Document(_TallyPart):
     """The plain form of a tally: only classes that hold somebody are listed."""
 
     format: Literal["kanab-tally/1"]
@@ -97,7 +97,7 @@ class Document(_Strict):
 
 
 class Parts(NamedTuple):
-    """What a tally is made of."""
+    """The values that a tally is made of."""
 
     factors: tuple[Factor, ...]
     people: Cells
@@ -106,7 +106,7 @@ class Parts(NamedTuple):
 
 
 def write(parts: Parts) -> dict[str, Any]:
-    """The parts of a tally as JSON-ready data."""
+    """Return the parts of a tally as JSON-ready data."""
     factors = parts.factors
     classes = [
         ClassEntry(
@@ -121,8 +121,8 @@ def write(parts: Parts) -> dict[str, Any]:
     document = Document(
         "kanab-tally/1",
         [
-            FactorEntry(one.name, list(one.levels), one.role, list(one.scores) if one.scores else None)
-            for one in factors
+            FactorEntry(factor.name, list(factor.levels), factor.role, list(factor.scores) if factor.scores else None)
+            for factor in factors
         ],
         [MetricEntry(m.name, m.scale, m.bounds, m.missing) for m in (part.metric for part in parts.moments)],
         classes,
@@ -138,7 +138,10 @@ def write(parts: Parts) -> dict[str, Any]:
 
 
 def read(data: Any) -> Parts:
-    """The parts of a tally from plain data."""
+    """Read the parts of a tally from plain data.
+
+    Raises `TallyError`, with the path, where the data are not those of a tally.
+    """
     try:
         document = msgspec.convert(data, Document, strict=True)
     except msgspec.ValidationError as problem:
@@ -151,14 +154,17 @@ def read(data: Any) -> Parts:
 
 
 def build(document: Document) -> Parts:
-    """The parts of a tally from its document."""
+    """Build the parts of a tally from its document.
+
+    Raises `TallyError` or `LevelError`, with the path, where the document contradicts itself.
+    """
     factors = tuple(
-        Factor(one.name, tuple(one.levels), one.role, tuple(one.scores) if one.scores else None)
-        for one in document.factors
+        Factor(entry.name, tuple(entry.levels), entry.role, tuple(entry.scores) if entry.scores else None)
+        for entry in document.factors
     )
-    shape = tuple(len(one.levels) for one in factors)
+    shape = _shape(factors)
     check_shape(shape)
-    metrics = [Metric(one.name, one.scale, one.bounds, one.missing) for one in document.metrics]
+    metrics = [Metric(entry.name, entry.scale, entry.bounds, entry.missing) for entry in document.metrics]
     people = zeros(shape)
     sums = {metric.name: zeros(shape) for metric in metrics}
     counts = {metric.name: zeros(shape) for metric in metrics}
@@ -172,13 +178,13 @@ def build(document: Document) -> Parts:
         for metric in metrics:
             sums[metric.name][place] = _whole(entry.sums[metric.name], path)
             default = entry.people if metric.missing == "zero" else None
-            counts[metric.name][place] = _given(entry.counts.get(metric.name, default), number)
+            counts[metric.name][place] = _needed(entry.counts.get(metric.name, default), number)
     squares = _read_squares(document.squares, factors, sums.keys())
     moments = tuple(Moments(m, counts[m.name], sums[m.name], squares.get(m.name, {})) for m in metrics)
     return Parts(factors, people, moments, tuple(_read_crosses(document.crosses, factors)))
 
 
-def _given(count: int | None, number: int) -> int:
+def _needed(count: int | None, number: int) -> int:
     if count is None:
         raise TallyError(
             "a metric with missing='exclude' needs its own count in every class",
@@ -191,30 +197,30 @@ def _given(count: int | None, number: int) -> int:
 def _read_squares(
     entries: Sequence[SquaresEntry], factors: tuple[Factor, ...], metrics: Any
 ) -> dict[str, dict[By, Cells]]:
-    found: dict[str, dict[By, Cells]] = {}
+    squares: dict[str, dict[By, Cells]] = {}
     for number, entry in enumerate(entries):
         path = f"$.squares[{number}]"
         if entry.metric not in metrics:
             raise TallyError("squares of an unknown metric", "Name one of the tally's metrics.", at=path)
         named = _named(factors, entry.by, path)
-        cells = zeros(tuple(len(one.levels) for one in named))
+        cells = zeros(_shape(named))
         places = _Places(named, "squares")
         for position, cell in enumerate(entry.cells):
             where = f"{path}.cells[{position}]"
             cells[places.find(cell.levels, where)] = _whole(cell.squares, where)
-        margins = found.setdefault(entry.metric, {})
-        if any(set(margin) == set(entry.by) for margin in margins):
-            raise TallyError("the same margin comes twice", "Give it once.", at=path)
-        margins[tuple(one.name for one in named)] = cells
-    return found
+        marginals = squares.setdefault(entry.metric, {})
+        if any(set(by) == set(entry.by) for by in marginals):
+            raise TallyError("the same marginal comes twice", "Give it once.", at=path)
+        marginals[tuple(entry.by)] = cells
+    return squares
 
 
 def _read_crosses(entries: Sequence[CrossEntry], factors: tuple[Factor, ...]) -> list[Cross]:
-    found = []
+    crosses = []
     for number, entry in enumerate(entries):
         path = f"$.crosses[{number}]"
         named = _named(factors, entry.by, path)
-        counts, s1, s2, q1, q2, products = (zeros(tuple(len(one.levels) for one in named)) for _ in range(6))
+        counts, s1, s2, q1, q2, products = (zeros(_shape(named)) for _ in range(6))
         places = _Places(named, "cross-products")
         for position, cell in enumerate(entry.cells):
             where = f"{path}.cells[{position}]"
@@ -223,13 +229,12 @@ def _read_crosses(entries: Sequence[CrossEntry], factors: tuple[Factor, ...]) ->
             values = (*cell.sums, *cell.squares, cell.products)
             for target, value in zip((s1, s2, q1, q2, products), values, strict=True):
                 target[place] = _whole(value, where)
-        by = tuple(one.name for one in named)
-        found.append(Cross(entry.metrics, by, counts, (s1, s2), (q1, q2), products))
-    return found
+        crosses.append(Cross(entry.metrics, tuple(entry.by), counts, (s1, s2), (q1, q2), products))
+    return crosses
 
 
 class _Places:
-    """Where a combination of levels stands; each may come once."""
+    """Finds the places of combinations of levels, each of which may come once."""
 
     def __init__(self, factors: Sequence[Factor], word: str) -> None:
         self._factors = factors
@@ -240,7 +245,7 @@ class _Places:
         if len(levels) != len(self._factors):
             raise TallyError("one level for each factor is needed", "Give them in order.", at=path)
         try:
-            place = tuple(one.index(level) for one, level in zip(self._factors, levels, strict=True))
+            place = tuple(factor.index(level) for factor, level in zip(self._factors, levels, strict=True))
         except KanabError as problem:
             raise type(problem)(problem.fact, problem.remedy, at=path) from None
         if place in self._seen:
@@ -250,14 +255,18 @@ class _Places:
 
 
 def _named(factors: Sequence[Factor], by: Sequence[str], path: str = "") -> list[Factor]:
-    known = {one.name: one for one in factors}
-    if not by or not set(by) <= known.keys() or len(set(by)) != len(by):
-        raise TallyError("a margin names an unknown factor", "Use the names of the factors.", at=path)
-    return [known[name] for name in by]
+    by_name = {factor.name: factor for factor in factors}
+    if not by or not set(by) <= by_name.keys() or len(set(by)) != len(by):
+        raise TallyError("a marginal names an unknown factor", "Use the names of the factors.", at=path)
+    return [by_name[name] for name in by]
+
+
+def _shape(factors: Sequence[Factor]) -> tuple[int, ...]:
+    return tuple(len(factor.levels) for factor in factors)
 
 
 def _levels(factors: Sequence[Factor], place: tuple[int, ...]) -> Levels:
-    return [one.levels[i] for one, i in zip(factors, place, strict=True)]
+    return [factor.levels[i] for factor, i in zip(factors, place, strict=True)]
 
 
 def _squares(factors: Sequence[Factor], cells: Cells) -> list[SquaresCell]:
@@ -290,5 +299,5 @@ def _whole(value: Whole, path: str) -> int:
 
 
 def _without_values(fact: str) -> str:
-    """Msgspec quotes an invalid enum value; the data does not belong in an error."""
+    """Remove an invalid enum value, which msgspec quotes: data do not belong in an error."""
     return re.sub(r"Invalid enum value .*", "Invalid value", fact)

@@ -18,7 +18,7 @@ from kanab.errors import LevelError, TallyError, listed
 from kanab.tabular import Table
 from kanab.tally.cells import DROPPED, Cells, as_cells, check_shape, fold, marginal
 from kanab.tally.consistency import check_cross, check_moments, check_people
-from kanab.tally.describe import class_table, in_words, shape_table, square_tables
+from kanab.tally.describe import class_table, describe_shape, shape_table, square_tables
 from kanab.tally.factor import Factor, Level, as_level, merged_scores
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments
@@ -45,12 +45,10 @@ class Tally:
     crosses: tuple[Cross, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [factor.name for factor in self.factors]
-        metrics = [part.metric.name for part in self.moments]
-        for word, found in (("arm column or covariate", names), ("metric", metrics)):
-            if len(set(found)) != len(found):
+        for word, names in (("arm column or covariate", self.axes), ("metric", self.metric_names)):
+            if len(set(names)) != len(names):
                 raise TallyError(f"the same {word} is named twice", "Give every name once.")
-        if not any(factor.role == "arm" for factor in self.factors):
+        if not self.arms:
             raise TallyError("a tally needs arms", "Name the column that holds the arm.")
         check_shape(self.shape)
         object.__setattr__(self, "people", as_cells(self.people, self.shape, "people"))
@@ -76,17 +74,17 @@ class Tally:
         return Moments(part.metric, counts, sums, MappingProxyType(squares))
 
     def _in_order(self, by: By, cells: Cells) -> Cells:
-        """A margin's cells with their axes in the order of the factors."""
+        """Put the axes of a marginal's cells into the order of the factors."""
         names = [self.factor(name).name for name in by]
         return np.transpose(cells, [names.index(name) for name in self._by(by)])
 
     def _frozen_cross(self, part: Cross) -> Cross:
         by = self._by(part.by)
-        what = f"cross-products of {part.pair[0]!r} and {part.pair[1]!r}"
-        frozen = part.map(lambda cells: self._in_order(part.by, as_cells(cells, self.shape_of(part.by), what)))
+        name = f"cross-products of {part.pair[0]!r} and {part.pair[1]!r}"
+        frozen = part.map(lambda cells: self._in_order(part.by, as_cells(cells, self.shape_of(part.by), name)))
         return replace(frozen, by=by)
 
-    # ── what is in it ──────────────────────────────────────────────────────────────────────
+    # ── parts ───────────────────────────────────────────────────────────────────────────────
 
     @property
     def _parts(self) -> Parts:
@@ -99,15 +97,15 @@ class Tally:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many levels each factor has."""
+        """The number of levels of each factor."""
         return tuple(len(factor.levels) for factor in self.factors)
 
     def shape_of(self, by: By) -> tuple[int, ...]:
-        """The shape of a margin."""
+        """Return the shape of a marginal."""
         return tuple(len(self.factor(name).levels) for name in by)
 
     def _by(self, names: Iterable[str]) -> By:
-        """A margin's names, resolved and in the order of the factors."""
+        """Resolve the names of a marginal and put them into the order of the factors."""
         wanted = {self.factor(name).name for name in names}
         return tuple(axis for axis in self.axes if axis in wanted)
 
@@ -145,7 +143,10 @@ class Tally:
         return tuple(part.metric.name for part in self.moments)
 
     def factor(self, name: str) -> Factor:
-        """A factor by its name; "arm" is the one experiment of a linkage that has just one."""
+        """Return a factor by its name; "arm" is the experiment of a linkage that has just one.
+
+        Raises `LevelError` where there is none of that name.
+        """
         for factor in self.factors:
             if factor.name == name:
                 return factor
@@ -154,7 +155,10 @@ class Tally:
         raise LevelError("unknown arm column or covariate", f"This tally has: {listed(self.axes)}.")
 
     def moments_of(self, metric: str | None = None) -> Moments:
-        """Counts, sums and squares of a metric; of the only one if none is named."""
+        """Return counts, sums and squares of a metric; of the only one if none is named.
+
+        Raises `LevelError` where there is none of that name, or several and none is named.
+        """
         if metric is None and len(self.moments) == 1:
             return self.moments[0]
         for part in self.moments:
@@ -164,12 +168,15 @@ class Tally:
         raise LevelError(fact, f"This tally has: {listed(self.metric_names) or 'none'}.")
 
     def squares(self, metric: str | None = None, by: Sequence[str] | None = None) -> Cells | None:
-        """Squares at a margin (per arm if none is named) in steps², or None where they were not kept so finely."""
+        """Return the squares of a marginal (per arm if none is named) in steps²; None where only coarser ones exist."""
         wanted = (self.experiment.name,) if by is None else self._by(by)
         return self.moments_of(metric).squares_by(wanted, self.axes)
 
     def cross(self, first: str, second: str, by: Sequence[str] | None = None) -> Cross:
-        """The cross-products of two metrics per arm."""
+        """Return the cross-products of two metrics, per arm if no marginal is named.
+
+        Raises `LevelError` where they were not kept.
+        """
         wanted = (self.experiment.name,) if by is None else self._by(by)
         for part in self.crosses:
             if part.by == wanted and part.pair == (first, second):
@@ -177,7 +184,7 @@ class Tally:
         raise LevelError(f"no cross-products of {first!r} and {second!r} were kept", "Declare the pair when counting.")
 
     def people_by(self, name: str = "arm") -> dict[Level, int]:
-        """People per level of one factor."""
+        """Count the people per level of one factor."""
         factor = self.factor(name)
         totals = marginal(self.people, self.axes, (factor.name,))
         return dict(zip(factor.levels, totals.tolist(), strict=True))
@@ -198,7 +205,7 @@ class Tally:
         return self if other == 0 else NotImplemented  # so that sum(tallies) works
 
     def __sub__(self, other: Tally) -> Tally:
-        """Take a known part of the people out again."""
+        """Take some of the people out again."""
         if not isinstance(other, Tally):
             return NotImplemented
         return self._combine(other, operator.sub)
@@ -213,17 +220,16 @@ class Tally:
         mine, theirs = self._aligned(factors), other._aligned(factors)
         moments = tuple(part.combine(theirs.moments_of(part.metric.name), op, self.axes) for part in mine.moments)
         scales = {part.metric.name: part.metric.scale for part in moments}
-        crosses = tuple(
-            one.refine(mine._factors_to(scales, one.pair)).combine(two.refine(theirs._factors_to(scales, two.pair)), op)
-            for one in mine.crosses
-            for two in theirs.crosses
-            if (one.pair, one.by) == (two.pair, two.by)
-        )
+        own_crosses, other_crosses = mine._refined_crosses(scales), theirs._refined_crosses(scales)
+        crosses = tuple(own_crosses[key].combine(other_crosses[key], op) for key in own_crosses if key in other_crosses)
         return Tally(factors, op(mine.people, theirs.people), moments, crosses)
 
-    def _factors_to(self, scales: Mapping[str, int], pair: tuple[str, str]) -> tuple[int, int]:
-        first, second = (scales[name] // self.moments_of(name).metric.scale for name in pair)
-        return first, second
+    def _refined_crosses(self, scales: Mapping[str, int]) -> dict[tuple[tuple[str, str], By], Cross]:
+        """Put the cross-products on finer grids, by pair and marginal."""
+        factors = {metric.name: scales[metric.name] // metric.scale for metric in self.metrics}
+        return {
+            (part.pair, part.by): part.refine((factors[part.pair[0]], factors[part.pair[1]])) for part in self.crosses
+        }
 
     def _aligned(self, factors: tuple[Factor, ...]) -> Tally:
         tally = self
@@ -254,7 +260,7 @@ class Tally:
         )
 
     def empty(self) -> Tally:
-        """The same table with nobody in it: the zero of addition."""
+        """Return the same table with nobody in it: the zero of addition."""
         return self - self
 
     def coarsen(self, name: str, mapping: Mapping[Any, Any], scores: Mapping[Any, float] | None = None) -> Tally:
@@ -278,13 +284,16 @@ class Tally:
         return self._fold(Factor(factor.name, levels, factor.role, scored), into)
 
     def collapse(self, name: str) -> Tally:
-        """Forget one covariate, or one experiment of a pair."""
+        """Sum over one covariate, or one experiment of a pair.
+
+        Raises `TallyError` for the only experiment.
+        """
         factor = self.factor(name)
         if len(self.arms) == 1 and factor.role == "arm":
             raise TallyError("the only experiment of a tally cannot be collapsed", "Name a covariate.")
         keep = tuple(axis for axis in self.axes if axis != factor.name)
         return Tally(
-            tuple(one for one in self.factors if one.name != factor.name),
+            tuple(other for other in self.factors if other.name != factor.name),
             marginal(self.people, self.axes, keep),
             tuple(part.collapse(self.axes, factor.name) for part in self.moments),
             tuple(part for part in self.crosses if factor.name not in part.by),
@@ -300,47 +309,56 @@ class Tally:
         return tally
 
     def select_metrics(self, names: Iterable[str]) -> Tally:
-        """Only some of the metrics, and the products of those."""
-        kept = {self.moments_of(name).metric.name for name in names}
+        """Return the tally with only some of the metrics, and the products of those."""
+        chosen = {self.moments_of(name).metric.name for name in names}
         return Tally(
             self.factors,
             self.people,
-            tuple(part for part in self.moments if part.metric.name in kept),
-            tuple(part for part in self.crosses if set(part.pair) <= kept),
+            tuple(part for part in self.moments if part.metric.name in chosen),
+            tuple(part for part in self.crosses if set(part.pair) <= chosen),
         )
 
     def select_arms(self, arms: Sequence[Any], experiment: str = "arm") -> Tally:
-        """Only the people of some arms, in the given order.
+        """Return the tally with only the people of some arms, in the given order.
 
-        Squares of other margins mix in the people left out, so they go too.
+        Squares of other marginals include the people left out, so they go too. Raises `LevelError`
+        where an arm is unknown or the name is that of a covariate.
         """
-        factor = self.factor(experiment)
-        if factor.role != "arm":
-            raise LevelError(f"{factor.name!r} is a covariate, not an experiment", "Name the arm column.")
-        kept = [factor.index(arm) for arm in arms]
-        new = Factor(factor.name, tuple(factor.levels[old] for old in kept), "arm")
-        into = [kept.index(old) if old in kept else DROPPED for old in range(len(factor.levels))]
+        factor = self._experiment(experiment)
+        chosen = [factor.index(arm) for arm in arms]
+        new = Factor(factor.name, tuple(factor.levels[old] for old in chosen), "arm")
+        into = [chosen.index(old) if old in chosen else DROPPED for old in range(len(factor.levels))]
         return self._fold(new, into)
 
     def pool_arms(self, groups: Mapping[Any, Sequence[Any]], experiment: str = "arm") -> Tally:
-        """Treat several arms as one: ``{"any letter": ["B", "C"]}``."""
-        factor = self.factor(experiment)
+        """Merge several arms into one: ``{"any letter": ["B", "C"]}``.
+
+        Raises `LevelError` where an arm is unknown or the name is that of a covariate.
+        """
+        factor = self._experiment(experiment)
+        return self.coarsen(factor.name, {old: new for new, olds in groups.items() for old in olds})
+
+    def _experiment(self, name: str) -> Factor:
+        factor = self.factor(name)
         if factor.role != "arm":
             raise LevelError(f"{factor.name!r} is a covariate, not an experiment", "Name the arm column.")
-        return self.coarsen(factor.name, {old: new for new, olds in groups.items() for old in olds})
+        return factor
 
     # ── plain data ─────────────────────────────────────────────────────────────────────────
 
     def to_dict(self) -> dict[str, Any]:
-        """The tally as plain data, ready for JSON; integers beyond 2^53 are texts."""
+        """Return the tally as plain data, ready for JSON; integers beyond 2^53 are texts."""
         return write(self._parts)
 
     @classmethod
     def from_dict(cls, data: Any) -> Tally:
-        """A tally from what ``to_dict`` wrote, checked like any other."""
+        """Read a tally from what ``to_dict`` wrote.
+
+        Raises `TallyError` or another `KanabError`, with the path, where the data are not those of a tally.
+        """
         return cls(*read(data))
 
-    # ── looks ──────────────────────────────────────────────────────────────────────────────
+    # ── display ────────────────────────────────────────────────────────────────────────────
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tally):
@@ -350,7 +368,7 @@ class Tally:
     __hash__ = None  # type: ignore[assignment]  # a table of numbers is compared, not looked up
 
     def _numbers(self) -> list[Any]:
-        """Every stored number, for comparison."""
+        """List every stored number, for comparison."""
         moments = [
             (
                 part.metric,
@@ -361,19 +379,13 @@ class Tally:
             for part in self.moments
         ]
         crosses = [
-            (
-                part.pair,
-                part.by,
-                part.counts.tolist(),
-                *(c.tolist() for c in (*part.sums, *part.squares)),
-                part.products.tolist(),
-            )
+            (part.pair, part.by, *(c.tolist() for c in (part.counts, *part.sums, *part.squares, part.products)))
             for part in self.crosses
         ]
         return [self.people.tolist(), moments, crosses]
 
     def __repr__(self) -> str:
-        return f"Tally of {in_words(self._parts)}"
+        return f"Tally of {describe_shape(self._parts)}"
 
     def _repr_html_(self) -> str:
         return shape_table(self._parts).to_html()
@@ -385,5 +397,5 @@ class Tally:
             print()
 
     def tables(self) -> tuple[Table, ...]:
-        """The classes, and the squares at each margin, in units of the metrics."""
+        """Return the classes, and the squares of each marginal, in units of the metrics."""
         return (class_table(self._parts), *square_tables(self._parts))

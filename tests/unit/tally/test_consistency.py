@@ -104,7 +104,9 @@ def test_squares_are_bounded_from_below_zero_too() -> None:
 def test_margins_of_squares_add_up_to_one_total() -> None:
     people, sums = [[1, 1], [1, 1]], [[1, 2], [3, 4]]
     assert tally(people, sums, {("arm",): [5, 25], ("tier",): [10, 20]}, factors=(ARM, TIER)).total == 4
-    with pytest.raises(TallyError, match=r"the margins of squares of 'spend' do not add up to one total. Count every"):
+    with pytest.raises(
+        TallyError, match=r"the marginals of squares of 'spend' do not add up to one total. Count every"
+    ):
         tally(people, sums, {("arm",): [5, 25], ("tier",): [10, 21]}, factors=(ARM, TIER))
 
 

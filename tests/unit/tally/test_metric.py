@@ -158,3 +158,10 @@ def test_only_0_and_1_on_the_whole_grid_are_binary() -> None:
     assert not Metric("y", 2, (0, 1)).binary
     assert not Metric("y", 1, (0, 2)).binary
     assert not Metric("y").binary
+
+
+def test_values_are_beyond_bounds_where_their_step_is() -> None:
+    spend = Metric("spend", 10, (0, 5))
+    values = np.array([-0.06, -0.05, 0.0, 5.04, 5.05])
+    assert spend.beyond_bounds(values).tolist() == [True, False, False, False, True]
+    assert not Metric("spend", 10).beyond_bounds(values).any()

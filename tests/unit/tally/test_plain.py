@@ -15,7 +15,7 @@ PLANTED = 918273645
 
 
 def valid() -> dict[str, Any]:
-    """Four people: two metrics (one may be missing), squares on margins and per class, one pair crossed."""
+    """Four people: two metrics (one may be missing), squares on marginals and per class, one pair crossed."""
     return {
         "format": "kanab-tally/1",
         "factors": [
@@ -215,17 +215,17 @@ BROKEN: dict[str, tuple[Change, str, str]] = {
     ),
     "margin of nothing": (
         lambda d: d["squares"][1].update(by=["plan"]),
-        "a margin names an unknown factor",
+        "a marginal names an unknown factor",
         "$.squares[1]",
     ),
     "margin without factors": (
         lambda d: d["squares"][1].update(by=[]),
-        "a margin names an unknown factor",
+        "a marginal names an unknown factor",
         "$.squares[1]",
     ),
     "crosses by nothing": (
         lambda d: d["crosses"][0].update(by=["plan"]),
-        "a margin names an unknown factor",
+        "a marginal names an unknown factor",
         "$.crosses[0]",
     ),
     "infinite level": (
