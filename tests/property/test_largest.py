@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.counting.columns import Measured
+from kanab.counting.columns import MetricSteps
 from kanab.counting.largest import find_largest
 from kanab.tally.metric import Metric
 
@@ -20,7 +20,7 @@ def test_the_tallest_of_rows_are_those_of_sorted_lists(rows: list[tuple[int, int
     cell, steps, has = (
         np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate((np.intp, np.int64, bool))
     )
-    found = find_largest(Measured(Metric("y"), steps, has), cell, (2, 3))
+    found = find_largest(MetricSteps(Metric("y"), steps, has), cell, (2, 3))
     for place in range(6):
         largest = sorted((abs(step) for own, step, there in rows if own == place and there), reverse=True)
         spot = divmod(place, 3)

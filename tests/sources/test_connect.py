@@ -299,7 +299,7 @@ def test_too_many_classes_or_signatures_are_refused(duckdb_loader: Loader, monke
     monkeypatch.setattr("kanab.counting.engine.answer.MOST_CLASSES", 399)
     with pytest.raises(SourceError, match=r"a/b would have 400 classes; the limit is 399"):
         count_table(table, plan)
-    monkeypatch.setattr("kanab.counting.engine.answer.SIGNATURE_BUDGET", 100)
+    monkeypatch.setattr("kanab.counting.engine.answer.MOST_SIGNATURES", 100)
     with pytest.raises(SourceError, match=r"more than 100 combinations of levels together"):
         count_table(table, plan)
 

@@ -107,7 +107,7 @@ def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
 def test_an_engine_that_nobody_knows_is_counted_with_care(
     duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanab.counting.engine.dialects._KNOWN", ())
+    monkeypatch.setattr("kanab.counting.engine.dialects._ENGINES", ())
     for plan in (DECLARED, make_plan("variant", ["spend", "huge"], adjust=["tier"])):
         assert_same(count_table(duckdb_loader.load(SHOP), plan), count_rows(SHOP, plan))
 

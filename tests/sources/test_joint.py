@@ -142,7 +142,7 @@ def test_older_plans_are_counted_again_in_one_pass(engine: Loader) -> None:
 
 
 def test_an_engine_that_nobody_knows_splits_alike(duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.counting.engine.dialects._KNOWN", ())
+    monkeypatch.setattr("kanab.counting.engine.dialects._ENGINES", ())
     plans = (OTHERS[1], DECLARED, OTHERS[2])
     counted = joined(duckdb_loader.load(SHOP), plans)
     assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from kanab.counting.connect import opened_table
 from kanab.counting.engine import sql
-from kanab.counting.engine.metrics import Sampled, quick_measure
+from kanab.counting.engine.metrics import SampledMetric, quick_measure
 from kanab.counting.engine.sql import count_table
 from kanab.counting.grids import Profile
 from kanab.counting.rows import count_rows
@@ -78,7 +78,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
 ) -> None:
     steps = np.array([2**26, 2**26 + 1, 3, 5] * 2)  # squares of arm A pass 2^53 and are odd
     table, plan = people(y=steps / 100), make_plan("variant", ["y"], bounds={"y": (0, 1e6)}, resolution={"y": 0.01})
-    few = Sampled(Profile(0, 1), mean_square=1.0)
+    few = SampledMetric(Profile(0, 1), mean_square=1.0)
     measure = quick_measure(0, plan.metrics[0], "number", few, duckdb_engine(duckdb_loader))
     assert measure is not None
     assert measure.doubles

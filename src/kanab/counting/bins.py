@@ -20,7 +20,7 @@ from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan
 from kanab.tally.factor import Factor, Level, as_level, label, sorted_levels
 
-LEVEL_BUDGET = 1_000
+MOST_LEVELS = 1_000
 """A covariate of more levels is refused: it is nearly a name."""
 
 _DIGITS = 3
@@ -65,10 +65,10 @@ class Bins:
         return Factor(self.name, tuple(levels), "covariate", tuple(scores) if kept else None)
 
 
-def asked_shares(bins: int) -> tuple[float, ...]:
+def quantile_shares(bins: int) -> tuple[float, ...]:
     """The shares of people below the inner edges of so many equal bins.
 
-    >>> asked_shares(4)
+    >>> quantile_shares(4)
     (0.25, 0.5, 0.75)
     """
     return tuple(place / bins for place in range(1, bins))
@@ -97,7 +97,7 @@ def _rounded(value: float, span: float) -> float:
     return float((exact / step).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * step)
 
 
-def given_bins(plan: CovariatePlan) -> Bins | None:
+def declared_bins(plan: CovariatePlan) -> Bins | None:
     """Bins at the edges that a plan gives, if it does."""
     return Bins(plan.name, plan.bins) if isinstance(plan.bins, tuple) else None
 
@@ -115,10 +115,10 @@ def common_levels(counts: Mapping[Level, int], top: int) -> tuple[Level, ...]:
     return sorted_levels(kept)
 
 
-def kept_levels(name: str, kept: Sequence[Level], *, rest: bool) -> CovariatePlan:
+def declare_levels(name: str, kept: Sequence[Level], *, rest: bool) -> CovariatePlan:
     """A covariate that declares the kept levels, and "other" for the rest if there is one.
 
-    >>> kept_levels("country", ("at", "fr"), rest=True).levels
+    >>> declare_levels("country", ("at", "fr"), rest=True).levels
     ('at', 'fr', 'other')
     """
     levels = tuple(level for level in kept if level != OTHER)
@@ -127,8 +127,8 @@ def kept_levels(name: str, kept: Sequence[Level], *, rest: bool) -> CovariatePla
 
 def check_levels(name: str, found: int) -> None:
     """Refuse a covariate with more levels than the budget, with the number and the remedy."""
-    if found > LEVEL_BUDGET:
+    if found > MOST_LEVELS:
         raise SourceError(
-            f"{name!r} has {found:,} levels; the limit is {LEVEL_BUDGET:,}",
+            f"{name!r} has {found:,} levels; the limit is {MOST_LEVELS:,}",
             f"Cut a number into bins (--bin {name}=5), or keep the most frequent levels (--top {name}=20).",
         )

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kanab.counting.columns import name_list, per_metric
-from kanab.counting.csvfile import read_texts, typed
-from kanab.counting.frames import Array, column, column_names, columns, encode, numeric_scores
+from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.frames import Array, column_names, encode, get_column, get_columns, numeric_scores
 from kanab.counting.grids import too_fine
 from kanab.errors import SourceError, TallyError, listed
 from kanab.tally.cells import Cells, check_shape, zeros
@@ -99,7 +99,7 @@ def _columns(source: Any) -> Table:
     """Columns of a path, a dict or a frame."""
     table = read_texts(source) if isinstance(source, (str, PathLike)) else source
     names = column_names(table)
-    return columns(table, names) if names else {}
+    return get_columns(table, names) if names else {}
 
 
 def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics: Any) -> _Roles:
@@ -110,7 +110,7 @@ def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics:
     if counts is None:
         raise SourceError("the table has no column of counts", f"Call it {listed(_COUNT_NAMES)}, or name it.")
     known = dict.fromkeys(names, ())
-    column(known, counts)  # an unknown name fails here, with a hint
+    get_column(known, counts)  # an unknown name fails here, with a hint
     place = names.index(counts)
     armed = names[0] if arm is None else arm
     before = [name for name in names[:place] if name != armed]
@@ -119,7 +119,7 @@ def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics:
     summed = after if metrics is None else name_list(metrics, "metrics")
     used = [armed, *crossed, *summed]
     for name in used:
-        column(known, name)
+        get_column(known, name)
     if len({counts, *used}) != 1 + len(used):
         raise SourceError("a column of the class table has two roles", "Name arm, covariates, count and metrics apart.")
     return _Roles(armed, crossed, counts, summed)
@@ -170,7 +170,7 @@ def _factors(table: Table, roles: _Roles) -> tuple[tuple[Factor, ...], list[tupl
 
 def _levels(table: Table, name: str) -> Array:
     values = table[name]
-    return typed(values) if all(isinstance(value, str) for value in values) else values
+    return parse_fields(values) if all(isinstance(value, str) for value in values) else values
 
 
 def _filled(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values: Iterable[int]) -> Cells:

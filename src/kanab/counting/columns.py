@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.frames import columns, encode, numbers, numeric_scores
-from kanab.counting.grids import check_range, check_zero, chosen_metric, profile_values
+from kanab.counting.frames import encode, get_columns, numeric_scores, to_numbers
+from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed
 from kanab.plan.model import MOST_CLASSES, MetricPlan
 from kanab.tally.cells import Cells, check_shape
@@ -47,46 +47,46 @@ def count_columns(
     >>> count_columns(rows, arm="variant", metrics=["spend"], covariates=["tier"], resolution={"spend": 0.5})
     Tally of variant (A, B) × tier (1, 2): spend in steps of 0.5, squares by variant, tier
     """
-    arms, crossed, named = wanted_columns(arm, covariates, metrics)
+    arms, crossed, named = check_column_names(arm, covariates, metrics)
     declared = _declared(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
     pairs = _pairs(products)
     if not isinstance(squares, str) or squares not in get_args(Squares):
         raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
-    table = columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
+    table = get_columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
     factors, code = _classes(table, arms, crossed)
     measured = []
     for name in named:
-        values, gone = numbers(table[name], name)
+        values, gone = to_numbers(table[name], name)
         measured.append(measure(_chosen(declared[name], values[~gone]), values, gone))
-    return fill(factors, code, measured, dict.fromkeys(named, squares), pairs)
+    return fill_tally(factors, code, measured, dict.fromkeys(named, squares), pairs)
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MetricSteps:
     """One metric of everybody: grid steps, and who has a value."""
 
     metric: Metric
     steps: NDArray[np.int64]
     has: NDArray[np.bool_]
 
-    def of(self, people: NDArray[np.bool_]) -> Measured:
+    def of(self, people: NDArray[np.bool_]) -> MetricSteps:
         """The same metric of some of the people."""
-        return Measured(self.metric, self.steps[people], self.has[people])
+        return MetricSteps(self.metric, self.steps[people], self.has[people])
 
 
-def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]) -> Measured:
+def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]) -> MetricSteps:
     """A metric on its grid, with its rule for missing values."""
     steps = metric.to_grid(values)
     if gone.any():
         check_zero(metric)
         steps = np.where(gone, 0, steps)
-    return Measured(metric, steps, ~gone if metric.missing == "exclude" else np.ones(len(steps), dtype=bool))
+    return MetricSteps(metric, steps, ~gone if metric.missing == "exclude" else np.ones(len(steps), dtype=bool))
 
 
-def fill(
+def fill_tally(
     factors: tuple[Factor, ...],
     code: NDArray[np.intp],
-    measured: Sequence[Measured],
+    measured: Sequence[MetricSteps],
     squares: Mapping[str, Squares],
     products: Iterable[tuple[str, str]] = (),
 ) -> Tally:
@@ -111,7 +111,7 @@ def fill(
     return Tally(factors, _counts(code, size).reshape(shape), tuple(moments), tuple(crosses))
 
 
-def wanted_columns(arm: Any, covariates: Any, metrics: Any) -> tuple[list[str], list[str], list[str]]:
+def check_column_names(arm: Any, covariates: Any, metrics: Any) -> tuple[list[str], list[str], list[str]]:
     """The names of the arm columns, of the covariates and of the metrics."""
     arms = name_list([arm] if isinstance(arm, str) else arm, "arm")
     if not arms:
@@ -170,7 +170,7 @@ def _chosen(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metri
     if declared.bounds is not None and declared.resolution is None and profile.whole:
         whole = Metric(declared.name, 1, declared.bounds, declared.missing)
         return whole if whole.bounds_on_grid else declared.metric()
-    metric = chosen_metric(declared, profile)
+    metric = choose_metric(declared, profile)
     check_range(metric, profile)
     return metric
 
@@ -234,7 +234,7 @@ def _fold_squares(steps: NDArray[np.int64], code: NDArray[np.intp], factors: Seq
 
 def _cross(
     pair: tuple[str, str],
-    found: Mapping[str, Measured],
+    found: Mapping[str, MetricSteps],
     code: NDArray[np.intp],
     factors: Sequence[Factor],
     by: By,

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from kanab.counting.columns import count_columns, wanted_columns
-from kanab.counting.frames import WHOLE_LIMIT, Array, column
+from kanab.counting.columns import check_column_names, count_columns
+from kanab.counting.frames import WHOLE_LIMIT, Array, get_column
 from kanab.errors import SourceError
 from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally
@@ -39,7 +39,7 @@ def count_csv(
 
     Takes the same choices as ``count_columns``. Empty fields are missing values.
     """
-    arms, crossed, named = wanted_columns(arm, covariates, metrics)
+    arms, crossed, named = check_column_names(arm, covariates, metrics)
     table = read_columns(path, [*arms, *crossed, *named])
     measured = metrics if isinstance(metrics, Mapping) else named
     return count_columns(table, arm=arms, metrics=measured, covariates=crossed, **choices)
@@ -48,7 +48,7 @@ def count_csv(
 def read_columns(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, Array]:
     """Columns of a CSV file: numbers, true/false or texts, whichever all their fields are."""
     texts = read_texts(path, names)
-    return {name: typed(fields) for name, fields in texts.items()}
+    return {name: parse_fields(fields) for name, fields in texts.items()}
 
 
 def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, list[str]]:
@@ -63,7 +63,7 @@ def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) ->
             raise SourceError(f"{file.name} is empty", "It needs a first line with column names.")
         wanted = header if names is None else list(dict.fromkeys(names))
         for name in wanted:
-            column(dict.fromkeys(header, ()), name)  # an unknown name fails here, with a hint
+            get_column(dict.fromkeys(header, ()), name)  # an unknown name fails here, with a hint
         if len(set(header)) != len(header):
             raise SourceError(f"{file.name} names a column twice", "Rename one of them.")
         places = [header.index(name) for name in wanted]
@@ -102,7 +102,7 @@ def _opened(file: Path) -> Iterator[IO[str]]:
         raise SourceError("the path holds a character that no file name may hold", "Check the path.") from None
 
 
-def typed(fields: Iterable[str]) -> Array:
+def parse_fields(fields: Iterable[str]) -> Array:
     """Numbers if every field is one (007 is a text), true/false likewise, else texts."""
     written = list(fields)
     known = {field: None if field.strip() in _EMPTY else field.strip() for field in set(written)}

@@ -17,7 +17,7 @@ from typing import Any
 
 from kanab.counted import Counted
 from kanab.counting.columns import name_list
-from kanab.counting.csvfile import read_texts, typed
+from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.frames import Array
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
@@ -211,7 +211,7 @@ def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
     if not files:
         raise SourceError(f"no file matches {Path(place).name!r}", "Check the path.")
     tables = [read_texts(file, names) for file in files]
-    return {name: typed(chain.from_iterable(table[name] for table in tables)) for name in names}
+    return {name: parse_fields(chain.from_iterable(table[name] for table in tables)) for name in names}
 
 
 def _by_engine(source: Any, plans: Plans, reading: Reading) -> Counted:

@@ -43,7 +43,7 @@ def _keys(data: Any) -> list[Any]:
     return list(names)
 
 
-def column(data: Any, name: str) -> Array:
+def get_column(data: Any, name: str) -> Array:
     """One column as a flat NumPy array; an unknown name suggests its neighbours."""
     keys = _keys(data)
     names = [str(key) for key in keys]
@@ -59,9 +59,9 @@ def column(data: Any, name: str) -> Array:
     return array
 
 
-def columns(data: Any, names: Sequence[str]) -> dict[str, Array]:
+def get_columns(data: Any, names: Sequence[str]) -> dict[str, Array]:
     """Several columns of one length, at least one row long."""
-    found = {name: column(data, name) for name in names}
+    found = {name: get_column(data, name) for name in names}
     if len({len(array) for array in found.values()}) > 1:
         raise SourceError("the columns have different lengths", "Give one value per person in each.")
     if not next(iter(found.values()), np.empty(0)).size:
@@ -139,7 +139,7 @@ def numeric_scores(levels: Sequence[Level]) -> tuple[float | None, ...] | None:
     return tuple(as_score(level) for level in levels)
 
 
-def numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """A metric's values as doubles, and which of them are missing (those read 0)."""
     if values.dtype.kind in "biuf":
         with np.errstate(over="ignore", invalid="ignore"):

@@ -76,10 +76,10 @@ def decimal_scale(values: NDArray[np.float64]) -> int | None:
     return next((scale for scale in DECIMAL_SCALES if np.all(grid_steps(values, scale) / scale == values)), None)
 
 
-def chosen_metric(plan: MetricPlan, profile: Profile) -> Metric:
+def choose_metric(plan: MetricPlan, profile: Profile) -> Metric:
     """The metric as declared, or on the simplest grid that holds its values, without bounds.
 
-    >>> chosen_metric(MetricPlan("spend"), Profile(0, 19.99, whole=False, decimal=100))
+    >>> choose_metric(MetricPlan("spend"), Profile(0, 19.99, whole=False, decimal=100))
     Metric(name='spend', scale=100, bounds=None, missing='zero')
     """
     if plan.declared or plan.resolution is not None:
@@ -112,12 +112,12 @@ def too_fine(name: str) -> GridError:
     return GridError(f"values of {name!r} are finer than every grid", "Count them in a smaller unit.")
 
 
-def widened(low: int, high: int, scale: int) -> tuple[int, int]:
+def widen_range(low: int, high: int, scale: int) -> tuple[int, int]:
     """A range of grid steps, each end moved outwards to the next 1, 2 or 5 times a power of ten units.
 
     0 stays 0. Ends between two steps of the grid move on to the next step.
 
-    >>> widened(37, 48_037, 100), widened(-1, 0, 1), widened(-700, -30, 1), widened(10, 10, 1)
+    >>> widen_range(37, 48_037, 100), widen_range(-1, 0, 1), widen_range(-700, -30, 1), widen_range(10, 10, 1)
     ((20, 50000), (-1, 0), (-1000, -20), (10, 10))
     """
     return -_rounded(-low, scale), _rounded(high, scale)
@@ -170,10 +170,10 @@ class Products:
         return about + 2 * self.centre * added - people * self.centre**2
 
 
-def square_plan(low: int, high: int) -> Products:
+def plan_squares(low: int, high: int) -> Products:
     """The cheapest exact way to add squares of grid values between two others.
 
-    >>> square_plan(0, 50_000), square_plan(10**12, 10**12 + 1000), square_plan(-(2**51), 2**51).halves
+    >>> plan_squares(0, 50_000), plan_squares(10**12, 10**12 + 1000), plan_squares(-(2**51), 2**51).halves
     (Products(centre=0, halves=False), Products(centre=1000000000500, halves=False), True)
     """
     if max(-low, high) ** 2 < _LARGEST:
@@ -184,7 +184,7 @@ def square_plan(low: int, high: int) -> Products:
     return Products(halves=True)
 
 
-def product_plan(first: tuple[int, int], second: tuple[int, int]) -> Products:
+def plan_products(first: tuple[int, int], second: tuple[int, int]) -> Products:
     """The cheapest exact way to add products of two metrics with these ranges."""
     largest = max(-first[0], first[1]) * max(-second[0], second[1])
     return Products(halves=largest >= _LARGEST)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counted import LargestValues
-from kanab.counting.columns import Measured, group_sums
+from kanab.counting.columns import MetricSteps, group_sums
 from kanab.tally.cells import DROPPED, zeros
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
@@ -22,13 +22,15 @@ ENOUGH = 3
 """A sum of so many times the largest possible value cannot be that of two people."""
 
 
-def small_sums(tallies: Mapping[str, Tally], ranges: Mapping[str, tuple[int, int]]) -> dict[str, tuple[str, ...]]:
+def metrics_with_small_sums(
+    tallies: Mapping[str, Tally], ranges: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[str, ...]]:
     """For every table the metrics whose largest values have to be known; 0/1 metrics have none.
 
     ``ranges`` are the grid bounds of metrics without declared ones.
 
     >>> from kanab.datasets import eighteen
-    >>> small_sums({"minutes": eighteen()}, {"minutes": (0, 5 * 10**9)})
+    >>> metrics_with_small_sums({"minutes": eighteen()}, {"minutes": (0, 5 * 10**9)})
     {'minutes': ('minutes',)}
     """
     found = {
@@ -47,7 +49,7 @@ def _are_small(part: Moments, own: tuple[int, int] | None) -> bool:
     return any(there and abs(total) < limit for there, total in zip(people, sums, strict=True))
 
 
-def find_largest(one: Measured, cell: NDArray[np.intp], shape: Sequence[int]) -> LargestValues:
+def find_largest(one: MetricSteps, cell: NDArray[np.intp], shape: Sequence[int]) -> LargestValues:
     """The two largest absolute values of every class, and their sum, from everybody's steps.
 
     ``cell`` is everybody's class as a flat index, ``DROPPED`` for people who are not in the table.
@@ -72,10 +74,10 @@ def _maxima(place: NDArray[np.intp], height: NDArray[np.int64], size: int) -> ND
     return found
 
 
-def gather(shape: Sequence[int], found: Sequence[tuple[tuple[int, ...], int, int, int]]) -> LargestValues:
+def merge_largest(shape: Sequence[int], found: Sequence[tuple[tuple[int, ...], int, int, int]]) -> LargestValues:
     """LargestValues from the largest, the second and the sum of groups; several groups may make up one class.
 
-    >>> gather((1,), [((0,), 9, 4, 20), ((0,), 7, 1, 8)]).second.tolist()
+    >>> merge_largest((1,), [((0,), 9, 4, 20), ((0,), 7, 1, 8)]).second.tolist()
     [7]
     """
     largest, second, total = (zeros(tuple(shape)) for _ in range(3))

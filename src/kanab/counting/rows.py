@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted
 from kanab.counting.bins import (
-    LEVEL_BUDGET,
-    asked_shares,
+    MOST_LEVELS,
     check_levels,
     common_levels,
-    given_bins,
-    kept_levels,
+    declare_levels,
+    declared_bins,
     quantile_bins,
+    quantile_shares,
 )
-from kanab.counting.columns import Measured, Squares, fill, group_sums, measure
+from kanab.counting.columns import MetricSteps, Squares, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
-from kanab.counting.frames import Array, columns, encode, numbers
-from kanab.counting.grids import check_range, chosen_metric, profile_values, widened
-from kanab.counting.largest import find_largest, small_sums
+from kanab.counting.frames import Array, encode, get_columns, to_numbers
+from kanab.counting.grids import check_range, choose_metric, profile_values, widen_range
+from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
-from kanab.counting.signatures import Seen, sign
+from kanab.counting.signatures import Membership, make_signatures
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
 from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
@@ -38,28 +38,28 @@ from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally
 
 
-class Coded(NamedTuple):
+class CodedFactor(NamedTuple):
     """A factor, and everybody's place among its levels; ``DROPPED`` for people without one."""
 
     factor: Factor
     codes: NDArray[np.intp]
 
 
-class Values(NamedTuple):
+class MetricValues(NamedTuple):
     """A metric of everybody, how many people were clamped or had no value, and its range if it has no bounds."""
 
-    measured: Measured
+    measured: MetricSteps
     clamped: int
     missing: int
     range: tuple[int, int] | None
 
 
-class Part(NamedTuple):
+class PlanCount(NamedTuple):
     """What one plan makes of the rows: everything but signatures, whom it is about, and their classes."""
 
     counted: Counted
     inside: NDArray[np.bool_]
-    seen: Seen
+    seen: Membership
 
 
 def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None) -> Counted:
@@ -76,17 +76,17 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
-    table = columns(data, needed_columns(plan, *earlier, span=span))
+    table = get_columns(data, needed_columns(plan, *earlier, span=span))
     if span is not None:
         there = in_span(table[span.column], span)
         table = {name: values[there] for name, values in table.items()}
-    done: dict[str, Part] = {}
+    done: dict[str, PlanCount] = {}
     for one in (plan, *earlier):
         if counting_terms(one) not in done:
             done[counting_terms(one)] = _count_plan(table, one)
     parts = [(one, done[counting_terms(one)]) for one in (plan, *earlier)]
     anywhere = np.any([part.inside for part in done.values()], axis=0)
-    signed = sign([part.seen.among(part.inside[anywhere]) for _, part in parts])
+    signed = make_signatures([part.seen.among(part.inside[anywhere]) for _, part in parts])
     own, *others = (
         replace(part.counted, plan=one, signatures=signatures)
         for (one, part), signatures in zip(parts, signed, strict=True)
@@ -94,14 +94,14 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     return replace(own, earlier=tuple(others))
 
 
-def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
+def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
     arms = {one.name: _arms(table[one.name], one) for one in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise NobodyError
     if not inside.all():
         table = {name: table[name][inside] for name in needed_columns(plan)}
-        arms = {name: Coded(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
+        arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in plan.covariates_in_use}
     values = {metric.name: _values(table[metric.name], metric) for metric in plan.counted_metrics}
     tallies: dict[str, Tally] = {}
@@ -124,11 +124,13 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> Part:
     )
     largest = {
         name: {metric: find_largest(values[metric].measured, cells[name], tallies[name].shape) for metric in metrics}
-        for name, metrics in small_sums(tallies, counted.ranges).items()
+        for name, metrics in metrics_with_small_sums(tallies, counted.ranges).items()
     }
     counted = replace(counted, largest=largest)
     present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
-    return Part(counted, inside, Seen(cells, {name: tally.people.size for name, tally in tallies.items()}, present))
+    return PlanCount(
+        counted, inside, Membership(cells, {name: tally.people.size for name, tally in tallies.items()}, present)
+    )
 
 
 def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
@@ -139,35 +141,35 @@ def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
     return list(dict.fromkeys(chain(arms, metrics, levels, [] if span is None else [span.column])))
 
 
-def _arms(values: Array, plan: ExperimentPlan) -> Coded:
+def _arms(values: Array, plan: ExperimentPlan) -> CodedFactor:
     codes, found = encode(values, plan.name)
-    if plan.arms is None and len(found) > LEVEL_BUDGET:
+    if plan.arms is None and len(found) > MOST_LEVELS:
         raise SourceError(
-            f"arm column {plan.name!r} has {len(found):,} arms; the limit is {LEVEL_BUDGET:,}",
+            f"arm column {plan.name!r} has {len(found):,} arms; the limit is {MOST_LEVELS:,}",
             "Name the column that holds the arm, not the person.",
         )
     factor, into = place_arms(found, plan)
-    return Coded(factor, np.array(into, dtype=np.intp)[codes])
+    return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])
 
 
-def _levels(values: Array, plan: CovariatePlan) -> Coded:
+def _levels(values: Array, plan: CovariatePlan) -> CodedFactor:
     if plan.bins is not None:
         return _binned(values, plan)
     codes, found = encode(values, plan.name)
     if plan.top is not None:
         counts = dict(zip(found, np.bincount(codes, minlength=len(found)).tolist(), strict=True))
         kept = common_levels(counts, plan.top)
-        plan = kept_levels(plan.name, kept, rest=len(kept) < len(counts.keys() - {None}))
+        plan = declare_levels(plan.name, kept, rest=len(kept) < len(counts.keys() - {None}))
     if plan.levels is None:
         check_levels(plan.name, len(found))
     factor, into = place_levels(found, plan)
-    return Coded(factor, np.array(into, dtype=np.intp)[codes])
+    return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])
 
 
-def _binned(column: Array, plan: CovariatePlan) -> Coded:
+def _binned(column: Array, plan: CovariatePlan) -> CodedFactor:
     """A number cut at given edges or at quantiles of everybody; each bin is scored by its exact mean."""
     try:
-        values, gone = numbers(column, plan.name)
+        values, gone = to_numbers(column, plan.name)
     except SourceError:
         raise SourceError(
             f"covariate {plan.name!r} cannot be cut into bins: it holds something other than finite numbers",
@@ -175,9 +177,9 @@ def _binned(column: Array, plan: CovariatePlan) -> Coded:
         ) from None
     present = values[~gone]
     profile = profile_values(present)
-    bins = given_bins(plan)
+    bins = declared_bins(plan)
     if bins is None:
-        shares = asked_shares(plan.bins if isinstance(plan.bins, int) else 1)
+        shares = quantile_shares(plan.bins if isinstance(plan.bins, int) else 1)
         quantiles = np.quantile(present, shares).tolist() if len(present) else []
         bins = quantile_bins(plan.name, quantiles, profile.low, profile.high)
     grid = Metric(plan.name, profile.scale)
@@ -188,27 +190,27 @@ def _binned(column: Array, plan: CovariatePlan) -> Coded:
     factor = bins.factor(people.tolist(), sums.tolist(), grid.scale, missing=bool(gone.any()))
     codes = np.full(len(values), len(factor.levels) - 1, dtype=np.intp)  # missing comes last
     codes[~gone] = (np.cumsum(people > 0) - 1)[place]
-    return Coded(factor, codes)
+    return CodedFactor(factor, codes)
 
 
-def _values(column: Array, declared: MetricPlan) -> Values:
-    values, gone = numbers(column, declared.name)
+def _values(column: Array, declared: MetricPlan) -> MetricValues:
+    values, gone = to_numbers(column, declared.name)
     profile = profile_values(values[~gone])
-    metric = chosen_metric(declared, profile)
+    metric = choose_metric(declared, profile)
     check_range(metric, profile)
     clamped = int(np.count_nonzero(metric.beyond_bounds(values) & ~gone))
     measured = measure(metric, values, gone)
-    return Values(measured, clamped, int(np.count_nonzero(gone)), _range(measured))
+    return MetricValues(measured, clamped, int(np.count_nonzero(gone)), _range(measured))
 
 
-def _range(one: Measured) -> tuple[int, int] | None:
+def _range(one: MetricSteps) -> tuple[int, int] | None:
     if one.metric.bounds is not None:
         return None
     steps = one.steps[one.has]
-    return widened(int(steps.min()), int(steps.max()), one.metric.scale) if len(steps) else (0, 0)
+    return widen_range(int(steps.min()), int(steps.max()), one.metric.scale) if len(steps) else (0, 0)
 
 
-def _cells(own: Sequence[Coded], name: str) -> NDArray[np.intp]:
+def _cells(own: Sequence[CodedFactor], name: str) -> NDArray[np.intp]:
     """Everybody's class in one table, as a flat index; ``DROPPED`` for people who are not in it."""
     size = math.prod(len(coded.factor.levels) for coded in own)
     if size > MOST_CLASSES:
@@ -224,7 +226,7 @@ def _cells(own: Sequence[Coded], name: str) -> NDArray[np.intp]:
 
 
 def _tally(
-    own: Sequence[Coded], cell: NDArray[np.intp], measured: Sequence[Measured], linkage: Linkage, plan: Plan
+    own: Sequence[CodedFactor], cell: NDArray[np.intp], measured: Sequence[MetricSteps], linkage: Linkage, plan: Plan
 ) -> Tally:
     inside = cell != DROPPED
     everyone = bool(inside.all())
@@ -232,7 +234,7 @@ def _tally(
         metric.name: "class" if metric.squares == "class" else linkage.squares for metric in plan.metrics
     }
     products = dict.fromkeys(plan.ratios)
-    return fill(
+    return fill_tally(
         tuple(coded.factor for coded in own),
         cell if everyone else cell[inside],
         measured if everyone else [one.of(inside) for one in measured],

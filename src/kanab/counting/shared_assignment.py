@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kanab.counting.dispatch import Reading
-from kanab.counting.frames import column, columns, encode
+from kanab.counting.frames import encode, get_column, get_columns
 
 
 def people_share(source: Any, by: str, arms: Sequence[str], reading: Reading, k: int) -> bool:
@@ -35,7 +35,7 @@ def people_share(source: Any, by: str, arms: Sequence[str], reading: Reading, k:
 def _in_memory(source: Any, by: str, arms: Sequence[str]) -> tuple[int, int]:
     """One row per person, in a dict or a frame."""
     data = source.collect() if hasattr(source, "collect") else source
-    table = {name: encode(values, name) for name, values in columns(data, [by, *arms]).items()}
+    table = {name: encode(values, name) for name, values in get_columns(data, [by, *arms]).items()}
     known = {name: np.array([level is not None for level in levels])[codes] for name, (codes, levels) in table.items()}
     there = known[by] & reduce(or_, (known[name] for name in arms), np.array(not arms))
     return int(there.sum()), len(np.unique(table[by][0][there]))
@@ -45,11 +45,11 @@ def _by_engine(source: Any, by: str, arms: Sequence[str], reading: Reading) -> t
     """Two distinct counts in one query, over the rows that are counted."""
     from kanab.counting.connect import opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415
-    from kanab.counting.engine.sql import filtered  # noqa: PLC0415
+    from kanab.counting.engine.sql import filter_rows  # noqa: PLC0415
 
     with opened_table(source, table=reading.table, sql=reading.sql) as table:
-        column(dict.fromkeys(table.columns, ()), by)  # an unknown one is refused with its neighbours
-        rows = filtered(table, reading.where) if reading.where else table
+        get_column(dict.fromkeys(table.columns, ()), by)  # an unknown one is refused with its neighbours
+        rows = filter_rows(table, reading.where) if reading.where else table
         rows = rows.filter(rows[by].notnull())
         if arms:
             rows = rows.filter(reduce(or_, (rows[name].notnull() for name in arms)))

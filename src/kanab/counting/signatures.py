@@ -15,7 +15,7 @@ from kanab.tally.cells import DROPPED
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
 
 
-class Seen(NamedTuple):
+class Membership(NamedTuple):
     """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
 
     ``sizes`` are the classes of each table.
@@ -25,7 +25,7 @@ class Seen(NamedTuple):
     sizes: Mapping[str, int]
     present: Mapping[str, NDArray[np.bool_]]
 
-    def among(self, there: NDArray[np.bool_]) -> Seen:
+    def among(self, there: NDArray[np.bool_]) -> Membership:
         """The same among more people; ``there`` says which of them the plan is about."""
         if there.all():
             return self
@@ -36,18 +36,19 @@ class Seen(NamedTuple):
         for name, has in self.present.items():
             present[name] = np.zeros(len(there), dtype=bool)
             present[name][there] = has
-        return Seen(cells, self.sizes, present)
+        return Membership(cells, self.sizes, present)
 
 
-def sign(seen: Sequence[Seen], people: NDArray[np.int64] | None = None) -> list[Signatures]:
+def make_signatures(seen: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
     """The signatures of several plans over the same people, row by row about the same ones.
 
     Sorted by the classes of the first plan, then of the next, then by presence. ``people`` are how
     many each place stands for; one, if nobody says.
 
-    >>> tier = Seen({"v/tier": np.array([0, 1, 1, 0])}, {"v/tier": 2}, {})
-    >>> device = Seen({"v/device": np.array([0, 2, 2, 1])}, {"v/device": 3}, {})
-    >>> [one.cells.ravel().tolist() for one in sign([tier, device])], sign([tier, device])[0].people.tolist()
+    >>> tier = Membership({"v/tier": np.array([0, 1, 1, 0])}, {"v/tier": 2}, {})
+    >>> device = Membership({"v/device": np.array([0, 2, 2, 1])}, {"v/device": 3}, {})
+    >>> first, second = make_signatures([tier, device])
+    >>> [first.cells.ravel().tolist(), second.cells.ravel().tolist()], first.people.tolist()
     ([[0, 0, 1], [0, 1, 2]], [1, 1, 2])
     """
     cells = ((cell + 1, one.sizes[name] + 1) for one in seen for name, cell in one.cells.items())
@@ -64,7 +65,7 @@ def sign(seen: Sequence[Seen], people: NDArray[np.int64] | None = None) -> list[
     return [_picked(one, anyone, counts) for one in seen]
 
 
-def _picked(seen: Seen, anyone: NDArray[np.intp], people: NDArray[np.int64]) -> Signatures:
+def _picked(seen: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64]) -> Signatures:
     cells = np.stack([cell[anyone] for cell in seen.cells.values()], axis=1).astype(np.int64)
     if not seen.present:
         return Signatures(tuple(seen.cells), cells, people)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from kanab.counting.columns import fill, measure
+from kanab.counting.columns import fill_tally, measure
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.effect import Effect, difference_in_means
 from kanab.stats.gram import Floats
@@ -116,7 +116,7 @@ class Population:
             )
             code = code * self.levels + level
         measured = measure(metric, values, np.zeros(self.people, dtype=bool))
-        return fill(tuple(factors), code, [measured], {"y": "margins"})
+        return fill_tally(tuple(factors), code, [measured], {"y": "margins"})
 
     def _values(self, score: Floats, mean: Floats, rng: np.random.Generator) -> tuple[Metric, NDArray[np.float64]]:
         """The metric of everybody, from their hidden normal scores."""

@@ -7,12 +7,12 @@ import pytest
 
 from kanab.counting.bins import (
     Bins,
-    asked_shares,
     check_levels,
     common_levels,
-    given_bins,
-    kept_levels,
+    declare_levels,
+    declared_bins,
     quantile_bins,
+    quantile_shares,
 )
 from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan
@@ -54,9 +54,9 @@ def test_a_bin_is_scored_by_the_exact_mean_of_its_people() -> None:
 
 
 def test_equal_shares_and_given_edges() -> None:
-    assert asked_shares(5) == (0.2, 0.4, 0.6, 0.8)
-    assert given_bins(CovariatePlan("x", bins=(1.0, 2.0))) == Bins("x", (1.0, 2.0))
-    assert given_bins(CovariatePlan("x", bins=3)) is None
+    assert quantile_shares(5) == (0.2, 0.4, 0.6, 0.8)
+    assert declared_bins(CovariatePlan("x", bins=(1.0, 2.0))) == Bins("x", (1.0, 2.0))
+    assert declared_bins(CovariatePlan("x", bins=3)) is None
 
 
 def test_equally_common_levels_are_taken_in_sorted_order() -> None:
@@ -66,9 +66,9 @@ def test_equally_common_levels_are_taken_in_sorted_order() -> None:
 
 
 def test_the_rest_is_other_and_other_is_one_level() -> None:
-    assert kept_levels("x", ("a", "b"), rest=False).levels == ("a", "b")
-    assert kept_levels("x", ("a", "other"), rest=True).levels == ("a", "other")
-    assert kept_levels("x", ("a", "other"), rest=False).levels == ("a", "other")
+    assert declare_levels("x", ("a", "b"), rest=False).levels == ("a", "b")
+    assert declare_levels("x", ("a", "other"), rest=True).levels == ("a", "other")
+    assert declare_levels("x", ("a", "other"), rest=False).levels == ("a", "other")
 
 
 def test_a_covariate_of_names_is_refused_with_the_number_and_the_remedy() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kanab import KanabError, Metric, Tally, count_columns
 from kanab.counting import count_csv
-from kanab.counting.csvfile import read_columns, read_texts, typed
+from kanab.counting.csvfile import parse_fields, read_columns, read_texts
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
 from kanab.errors import SourceError
 
@@ -86,11 +86,11 @@ def test_the_eighteen_survive_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("empty", ["", "NA", "NULL", "null", "NaN", "nan", "  "])
 def test_empty_fields_are_missing(empty: str) -> None:
-    numbers = typed(["1", empty, "2.5"]).tolist()
+    numbers = parse_fields(["1", empty, "2.5"]).tolist()
     assert numbers[::2] == [1.0, 2.5]
     assert math.isnan(numbers[1])
-    assert typed(["x", empty]).tolist() == ["x", None]
-    assert typed(["true", empty]).tolist() == [True, None]
+    assert parse_fields(["x", empty]).tolist() == ["x", None]
+    assert parse_fields(["true", empty]).tolist() == [True, None]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_empty_fields_are_missing(empty: str) -> None:
     ids=str,
 )
 def test_a_column_is_numbers_or_truths_or_texts(fields: list[str], values: list[Any]) -> None:
-    found = typed(fields).tolist()
+    found = parse_fields(fields).tolist()
     assert found == values
     assert {type(value) for value in found} <= {float, bool, str}
 

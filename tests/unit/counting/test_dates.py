@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanab.counting.dates import days_of, in_span
-from kanab.counting.frames import column
+from kanab.counting.frames import get_column
 from kanab.errors import SourceError
 from kanab.plan.periods import Span
 
@@ -21,7 +21,7 @@ AHEAD = timezone(timedelta(hours=5, minutes=30))
 
 
 def days(values: Any) -> list[int | None]:
-    found, known = days_of(column({"at": values}, "at"), "at")
+    found, known = days_of(get_column({"at": values}, "at"), "at")
     return [int(day) if there else None for day, there in zip(found, known, strict=True)]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from kanab import KanabError
-from kanab.counting.frames import column, column_names, columns, encode, numbers, numeric_scores
+from kanab.counting.frames import column_names, encode, get_column, get_columns, numeric_scores, to_numbers
 from kanab.errors import LevelError, SourceError
 
 
@@ -42,8 +42,8 @@ FRAMES = {
 def test_every_frame_has_the_same_names_and_columns(kind: str) -> None:
     frame = FRAMES[kind]
     assert column_names(frame) == ["a", "b"]
-    assert column(frame, "a").tolist() == [1, 2]
-    assert column(frame, "b").tolist() == ["x", "y"]
+    assert get_column(frame, "a").tolist() == [1, 2]
+    assert get_column(frame, "b").tolist() == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_every_frame_has_the_same_names_and_columns(kind: str) -> None:
     ids=lambda values: type(values).__module__ + "." + type(values).__name__,
 )
 def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
-    assert column({"a": values}, "a").tolist() == [1, 2]
+    assert get_column({"a": values}, "a").tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -77,17 +77,17 @@ def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
     ids=["text", "boolean", "dictionary"],
 )
 def test_arrow_arrays_that_need_a_copy_are_columns_too(array: Any, expected: list[Any]) -> None:
-    assert column({"a": array}, "a").tolist() == expected
+    assert get_column({"a": array}, "a").tolist() == expected
 
 
 def test_masked_values_are_missing() -> None:
-    assert column({"a": np.ma.masked_array([1, 2], mask=[False, True])}, "a").tolist() == [1, None]
+    assert get_column({"a": np.ma.masked_array([1, 2], mask=[False, True])}, "a").tolist() == [1, None]
 
 
 @pytest.mark.parametrize("frame", [{0: ["x", "y"]}, pd.DataFrame({0: ["x", "y"]})], ids=["dict", "pandas"])
 def test_a_column_named_by_a_number_is_found_by_its_text_or_refused(frame: Any) -> None:
     with contextlib.suppress(KanabError):
-        assert column(frame, "0").tolist() == ["x", "y"]
+        assert get_column(frame, "0").tolist() == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -109,47 +109,47 @@ def test_a_frame_whose_columns_are_a_function_is_refused() -> None:
 
 def test_a_lazy_frame_is_refused_with_a_remedy() -> None:
     with pytest.raises(SourceError, match="collect"):
-        column(pl.LazyFrame({"a": [1]}), "a")
+        get_column(pl.LazyFrame({"a": [1]}), "a")
 
 
 def test_an_unknown_column_suggests_its_neighbours() -> None:
     with pytest.raises(SourceError, match=r"there is no column 'teir'. Did you mean tier\?"):
-        column({"tier": [1], "plan": [2]}, "teir")
+        get_column({"tier": [1], "plan": [2]}, "teir")
     with pytest.raises(SourceError, match=r"there is no column 'zzz'. There are: tier, plan\."):
-        column({"tier": [1], "plan": [2]}, "zzz")
+        get_column({"tier": [1], "plan": [2]}, "zzz")
 
 
 def test_a_column_that_comes_twice_is_refused() -> None:
     frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(SourceError, match=r"there are several columns 'a'. Rename all but one"):
-        column(frame, "a")
+        get_column(frame, "a")
     with pytest.raises(SourceError, match="several columns"):
-        column(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), "a")
+        get_column(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), "a")
 
 
 @pytest.mark.parametrize("values", [np.array([[1, 2]]), np.array(5), pd.DataFrame({"x": [1]})], ids=repr)
 def test_a_column_is_flat(values: Any) -> None:
     with pytest.raises(SourceError, match=r"column 'a' is not flat. Give one value per person"):
-        column({"a": values}, "a")
+        get_column({"a": values}, "a")
 
 
 @pytest.mark.parametrize("values", ["918273645", b"918273645", 918273645, None], ids=repr)
 def test_a_column_is_not_a_single_value(values: Any) -> None:
     with pytest.raises(SourceError, match=r"a column is a single value. Give one value per person") as caught:
-        column({"a": values}, "a")
+        get_column({"a": values}, "a")
     assert "918273645" not in str(caught.value)
 
 
 def test_columns_have_one_length() -> None:
-    assert {name: found.tolist() for name, found in columns(FRAMES["dict"], ["b"]).items()} == {"b": ["x", "y"]}
+    assert {name: found.tolist() for name, found in get_columns(FRAMES["dict"], ["b"]).items()} == {"b": ["x", "y"]}
     with pytest.raises(SourceError, match=r"the columns have different lengths. Give one value per person in each"):
-        columns({"a": [1], "b": [1, 2]}, ["a", "b"])
+        get_columns({"a": [1], "b": [1, 2]}, ["a", "b"])
 
 
 def test_columns_have_rows() -> None:
     for data, names in (({"a": []}, ["a"]), ({"a": [1]}, [])):
         with pytest.raises(SourceError, match=r"there are no rows to count. Check the file, the query or the filter"):
-            columns(data, names)
+            get_columns(data, names)
 
 
 # ── levels ─────────────────────────────────────────────────────────────────────────────────────
@@ -255,7 +255,7 @@ def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
     ids=str,
 )
 def test_a_metric_is_doubles_and_which_of_them_are_missing(values: Any, floats: Any, missing: Any) -> None:
-    found, gone = numbers(values, "spend")
+    found, gone = to_numbers(values, "spend")
     assert (found.tolist(), gone.tolist()) == (floats, missing)
 
 
@@ -279,17 +279,17 @@ def test_a_metric_is_doubles_and_which_of_them_are_missing(values: Any, floats: 
 )
 def test_texts_dates_and_other_types_are_no_metric(values: Any) -> None:
     with pytest.raises(SourceError, match=r"metric 'spend' holds something other than numbers. A metric ne") as caught:
-        numbers(values, "spend")
+        to_numbers(values, "spend")
     assert "918273645" not in str(caught.value)
 
 
 @pytest.mark.parametrize("values", [np.array([1, np.inf]), objects(-math.inf), np.array([-np.inf])], ids=repr)
 def test_infinite_values_are_refused(values: Any) -> None:
     with pytest.raises(SourceError, match=r"metric 'spend' holds infinite values. Remove them or declare them"):
-        numbers(values, "spend")
+        to_numbers(values, "spend")
 
 
 @pytest.mark.parametrize("value", [10**400, Fraction(10**400)], ids=["int", "fraction"])
 def test_numbers_too_large_for_a_double_are_refused(value: Any) -> None:
     with pytest.raises(SourceError):
-        numbers(objects(1, value), "spend")
+        to_numbers(objects(1, value), "spend")

@@ -13,11 +13,11 @@ from kanab.counting.grids import (
     Profile,
     check_range,
     check_zero,
-    chosen_metric,
-    product_plan,
+    choose_metric,
+    plan_products,
+    plan_squares,
     profile_values,
-    square_plan,
-    widened,
+    widen_range,
 )
 from kanab.errors import GridError
 from kanab.plan.model import MetricPlan
@@ -43,15 +43,15 @@ steps = st.integers(-(2**52) + 1, 2**52 - 1)
 def test_the_simplest_grid_that_holds_all_values(values: list[float], scale: int, binary: bool) -> None:
     profile = profile_values(np.array(values))
     assert (profile.scale, profile.binary) == (scale, binary)
-    metric = chosen_metric(MetricPlan("y", missing="exclude"), profile)
+    metric = choose_metric(MetricPlan("y", missing="exclude"), profile)
     assert metric == Metric("y", scale, (0.0, 1.0) if binary else None, "exclude")
 
 
 def test_what_is_declared_stays_declared() -> None:
     profile = Profile(0, 3, whole=True)
-    assert chosen_metric(MetricPlan("y", (0, 500), 0.01), profile) == Metric("y", 100, (0.0, 500.0))
-    assert chosen_metric(MetricPlan("y", resolution=0.5), profile) == Metric("y", 2)
-    assert chosen_metric(MetricPlan("y", binary=True), profile) == Metric("y", 1, (0.0, 1.0))
+    assert choose_metric(MetricPlan("y", (0, 500), 0.01), profile) == Metric("y", 100, (0.0, 500.0))
+    assert choose_metric(MetricPlan("y", resolution=0.5), profile) == Metric("y", 2)
+    assert choose_metric(MetricPlan("y", binary=True), profile) == Metric("y", 1, (0.0, 1.0))
 
 
 @pytest.mark.parametrize("value", [2.0**52, -(2.0**52), float("inf"), float("-inf"), 2.0**52 - 0.5])
@@ -76,7 +76,7 @@ def test_a_missing_value_cannot_be_a_zero_outside_the_bounds() -> None:
 
 @given(st.lists(steps, min_size=1, max_size=20))
 def test_squares_are_exact_and_every_term_fits_64_bits(values: list[int]) -> None:
-    products = square_plan(min(values), max(values))
+    products = plan_squares(min(values), max(values))
     moved = [value - products.centre for value in values]
     if products.halves:
         halves = [divmod(value, HALF) for value in moved]
@@ -89,8 +89,8 @@ def test_squares_are_exact_and_every_term_fits_64_bits(values: list[int]) -> Non
 
 
 def test_products_are_cut_only_where_they_must_be() -> None:
-    assert product_plan((0, 2**31), (0, 2**31)) == Products()
-    assert product_plan((-(2**32), 0), (0, 2**31)).halves
+    assert plan_products((0, 2**31), (0, 2**31)) == Products()
+    assert plan_products((-(2**32), 0), (0, 2**31)).halves
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_products_are_cut_only_where_they_must_be() -> None:
     ],
 )
 def test_a_range_moves_outwards_to_round_numbers(steps: tuple[int, int], scale: int, found: tuple[int, int]) -> None:
-    assert widened(*steps, scale) == found
+    assert widen_range(*steps, scale) == found
 
 
 @given(st.lists(steps, min_size=1, max_size=5), st.sampled_from([1, 100, 10_000, 3, 2**22]))
 def test_a_widened_range_holds_everything_and_is_that_of_its_widest_part(values: list[int], scale: int) -> None:
-    low, high = widened(min(values), max(values), scale)
+    low, high = widen_range(min(values), max(values), scale)
     assert all(low <= value <= high for value in values)
-    parts = [widened(value, value, scale) for value in values]
+    parts = [widen_range(value, value, scale) for value in values]
     assert (low, high) == (min(part[0] for part in parts), max(part[1] for part in parts))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanab.counting.columns import Measured
-from kanab.counting.largest import find_largest, gather, small_sums
+from kanab.counting.columns import MetricSteps
+from kanab.counting.largest import find_largest, merge_largest, metrics_with_small_sums
 from kanab.counting.rows import count_rows
 from kanab.plan.model import make_plan
 from kanab.tally.metric import Metric
@@ -52,7 +52,7 @@ def test_a_metric_without_bounds_is_judged_by_its_widened_range() -> None:
     counted = count_rows(ROWS | {"spend": [2, 2, 2, 2, 3, 2, 2, 2]}, make_plan("variant", ["spend"]))
     assert counted.ranges == {"spend": (2, 5)}
     assert list(counted.largest) == ["variant"]  # 8 and 9 are less than 15
-    small = small_sums(counted.tallies, {"spend": (2, 2)})
+    small = metrics_with_small_sums(counted.tallies, {"spend": (2, 2)})
     assert small == {}
 
 
@@ -65,10 +65,10 @@ def test_conversions_and_empty_classes_need_no_largest_values() -> None:
 
 def test_steps_of_52_bits_add_up_exactly() -> None:
     top = 2**52 - 1
-    measured = Measured(Metric("y"), np.array([top, -top, 1]), np.ones(3, dtype=bool))
+    measured = MetricSteps(Metric("y"), np.array([top, -top, 1]), np.ones(3, dtype=bool))
     assert lists(find_largest(measured, np.zeros(3, dtype=np.intp), (1,))) == [[top], [top], [2 * top + 1]]
 
 
 def test_groups_of_one_class_are_merged_with_their_two_largest() -> None:
-    found = gather((2,), [((0,), 5, 4, 9), ((1,), 3, 0, 3), ((0,), 5, 0, 5)])
+    found = merge_largest((2,), [((0,), 5, 4, 9), ((1,), 3, 0, 3), ((0,), 5, 0, 5)])
     assert lists(found) == [[5, 3], [5, 0], [14, 3]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kanab import KanabError, Metric, count_columns
 from kanab.counted import Counted
-from kanab.counting.bins import LEVEL_BUDGET
+from kanab.counting.bins import MOST_LEVELS
 from kanab.counting.levels import find_level, named_level
 from kanab.counting.rows import count_rows
 from kanab.errors import GridError, LevelError, SourceError
@@ -383,8 +383,8 @@ def test_what_cannot_be_counted_is_refused_without_naming_a_value(case: str) -> 
 
 
 def test_as_many_levels_as_the_budget_allows_are_counted() -> None:
-    rows = {"arm": ["A", "B"] * LEVEL_BUDGET, "city": [city for city in range(LEVEL_BUDGET) for _ in "AB"]}
-    assert count_rows(rows, CROSSED).tallies["arm/city"].people.size == 2 * LEVEL_BUDGET
+    rows = {"arm": ["A", "B"] * MOST_LEVELS, "city": [city for city in range(MOST_LEVELS) for _ in "AB"]}
+    assert count_rows(rows, CROSSED).tallies["arm/city"].people.size == 2 * MOST_LEVELS
 
 
 def test_what_was_counted_prints_without_a_count() -> None:

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.counting.signatures import Seen, sign
+from kanab.counting.signatures import Membership, make_signatures
 
 CELLS = st.integers(-1, 3)
 ROWS = st.lists(st.tuples(CELLS, CELLS, CELLS, st.booleans(), st.integers(0, 5)), min_size=1, max_size=40)
 
 
-def seen(rows: list[tuple[Any, ...]]) -> list[Seen]:
+def seen(rows: list[tuple[Any, ...]]) -> list[Membership]:
     first, second, third, has, _ = (np.array(column) for column in zip(*rows, strict=True))
     return [
-        Seen({"a": first, "b": second}, {"a": 4, "b": 4}, {}),
-        Seen({"c": third, "a": first}, {"c": 4, "a": 4}, {"y": has}),
+        Membership({"a": first, "b": second}, {"a": 4, "b": 4}, {}),
+        Membership({"c": third, "a": first}, {"c": 4, "a": 4}, {"y": has}),
     ]
 
 
 def listed(rows: list[tuple[Any, ...]], people: Any = None) -> list[Any]:
-    one, two = sign(seen(rows), people)
+    one, two = make_signatures(seen(rows), people)
     assert one.people is two.people
     assert (one.tables, two.tables, one.metrics, two.metrics) == (("a", "b"), ("c", "a"), (), ("y",))
     return [
@@ -57,10 +57,10 @@ def test_sorting_and_counting_in_place_agree(rows: list[tuple[Any, ...]]) -> Non
 
 
 def test_more_people_than_the_plan_is_about_have_no_class_and_no_value() -> None:
-    wide = Seen({"a": np.array([2, 0])}, {"a": 3}, {"y": np.array([True, False])}).among(
+    wide = Membership({"a": np.array([2, 0])}, {"a": 3}, {"y": np.array([True, False])}).among(
         np.array([False, True, True, False])
     )
     assert wide.cells["a"].tolist() == [-1, 2, 0, -1]
     assert wide.present["y"].tolist() == [False, True, False, False]
-    same = Seen({"a": np.array([2, 0])}, {"a": 3}, {})
+    same = Membership({"a": np.array([2, 0])}, {"a": 3}, {})
     assert same.among(np.array([True, True])) is same

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.bins import LEVEL_BUDGET, check_levels
+from kanab.counting.bins import MOST_LEVELS, check_levels
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
-from kanab.counting.engine.statement import CrossSum, Part, Question
+from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
 from kanab.counting.levels import place_arms, place_levels
-from kanab.counting.signatures import Seen
+from kanab.counting.signatures import Membership
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import Population, View, covariates_about, populations
 from kanab.plan.model import MOST_CLASSES, Linkage
@@ -24,7 +24,7 @@ from kanab.tally.factor import Factor
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
 
-SIGNATURE_BUDGET = 2_000_000
+MOST_SIGNATURES = 2_000_000
 """More combinations of levels over all tables are refused: they would not fit beside the data."""
 
 Text = str | None
@@ -33,7 +33,7 @@ Address = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Block:
+class AnswerRows:
     """Rows of one part that are grouped alike: texts of the keys, and named numbers as texts."""
 
     names: tuple[str, ...] = ()
@@ -50,15 +50,15 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryAnswer:
     """Everything that left the engine."""
 
-    question: Question
-    blocks: Mapping[Address, Block]
+    query: CountQuery
+    blocks: Mapping[Address, AnswerRows]
 
-    def of(self, name: str, keys: Sequence[Key], experiments: Sequence[str] = ()) -> Block:
+    def of(self, name: str, keys: Sequence[Key], experiments: Sequence[str] = ()) -> AnswerRows:
         """The rows of a part that are grouped by these keys."""
-        return self.blocks.get((name, tuple(experiments), tuple(key.name for key in keys)), Block())
+        return self.blocks.get((name, tuple(experiments), tuple(key.name for key in keys)), AnswerRows())
 
     def only(self, name: str) -> Mapping[str, Text]:
         """The one row of a part without keys."""
@@ -67,7 +67,7 @@ class Answer:
 
     def inside(self, group: Population) -> Mapping[str, Text]:
         """Totals over one group of people that the plan is about."""
-        groups = populations(self.question.plan)
+        groups = populations(self.query.plan)
         return self.only("inside" if len(groups) == 1 else f"inside{groups.index(group)}")
 
     def everybody(self) -> dict[str, int]:
@@ -76,29 +76,29 @@ class Answer:
         return {name: whole(inside[name]) + whole(number) for name, number in outside.items()}
 
 
-def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[Part], question: Question) -> Answer:
+def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[QueryPart], query: CountQuery) -> QueryAnswer:
     """Rows as they come, sorted into parts; too many signatures are refused on the way."""
-    keys = question.keys
-    blocks: dict[Address, Block] = {}
-    shapes: dict[tuple[int, int], tuple[Block, list[int]]] = {}
+    keys = query.keys
+    blocks: dict[Address, AnswerRows] = {}
+    shapes: dict[tuple[int, int], tuple[AnswerRows, list[int]]] = {}
     signatures = 0
     for place, mask, *texts in rows:
         if (place, mask) not in shapes:
             part = parts[place]
             own = [key for bit, key in enumerate(part.keys) if not mask >> bit & 1]
-            block = Block(tuple(name for name, _ in part.values))
+            block = AnswerRows(tuple(name for name, _ in part.values))
             blocks[part.name, part.experiments, tuple(key.name for key in own)] = block
             shapes[place, mask] = block, [keys.index(key) for key in own]
         block, where = shapes[place, mask]
         numbers = texts[len(keys) : len(keys) + len(block.names)]
         block.rows.append((tuple(texts[one] for one in where), tuple(numbers)))
         signatures += place == 0
-        if signatures > SIGNATURE_BUDGET:
+        if signatures > MOST_SIGNATURES:
             raise SourceError(
-                f"the covariates have more than {SIGNATURE_BUDGET:,} combinations of levels together",
+                f"the covariates have more than {MOST_SIGNATURES:,} combinations of levels together",
                 "Name fewer covariates, cut numbers into bins (--bin), or keep the most frequent levels (--top).",
             )
-    return Answer(question, blocks)
+    return QueryAnswer(query, blocks)
 
 
 @dataclass(frozen=True)
@@ -109,48 +109,48 @@ class Places:
     into: Mapping[Text, int] = field(repr=False)
 
 
-def place_all(answer: Answer, group: Population) -> dict[str, Places]:
+def place_all(answer: QueryAnswer, group: Population) -> dict[str, Places]:
     """The factor of every key, from the texts that occurred in a group of people that the plan is about."""
-    question = answer.question
-    rows = answer.of("signatures", question.keys).rows
+    query = answer.query
+    rows = answer.of("signatures", query.keys).rows
     found: dict[str, Places] = {}
     if rows:
-        for place, key in enumerate(question.keys[: len(question.arms)]):
-            found[key.name] = _arms(key, [texts[place] for texts, _ in rows], question)
+        for place, key in enumerate(query.keys[: len(query.arms)]):
+            found[key.name] = _arms(key, [texts[place] for texts, _ in rows], query)
         rows = [row for row, there in zip(rows, insiders(answer, found, group), strict=True) if there]
     if not rows:
         raise NobodyError
-    used = covariates_about(question.plan, group)
-    for place, key in enumerate(question.keys):
+    used = covariates_about(query.plan, group)
+    for place, key in enumerate(query.keys):
         if key.name in used:
             found[key.name] = _levels(key, [texts[place] for texts, _ in rows], answer)
     return found
 
 
-def insiders(answer: Answer, arms: Mapping[str, Places], group: Population) -> NDArray[np.bool_]:
+def insiders(answer: QueryAnswer, arms: Mapping[str, Places], group: Population) -> NDArray[np.bool_]:
     """Which signatures are of people in at least one of some experiments."""
-    keys = answer.question.keys
+    keys = answer.query.keys
     rows = answer.of("signatures", keys).rows
-    if len(group) == len(answer.question.arms):
+    if len(group) == len(answer.query.arms):
         return np.ones(len(rows), dtype=bool)
     own = [(place, arms[key.name].into) for place, key in enumerate(keys) if key.name in group]
     return np.array([any(into[texts[place]] != DROPPED for place, into in own) for texts, _ in rows], dtype=bool)
 
 
-def _arms(key: Key, texts: Iterable[Text], question: Question) -> Places:
+def _arms(key: Key, texts: Iterable[Text], query: CountQuery) -> Places:
     found = list(dict.fromkeys(texts))
-    if len(found) > LEVEL_BUDGET:
+    if len(found) > MOST_LEVELS:
         raise too_many_arms(key.name, len(found))
-    factor, into = place_arms([key.level(text) for text in found], question.plan.experiment(key.name))
+    factor, into = place_arms([key.level(text) for text in found], query.plan.experiment(key.name))
     return Places(factor, dict(zip(found, into, strict=True)))
 
 
-def _levels(key: Key, texts: Iterable[Text], answer: Answer) -> Places:
+def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:
     found = list(dict.fromkeys(texts))
     if key.bins is not None:
         return _binned(answer, key, missing=None in found)
     levels = [key.level(text) for text in found]
-    declared = answer.question.declared_levels[key.name]
+    declared = answer.query.declared_levels[key.name]
     if declared.levels is None:
         check_levels(key.name, len(set(levels)))
     factor, into = place_levels(levels, declared)
@@ -160,14 +160,14 @@ def _levels(key: Key, texts: Iterable[Text], answer: Answer) -> Places:
 def too_many_arms(name: str, found: int) -> SourceError:
     """An arm column that holds something else."""
     return SourceError(
-        f"arm column {name!r} has {found:,} arms; the limit is {LEVEL_BUDGET:,}",
+        f"arm column {name!r} has {found:,} arms; the limit is {MOST_LEVELS:,}",
         "Name the column that holds the arm, not the person.",
     )
 
 
-def _binned(answer: Answer, key: Key, *, missing: bool) -> Places:
+def _binned(answer: QueryAnswer, key: Key, *, missing: bool) -> Places:
     """A binned covariate: its bins scored by their exact means over everybody."""
-    place, binned = next((i, one) for i, one in enumerate(answer.question.binned) if one.key == key)
+    place, binned = next((i, one) for i, one in enumerate(answer.query.binned) if one.key == key)
     bins = key.bins
     assert bins is not None
     people, sums = [0] * len(bins.labels), [0] * len(bins.labels)
@@ -190,10 +190,10 @@ def whole(text: Text) -> int:
 # ── tallies ────────────────────────────────────────────────────────────────────────────────────
 
 
-def build_tally(answer: Answer, linkage: Linkage, places: Mapping[str, Places]) -> Tally:
+def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Places]) -> Tally:
     """One linkage's table."""
-    question = answer.question
-    keys = question.axes(linkage)
+    query = answer.query
+    keys = query.axes(linkage)
     own = [places[key.name] for key in keys]
     factors = tuple(one.factor for one in own)
     shape = tuple(len(factor.levels) for factor in factors)
@@ -201,14 +201,14 @@ def build_tally(answer: Answer, linkage: Linkage, places: Mapping[str, Places]) 
     block = answer.of("classes", keys, linkage.experiments)
     people = _filled(shape, own, block, "n")
     moments = []
-    for one in question.measures_of(linkage):
+    for one in query.measures_of(linkage):
         counts = _filled(shape, own, block, f"c{one.place}")
         sums = _filled(shape, own, block, f"s{one.place}")
         squares = {} if one.products is None else _squares(answer, linkage, one, places, (counts, sums))
         moments.append(Moments(one.metric, counts if one.metric.missing == "exclude" else people, sums, squares))
     crosses = [
         _cross(answer, linkage, places[name], place, cross)
-        for place, cross in question.crosses_of(linkage)
+        for place, cross in query.crosses_of(linkage)
         for name in linkage.experiments
     ]
     return Tally(factors, people, tuple(moments), tuple(crosses))
@@ -224,7 +224,7 @@ def check_size(name: str, shape: Sequence[int]) -> None:
         )
 
 
-def _filled(shape: tuple[int, ...], own: Sequence[Places], block: Block, name: str) -> Cells:
+def _filled(shape: tuple[int, ...], own: Sequence[Places], block: AnswerRows, name: str) -> Cells:
     cells = zeros(shape)
     for texts, value in block.column(name):
         spot = tuple(one.into[text] for one, text in zip(own, texts, strict=True))
@@ -234,13 +234,13 @@ def _filled(shape: tuple[int, ...], own: Sequence[Places], block: Block, name: s
 
 
 def _squares(
-    answer: Answer, linkage: Linkage, one: Measure, places: Mapping[str, Places], found: tuple[Cells, Cells]
+    answer: QueryAnswer, linkage: Linkage, one: Measure, places: Mapping[str, Places], found: tuple[Cells, Cells]
 ) -> dict[By, Cells]:
     """Σ r² about 0 at every margin that was asked for."""
     counts, sums = found
-    keys = answer.question.axes(linkage)
+    keys = answer.query.axes(linkage)
     names = tuple(key.name for key in keys)
-    if one.name in answer.question.plan.metrics_squared_by_class:
+    if one.name in answer.query.plan.metrics_squared_by_class:
         block = answer.of("classes", keys, linkage.experiments)
         return {names: _about_zero(one, block, [places[name] for name in names], counts, sums)}
     kept: dict[By, Cells] = {}
@@ -254,7 +254,7 @@ def _squares(
     return kept
 
 
-def _about_zero(one: Measure, block: Block, own: Sequence[Places], counts: Cells, sums: Cells) -> Cells:
+def _about_zero(one: Measure, block: AnswerRows, own: Sequence[Places], counts: Cells, sums: Cells) -> Cells:
     products = one.products
     assert products is not None
     names = [f"q{one.place}_{number}" for number in range(len(products.weights))]
@@ -265,9 +265,9 @@ def _about_zero(one: Measure, block: Block, own: Sequence[Places], counts: Cells
     return cells
 
 
-def _cross(answer: Answer, linkage: Linkage, own: Places, place: int, cross: CrossSum) -> Cross:
+def _cross(answer: QueryAnswer, linkage: Linkage, own: Places, place: int, cross: CrossSum) -> Cross:
     arm = own.factor.name
-    block = answer.of("arms", (answer.question.arms[arm],), linkage.experiments)
+    block = answer.of("arms", (answer.query.arms[arm],), linkage.experiments)
     shape = (len(own.factor.levels),)
 
     def filled(word: str) -> Cells:
@@ -280,7 +280,7 @@ def _cross(answer: Answer, linkage: Linkage, own: Places, place: int, cross: Cro
             total = total + filled(f"{word}{part}") * weight
         return total
 
-    first, second = (answer.question.measures[number].name for number in cross.pair)
+    first, second = (answer.query.measures[number].name for number in cross.pair)
     squares = product("yy", 0), product("zz", 1)
     return Cross((first, second), (arm,), filled("n"), (filled("y"), filled("z")), squares, product("yz", 2))
 
@@ -288,31 +288,31 @@ def _cross(answer: Answer, linkage: Linkage, own: Places, place: int, cross: Cro
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
 
 
-def seen_by(answer: Answer, view: View, places: Mapping[str, Places]) -> Seen:
+def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places]) -> Membership:
     """The classes of every signature in the tables of one plan, and whether its people have a value."""
-    question = answer.question
-    block = answer.of("signatures", question.keys)
+    query = answer.query
+    block = answer.of("signatures", query.keys)
     spots = {
         key.name: np.array([into.get(texts[place], DROPPED) for texts, _ in block.rows], dtype=np.int64)
-        for place, key in enumerate(question.keys)
+        for place, key in enumerate(query.keys)
         for into in ([places[key.name].into] if key.name in places else [])
     }
     there = insiders(answer, places, view.population)
     cells, sizes, present = {}, {}, {}
     for own in view.plan.linkages:
-        keys = question.axes(view.table(own))
+        keys = query.axes(view.table(own))
         shape = [len(places[key.name].factor.levels) for key in keys]
         cells[own.name], sizes[own.name] = _cells([spots[key.name] for key in keys], shape), math.prod(shape)
     for name, joint in view.metrics.items():
-        one = question.measure(joint)
+        one = query.measure(joint)
         if one.leaves_out:
             present[name] = there & (block.array(f"p{one.place}") > 0)
-    return Seen(cells, sizes, present)
+    return Membership(cells, sizes, present)
 
 
-def people_in_each(answer: Answer) -> NDArray[np.int64]:
+def people_in_each(answer: QueryAnswer) -> NDArray[np.int64]:
     """How many people every signature stands for."""
-    return answer.of("signatures", answer.question.keys).array("n")
+    return answer.of("signatures", answer.query.keys).array("n")
 
 
 def _cells(spots: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> NDArray[np.int64]:

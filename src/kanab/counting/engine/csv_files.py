@@ -98,8 +98,8 @@ def _kinds(fields: Any, names: Iterable[str]) -> Mapping[str, str]:
 def _kind(row: Mapping[str, Any], place: int) -> str:
     if not row[f"any{place}"]:
         return "float64"
-    for question, kind in (("whole", "int64"), ("number", "float64"), ("truth", "boolean")):
-        if row[f"{question}{place}"]:
+    for query, kind in (("whole", "int64"), ("number", "float64"), ("truth", "boolean")):
+        if row[f"{query}{place}"]:
             return kind
     return "string"
 

@@ -11,7 +11,7 @@ import ibis
 from kanab.counting.dates import ISO_TIME, not_times
 from kanab.counting.engine.dialects import first_row
 from kanab.counting.engine.grids import floor
-from kanab.counting.frames import column
+from kanab.counting.frames import get_column
 from kanab.errors import QueryError
 from kanab.plan.periods import Span
 
@@ -30,7 +30,7 @@ def day_number(table: Any, name: str) -> Any:
     Times without a zone are in UTC. Texts are read all once, so that one which is no time is an
     error that says so.
     """
-    column(dict.fromkeys(table.columns, ()), name)  # an unknown name fails here, with a hint
+    get_column(dict.fromkeys(table.columns, ()), name)  # an unknown name fails here, with a hint
     moment = table[name]
     kind = moment.type()
     if kind.is_null():

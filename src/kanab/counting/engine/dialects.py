@@ -39,7 +39,7 @@ class Engine:
         return value.sum() if self.sums_widen else value.cast("decimal(20, 0)").sum()
 
 
-_KNOWN = (
+_ENGINES = (
     Engine("duckdb", True, True, adds_doubles=True),
     Engine("postgres", True, True),
     Engine("pyspark", repeats=True),
@@ -49,7 +49,7 @@ _KNOWN = (
 def engine_of(table: Any) -> Engine:
     """The engine that holds an Ibis table."""
     name = table.get_backend().name
-    return next((one for one in _KNOWN if one.name == name), Engine(name))
+    return next((one for one in _ENGINES if one.name == name), Engine(name))
 
 
 def query_text(expression: Any) -> str:
@@ -104,16 +104,16 @@ def strict_arithmetic(table: Any) -> Iterator[None]:
 
 
 @contextmanager
-def kept(stage: Any, engine: Engine) -> Iterator[Any]:
+def cached(stage: Any, engine: Engine) -> Iterator[Any]:
     """A subquery that is used several times; kept by the engine for a while where it would run as often."""
     if not engine.repeats:
         yield stage
         return
     try:
-        cached = stage.cache()
+        cached_stage = stage.cache()
     except Exception as problem:
         raise QueryError(problem) from None
     try:
-        yield cached
+        yield cached_stage
     finally:
-        cached.release()
+        cached_stage.release()

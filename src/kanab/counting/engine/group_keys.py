@@ -13,7 +13,7 @@ from typing import Any, Literal
 import ibis
 
 from kanab.counting.bins import Bins
-from kanab.counting.frames import column
+from kanab.counting.frames import get_column
 from kanab.counting.levels import OTHER, find_levels
 from kanab.errors import SourceError
 from kanab.tally.cells import DROPPED
@@ -64,10 +64,10 @@ class Key:
 
 def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
     """What a column holds; an unknown name suggests its neighbours, an unfit type is an error."""
-    column(dict.fromkeys(table.columns, ()), name)
+    get_column(dict.fromkeys(table.columns, ()), name)
     dtype = table.schema()[name]
-    for question, kind in _KINDS:
-        if getattr(dtype, question)():
+    for query, kind in _KINDS:
+        if getattr(dtype, query)():
             if metric and kind == "text":
                 break
             return kind

@@ -19,27 +19,27 @@ from kanab.counting.engine.answer import Places, Text, whole
 from kanab.counting.engine.dialects import query_text, run
 from kanab.counting.engine.group_keys import Key, in_experiment
 from kanab.counting.engine.metrics import Measure
-from kanab.counting.engine.statement import Question, as_texts
-from kanab.counting.largest import gather
+from kanab.counting.engine.statement import CountQuery, as_texts
+from kanab.counting.largest import merge_largest
 from kanab.plan.model import Linkage
 from kanab.tally.cells import DROPPED
 
 
 def query_largest(
-    people: Any, question: Question, places: Mapping[str, Places], wanted: Mapping[str, Sequence[str]]
+    people: Any, query: CountQuery, places: Mapping[str, Places], wanted: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, LargestValues]]:
     """The largest values of some metrics in some tables: one statement per table, over the same people as its sums."""
-    linkages = {one.name: one for one in question.plan.linkages}
-    return {name: _of_table(people, question, places, linkages[name], metrics) for name, metrics in wanted.items()}
+    linkages = {one.name: one for one in query.plan.linkages}
+    return {name: _of_table(people, query, places, linkages[name], metrics) for name, metrics in wanted.items()}
 
 
 def _of_table(
-    people: Any, question: Question, places: Mapping[str, Places], linkage: Linkage, metrics: Sequence[str]
+    people: Any, query: CountQuery, places: Mapping[str, Places], linkage: Linkage, metrics: Sequence[str]
 ) -> dict[str, LargestValues]:
-    keys = question.axes(linkage)
+    keys = query.axes(linkage)
     own = [places[key.name] for key in keys]
     shape = [len(one.factor.levels) for one in own]
-    asked = _classes(_people(people, question, linkage, metrics), keys, metrics, question)
+    asked = _classes(_people(people, query, linkage, metrics), keys, metrics, query)
     backend = people.get_backend()
     text = as_texts(query_text(asked), asked.columns, backend.dialect)
     found: list[list[tuple[tuple[int, ...], int, int, int]]] = [[] for _ in metrics]
@@ -48,7 +48,7 @@ def _of_table(
         if DROPPED not in spot:
             for place in range(len(metrics)):
                 found[place].append((spot, *_top_two(row[len(keys) + 4 * place :])))
-    return {metric: gather(shape, groups) for metric, groups in zip(metrics, found, strict=True)}
+    return {metric: merge_largest(shape, groups) for metric, groups in zip(metrics, found, strict=True)}
 
 
 def _top_two(numbers: Sequence[Text]) -> tuple[int, int, int]:
@@ -57,22 +57,22 @@ def _top_two(numbers: Sequence[Text]) -> tuple[int, int, int]:
     return largest, largest if top > 1 else rest, total
 
 
-def _people(people: Any, question: Question, linkage: Linkage, metrics: Sequence[str]) -> Any:
+def _people(people: Any, query: CountQuery, linkage: Linkage, metrics: Sequence[str]) -> Any:
     """The people of one table: their class, twice for joining without missing levels, and their absolute values."""
     inside = reduce(
         operator.and_,
         (
-            in_experiment(key.expression(people), key.kind, question.plan.experiment(key.name).arms)
-            for key in (question.arms[name] for name in linkage.experiments)
+            in_experiment(key.expression(people), key.kind, query.plan.experiment(key.name).arms)
+            for key in (query.arms[name] for name in linkage.experiments)
         ),
     )
     own = people.filter(inside)
     columns: dict[str, Any] = {}
-    for place, key in enumerate(question.axes(linkage)):
+    for place, key in enumerate(query.axes(linkage)):
         level = key.expression(own)
         columns |= {f"level{place}": level, f"none{place}": level.isnull().cast("int32")}
         columns[f"known{place}"] = level.fill_null(_anything(level))
-    measures = {one.name: one for one in question.measures}
+    measures = {one.name: one for one in query.measures}
     for place, metric in enumerate(metrics):
         columns[f"h{place}"] = _height(own, measures[metric])
     return own.select(**columns)
@@ -92,11 +92,11 @@ def _height(people: Any, measure: Measure) -> Any:
     return steps if careful.leaves_out else steps.fill_null(0)
 
 
-def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str], question: Question) -> Any:
+def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str], query: CountQuery) -> Any:
     """Levels, and for every metric four numbers of each class."""
     names = [f"{word}{place}" for place in range(len(keys)) for word in ("level", "none", "known")]
     places = range(len(metrics))
-    total = question.engine.total
+    total = query.engine.total
     first = table.group_by(names).aggregate(
         **{f"top{place}": table[f"h{place}"].max() for place in places},
         **{f"sum{place}": total(table[f"h{place}"]) for place in places},

@@ -21,7 +21,7 @@ import ibis
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Kind
-from kanab.counting.grids import Products, Profile, check_range, chosen_metric, square_plan, widened
+from kanab.counting.grids import Products, Profile, check_range, choose_metric, plan_squares, widen_range
 from kanab.errors import SourceError
 from kanab.plan.model import MetricPlan
 from kanab.tally.metric import GRID_LIMIT, Metric
@@ -136,7 +136,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledMetric:
     """What a sample says of a metric: its profile, the mean of its squares, and which of its ends are steady.
 
     Where many values lie near the smallest (or the largest), those of everybody else will hardly
@@ -158,19 +158,19 @@ def number(column: Any, kind: Kind, *, careful: bool) -> Any:
     return ibis.ifelse(value.isnan(), ibis.null("float64"), value) if careful else value
 
 
-def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: Sampled, engine: Engine) -> Measure | None:
+def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: SampledMetric, engine: Engine) -> Measure | None:
     """The quick form where a sample of the people gives hope for it."""
     profile = sample.profile
     if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
         return None
-    metric = chosen_metric(plan, profile)
+    metric = choose_metric(plan, profile)
     low, high = step_range(metric, profile)
     bounds = metric.grid_bounds
     if bounds is not None and not bounds[0] <= low <= high <= bounds[1]:
         return None
     if bounds is None and max(-low, high) >= _QUICK_LIMIT:
         return None
-    products = None if metric.binary else square_plan(*(bounds or (0, 1)))
+    products = None if metric.binary else plan_squares(*(bounds or (0, 1)))
     crowd = sample.mean_square * metric.scale**2 * _CROWD
     doubles = engine.adds_doubles and products in (None, Products()) and crowd < DOUBLE_LIMIT
     chosen = Measure(place, metric, kind, products, False, profile, doubles=doubles)
@@ -179,9 +179,9 @@ def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: Sampled, eng
         limits: Ends = (None, None) if kind == "truth" and metric.binary else metric.bounds
         return replace(chosen, limits=limits, fits=kind == "number" and not declared)
     implied = not (declared or profile.whole or profile.decimal is not None)
-    ends = [end / metric.scale for end in widened(low, high, metric.scale)]
+    ends = [end / metric.scale for end in widen_range(low, high, metric.scale)]
     known = [end if steady else None for end, steady in zip(ends, sample.steady, strict=True)]
-    if implied and (None in known or chosen_metric(plan, replace(profile, low=ends[0], high=ends[1])) != metric):
+    if implied and (None in known or choose_metric(plan, replace(profile, low=ends[0], high=ends[1])) != metric):
         known = [None, None]
     asked = tuple(word for word, end in zip(("lo", "hi"), known, strict=True) if end is None)
     fits = kind == "number" and not (declared or implied)
@@ -192,10 +192,10 @@ def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) 
     """The careful form, for everything that was profiled as a whole."""
     if not plan.declared:
         check_finite(plan.name, profile.low, profile.high)
-    metric = chosen_metric(plan, profile)
+    metric = choose_metric(plan, profile)
     check_range(metric, profile)
     bounds = metric.grid_bounds or step_range(metric, profile)
-    products = None if metric.binary else square_plan(*bounds)
+    products = None if metric.binary else plan_squares(*bounds)
     return Measure(place, metric, kind, products, True, profile)
 
 
@@ -218,7 +218,7 @@ def _double_squares(steps: Any) -> Any:
     return (double * double).sum()
 
 
-def was_enough(measure: Measure, plan: MetricPlan, low: str | None, high: str | None) -> bool:
+def range_fits(measure: Measure, plan: MetricPlan, low: str | None, high: str | None) -> bool:
     """Does the range that was seen fit what was assumed? Infinite values are refused."""
     if low is None and high is None:
         return True
@@ -226,7 +226,7 @@ def was_enough(measure: Measure, plan: MetricPlan, low: str | None, high: str | 
         check_finite(measure.name, float(low or 0), float(high or 0))
         return True
     seen = _seen(measure, low, high)
-    if not (math.isfinite(seen.low) and math.isfinite(seen.high)) or chosen_metric(plan, seen) != measure.metric:
+    if not (math.isfinite(seen.low) and math.isfinite(seen.high)) or choose_metric(plan, seen) != measure.metric:
         return False
     check_range(measure.metric, seen)
     return True
@@ -241,10 +241,10 @@ def _seen(measure: Measure, low: str | None, high: str | None) -> Profile:
 
 
 def open_range(measure: Measure, low: str | None, high: str | None, *, missing: bool) -> tuple[int, int]:
-    """The range of a metric without bounds, widened; missing values that count as 0 are in it.
+    """The range of a metric without bounds, widen_range; missing values that count as 0 are in it.
 
-    Where everybody was only seen to keep the widened range of a sample, it is also their own.
+    Where everybody was only seen to keep the widen_range range of a sample, it is also their own.
     """
     ends = step_range(measure.metric, _seen(measure, low, high))
     zero = (0,) if missing and measure.metric.missing == "zero" else ()
-    return widened(min(*ends, *zero), max(*ends, *zero), measure.metric.scale)
+    return widen_range(min(*ends, *zero), max(*ends, *zero), measure.metric.scale)

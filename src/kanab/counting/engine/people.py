@@ -16,8 +16,8 @@ import ibis
 
 from kanab.counting.engine.dates import day_number, within
 from kanab.counting.engine.group_keys import Kind, in_experiment, kind_of, plain
+from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_flag
 from kanab.counting.engine.person_sums import How, RowSum, person_values, row_sums, row_totals, row_values
-from kanab.counting.joint import outside_flag, twice_flag, with_copies
 from kanab.errors import SourceError
 from kanab.plan.joint import column_of, people_of, populations
 from kanab.plan.model import Plan
@@ -95,7 +95,7 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
     kind_of(rows, units.unit)
     if units.events is not None:
         return _exposed(rows, plan, units, units.events, span)
-    rows = with_copies(rows, plan)
+    rows = add_alias_columns(rows, plan)
     rows = rows.filter(rows[units.unit].notnull())
     sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
     enrolled = {} if span is None else {"day": day_number(rows, span.column)}
@@ -113,10 +113,10 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
 
 def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
     """People by their first exposure, with what happened to them in the window after it."""
-    exposures = with_copies(exposures, plan, [*plan.experiment_names, *plan.covariates_in_use])
+    exposures = add_alias_columns(exposures, plan, [*plan.experiment_names, *plan.covariates_in_use])
     first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
-    rows = with_copies(events.table, plan, [one.name for one in plan.counted_metrics])
+    rows = add_alias_columns(events.table, plan, [one.name for one in plan.counted_metrics])
     sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
     happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
     inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)

@@ -11,7 +11,7 @@ import ibis
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, kind_of
 from kanab.counting.engine.metrics import check_finite, number
-from kanab.counting.engine.profiles import look
+from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.grids import Profile
 from kanab.plan.model import MetricPlan, Plan
 from kanab.tally.metric import GRID_LIMIT
@@ -79,7 +79,7 @@ def row_sums(rows: Any, plan: Plan, choose: Callable[[str, Kind], How]) -> list[
         for one in plan.counted_metrics
         if how[one.name] != "max" and kinds[one.name] == "number" and _scale(one) is None
     }
-    scales = {name: _row_scale(name, profile) for name, profile in look(rows, undeclared).profiles.items()}
+    scales = {name: _row_scale(name, profile) for name, profile in profile_columns(rows, undeclared).profiles.items()}
     return [
         RowSum(one.name, place, how[one.name], kinds[one.name], scales.get(one.name) or _scale(one) or 1)
         for place, one in enumerate(plan.counted_metrics)

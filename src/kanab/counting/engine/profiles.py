@@ -12,11 +12,11 @@ from typing import Any
 
 import ibis
 
-from kanab.counting.bins import Bins, asked_shares, check_levels, common_levels, given_bins, quantile_bins
+from kanab.counting.bins import Bins, check_levels, common_levels, declared_bins, quantile_bins, quantile_shares
 from kanab.counting.engine.dialects import engine_of, first_row, query_text, run
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, plain, read_level
-from kanab.counting.engine.metrics import Sampled, number
+from kanab.counting.engine.metrics import SampledMetric, number
 from kanab.counting.grids import DECIMAL_SCALES, Profile
 from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan
@@ -33,7 +33,7 @@ _NEAR = 0.05  # … lie within this part of the range
 
 
 @dataclass(frozen=True)
-class Look:
+class ColumnProfiles:
     """What one query said about some people: profiles of numbers, and how many levels keys have."""
 
     profiles: Mapping[str, Profile]
@@ -41,32 +41,34 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleProfiles:
     """What a few people are like: their metrics, and how many levels keys have among them."""
 
-    metrics: Mapping[str, Sampled]
+    metrics: Mapping[str, SampledMetric]
     levels: Mapping[str, int]
 
 
-def look(
+def profile_columns(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
-) -> Look:
+) -> ColumnProfiles:
     """Ranges and grids of number columns, and the number of levels of keys.
 
     ``grids`` are the columns whose grid is asked for; by default that of all.
     """
     if not columns and not keys:
-        return Look({}, {})
+        return ColumnProfiles({}, {})
     table = _numbers(people, columns, keys)
     row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids)))
     found = {name: _profile(row, place) for place, name in enumerate(columns)}
-    return Look(found, {key.name: int(row[key.column]) for key in keys})
+    return ColumnProfiles(found, {key.name: int(row[key.column]) for key in keys})
 
 
-def sample(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]) -> Sample:
+def profile_sample(
+    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
+) -> SampleProfiles:
     """A look at some of the people: also at both ends of ``grids``, and, where doubles are added, at squares."""
     if not columns and not keys:
-        return Sample({}, {})
+        return SampleProfiles({}, {})
     table = _numbers(people.limit(SAMPLE), columns, keys)
     more = {"people": table.count()}
     for place, name in enumerate(columns):
@@ -82,7 +84,7 @@ def sample(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids:
         found[name] = replace(
             found[name], profile=replace(found[name].profile, low=low, high=high), steady=(True, True)
         )
-    return Sample(found, {key.name: int(row[key.column]) for key in keys})
+    return SampleProfiles(found, {key.name: int(row[key.column]) for key in keys})
 
 
 def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -105,14 +107,14 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
     }
 
 
-def _sampled(row: Mapping[str, Any], place: int) -> Sampled:
+def _sampled(row: Mapping[str, Any], place: int) -> SampledMetric:
     profile = _profile(row, place)
     first, last = row.get(f"first{place}"), row.get(f"last{place}")
     everybody = int(row["people"]) < SAMPLE
     near = _NEAR * (profile.high - profile.low)
     low = first is not None and first <= profile.low + near and not 0 < profile.low < near
     high = last is not None and last >= profile.high - near and not -near < profile.high < 0
-    return Sampled(profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high))
+    return SampledMetric(profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high))
 
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:
@@ -156,14 +158,14 @@ def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile
     """The bins of a covariate, at given edges or at quantiles of everybody, and its profile."""
     if kind == "text":
         raise _not_numbers(plan.name)
-    shares = asked_shares(plan.bins) if isinstance(plan.bins, int) else ()
+    shares = quantile_shares(plan.bins) if isinstance(plan.bins, int) else ()
     table = people.select(value=number(people[plan.name], kind, careful=True))
     cuts = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
     row = first_row(table.aggregate(**_about(table.value, kind, 0), **cuts))
     profile = _profile(row, 0)
     if not (abs(profile.low) < float("inf") and abs(profile.high) < float("inf")):
         raise _not_numbers(plan.name)
-    bins = given_bins(plan)
+    bins = declared_bins(plan)
     if bins is None:
         found = [row[f"cut{place}"] for place in range(len(shares))]
         quantiles = [float(value) for value in found if value is not None]

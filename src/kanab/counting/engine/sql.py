@@ -14,39 +14,46 @@ from typing import Any
 import sqlglot
 
 from kanab.counted import Counted
-from kanab.counting.bins import LEVEL_BUDGET, Bins, check_levels, kept_levels
+from kanab.counting.bins import MOST_LEVELS, Bins, check_levels, declare_levels
 from kanab.counting.engine.answer import (
-    Answer,
     Places,
+    QueryAnswer,
     build_tally,
+    membership_of,
     people_in_each,
     place_all,
     read_answer,
-    seen_by,
     too_many_arms,
     whole,
 )
 from kanab.counting.engine.dates import day_number, utc_session, within
-from kanab.counting.engine.dialects import engine_of, kept, query_text, run, strict_arithmetic
+from kanab.counting.engine.dialects import cached, engine_of, query_text, run, strict_arithmetic
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
+from kanab.counting.engine.joint import (
+    add_alias_columns,
+    flag_names,
+    outside_flag,
+    restrict_people,
+    split_off,
+    twice_flag,
+)
 from kanab.counting.engine.largest import query_largest
 from kanab.counting.engine.metrics import (
     Measure,
     careful_measure,
     open_range,
     quick_measure,
+    range_fits,
     step_range,
-    was_enough,
 )
 from kanab.counting.engine.people import Events, Units, to_people
 from kanab.counting.engine.person_sums import How
-from kanab.counting.engine.profiles import Sample, bins_of, look, sample, top_levels
-from kanab.counting.engine.statement import Binned, CrossSum, Question, first_stage, parts, statement
-from kanab.counting.grids import Profile, check_range, check_zero, product_plan
-from kanab.counting.joint import flags_of, outside_flag, own_part, restricted, twice_flag, with_copies
-from kanab.counting.largest import small_sums
+from kanab.counting.engine.profiles import SampleProfiles, bins_of, profile_columns, profile_sample, top_levels
+from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, parts, statement
+from kanab.counting.grids import Profile, check_range, check_zero, plan_products
+from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.levels import OTHER
-from kanab.counting.signatures import sign
+from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, populations, tables_about, views_of
 from kanab.plan.model import CovariatePlan, Plan
@@ -79,9 +86,9 @@ def count_table(
     """
     units = _units(unit, aggregate, events)
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
-        question = _question(people, plan, flags=flags_of(plan) if units else ())
-        few = _sample(people, question)
-        answer = _quick_answer(people, question, few) or _careful_answer(people, question)
+        query = _make_query(people, plan, flags=flag_names(plan) if units else ())
+        few = _sample(people, query)
+        answer = _quick_answer(people, query, few) or _careful_answer(people, query)
         return replace(_counted(people, answer), where=where or "")
 
 
@@ -102,9 +109,9 @@ def show_sql(
     """
     units = _units(unit, aggregate, events)
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
-        question = _question(people, plan, flags=flags_of(plan) if units else ())
-        few = _sample(people, question)
-        chosen = _quick_question(question, few) or _careful_question(people, question)
+        query = _make_query(people, plan, flags=flag_names(plan) if units else ())
+        few = _sample(people, query)
+        chosen = _quick_query(query, few) or _careful_query(people, query)
         stage = first_stage(people, chosen)
         backend = people.get_backend()
         first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
@@ -125,14 +132,14 @@ def _units(unit: str | None, aggregate: Mapping[str, How] | How | None, events: 
 
 @contextmanager
 def _people(table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None) -> Iterator[Any]:
-    rows = filtered(table, where) if where else table
+    rows = filter_rows(table, where) if where else table
     with utc_session(table) if span else nullcontext():
         if units is None:
             own = rows.filter(within(day_number(rows, span.column), span)) if span else rows
-            yield restricted(_narrow(with_copies(own, plan), plan), plan)
+            yield restrict_people(_narrow(add_alias_columns(own, plan), plan), plan)
             return
-        with kept(to_people(rows, plan, units, span), engine_of(table)) as people:
-            yield restricted(people, plan)
+        with cached(to_people(rows, plan, units, span), engine_of(table)) as people:
+            yield restrict_people(people, plan)
 
 
 def _narrow(people: Any, plan: Plan) -> Any:
@@ -141,7 +148,7 @@ def _narrow(people: Any, plan: Plan) -> Any:
     return people.select(*dict.fromkeys(names)) if set(names) <= set(people.columns) else people
 
 
-def filtered(table: Any, where: str) -> Any:
+def filter_rows(table: Any, where: str) -> Any:
     """The rows of a table for which an SQL condition holds."""
     backend = table.get_backend()
     try:
@@ -159,13 +166,13 @@ def filtered(table: Any, where: str) -> Any:
 # ── what to ask ────────────────────────────────────────────────────────────────────────────────
 
 
-def _question(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> Question:
+def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuery:
     """Everything but the metrics' grids."""
     kinds = {one.name: kind_of(people, one.name, metric=True) for one in plan.counted_metrics}
     arms = {
         one.name: Key(one.name, f"arm{place}", kind_of(people, one.name)) for place, one in enumerate(plan.experiments)
     }
-    bare = Question(plan, engine_of(people), arms, {}, (), flags=flags, kinds=kinds)
+    bare = CountQuery(plan, engine_of(people), arms, {}, (), flags=flags, kinds=kinds)
     inside = people.filter(bare.anywhere(people))
     levels, declared, binned = {}, {}, []
     for place, name in enumerate(plan.covariates_in_use):
@@ -173,10 +180,10 @@ def _question(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> Question:
         wanted = plan.covariate(name)
         if wanted.bins is not None:
             key, scale = _with_bins(inside, key, wanted)
-            binned.append(Binned(key, scale))
+            binned.append(BinnedCovariate(key, scale))
         elif wanted.top is not None:
             kept_ones, rest = top_levels(inside, wanted, key.kind)
-            key, wanted = replace(key, kept=kept_ones), kept_levels(name, kept_ones, rest=rest)
+            key, wanted = replace(key, kept=kept_ones), declare_levels(name, kept_ones, rest=rest)
         elif wanted.levels is not None and OTHER in wanted.levels:
             key = replace(key, kept=as_values(wanted.levels, key.kind))
         levels[name], declared[name] = key, wanted
@@ -189,65 +196,67 @@ def _with_bins(inside: Any, key: Key, plan: CovariatePlan) -> tuple[Key, int]:
     return replace(key, bins=Bins(key.name, bins.edges)), profile.scale
 
 
-def _sample(people: Any, question: Question) -> Sample:
+def _sample(people: Any, query: CountQuery) -> SampleProfiles:
     """What a few people are like. Columns of names are refused here, before everybody is grouped by them."""
-    inside = people.filter(question.anywhere(people))
-    open_keys = [key for key in question.keys if key.bins is None and key.kept is None]
-    kinds = question.kinds if question.engine.casts_fail else {}
-    found = sample(inside, kinds, open_keys, [one.name for one in question.plan.counted_metrics if not one.declared])
+    inside = people.filter(query.anywhere(people))
+    open_keys = [key for key in query.keys if key.bins is None and key.kept is None]
+    kinds = query.kinds if query.engine.casts_fail else {}
+    found = profile_sample(
+        inside, kinds, open_keys, [one.name for one in query.plan.counted_metrics if not one.declared]
+    )
     for key in open_keys:
-        if found.levels[key.name] > LEVEL_BUDGET:
-            levels = look(inside, {}, [key]).levels[key.name]
-            if key.name in question.arms:
+        if found.levels[key.name] > MOST_LEVELS:
+            levels = profile_columns(inside, {}, [key]).levels[key.name]
+            if key.name in query.arms:
                 raise too_many_arms(key.name, levels)
-            if question.declared_levels[key.name].levels is None:
+            if query.declared_levels[key.name].levels is None:
                 check_levels(key.name, levels)
     return found
 
 
-def _quick_question(question: Question, few: Sample) -> Question | None:
-    """The question in its quick form, if a sample gives hope that it is enough."""
-    if not question.engine.casts_fail:
+def _quick_query(query: CountQuery, few: SampleProfiles) -> CountQuery | None:
+    """The query in its quick form, if a sample gives hope that it is enough."""
+    if not query.engine.casts_fail:
         return None
     guesses = [
-        quick_measure(place, one, question.kinds[one.name], few.metrics[one.name], question.engine)
-        for place, one in enumerate(question.plan.counted_metrics)
+        quick_measure(place, one, query.kinds[one.name], few.metrics[one.name], query.engine)
+        for place, one in enumerate(query.plan.counted_metrics)
     ]
     chosen = [one for one in guesses if one is not None]
-    return None if len(chosen) < len(guesses) else _with_measures(question, chosen)
+    return None if len(chosen) < len(guesses) else _with_measures(query, chosen)
 
 
-def _careful_question(people: Any, question: Question) -> Question:
-    """The question in its careful form, the open ranges looked up over everybody."""
-    wanted = question.plan.counted_metrics
-    open_ones = {one.name: question.kinds[one.name] for one in wanted if not one.declared}
-    found = look(people.filter(question.anywhere(people)), open_ones).profiles
+def _careful_query(people: Any, query: CountQuery) -> CountQuery:
+    """The query in its careful form, the open ranges looked up over everybody."""
+    wanted = query.plan.counted_metrics
+    open_ones = {one.name: query.kinds[one.name] for one in wanted if not one.declared}
+    found = profile_columns(people.filter(query.anywhere(people)), open_ones).profiles
     chosen = [
-        careful_measure(place, one, question.kinds[one.name], found.get(one.name, Profile()))
+        careful_measure(place, one, query.kinds[one.name], found.get(one.name, Profile()))
         for place, one in enumerate(wanted)
     ]
-    return _with_measures(question, chosen)
+    return _with_measures(query, chosen)
 
 
-def _with_measures(question: Question, measures: Sequence[Measure]) -> Question:
+def _with_measures(query: CountQuery, measures: Sequence[Measure]) -> CountQuery:
     places = {one.name: one.place for one in measures}
     ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, one.profile) for one in measures}
     crosses = []
-    for first, second in dict.fromkeys(question.plan.ratios):
+    for first, second in dict.fromkeys(query.plan.ratios):
         if first not in places or second not in places:
             raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
         pairs = ((first, first), (second, second), (first, second))
-        yy, zz, yz = (product_plan(ranges[a], ranges[b]) for a, b in pairs)
+        yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz)))
-    return replace(question, measures=tuple(measures), crosses=tuple(crosses))
+    return replace(query, measures=tuple(measures), crosses=tuple(crosses))
 
 
 # ── asking ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _quick_answer(people: Any, question: Question, few: Sample) -> Answer | None:
+def _quick_answer(people: Any, query: CountQuery, few: SampleProfiles) -> QueryAnswer | None:
     """The answer to the quick form; none if it was not enough for everybody's values."""
-    quick = _quick_question(question, few)
+    quick = _quick_query(query, few)
     if quick is None:
         return None
     try:
@@ -260,59 +269,61 @@ def _quick_answer(people: Any, question: Question, few: Sample) -> Answer | None
     return answer if _enough(answer) else None
 
 
-def _careful_answer(people: Any, question: Question) -> Answer:
-    answer = _ask(people, _careful_question(people, question))
+def _careful_answer(people: Any, query: CountQuery) -> QueryAnswer:
+    answer = _ask(people, _careful_query(people, query))
     _enough(answer)
     return answer
 
 
-def _ask(people: Any, question: Question) -> Answer:
-    stage = first_stage(people, question)
-    wanted = parts(stage, question)
+def _ask(people: Any, query: CountQuery) -> QueryAnswer:
+    stage = first_stage(people, query)
+    wanted = parts(stage, query)
     backend = people.get_backend()
-    with kept(stage, question.engine) as first:
-        text = statement(query_text(first), wanted, question, backend.dialect)
-        return read_answer(run(backend, text), wanted, question)
+    with cached(stage, query.engine) as first:
+        text = statement(query_text(first), wanted, query, backend.dialect)
+        return read_answer(run(backend, text), wanted, query)
 
 
-def _enough(answer: Answer) -> bool:
-    """Did everybody's values keep what the question took for granted?"""
+def _enough(answer: QueryAnswer) -> bool:
+    """Did everybody's values keep what the query took for granted?"""
     totals = answer.only("inside")
-    plans = answer.question.plan.metrics_by_name
+    plans = answer.query.plan.metrics_by_name
     return totals.get("ok") in (None, "true") and all(
-        was_enough(one, plans[one.name], totals.get(f"lo{one.place}"), totals.get(f"hi{one.place}"))
-        for one in answer.question.measures
+        range_fits(one, plans[one.name], totals.get(f"lo{one.place}"), totals.get(f"hi{one.place}"))
+        for one in answer.query.measures
     )
 
 
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _counted(people: Any, answer: Answer) -> Counted:
+def _counted(people: Any, answer: QueryAnswer) -> Counted:
     """The count of the plan, and of the earlier ones that were joined to it."""
-    plan = answer.question.plan
+    plan = answer.query.plan
     placed = {group: place_all(answer, group) for group in populations(plan)}
     groups = {group: _counted_group(people, answer, group, places) for group, places in placed.items()}
     views = views_of(plan)
-    signed = sign([seen_by(answer, view, placed[view.population]) for view in views], people_in_each(answer))
+    signed = make_signatures(
+        [membership_of(answer, view, placed[view.population]) for view in views], people_in_each(answer)
+    )
     own, *others = (
-        replace(own_part(groups[view.population], view), signatures=one)
+        replace(split_off(groups[view.population], view), signatures=one)
         for view, one in zip(views, signed, strict=True)
     )
     return replace(own, earlier=tuple(others))
 
 
-def _counted_group(people: Any, answer: Answer, group: Population, places: Mapping[str, Places]) -> Counted:
+def _counted_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
     """Everything that is about one group of people, but for signatures."""
-    question = answer.question
-    holding = tables_about(question.plan, group)
-    measures = [one for one in question.measures if any(one.name in names for names in holding.values())]
+    query = answer.query
+    holding = tables_about(query.plan, group)
+    measures = [one for one in query.measures if any(one.name in names for names in holding.values())]
     inside, everybody = answer.inside(group), answer.everybody()
     missing = {one.name: whole(inside["n"]) - whole(inside[f"c{one.place}"]) for one in measures}
     for one in measures:
         if missing[one.name]:
             check_zero(one.metric)
-    tallies = {one.name: build_tally(answer, one, places) for one in question.plan.linkages if one.name in holding}
+    tallies = {one.name: build_tally(answer, one, places) for one in query.plan.linkages if one.name in holding}
     ranges = {
         one.name: open_range(
             one, inside.get(f"lo{one.place}"), inside.get(f"hi{one.place}"), missing=missing[one.name] > 0
@@ -320,11 +331,11 @@ def _counted_group(people: Any, answer: Answer, group: Population, places: Mappi
         for one in measures
         if one.metric.bounds is None
     }
-    wanted = small_sums(tallies, ranges)
-    declared = {one.name for one in question.plan.counted_metrics if one.declared}
-    place = populations(question.plan).index(group)
+    wanted = metrics_with_small_sums(tallies, ranges)
+    declared = {one.name for one in query.plan.counted_metrics if one.declared}
+    place = populations(query.plan).index(group)
     return Counted(
-        question.plan,
+        query.plan,
         tallies,
         None,
         all(one.name in declared or one.metric.binary for one in measures),
@@ -333,5 +344,5 @@ def _counted_group(people: Any, answer: Answer, group: Population, places: Mappi
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - whole(inside["n"])),
         ranges=ranges,
-        largest=query_largest(people, question, places, wanted) if wanted else {},
+        largest=query_largest(people, query, places, wanted) if wanted else {},
     )

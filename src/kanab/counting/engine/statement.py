@@ -39,7 +39,7 @@ class CrossSum:
 
 
 @dataclass(frozen=True)
-class Binned:
+class BinnedCovariate:
     """A covariate in bins, whose mean in each is wanted: its key and its grid."""
 
     key: Key
@@ -47,7 +47,7 @@ class Binned:
 
 
 @dataclass(frozen=True)
-class Question:
+class CountQuery:
     """Everything that the statement asks.
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
@@ -60,7 +60,7 @@ class Question:
     levels: Mapping[str, Key]
     measures: tuple[Measure, ...]
     crosses: tuple[CrossSum, ...] = ()
-    binned: tuple[Binned, ...] = ()
+    binned: tuple[BinnedCovariate, ...] = ()
     flags: tuple[str, ...] = ()
     declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)
@@ -107,50 +107,50 @@ class Question:
 # ── the first stage ────────────────────────────────────────────────────────────────────────────
 
 
-def first_stage(people: Any, question: Question) -> Any:
+def first_stage(people: Any, query: CountQuery) -> Any:
     """One row per signature: people, and for every metric counts, sums and squares."""
-    inside = question.anywhere(people)
-    columns = {key.column: key.expression(people) for key in question.keys}
-    for one in question.measures:
+    inside = query.anywhere(people)
+    columns = {key.column: key.expression(people) for key in query.keys}
+    for one in query.measures:
         value = one.value(people, inside)
         columns[f"y{one.place}"] = value
         if not one.as_is:
             columns[f"d{one.place}"] = one.steps(value)
         if one.leaves_out:
             columns[f"p{one.place}"] = (inside & value.notnull()).cast("int32")
-    for place, binned in enumerate(question.binned):
+    for place, binned in enumerate(query.binned):
         columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
-    for flag in question.flags:
+    for flag in query.flags:
         columns[flag] = people[flag].cast("int32").cast("int64")
     table = people.select(**columns)
-    clamped = {f"g{one.place}": one.clamped(table[f"d{one.place}"]) for one in question.measures if one.careful}
+    clamped = {f"g{one.place}": one.clamped(table[f"d{one.place}"]) for one in query.measures if one.careful}
     table = table.mutate(**clamped) if clamped else table
     sums = {"n": table.count()}
     proofs: list[Any] = []
-    for one in question.measures:
-        sums |= _metric_sums(table, one, question.engine)
+    for one in query.measures:
+        sums |= _metric_sums(table, one, query.engine)
         proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], _steps(table, one))
     if proofs:
         sums["ok"] = reduce(operator.and_, proofs).all()
-    exact = [proof for one in question.measures for proof in one.exact(_steps(table, one))]
+    exact = [proof for one in query.measures for proof in one.exact(_steps(table, one))]
     if exact:
         sums["exact"] = reduce(operator.and_, exact)
-    for place, cross in enumerate(question.crosses):
-        sums |= _cross_sums(table, place, cross, question)
-    for place in range(len(question.binned)):
-        sums[f"x{place}s"] = question.engine.total(table[f"x{place}"])
-    for flag in question.flags:
+    for place, cross in enumerate(query.crosses):
+        sums |= _cross_sums(table, place, cross, query)
+    for place in range(len(query.binned)):
+        sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
+    for flag in query.flags:
         sums[flag] = table[flag].sum()
-    present = [name for name, _ in _presence(question)]
-    return table.group_by([*(key.column for key in question.keys), *present]).aggregate(**sums)
+    present = [name for name, _ in _presence(query)]
+    return table.group_by([*(key.column for key in query.keys), *present]).aggregate(**sums)
 
 
-def _presence(question: Question) -> tuple[tuple[str, str], ...]:
+def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
     """Columns that say who has a value, for metrics that leave out who has none: they split signatures."""
-    return tuple((f"p{one.place}", "") for one in question.measures if one.leaves_out)
+    return tuple((f"p{one.place}", "") for one in query.measures if one.leaves_out)
 
 
-def _covariate_steps(column: Any, binned: Binned, inside: Any) -> Any:
+def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
     value = number(column, binned.key.kind, careful=True).cast("float64")
     return grid_steps(ibis.ifelse(inside, value, ibis.null("float64")), binned.scale).cast("int64")
 
@@ -168,10 +168,10 @@ def _metric_sums(table: Any, one: Measure, engine: Engine) -> dict[str, Any]:
     return sums | {f"{word}{place}": check for word, check in one.checks(value, raw).items()}
 
 
-def _cross_sums(table: Any, place: int, cross: CrossSum, question: Question) -> dict[str, Any]:
+def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> dict[str, Any]:
     """Sums over the people who have both values; a missing one that means 0 is a value."""
-    first, second = (_present(table, question.measures[place]) for place in cross.pair)
-    total = question.engine.total
+    first, second = (_present(table, query.measures[place]) for place in cross.pair)
+    total = query.engine.total
     both = first.notnull() & second.notnull()
     y, z = (ibis.ifelse(both, one.cast("int64"), ibis.null("int64")) for one in (first, second))
     sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
@@ -190,7 +190,7 @@ def _present(table: Any, one: Measure) -> Any:
 
 
 @dataclass(frozen=True)
-class Part:
+class QueryPart:
     """Some rows of the answer: grouped by which sets of keys, over whom, and which numbers.
 
     ``experiments`` are those that all of these people are in; where there are none, they are in at
@@ -210,33 +210,33 @@ class Part:
         return tuple(dict.fromkeys(key for keys in self.sets for key in keys))
 
 
-def parts(stage: Any, question: Question) -> tuple[Part, ...]:
+def parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     """Everything that leaves the engine."""
-    flags = tuple((flag, "SUM") for flag in question.flags)
+    flags = tuple((flag, "SUM") for flag in query.flags)
     found = [
-        Part("signatures", (question.keys,), (("n", ""), *_presence(question))),
-        Part("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, question))),
-        Part("outside", ((),), (("n", "SUM"), *flags), outside=True),
+        QueryPart("signatures", (query.keys,), (("n", ""), *_presence(query))),
+        QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
+        QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]
-    groups = populations(question.plan)
+    groups = populations(query.plan)
     for place, group in enumerate(groups if len(groups) > 1 else ()):
-        values = (("n", "SUM"), *_check_values(stage, question))
-        found.append(Part(f"inside{place}", ((),), values, group=group))
-    if question.binned:
-        sums = tuple((f"x{place}s", "SUM") for place in range(len(question.binned)))
-        found.append(Part("bins", tuple((one.key,) for one in question.binned), (("n", "SUM"), *sums)))
-    for experiments, linkages in _together(question.plan).items():
-        measures = question.measures_of(*linkages)
-        by_class, by_margin = _square_names(question, measures)
-        crosses = tuple(_cross_names(stage, question, linkages))
-        arms = tuple((question.arms[name],) for name in experiments)
-        levels = tuple((question.axes(one)[-1],) for one in linkages if one.squares == "margins" and one.covariate)
-        classes = tuple(question.axes(one) for one in linkages)
-        found.append(Part("classes", classes, (*_class_values(measures), *by_class), experiments))
+        values = (("n", "SUM"), *_check_values(stage, query))
+        found.append(QueryPart(f"inside{place}", ((),), values, group=group))
+    if query.binned:
+        sums = tuple((f"x{place}s", "SUM") for place in range(len(query.binned)))
+        found.append(QueryPart("bins", tuple((one.key,) for one in query.binned), (("n", "SUM"), *sums)))
+    for experiments, linkages in _together(query.plan).items():
+        measures = query.measures_of(*linkages)
+        by_class, by_margin = _square_names(query, measures)
+        crosses = tuple(_cross_names(stage, query, linkages))
+        arms = tuple((query.arms[name],) for name in experiments)
+        levels = tuple((query.axes(one)[-1],) for one in linkages if one.squares == "margins" and one.covariate)
+        classes = tuple(query.axes(one) for one in linkages)
+        found.append(QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments))
         if by_margin or crosses:
-            found.append(Part("arms", arms, (*by_margin, *crosses), experiments))
+            found.append(QueryPart("arms", arms, (*by_margin, *crosses), experiments))
         if by_margin and levels:
-            found.append(Part("levels", levels, by_margin, experiments))
+            found.append(QueryPart("levels", levels, by_margin, experiments))
     return tuple(found)
 
 
@@ -248,8 +248,8 @@ def _together(plan: Plan) -> dict[tuple[str, ...], list[Linkage]]:
     return groups
 
 
-def _check_values(stage: Any, question: Question) -> Iterator[tuple[str, str]]:
-    for one in question.measures:
+def _check_values(stage: Any, query: CountQuery) -> Iterator[tuple[str, str]]:
+    for one in query.measures:
         for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
             if f"{word}{one.place}" in stage.columns:
                 yield f"{word}{one.place}", how
@@ -263,16 +263,16 @@ def _class_values(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:
     return (("n", "SUM"), *sums)
 
 
-def _cross_names(stage: Any, question: Question, linkages: Sequence[Linkage]) -> Iterator[tuple[str, str]]:
-    for place, _ in question.crosses_of(*linkages):
+def _cross_names(stage: Any, query: CountQuery, linkages: Sequence[Linkage]) -> Iterator[tuple[str, str]]:
+    for place, _ in query.crosses_of(*linkages):
         yield from ((name, "SUM") for name in stage.columns if name.startswith(f"z{place}_"))
 
 
 def _square_names(
-    question: Question, measures: Sequence[Measure]
+    query: CountQuery, measures: Sequence[Measure]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """The squares that a plan wants per class, and those that are kept on margins."""
-    fine = question.plan.metrics_squared_by_class
+    fine = query.plan.metrics_squared_by_class
     chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for one in measures:
         for part in range(len(one.products.weights) if one.products else 0):
@@ -280,10 +280,10 @@ def _square_names(
     return tuple(chosen[0]), tuple(chosen[1])
 
 
-def statement(first: str, wanted: Sequence[Part], question: Question, dialect: Any, *, pretty: bool = False) -> str:
+def statement(first: str, wanted: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False) -> str:
     """The whole statement: the first stage as a named subquery, the parts one below the other."""
     slots = max(len(part.values) for part in wanted)
-    selects = [_select(place, part, slots, question) for place, part in enumerate(wanted)]
+    selects = [_select(place, part, slots, query) for place, part in enumerate(wanted)]
     second = "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
     name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
     return f"WITH {name} AS (\n{first}\n)\n{second}"
@@ -296,8 +296,8 @@ def as_texts(query: str, columns: Iterable[str], dialect: Any) -> str:
     return f"SELECT {chosen} FROM (\n{query}\n) AS {name}"
 
 
-def _select(place: int, part: Part, slots: int, question: Question) -> exp.Select:
-    """Part, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
+def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.Select:
+    """QueryPart, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
     keys = part.keys
     bits: list[Any] = [
         exp.Mul(this=exp.func("GROUPING", _column(key.column)), expression=exp.Literal.number(1 << bit))
@@ -305,13 +305,13 @@ def _select(place: int, part: Part, slots: int, question: Question) -> exp.Selec
     ]
     several = len(part.sets) > 1
     mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
-    columns = [_text(_column(key.column)) if key in keys else _text(exp.null()) for key in question.keys]
+    columns = [_text(_column(key.column)) if key in keys else _text(exp.null()) for key in query.keys]
     numbers = [_text(_aggregate(*value)) for value in part.values]
     nothing = [_text(exp.null()) for _ in range(slots - len(numbers))]
     select = exp.Select(
         expressions=[exp.Literal.number(place), mask, *columns, *numbers, *nothing],
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
-        where=exp.Where(this=_people(part, question)),
+        where=exp.Where(this=_people(part, query)),
     )
     if part.name == "signatures" or not keys:
         return select
@@ -321,17 +321,17 @@ def _select(place: int, part: Part, slots: int, question: Question) -> exp.Selec
     return select
 
 
-def _people(part: Part, question: Question) -> Any:
-    experiments: Iterable[str] = part.experiments or part.group or question.arms
-    inside = [_in_experiment(name, question) for name in experiments]
+def _people(part: QueryPart, query: CountQuery) -> Any:
+    experiments: Iterable[str] = part.experiments or part.group or query.arms
+    inside = [_in_experiment(name, query) for name in experiments]
     if part.experiments:
         return exp.and_(*inside)
     anywhere = exp.or_(*inside)
     return exp.not_(exp.func("COALESCE", anywhere, exp.false())) if part.outside else anywhere
 
 
-def _in_experiment(name: str, question: Question) -> Any:
-    arm, declared = _column(question.arms[name].column), question.declared(name)
+def _in_experiment(name: str, query: CountQuery) -> Any:
+    arm, declared = _column(query.arms[name].column), query.declared(name)
     if declared is None:
         return exp.Not(this=exp.Is(this=arm, expression=exp.null()))
     return arm.isin(*(exp.convert(level) for level in declared)) if declared else exp.false()

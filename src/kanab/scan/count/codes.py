@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.frames import Array, column, encode
+from kanab.counting.frames import Array, encode, get_column
 from kanab.errors import SourceError
 from kanab.scan.count.layout import NOT_IN, Codes
 from kanab.tally.factor import Level, as_level
@@ -213,7 +213,7 @@ def as_column(values: Any) -> Any:
     if package == "pyarrow":
         return values.combine_chunks() if hasattr(values, "combine_chunks") else values
     if isinstance(values, np.ndarray) or package not in ("pandas", "polars"):
-        return column({"": values}, "")
+        return get_column({"": values}, "")
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
         return values.to_numpy()
     return _through_arrow(values, package)
@@ -222,13 +222,13 @@ def as_column(values: Any) -> Any:
 def _through_arrow(values: Any, package: str) -> Any:
     """Texts, categories and columns with gaps of a frame, which Arrow tells apart quickly."""
     if importlib.util.find_spec("pyarrow") is None:
-        return column({"": values}, "")
+        return get_column({"": values}, "")
     import pyarrow as pa  # noqa: PLC0415 - an extra
 
     try:
         arrow = values.to_arrow() if package == "polars" else pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError):
-        return column({"": values}, "")
+        return get_column({"": values}, "")
     return as_column(arrow)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.frames import numbers
+from kanab.counting.frames import to_numbers
 from kanab.counting.grids import Profile, check_zero, profile_values
 from kanab.scan.count.codes import ArmCodes, as_numbers
 from kanab.scan.count.kernel import ROWS, Kernels, kernels
@@ -132,7 +132,7 @@ class _Values:
 
     @classmethod
     def read(cls, column: NDArray[Any], wanted: Wanted) -> _Values:
-        values, gone = numbers(column, wanted.name)
+        values, gone = to_numbers(column, wanted.name)
         missing = int(np.count_nonzero(gone))
         present = values[~gone] if missing else values
         profile = _profile(present, wanted.metric) if len(present) else None

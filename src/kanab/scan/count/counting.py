@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from kanab.counting.columns import name_list, per_metric
-from kanab.counting.csvfile import read_texts, typed
-from kanab.counting.frames import column
-from kanab.counting.grids import Profile, check_range, chosen_metric
+from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.frames import get_column
+from kanab.counting.grids import Profile, check_range, choose_metric
 from kanab.counting.levels import place_arms
 from kanab.errors import MissingExtraError, PlanError, SourceError, listed
 from kanab.plan.model import ExperimentPlan, MetricPlan
@@ -103,7 +103,7 @@ def _matched(wanted: Sequence[str], columns: Sequence[str], others: Sequence[str
     found: set[str] = set()
     for name in wanted:
         if name in columns or not any(sign in name for sign in "*?["):
-            column(dict.fromkeys(columns, ()), name)  # an unknown name fails here, with a hint
+            get_column(dict.fromkeys(columns, ()), name)  # an unknown name fails here, with a hint
             if name in others:
                 raise PlanError(
                     f"{name!r} is named as an experiment and as something else", "Name each column for one purpose."
@@ -163,7 +163,7 @@ def _chosen(one: Declared, profile: Profile | None) -> Metric | None:
         return one
     if _fixed(one):
         return one.metric()
-    return None if profile is None else chosen_metric(one, profile)
+    return None if profile is None else choose_metric(one, profile)
 
 
 def _finished(sums: PairSums, names: Sequence[str], metrics: Sequence[Metric]) -> Pairs:
@@ -232,5 +232,5 @@ def _without_engine(source: Any, reading: Reading) -> People | None:
         return ParquetPeople.open(files) if importlib.util.find_spec("pyarrow") is not None else None
     if importlib.util.find_spec("ibis") is None and place.lower().endswith((".csv", ".csv.gz")):
         tables = [read_texts(file) for file in files or [Path(place)]]
-        return FramePeople({name: typed(chain.from_iterable(one[name] for one in tables)) for name in tables[0]})
+        return FramePeople({name: parse_fields(chain.from_iterable(one[name] for one in tables)) for name in tables[0]})
     return None

@@ -24,7 +24,7 @@ import pyarrow as pa
 from kanab.counting.engine.dialects import query_text
 from kanab.counting.engine.group_keys import kind_of, plain
 from kanab.counting.engine.metrics import number
-from kanab.counting.engine.profiles import SAMPLE, look
+from kanab.counting.engine.profiles import SAMPLE, profile_columns
 from kanab.counting.grids import Profile
 from kanab.errors import KanabError, QueryError, SourceError
 from kanab.scan.count.codes import ArmCodes, Numbered
@@ -55,7 +55,7 @@ class EnginePeople:
     def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
         """What all rows say of some metrics."""
         kinds = {name: kind_of(self.table, name, metric=True) for name in metrics}
-        found = look(self.table, kinds).profiles
+        found = profile_columns(self.table, kinds).profiles
         return {name: one for name, one in found.items() if math.isfinite(one.low) and math.isfinite(one.high)}
 
     def count(self, task: Task, progress: Progress | None) -> PairSums:

@@ -20,13 +20,13 @@ import pyarrow as pa
 import sqlglot
 
 from kanab.counting.connect import open_beside, opened_table
-from kanab.counting.engine.dialects import engine_of, kept, query_text, run, strict_arithmetic
+from kanab.counting.engine.dialects import cached, engine_of, query_text, run, strict_arithmetic
 from kanab.counting.engine.group_keys import kind_of, plain, read_level
+from kanab.counting.engine.joint import twice_flag
 from kanab.counting.engine.people import Units, to_people
 from kanab.counting.engine.person_sums import person_values, row_sums, row_totals, row_values
-from kanab.counting.engine.sql import filtered
+from kanab.counting.engine.sql import filter_rows
 from kanab.counting.grids import Profile
-from kanab.counting.joint import twice_flag
 from kanab.errors import SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.count.codes import MOST_ARMS, Numbered, as_numbers, check_arms
@@ -53,7 +53,7 @@ def opened_people(
     if reading.assignments is not None:
         assigned = _assigned_people(table, metrics, reading)
         return assigned.columns, lambda _names: assigned
-    rows = filtered(table, reading.where) if reading.where else table
+    rows = filter_rows(table, reading.where) if reading.where else table
     if reading.unit is None:
         if reading.aggregate is not None:
             raise SourceError("rows are to be added up, but nobody says whose", "Name the column of the person: unit.")
@@ -62,7 +62,7 @@ def opened_people(
 
     def one_row_each(names: Sequence[str]) -> People:
         plan = Plan(metrics, tuple(ExperimentPlan(name) for name in names))
-        people = stack.enter_context(kept(to_people(rows, plan, units), engine_of(table)))
+        people = stack.enter_context(cached(to_people(rows, plan, units), engine_of(table)))
         return EnginePeople(people, twice_flag(0))
 
     return list(rows.columns), one_row_each

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from kanab.counting.frames import column, column_names, numbers
+from kanab.counting.frames import column_names, get_column, to_numbers
 from kanab.counting.grids import Profile, profile_values
 from kanab.errors import KanabError, SourceError
 from kanab.scan.count.codes import as_numbers, is_text
@@ -107,7 +107,7 @@ def guess_profile(batches: Iterator[Any], name: str) -> Profile | None:
     found: Profile | None = None
     try:
         for values in batches:
-            doubles, gone = numbers(as_numbers(values), name)
+            doubles, gone = to_numbers(as_numbers(values), name)
             found = merged(found, profile_values(doubles[~gone])) if not gone.all() else found
     except KanabError:  # perhaps of somebody who is in no experiment: to be seen when everybody is counted
         return None
@@ -157,7 +157,7 @@ class FramePeople:
             values = data[keys[self.columns.index(name)]]
             if type(values).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow"):
                 return values
-        return column(data, name)  # arrays, lists and mistakes
+        return get_column(data, name)  # arrays, lists and mistakes
 
 
 def _parts(values: Any) -> Iterator[Any]:
@@ -229,7 +229,7 @@ class ParquetPeople:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         for name in names:
-            column(dict.fromkeys(self.columns, ()), name)  # an unknown name fails here, with a hint
+            get_column(dict.fromkeys(self.columns, ()), name)  # an unknown name fails here, with a hint
         texts = [name for name in names if is_text(self.schema.field(name).type)]
         for file in self.files:
             try:

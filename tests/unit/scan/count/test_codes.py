@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab.counting.frames import numbers
+from kanab.counting.frames import to_numbers
 from kanab.errors import LevelError, SourceError
 from kanab.scan.count.codes import ArmCodes, Numbered, as_numbers
 
@@ -151,14 +151,14 @@ def test_a_dictionary_may_name_more_than_anybody_has() -> None:
     ],
 )
 def test_metrics_of_any_kind_become_numbers(values: Any, expected: list[Any]) -> None:
-    found, gone = numbers(as_numbers(values), "spend")
+    found, gone = to_numbers(as_numbers(values), "spend")
     assert [None if out else value for value, out in zip(found.tolist(), gone, strict=True)] == expected
 
 
 @pytest.mark.parametrize("values", [pa.array(["1"]), pa.array([datetime.date(2024, 1, 1)]), pl.Series(["a"]), ["a"]])
 def test_texts_and_dates_are_no_metrics(values: Any) -> None:
     with pytest.raises(SourceError, match="'spend' holds something other than numbers"):
-        numbers(as_numbers(values), "spend")
+        to_numbers(as_numbers(values), "spend")
 
 
 def test_frames_are_read_without_arrow_too(monkeypatch: pytest.MonkeyPatch) -> None:

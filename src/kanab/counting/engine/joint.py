@@ -12,7 +12,7 @@ import ibis
 
 from kanab.counted import Counted
 from kanab.counting.engine.group_keys import in_experiment, kind_of, plain
-from kanab.counting.frames import column
+from kanab.counting.frames import get_column
 from kanab.plan.joint import JointPlan, View, column_of, populations
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.tally.factor import Factor
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 # ── columns ────────────────────────────────────────────────────────────────────────────────────
 
 
-def with_copies(table: Any, plan: Plan, names: Iterable[str] | None = None) -> Any:
+def add_alias_columns(table: Any, plan: Plan, names: Iterable[str] | None = None) -> Any:
     """The table with a copy of the column behind every alias, or behind those of some names."""
     if not isinstance(plan, JointPlan):
         return table
@@ -32,19 +32,19 @@ def with_copies(table: Any, plan: Plan, names: Iterable[str] | None = None) -> A
     for name in plan.copies if names is None else names:
         base = column_of(plan, name)
         if base != name:
-            column(dict.fromkeys(table.columns, ()), base)  # an unknown name fails here, with a hint
+            get_column(dict.fromkeys(table.columns, ()), base)  # an unknown name fails here, with a hint
             copies[name] = table[base]
     return table.mutate(**copies) if copies else table
 
 
-def restricted(people: Any, plan: Plan) -> Any:
+def restrict_people(people: Any, plan: Plan) -> Any:
     """People whose covariates and metrics are missing where these are not about them."""
     if not isinstance(plan, JointPlan) or not plan.about:
         return people
     inside = {one.name: _inside(people, one) for one in plan.experiments}
     columns = {}
     for name, experiments in plan.about.items():
-        column(dict.fromkeys(people.columns, ()), name)
+        get_column(dict.fromkeys(people.columns, ()), name)
         value = people[name]
         if not value.type().is_null():
             there = reduce(operator.or_, (inside[one] for one in experiments))
@@ -60,7 +60,7 @@ def _inside(people: Any, plan: ExperimentPlan) -> Any:
 # ── people made of several rows ────────────────────────────────────────────────────────────────
 
 
-def flags_of(plan: Plan) -> tuple[str, ...]:
+def flag_names(plan: Plan) -> tuple[str, ...]:
     """What is known of people who were made of several rows each: for each group of experiments two flags."""
     return tuple(flag(place) for place in range(len(populations(plan))) for flag in (twice_flag, outside_flag))
 
@@ -78,7 +78,7 @@ def outside_flag(place: int) -> str:
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def own_part(counted: Counted, view: View) -> Counted:
+def split_off(counted: Counted, view: View) -> Counted:
     """One plan's own count, under its own names, out of everything that is about its people."""
     if counted.plan is view.plan:
         return counted
