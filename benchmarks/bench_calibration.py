@@ -24,9 +24,9 @@ from kanab.stats.arms import many_to_one, omnibus
 from kanab.stats.distributions import t_interval
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Margin, against_margin
+from kanab.stats.multiplicity import simultaneous_intervals
 from kanab.stats.relative import relative_delta
 from kanab.stats.sequential import any_time_look, planned_look
-from kanab.stats.simultaneous import simultaneous_intervals
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
 

@@ -19,9 +19,9 @@ from kanab.datasets import shop_rows
 from kanab.stats.arms import many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm
 from kanab.stats.margins import Margin, against_margin
+from kanab.stats.multiplicity import simultaneous_intervals
 from kanab.stats.relative import relative_delta
 from kanab.stats.sequential import any_time_look, planned_look
-from kanab.stats.simultaneous import simultaneous_intervals
 
 Question = Callable[[], Any]
 LIMIT = 1.0

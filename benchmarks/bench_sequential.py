@@ -22,8 +22,14 @@ from scipy import special
 
 from kanab import count_columns
 from kanab.stats import adjusted_effect
-from kanab.stats.mixture import log_evidence_of_counts, mixture_z, tuning
-from kanab.stats.sequential import TUNED_AT, any_time_look, planned_look
+from kanab.stats.sequential import (
+    TUNED_AT,
+    any_time_look,
+    log_evidence_of_counts,
+    mixture_z,
+    planned_look,
+    tuning,
+)
 from kanab.stats.spending import CLOSEST, boundaries
 from kanab.stats.srm import SAMPLE_RATIO_ALARM
 

@@ -14,10 +14,10 @@ from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import Better, MarginTest, against_margin
+from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
-from kanab.stats.simultaneous import Simultaneous, excludes, simultaneous_intervals
 from kanab.tally.tally import Tally
 
 _SUREST = 1 - 1e-12

@@ -11,10 +11,10 @@ from kanab.stats.cautions import Caution
 from kanab.stats.effect import Effect, Method
 from kanab.stats.ftest import FTest
 from kanab.stats.margins import Better, MarginTest
+from kanab.stats.multiplicity import Simultaneous
 from kanab.stats.relative import Relative
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
-from kanab.stats.simultaneous import Simultaneous
 from kanab.tally.factor import Level, label
 
 Plain = dict[str, Any]

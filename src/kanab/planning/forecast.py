@@ -1,26 +1,26 @@
-"""What will a plan give? Classes, people and days until nothing has to be merged, and detectable effects.
+"""What a plan will give: classes, people and days until nothing has to be merged, and detectable effects.
 
-Numbers come from the plan, from the traffic, and from what is known: shares of levels, rates, standard
-deviations, or a whole release of an earlier experiment. Nothing here looks at anybody's data.
+Numbers come from the plan, from the traffic, and from a baseline: shares of levels, rates, standard
+deviations, or a whole release of an earlier experiment. Nothing here reads anybody's data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from kanab.counting.frames import numeric_scores
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
-from kanab.planning.needed_people import enough_people
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import PlannedTest, Power, allotted, solve_power
+from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
 from kanab.privacy.class_rules import LEAST_DF, drafted
 from kanab.privacy.merging import MARGIN
 from kanab.privacy.release import Release
@@ -33,12 +33,14 @@ from kanab.tally.factor import Factor, Level, as_level
 from kanab.tally.tally import Tally
 
 SURE = 0.95
+"""How probably a forecast number of people is enough."""
+
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What is known beforehand: shares of levels, and how metrics vary. All of it may be missing.
+    """What is known before the start: shares of levels, and how metrics vary. All of it may be missing.
 
     ``levels`` are shares per covariate and level; ``rates`` of 0/1 metrics; ``sds`` (and ``means``) of
     others, for a ratio metric that of its linearised form. ``noises`` are those of an earlier
@@ -101,42 +103,38 @@ class Forecast:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The forecast as plain data, ready for JSON."""
+        """Return the forecast as plain data, ready for JSON."""
         effects = [
             {
-                "experiment": one.experiment, "metric": one.metric, "adjusted_for": one.adjusted_for,
-                "people": one.detectable.people, "effect": one.detectable.effect,
-                "relative": one.detectable.relative, "power": one.detectable.power,
-                "confidence": one.detectable.test.confidence,
+                "experiment": row.experiment, "metric": row.metric, "adjusted_for": row.adjusted_for,
+                "people": row.detectable.people, "effect": row.detectable.effect,
+                "relative": row.detectable.relative, "power": row.detectable.power,
+                "confidence": row.detectable.test.confidence,
             }
-            for one in self.effects
+            for row in self.effects
         ]  # fmt: skip
-        linkages = [asdict(one) for one in self.linkages]
+        linkages = [asdict(linkage) for linkage in self.linkages]
         head = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
         return head | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
 
     def tables(self) -> list[Table]:
-        """The tables of the plan, and the effects that will be seen if any are known."""
+        """Return the tables of the plan, and a table of detectable effects if any are known."""
         rows = tuple(
-            (
-                one.linkage, _or_dash(one.classes), _or_dash(one.people), _or_dash(one.days), _or_dash(one.batch),
-                one.outcome,
-            )
-            for one in self.linkages
-        )  # fmt: skip
+            (row.linkage, *map(_or_dash, (row.classes, row.people, row.days, row.batch)), row.outcome)
+            for row in self.linkages
+        )
         header = ("table", "classes", f"people for k = {self.k}", "days", "people a seal", "levels then")
         tables = [Table(header, rows)]
         if self.effects:
-            found = tuple(
+            rows = tuple(
                 (
-                    one.experiment, one.metric, one.adjusted_for or "–", f"{one.detectable.people:,}",
-                    number(one.detectable.effect),
-                    "–" if one.detectable.relative is None else f"{100 * one.detectable.relative:+.3g} %",
+                    row.experiment, row.metric, row.adjusted_for or "–", f"{row.detectable.people:,}",
+                    number(row.detectable.effect),
+                    "–" if row.detectable.relative is None else f"{100 * row.detectable.relative:+.3g} %",
                 )
-                for one in self.effects
+                for row in self.effects
             )  # fmt: skip
-            effects = ("experiment", "metric", "adjusted for", "people", "detectable", "relative")
-            tables.append(Table(effects, found))
+            tables.append(Table(("experiment", "metric", "adjusted for", "people", "detectable", "relative"), rows))
         return tables
 
     def __str__(self) -> str:
@@ -160,6 +158,7 @@ def forecast_plan(
 
     ``per_day`` are people who meet an experiment, in all or by experiment; ``days`` how long it runs.
     A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
+    Raises `PlanError` where traffic or shares are not positive numbers, or name what the plan has not.
 
     >>> from kanab.plan.file import parse_plan
     >>> shop = 'metrics.bought = { kind = "binary" }\\ncovariates.tier = [1, 2, 3]\\n'
@@ -203,8 +202,8 @@ class _Traffic:
     days: float | None
 
     def __post_init__(self) -> None:
-        given = self.per_day.values() if isinstance(self.per_day, Mapping) else [self.per_day]
-        for value in (*given, self.days):
+        rates = self.per_day.values() if isinstance(self.per_day, Mapping) else [self.per_day]
+        for value in (*rates, self.days):
             if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
                 raise PlanError("people per day and days must be positive numbers", "For example 500 people, 14 days.")
         named = set(self.per_day) if isinstance(self.per_day, Mapping) else set()
@@ -212,7 +211,7 @@ class _Traffic:
             raise PlanError("people per day name an unknown experiment", "Use the plan's own names.")
 
     def daily(self, experiments: tuple[str, ...]) -> float | None:
-        """People a day who are in all of these experiments."""
+        """Return the people a day who are in all of these experiments."""
         rates, inside = [], 1.0
         for name in experiments:
             rate = self.per_day.get(name) if isinstance(self.per_day, Mapping) else self.per_day
@@ -224,22 +223,22 @@ class _Traffic:
         return 0.0 if exclusive and len(experiments) > 1 else min(rates) * inside
 
     def people(self, experiments: tuple[str, ...]) -> int | None:
-        """People who will have come in the end."""
+        """Return the people who will have come in the end."""
         daily = self.daily(experiments)
         return None if daily is None or self.days is None else math.floor(daily * self.days)
 
     def batch(self, experiments: tuple[str, ...]) -> int | None:
-        """People who are sealed together: those of a seal's cohorts, or everybody."""
+        """Return the people who are sealed together: those of a seal's cohorts, or everybody."""
         cohorts = self.plan.cohorts
         if cohorts is None or cohorts.seal == "end":
             return self.people(experiments)
         daily = self.daily(experiments)
-        together = max(duration(cohorts.seal), duration(cohorts.every)) / _DAY
-        return None if daily is None else math.floor(daily * together)
+        days = max(duration(cohorts.seal), duration(cohorts.every)) / _DAY
+        return None if daily is None else math.floor(daily * days)
 
     @property
     def first_seal(self) -> float | None:
-        """After how many days the first cohort is sealed: its period, window and late messages are over."""
+        """The days until the first cohort is sealed: its period, window and late messages are over."""
         cohorts = self.plan.cohorts
         if cohorts is None or cohorts.seal == "end":
             return None
@@ -249,7 +248,7 @@ class _Traffic:
 
 
 def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic) -> LinkageForecast:
-    """Classes, people, days, and what merging leaves at one seal."""
+    """Forecast one table: classes, people, days, and what merging leaves at one seal."""
     arms = [_arms(plan.experiment(name)) for name in linkage.experiments]
     levels, equal = (None, False) if linkage.covariate is None else _levels(plan, linkage.covariate, baseline)
     if None in arms or (linkage.covariate is not None and levels is None):
@@ -262,19 +261,20 @@ def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic
     groups = [(shares, plan.k)]
     if levels is not None:
         groups.append((np.array(list(levels.values())), math.ceil(MARGIN * plan.k / min(sides[0].values()))))
-    people = enough_people(groups, SURE, len(shares) + LEAST_DF)
+    people = enough_people(groups, least=len(shares) + LEAST_DF)
     daily, batch = traffic.daily(linkage.experiments), traffic.batch(linkage.experiments)
     days = None if not daily else math.ceil(10 * people / daily) / 10
-    kept, out = (None, None) if batch is None else _merged(plan, linkage, sides, shares, batch)
+    levels_kept, left_out = (None, None) if batch is None else _merged(plan, linkage, sides, shares, batch)
+    size = None if levels is None else len(levels)
     return LinkageForecast(
-        linkage.name, len(shares), None if levels is None else len(levels), equal, people, days, batch, kept, out
-    )
+        linkage.name, len(shares), size, equal, people, days, batch, levels_kept, left_out
+    )  # fmt: skip
 
 
 def _merged(
     plan: Plan, linkage: Linkage, sides: list[dict[Level, float]], shares: Floats, people: int
 ) -> tuple[int | None, bool]:
-    """How many levels are left if people come exactly in their shares; the gate's own rules decide."""
+    """Return how many levels are left if people come exactly in their shares; the gate's own rules decide."""
     factors = [Factor(name, tuple(side), "arm") for name, side in zip(linkage.experiments, sides, strict=False)]
     if linkage.covariate is not None:
         levels = tuple(sides[-1])
@@ -291,7 +291,7 @@ def _merged(
 
 
 def _arms(experiment: ExperimentPlan) -> dict[Level, float] | None:
-    """Shares of the arms, adding up to one."""
+    """Return the shares of the arms, adding up to one."""
     if experiment.shares is None:
         return None
     whole = math.fsum(share for _, share in experiment.shares)
@@ -299,14 +299,14 @@ def _arms(experiment: ExperimentPlan) -> dict[Level, float] | None:
 
 
 def _levels(plan: Plan, name: str, baseline: Baseline) -> tuple[dict[Level, float] | None, bool]:
-    """Shares of the levels: as known, else equal ones; None if not even their number is known."""
+    """Return the shares of the levels: as known, else equal ones; None if not even their number is known."""
     declared = plan.covariate(name)
     if name in baseline.levels:
-        given = {as_level(level, name): share for level, share in baseline.levels[name].items()}
-        whole = math.fsum(given.values())
-        if not given or min(given.values()) <= 0:
+        shares = {as_level(level, name): share for level, share in baseline.levels[name].items()}
+        whole = math.fsum(shares.values())
+        if not shares or min(shares.values()) <= 0:
             raise PlanError(f"the shares of {name!r} must be positive numbers", "One for every level that people have.")
-        return {level: share / whole for level, share in given.items()}, False
+        return {level: share / whole for level, share in shares.items()}, False
     if declared.levels is not None:
         levels: tuple[Level, ...] = declared.levels
     elif declared.bins is not None:
@@ -319,7 +319,7 @@ def _levels(plan: Plan, name: str, baseline: Baseline) -> tuple[dict[Level, floa
 
 
 def _noises(experiment: ExperimentPlan, metric: MetricPlan, baseline: Baseline) -> dict[str, Noise]:
-    """How the metric varies: plain under "", adjusted under the covariate's name."""
+    """Return how the metric varies: plain under "", adjusted under the covariate's name."""
     if (experiment.name, metric.name) in baseline.noises:
         return dict(baseline.noises[experiment.name, metric.name])
     if experiment.shares is None:
@@ -336,19 +336,19 @@ def _noises(experiment: ExperimentPlan, metric: MetricPlan, baseline: Baseline) 
 def _detectable(
     names: tuple[str, str], noises: Mapping[str, Noise], people: int, power: float, test: PlannedTest | None
 ) -> list[EffectForecast]:
-    found = []
+    effects = []
     for covariate, noise in noises.items():
         if people >= noise.fewest:
             try:
                 solved = solve_power(noise, people=people, power=power, test=test)
             except AnalysisError:  # so few people see no effect that is possible
                 continue
-            found.append(EffectForecast(*names, covariate or None, solved))
-    return found
+            effects.append(EffectForecast(*names, covariate or None, solved))
+    return effects
 
 
 def baseline_from_release(released: Release) -> Baseline:
-    """Shares of levels and the noise of every metric and ratio, from an earlier experiment's release."""
+    """Return the shares of levels and the noise of every metric and ratio of an earlier experiment's release."""
     levels: dict[str, dict[Level, float]] = {}
     noises: dict[tuple[str, str], dict[str, Noise]] = {}
     for tally in released.tables.values():
@@ -359,31 +359,32 @@ def baseline_from_release(released: Release) -> Baseline:
             plan = released.plan.experiment(tally.experiment.name)
             shares = None if plan.shares is None else dict(plan.shares)
             for metric in released.plan.metrics:
-                own = noises.setdefault((plan.name, metric.name), {})
+                of_metric = noises.setdefault((plan.name, metric.name), {})
                 for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
                     try:
-                        means = _found_means(tally, metric, adjusted=bool(name))
+                        means = _means(tally, metric, adjusted=bool(name))
                         rate = metric.ratio is None and tally.moments_of(metric.name).metric.binary
-                        own.setdefault(name, noise_of_means(means, shares=shares, control=plan.control, rate=rate))
+                        noise = noise_of_means(means, shares=shares, control=plan.control, rate=rate)
+                        of_metric.setdefault(name, noise)
                     except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
                         continue
-    return Baseline(levels=levels, noises={key: found for key, found in noises.items() if found})
+    return Baseline(levels=levels, noises={key: by_covariate for key, by_covariate in noises.items() if by_covariate})
 
 
-def _found_means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
-    """The means of a metric, or of a ratio by the products that were kept."""
+def _means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
+    """Return the means of a metric, or of a ratio by the products that were kept."""
     if metric.ratio is not None:
         return adjusted_ratio_means(tally, *metric.ratio) if adjusted else ratio_means(tally, *metric.ratio)
     return adjusted_means(tally, metric.name) if adjusted else plain_means(tally, metric.name)
 
 
 def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic) -> list[str]:
-    """What the numbers rest on."""
+    """Return what the numbers rest on, one sentence each."""
     notes = [f"People: no level merged and k in every class with probability {SURE:.0%}, at the planned shares."]
-    equal = [one.linkage for one in linkages if one.equal_shares]
+    equal = [linkage.linkage for linkage in linkages if linkage.equal_shares]
     if equal:
         notes.append(f"Levels are taken to be equally frequent in {', '.join(equal)}: rarer ones need more people.")
-    open_levels = [one.linkage for one in linkages if one.classes is None]
+    open_levels = [linkage.linkage for linkage in linkages if linkage.classes is None]
     if open_levels:
         notes.append(f"Levels or arms are not declared, so nothing is forecast for {', '.join(open_levels)}.")
     if unknown:
@@ -397,3 +398,38 @@ def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _
     if len(linkages) > 1:
         notes.append("Whether all tables together may be released (leverage) is known only when they are counted.")
     return notes
+
+
+def enough_people(groups: Sequence[tuple[Floats, int]], sure: float = SURE, least: int = 1) -> int:
+    """Return the fewest people with whom every group of a share holds its number, with this probability.
+
+    ``groups`` are shares with the number that each must hold. The chances that one holds fewer are
+    binomial, and added up, which never gives too few people. ``least`` is a floor for everybody.
+    Raises `AnalysisError` where a share is not positive, or so small that `MOST_PEOPLE` would not do.
+
+    >>> enough_people([(np.array([0.5, 0.5]), 10)])
+    30
+    """
+    shares = np.concatenate([share for share, _ in groups])
+    numbers = np.concatenate([np.full(len(share), float(number)) for share, number in groups])
+    if not np.all(shares > 0) or not 0 < sure < 1:
+        raise AnalysisError("every group needs a positive share, and certainty is not to be had", "For example 0.95.")
+
+    def too_few(n: int) -> bool:
+        if n < floor:
+            return True
+        fewer = special.betaincc(numbers, n - numbers + 1, shares)  # how often a group holds fewer than its number
+        return float(np.sum(fewer)) > 1 - sure
+
+    floor = max(least, int(np.max(numbers)))
+    low, high = 0, floor
+    while too_few(high):
+        low, high = high, 2 * high
+        if high > MOST_PEOPLE:
+            raise AnalysisError(
+                "a group has next to no share of the people", "Merge levels, or widen the arms' shares."
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if too_few(middle) else (low, middle)
+    return high

@@ -22,6 +22,8 @@ from kanab.tally.factor import Level, label
 
 PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
 MOST_PEOPLE = 1e13
+"""Nothing is planned with more people than this."""
+
 _FAR = 1e6
 _TOO_FEW = ("so few people do not show equivalence with that power, even without an effect", "Ask for more people.")
 _TOO_MANY = ("that power is reached without any effect", "Ask for more power than the test's own error.")

@@ -9,7 +9,7 @@ from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, diff
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.hc import RobustFit, robust_fit
 from kanab.stats.margins import MarginTest, against_margin
-from kanab.stats.multiplicity import correct
+from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
 from kanab.stats.ols import Anova, Fit, fit
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 from kanab.stats.relative import Relative, relative_delta, relative_effect
@@ -22,7 +22,6 @@ from kanab.stats.sequential import (
     planned_look,
     sample_ratio_any_time,
 )
-from kanab.stats.simultaneous import HolmRegion, Simultaneous, holm_regions, simultaneous_intervals
 from kanab.stats.srm import SampleRatio, sample_ratio
 
 __all__ = [

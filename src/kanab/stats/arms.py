@@ -15,11 +15,10 @@ from kanab.stats.effect import ArmMeans, Effect, contrast
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import joint_quantile, joint_tail
-from kanab.stats.simultaneous import Simultaneous
+from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
 from kanab.tally.factor import Level, as_level, label
 
 Errors = Literal["own", "pooled"]
-_TOGETHER = "all intervals hold their effects together, with this confidence"
 
 
 def omnibus(means: ArmMeans) -> FTest:
@@ -114,14 +113,14 @@ def _joined(
     found = []
     for effect in effects:
         if effect.t is None or effect.df is None:
-            found.append(Simultaneous(effect, "dunnett", None, None, None, True, _TOGETHER))
+            found.append(Simultaneous(effect, "dunnett", None, None, None, True, ALL_TOGETHER))
             continue
         size = abs(effect.t) if alternative == "two-sided" else effect.t
         p = joint_tail(size, effect.df, correlations, alternative)
         reach = joint_quantile(confidence, effect.df, correlations, alternative)
         level = 1 - t_tail(reach, effect.df, "two-sided" if alternative == "two-sided" else "greater")
         interval = t_interval(effect.estimate, effect.se_population, effect.df, level, alternative)
-        found.append(Simultaneous(effect, "dunnett", p, level, interval, True, _TOGETHER))
+        found.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""How much do values vary in each cell? Variances by class, by arm, or from two margins of squares."""
+"""The variances of cells: by class, by arm, or from two marginals of squares."""
 
 from __future__ import annotations
 
@@ -33,21 +33,17 @@ def _spread(group: NDArray[np.intp], within: Floats, df: Floats) -> Spread:
 
 
 def by_class(classes: Classes, squares: Cells) -> Spread:
-    """Every cell for itself."""
-    n, s, k = classes.counts, classes.sums, classes.centre
-    about = squares[tuple(classes.places.T)] - 2 * k * (s + n * k) + n * k**2
-    within = (about - s**2 // n) - (s**2 % n) / n  # the large parts as integers
-    return _spread(np.arange(len(n)), np.maximum(0.0, within.astype(np.float64)), classes.n - 1)
+    """Return a variance for every cell."""
+    return _spread(np.arange(len(classes.counts)), classes.within_each(squares), classes.n - 1)
 
 
 def by_arm(classes: Classes, squares: Cells) -> Spread:
-    """One variance per arm, the same in all levels."""
-    group, within, df = _margin(classes, squares, 0)
-    return _spread(group, within, df)
+    """Return one variance per arm, the same in all levels."""
+    return _spread(*_marginal(classes, squares, 0))
 
 
-def _margin(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.intp], Floats, Floats]:
-    """Σ (y − cell mean)² and people − cells, for each row (axis 0) or column (axis 1)."""
+def _marginal(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Return Σ (y − cell mean)² and people − cells, for each row (axis 0) or column (axis 1)."""
     present, group = np.unique(classes.places[:, axis], return_inverse=True)
     inside = [group == position for position in range(len(present))]
     within = [classes.within(int(squares[level]), rows) for level, rows in zip(present, inside, strict=True)]
@@ -56,9 +52,9 @@ def _margin(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.int
 
 
 def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> Spread:
-    """σ² = u_row · v_column, fitted to both margins by iterative proportional fitting."""
-    row, row_within, row_df = _margin(classes, rows, 0)
-    column, column_within, column_df = _margin(classes, columns, 1)
+    """Return σ² = u_row · v_column, fitted to both marginals by iterative proportional fitting."""
+    row, row_within, row_df = _marginal(classes, rows, 0)
+    column, column_within, column_df = _marginal(classes, columns, 1)
     freedom = classes.n - 1
     cells = np.arange(len(freedom))
     if np.any(freedom < 1) or np.any(row_df < 1) or np.any(column_df < 1):
@@ -83,7 +79,7 @@ _Side = tuple[NDArray[np.intp], Floats, Floats]
 
 
 def _newton(rows: _Side, columns: _Side, freedom: Floats) -> tuple[Floats, Floats]:
-    """The same solution by Newton's method, for tables where proportional fitting crawls.
+    """Find the same solution by Newton's method, for tables where proportional fitting crawls.
 
     It minimises the convex Σ ν e^(α + β) − Σ W_row α − Σ W_column β in α = log u, β = log v.
     """

@@ -15,7 +15,7 @@ Alternative = Literal["two-sided", "greater", "less"]
 
 
 def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float:
-    """How often |T| (or T, or −T) is at least this large if there is no effect.
+    """Return how often |T| (or T, or −T) is at least this large if there is no effect.
 
     >>> t_tail(22.620230766723257, 40593.688228635794)
     1.36445119627...e-112
@@ -33,17 +33,17 @@ def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """The point below which T falls with this probability."""
+    """Return the point below which T falls with this probability."""
     return float(special.stdtrit(df, probability))
 
 
 def f_tail(f: float, numerator: float, denominator: float) -> float:
-    """How often F is at least this large if there is no effect."""
+    """Return how often F is at least this large if there is no effect."""
     return float(special.fdtrc(numerator, denominator, f))
 
 
 def chi2_tail(x: float, df: float) -> float:
-    """How often χ² is at least this large if there is no effect."""
+    """Return how often χ² is at least this large if there is no effect."""
     return float(special.chdtrc(df, x))
 
 
@@ -76,7 +76,7 @@ def find_root(function: Callable[[float], float], low: float, high: float) -> fl
 
 
 def check_sides(confidence: float, alternative: str) -> None:
-    """Refuse a confidence outside (0, 1) and an unknown alternative."""
+    """Check that the confidence lies in (0, 1) and the alternative is a known one; raises `AnalysisError`."""
     if not (isinstance(confidence, (int, float)) and 0 < confidence < 1):
         raise AnalysisError("the confidence must lie between 0 and 1", "For example 0.95.")
     if alternative not in get_args(Alternative):
@@ -86,7 +86,7 @@ def check_sides(confidence: float, alternative: str) -> None:
 def t_interval(
     estimate: float, se: float, df: float, confidence: float, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """The interval that agrees with the test: two-sided, or open on one side."""
+    """Return the interval that agrees with the test: two-sided, or open on one side."""
     if alternative == "two-sided":
         half = t_quantile((1 + confidence) / 2, df) * se
         return estimate - half, estimate + half

@@ -1,4 +1,4 @@
-"""Does the effect differ between levels? Do two experiments interfere? (paper §8)
+"""F tests: does the effect differ between levels, do two experiments interfere? (paper §8)
 
 The paper's pooled partial F assumes one error variance for all classes. Real segments break that,
 so a robust F stands beside it and carries the verdict.
@@ -71,17 +71,20 @@ class TwoWay:
         return self.classes.within(int(arm_squares(self.tally, self.metric).sum()))
 
     def fitted(self, weights: Floats) -> Solution:
-        """The weighted main-effects fit."""
+        """Return the weighted main-effects fit."""
         names = tuple(str(position) for position in range(self.main.shape[1]))
         return solve(self.main, weights, self.classes, names, self.within)
 
     def residuals(self, weights: Floats) -> Floats:
-        """Cell means minus the weighted main-effects fit, in steps."""
+        """Return the cell means minus the weighted main-effects fit, in steps."""
         return self.fitted(weights).residuals
 
 
 def two_way(tally: Tally, covariate: str | None = None, metric: str | None = None) -> TwoWay:
-    """Arm × one covariate, or the two experiments of a pair; other covariates are collapsed."""
+    """Return the cells of arm × one covariate, or of two experiments; other covariates are collapsed.
+
+    Raises `AnalysisError` where it is not clear which covariate is meant.
+    """
     if len(tally.arms) == 2 and covariate is None:
         table = tally.keep()
     elif len(tally.arms) == 1:
@@ -100,12 +103,13 @@ def two_way(tally: Tally, covariate: str | None = None, metric: str | None = Non
     classes = classes_of(table, metric)
     terms = tuple((Variable(name, categorical=True),) for name in table.axes)
     matrix = design(table, terms, classes).matrix
-    kept = independent(matrix, classes.n)
-    return TwoWay(table, table.moments_of(metric).metric.name, classes, matrix[:, kept])
+    return TwoWay(
+        table, table.moments_of(metric).metric.name, classes, matrix[:, independent(matrix, classes.n)]
+    )  # fmt: skip
 
 
 def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = None) -> FTest:
-    """The paper's partial F of the interaction, with one error variance for all classes.
+    """Test the interaction by the paper's partial F, with one error variance for all classes.
 
     >>> from kanab.datasets import eighteen
     >>> print(pooled_f(eighteen()))
@@ -118,7 +122,7 @@ def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = No
 
 
 def _pooled(metric: str, between: str, extra: tuple[float, int], residual: tuple[float, int]) -> FTest:
-    """F from the extra and the residual sums of squares, each with its degrees of freedom."""
+    """Return F from the extra and the residual sums of squares, each with its degrees of freedom."""
     (extra_ss, q), (rss, df) = extra, residual
     problem = (
         "too few combinations hold people" if q < 1
@@ -139,10 +143,11 @@ def robust_f(
     *,
     variance: Literal["by_class", "two_marginals", "by_arm"] | None = None,
 ) -> FTest:
-    """The F that holds its size when classes differ in variance.
+    """Test the interaction by an F that holds its size when classes differ in variance.
 
     By default variances are by class where class squares are known (0/1 metrics always), else
-    from the two margins of squares, else by arm, which assumes equal variance across levels.
+    from the two marginals of squares, else by arm, which assumes equal variance across levels.
+    Raises `AnalysisError` for an unknown kind of variance, or one whose squares were not kept.
 
     >>> from kanab.datasets import eighteen
     >>> print(robust_f(eighteen()))
@@ -166,17 +171,17 @@ def robust_f(
 
 
 def _small_sample(main: Floats, weights: Floats, spread: Spread) -> tuple[float, float]:
-    """H1 and H2: what estimating each group's variance costs (Welch's correction, generalised)."""
+    """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised)."""
     basis, _ = np.linalg.qr(np.sqrt(weights)[:, None] * main)
     m = np.eye(len(main)) - basis @ basis.T
-    together = spread.group[:, None] == spread.group[None, :]
+    same_group = spread.group[:, None] == spread.group[None, :]
     t = np.bincount(spread.group, weights=np.diag(m))
-    u = np.bincount(spread.group, weights=np.sum(m**2 * together, axis=1))
+    u = np.bincount(spread.group, weights=np.sum(m**2 * same_group, axis=1))
     return float(np.sum(t**2 / spread.df)), float(np.sum(u / spread.df))
 
 
 def finest_variance(cells: TwoWay) -> Literal["by_class", "two_marginals", "by_arm"]:
-    """The most honest kind of variance that the kept squares allow."""
+    """Return the finest kind of variance that the kept squares allow."""
     table, metric = cells.tally, cells.metric
     if table.squares(metric, table.axes) is not None:
         return "by_class"
@@ -185,13 +190,13 @@ def finest_variance(cells: TwoWay) -> Literal["by_class", "two_marginals", "by_a
 
 
 def cell_spread(cells: TwoWay, variance: str) -> Spread:
-    """The variances of the cells, in groups, with their degrees of freedom."""
+    """Return the variances of the cells, in groups, with their degrees of freedom."""
     table, metric, classes = cells.tally, cells.metric, cells.classes
     if variance == "by_class":
         return by_class(classes, arm_squares(table, metric, table.axes))
     if variance == "two_marginals":
-        margins = [arm_squares(table, metric, (name,)) for name in table.axes]
-        return two_marginals(classes, margins[0], margins[1])
+        rows, columns = (arm_squares(table, metric, (name,)) for name in table.axes)
+        return two_marginals(classes, rows, columns)
     if variance == "by_arm":
         return by_arm(classes, arm_squares(table, metric))
     kinds = ", ".join(kind for kind in get_args(Variance) if kind != "pooled")
@@ -199,7 +204,9 @@ def cell_spread(cells: TwoWay, variance: str) -> Spread:
 
 
 def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> FTest:
-    """The paper's partial F between any two nested formulas.
+    """Test any two nested formulas by the paper's partial F.
+
+    Raises `FormulaError` where the first is not contained in the second.
 
     >>> from kanab.datasets import eighteen
     >>> print(nested_f(eighteen(), "arm + tier", "arm * tier"))

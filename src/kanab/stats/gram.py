@@ -1,4 +1,4 @@
-"""From exact integers to floating point without losing a digit on the way.
+"""Least squares over classes, from exact integers to floating point without losing a digit on the way.
 
 Three things keep fits exact: sums are re-centred about a whole number before they become floats;
 the spread within classes is computed in integers; and where class means lie far apart, fits are
@@ -51,16 +51,23 @@ class Classes:
         return int(self.counts.sum())
 
     def within(self, squares: int, inside: NDArray[np.bool_] | None = None) -> float:
-        """Σ (y − class mean)² in steps², from Σ y² about 0 over the same classes."""
+        """Return Σ (y − class mean)² in steps², from Σ y² about 0 over the same classes."""
         chosen = slice(None) if inside is None else inside
         counts, sums = self.counts[chosen], self.sums[chosen]
         total, count = int(sums.sum()), int(counts.sum())
         about = squares - 2 * self.centre * (total + count * self.centre) + count * self.centre**2
         return spread(counts, sums, about)
 
+    def within_each(self, squares: Cells) -> Floats:
+        """Return Σ (y − class mean)² of every class in steps², the large parts subtracted as integers."""
+        n, s, k = self.counts, self.sums, self.centre
+        about = squares[tuple(self.places.T)] - 2 * k * (s + n * k) + n * k**2
+        within = (about - s**2 // n) - (s**2 % n) / n
+        return np.asarray(np.maximum(0.0, within.astype(np.float64)))
+
 
 def classes_of(tally: Tally, metric: str | None = None) -> Classes:
-    """The non-empty classes of one metric, re-centred exactly."""
+    """Return the non-empty classes of one metric, re-centred exactly; raises `AnalysisError` if there are none."""
     part = tally.moments_of(metric)
     places = np.argwhere(part.counts > 0)
     if not len(places):
@@ -72,21 +79,21 @@ def classes_of(tally: Tally, metric: str | None = None) -> Classes:
 
 
 def spread(counts: Cells, sums: Cells, squares: int) -> float:
-    """Σ y² − Σ_g S_g²/n_g, the large parts subtracted as integers."""
+    """Return Σ y² − Σ_g S_g²/n_g, the large parts subtracted as integers."""
     whole = squares - int((sums**2 // counts).sum()) if len(counts) else squares
     rest = math.fsum((sums**2 % counts / counts).tolist())
     return max(0.0, whole - rest)
 
 
 def arm_squares(tally: Tally, metric: str | None, by: tuple[str, ...] = ()) -> Cells:
-    """Squares at a margin that a test needs; an error that names the remedy if they are missing."""
-    margins = by or (tally.arms[0].name,)
-    squares = tally.squares(metric, margins)
+    """Return the squares of a marginal, by default per arm; raises `AnalysisError` if they were not kept."""
+    factors = by or (tally.arms[0].name,)
+    squares = tally.squares(metric, factors)
     if squares is None:
-        kept = " × ".join(margins)
+        crossed = " × ".join(factors)
         raise AnalysisError(
-            f"no squares by {kept} were kept, so no error can be estimated",
-            f"Count again with squares by {kept}; a 0/1 metric needs none if its bounds are (0, 1).",
+            f"no squares by {crossed} were kept, so no error can be estimated",
+            f"Count again with squares by {crossed}; a 0/1 metric needs none if its bounds are (0, 1).",
         )
     return squares
 
@@ -106,7 +113,7 @@ class Solution:
 
 
 def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
-    """Which columns are not combinations of the ones before them."""
+    """Return which columns are not combinations of those before them."""
     rows = np.sqrt(weights)[:, None] * design
     lengths = np.linalg.norm(rows, axis=0)
     if rows.shape[0] >= rows.shape[1] and lengths.all():
@@ -114,7 +121,7 @@ def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
         if np.all(diagonal > 1e-9 * lengths):
             return np.ones(rows.shape[1], dtype=bool)
     lengths[lengths == 0] = 1.0
-    found = np.zeros(rows.shape[1], dtype=bool)
+    chosen = np.zeros(rows.shape[1], dtype=bool)
     basis = np.empty((rows.shape[0], min(rows.shape)))
     size = 0
     for position in range(rows.shape[1]):
@@ -124,9 +131,9 @@ def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
         length = float(np.linalg.norm(column))
         if length > 1e-9 and size < basis.shape[1]:
             basis[:, size] = column / length
-            found[position] = True
+            chosen[position] = True
             size += 1
-    return found
+    return chosen
 
 
 def solve(design: Floats, weights: Floats, classes: Classes, names: tuple[str, ...], spread: float = 0.0) -> Solution:
@@ -134,14 +141,13 @@ def solve(design: Floats, weights: Floats, classes: Classes, names: tuple[str, .
 
     ``spread`` is the squares within classes. Where the class means lie far apart compared with it,
     floats would lose the residuals, so these are computed in integers and fitted again. Small
-    designs always are.
+    designs always are. Raises `DesignError` where columns depend on each other.
     """
     root = np.sqrt(weights)
     rows = root[:, None] * design
     q, r = np.linalg.qr(rows)
     if design.shape[0] < design.shape[1] or np.any(np.abs(np.diag(r)) <= 1e-9 * np.linalg.norm(rows, axis=0)):
-        kept = independent(design, weights)
-        lost = [name for name, fine in zip(names, kept, strict=True) if not fine]
+        lost = [name for name, fine in zip(names, independent(design, weights), strict=True) if not fine]
         raise DesignError(
             f"the classes cannot tell these terms apart: {', '.join(lost)}",
             "Drop the terms, or merge levels so that every combination holds people.",
@@ -164,7 +170,7 @@ _BITS = 160
 
 
 def _refined(design: Floats, weights: Floats, classes: Classes, half: Floats) -> Solution:
-    """Newton's steps with residuals in integers: each corrects the error of the one before."""
+    """Fit by Newton's steps with residuals in integers: each corrects the error of the step before."""
     inverse = half @ half.T
     columns, shift = _whole_columns(design)
     unit = 1 << (shift + _BITS)
@@ -185,7 +191,7 @@ def _refined(design: Floats, weights: Floats, classes: Classes, half: Floats) ->
 
 
 def _whole_columns(design: Floats) -> tuple[list[Cells], int]:
-    """The design's columns as integers, times a power of two if they have fractions."""
+    """Return the design's columns as integers, times a power of two if they have fractions."""
     shift = 0
     if not np.all(design == np.rint(design)):
         shift = max(x.as_integer_ratio()[1].bit_length() - 1 for x in set(design.ravel().tolist()))
@@ -198,7 +204,7 @@ def _whole_columns(design: Floats) -> tuple[list[Cells], int]:
 
 
 def _remainder(columns: list[Cells], b: list[int], classes: Classes, unit: int) -> Cells:
-    """S − n X b for every class, times the unit: exact."""
+    """Return S − n X b for every class, times the unit: exact."""
     fitted: Any = 0
     for column, coefficient in zip(columns, b, strict=True):
         fitted = fitted + column * coefficient
@@ -210,7 +216,7 @@ def _ratio(numerator: Cells, denominator: Cells) -> Floats:
 
 
 def difference_of_fits(large: tuple[Floats, Solution], small: tuple[Floats, Solution], weights: Floats) -> Floats:
-    """What a larger model fits beyond a smaller one, per class."""
+    """Return what a larger model fits beyond a smaller one, per class."""
     if large[1].refined or small[1].refined:
         sides = zip(large[0].tolist(), small[0].tolist(), strict=True)
         return np.array([float(_dot(x, large[1].exact) - _dot(z, small[1].exact)) for x, z in sides])
@@ -222,7 +228,7 @@ def _dot(row: list[float], exact: tuple[Fraction, ...]) -> Fraction:
 
 
 def refit(design: Floats, weights: Floats, residuals: Floats) -> Floats:
-    """What a larger model finds in the residuals of a smaller one: the difference of their fits."""
+    """Fit a larger model to the residuals of a smaller one: the difference of their fits."""
     root = np.sqrt(weights)
     q, _ = np.linalg.qr(root[:, None] * design)
     return np.asarray(q @ (q.T @ (root * residuals)) / root)

@@ -1,8 +1,8 @@
-"""Errors that need no equal variances: HC0 to HC3 of any formula, from squares per class.
+"""Robust (heteroscedasticity-consistent) errors, HC0 to HC3 of any formula, from squares per class.
 
-The paper says that they need rows. They need squares per class, which everybody of a class shares:
-the same leverage, and residuals whose squares add up to n r² plus the squares within. A 0/1 metric has
-them always; others only if the plan asked for squares per class, at a cost to privacy.
+The paper says that they need rows. They need squares per class: people of a class share their
+leverage, and their squared residuals add up to n r² plus the squares within. A 0/1 metric has them
+always; others only if the plan asked for squares per class, at a cost to privacy.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats.distributions import t_interval, t_tail
 from kanab.stats.formula import design, parse
-from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
-from kanab.stats.ols import Fit, fit
+from kanab.stats.gram import Floats, arm_squares, classes_of, solve
+from kanab.stats.ols import Fit, coefficient_tests, fit
 from kanab.tally.tally import Tally
 
 Errors = Literal["HC0", "HC1", "HC2", "HC3"]
@@ -39,7 +38,8 @@ def robust_fit(
     """Fit a formula by OLS, with heteroscedasticity-consistent errors.
 
     Covariates that the formula does not name are collapsed first, so that coarser squares may do:
-    the errors of ``arm`` alone need squares per arm, which are always there.
+    the errors of ``arm`` alone need squares per arm, which are always there. Raises `AnalysisError`
+    where squares are missing, `DesignError` where a class of one person fits itself (HC2, HC3).
 
     >>> from kanab.datasets import eighteen
     >>> print(robust_fit(eighteen(), "arm", errors="HC2"))
@@ -57,36 +57,20 @@ def robust_fit(
     plain = fit(table, formula, metric, confidence=confidence)
     classes = classes_of(table, metric)
     model = design(table, terms, classes)
-    within = _within(classes, table, metric)
+    within = classes.within_each(arm_squares(table, metric, table.axes))
     solution = solve(model.matrix, classes.n, classes, model.names, float(within.sum()))
     squares = within + classes.n * solution.residuals**2
     leverage = np.einsum("ij,jk,ik->i", model.matrix, solution.inverse, model.matrix)
     middle = model.matrix.T @ (model.matrix * (squares * _weights(errors, leverage, plain))[:, None])
     covariance = solution.inverse @ middle @ solution.inverse / classes.scale**2
     se = np.sqrt(np.maximum(0.0, np.diag(covariance)))
-    t = np.divide(plain.b, se, out=np.full_like(plain.b, np.nan), where=se > 0)
-    kept = {field.name: getattr(plain, field.name) for field in fields(Fit)}
-    changed = {
-        "se": se,
-        "t": t,
-        "p": np.array([np.nan if np.isnan(value) else t_tail(value, plain.df) for value in t]),
-        "intervals": np.array([t_interval(b, s, plain.df, confidence) for b, s in zip(plain.b, se, strict=True)]),
-        "covariance": covariance,
-    }
-    return RobustFit(**(kept | changed), errors=errors)
-
-
-def _within(classes: Classes, table: Tally, metric: str | None) -> Floats:
-    """Σ (y − class mean)² of every class, in steps², the large parts subtracted as integers."""
-    squares = arm_squares(table, metric, table.axes)[tuple(classes.places.T)]
-    n, s, k = classes.counts, classes.sums, classes.centre
-    about = squares - 2 * k * (s + n * k) + n * k**2
-    found = (about - s**2 // n) - (s**2 % n) / n
-    return np.asarray(np.maximum(0.0, found.astype(np.float64)))
+    t, p, intervals = coefficient_tests(plain.b, se, plain.df, confidence)
+    changed = {"se": se, "t": t, "p": p, "intervals": intervals, "covariance": covariance}
+    return RobustFit(**({field.name: getattr(plain, field.name) for field in fields(Fit)} | changed), errors=errors)
 
 
 def _weights(errors: Errors, leverage: Floats, plain: Fit) -> Floats:
-    """What squared residuals are multiplied by; a person that fits itself has none left."""
+    """Return what squared residuals are multiplied by; a person that fits itself has none left."""
     if errors == "HC0":
         return np.ones(len(leverage))
     if errors == "HC1":

@@ -1,30 +1,41 @@
-"""Many tests at once: p-values that keep the family's false alarms under control."""
+"""Many tests at once: corrected p-values, and intervals that agree with them as far as theory goes.
+
+Bonferroni's and Šidák's intervals cover all effects together and agree with their p-values. After a
+selection by Benjamini and Hochberg (or Yekutieli), the selected ones get intervals whose expected
+share of misses is bounded (false coverage rate), and these agree too. Holm's and Hochberg's steps have
+no two-sided intervals of their own that say more than Bonferroni's, so theirs are Bonferroni's, and
+one that holds 0 although p is small says so.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
 
 from kanab.errors import AnalysisError
+from kanab.stats.distributions import t_interval
+from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 
 Correction = Literal["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 
 
-def correct(p_values: Sequence[float | None], method: Correction = "holm") -> list[float | None]:
-    """Adjusted p-values, in the given order; None (not testable) stays out of the family.
+def correct(p_values: Sequence[float | None], correction: Correction = "holm") -> list[float | None]:
+    """Return corrected p-values, in the given order; None (not testable) stays out of the family.
 
     "bonferroni", "sidak", "holm" and "hochberg" bound the chance of any false alarm; "bh"
     (Benjamini–Hochberg) and "by" (Benjamini–Yekutieli) the share of false ones among alarms.
+    Raises `AnalysisError` for an unknown correction and for what is not a p-value.
 
     >>> correct([0.01, 0.04, None, 0.03], "holm")
     [0.03, 0.06, None, 0.06]
     """
-    if method not in get_args(Correction):
+    if correction not in get_args(Correction):
         raise AnalysisError("unknown correction", f"Use one of: {', '.join(get_args(Correction))}.")
     if not all(p is None or isinstance(p, Real) for p in p_values):
         raise AnalysisError("p-values must be numbers", "Use None where a test could not be done.")
@@ -32,34 +43,179 @@ def correct(p_values: Sequence[float | None], method: Correction = "holm") -> li
     p = np.array([p_values[place] for place in tested], dtype=np.float64)
     if np.any((p < 0) | (p > 1)):
         raise AnalysisError("a p-value lies outside 0 … 1", "Give p-values, not statistics.")
-    adjusted = adjusted_array(p, method) if len(p) else p
+    adjusted = corrected_array(p, correction) if len(p) else p
     result: list[float | None] = [None] * len(p_values)
     for place, value in zip(tested, adjusted.tolist(), strict=True):
         result[place] = value
     return result
 
 
-def adjusted_array(p: Floats, method: Correction) -> Floats:
-    """Adjusted p-values of one family as an array: all are tested, none beyond 1."""
-    return np.minimum(1.0, _steps(p, method))
+def corrected_array(p: Floats, correction: Correction) -> Floats:
+    """Return the corrected p-values of one family as an array: all are tested, none beyond 1."""
+    return np.minimum(1.0, _steps(p, correction))
 
 
-def _steps(p: Floats, method: Correction) -> Floats:
+def _steps(p: Floats, correction: Correction) -> Floats:
     m = len(p)
-    if method == "none":
+    if correction == "none":
         return p
-    if method == "bonferroni":
+    if correction == "bonferroni":
         return p * m
-    if method == "sidak":
+    if correction == "sidak":
         with np.errstate(divide="ignore"):
             return np.asarray(-np.expm1(m * np.log1p(-p)))
     order = np.argsort(p, kind="stable")
     rank = np.arange(1, m + 1)
-    if method == "holm":
+    if correction == "holm":
         stepped = np.maximum.accumulate(p[order] * (m - rank + 1))
     else:
-        weights = {"hochberg": m - rank + 1.0, "bh": m / rank, "by": m / rank * np.sum(1 / rank)}[method]
+        weights = {"hochberg": m - rank + 1.0, "bh": m / rank, "by": m / rank * np.sum(1 / rank)}[correction]
         stepped = np.minimum.accumulate((p[order] * weights)[::-1])[::-1]
     result = np.empty(m)
     result[order] = stepped
     return result
+
+
+@dataclass(frozen=True)
+class Simultaneous:
+    """One effect of a family: its corrected p-value, and an interval at the level that goes with it.
+
+    ``level`` is the confidence of this interval by itself; a relative interval of the same kind has
+    it too. ``agrees``: the interval leaves out 0 exactly if the corrected p is below α. ``meaning``
+    says what the intervals promise together. Without a level there is no interval: not testable, or
+    not selected.
+    """
+
+    effect: Effect
+    correction: str
+    p_adjusted: float | None
+    level: float | None
+    interval: tuple[float, float] | None
+    agrees: bool
+    meaning: str
+
+
+ALL_TOGETHER = "all intervals hold their effects together, with this confidence"
+_SELECTED = "of the intervals of selected effects, the expected share that miss is at most 1 − confidence"
+_EACH = "each interval by itself; nothing is promised for all of them"
+_STEPS = "Bonferroni's intervals: all hold together, but one may contain 0 although its corrected p is small"
+
+
+def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "holm") -> tuple[Simultaneous, ...]:
+    """Return the effects of one family with corrected p-values and intervals to go with them.
+
+    A family has one confidence and one alternative; raises `AnalysisError` otherwise. Effects that
+    cannot be tested stay out of it.
+
+    >>> from kanab.datasets import eighteen
+    >>> from kanab.stats.adjust import adjusted_effect
+    >>> from kanab.stats.effect import difference_in_means
+    >>> both = simultaneous_intervals([difference_in_means(eighteen()), adjusted_effect(eighteen())], "bonferroni")
+    >>> [(effect.level, round(effect.p_adjusted, 4)) for effect in both]
+    [(0.975, 1.0), (0.975, 1.0)]
+    """
+    confidence = _family_confidence(effects)
+    adjusted = correct([effect.p for effect in effects], correction)
+    tested = [p for p in adjusted if p is not None]
+    alpha = 1 - confidence
+    chosen = sum(p <= alpha for p in tested)
+    level = _level(correction, alpha, len(tested), chosen)
+    meaning = {"none": _EACH, "bonferroni": ALL_TOGETHER, "sidak": ALL_TOGETHER, "bh": _SELECTED, "by": _SELECTED}.get(
+        correction, _STEPS
+    )
+    selective = correction in ("bh", "by")
+    intervals = []
+    for effect, p in zip(effects, adjusted, strict=True):
+        confident = None if p is None or (selective and p > alpha) else level
+        interval = None if confident is None else interval_at(effect, confident)
+        agrees = interval is None or p is None or excludes(interval) == (p <= alpha)
+        intervals.append(Simultaneous(effect, correction, p, confident, interval, agrees, meaning))
+    return tuple(intervals)
+
+
+def _family_confidence(effects: Sequence[Effect]) -> float:
+    """Return the one confidence of a family; raises `AnalysisError` where there is not one."""
+    if not effects:
+        raise AnalysisError("a family needs at least one effect", "Give a list of effects.")
+    if len({(effect.confidence, effect.alternative) for effect in effects}) > 1:
+        raise AnalysisError("a family has one confidence and one alternative", "Make its effects with the same ones.")
+    return effects[0].confidence
+
+
+def _level(correction: Correction, alpha: float, tests: int, chosen: int) -> float | None:
+    """Return the confidence of each single interval."""
+    if not tests:
+        return None
+    if correction == "none":
+        return 1 - alpha
+    if correction == "sidak":
+        return math.exp(math.log1p(-alpha) / tests)
+    if correction in ("bh", "by"):
+        harmonic = math.fsum(1 / i for i in range(1, tests + 1)) if correction == "by" else 1.0
+        return 1 - chosen * alpha / (tests * harmonic) if chosen else None
+    return 1 - alpha / tests
+
+
+def interval_at(effect: Effect, level: float) -> tuple[float, float]:
+    """Return the effect's interval at another confidence."""
+    assert effect.df is not None
+    return t_interval(effect.estimate, effect.se_population, effect.df, level, effect.alternative)
+
+
+def excludes(interval: tuple[float, float], value: float = 0.0) -> bool:
+    """Return whether the value lies outside the interval."""
+    return not interval[0] < value < interval[1]
+
+
+@dataclass(frozen=True)
+class HolmRegion:
+    """What Holm's steps say about one effect, together with all the others.
+
+    ``interval`` is None where nothing more can be said than that the effect is not 0 (two-sided).
+    """
+
+    effect: Effect
+    p_adjusted: float | None
+    rejected: bool
+    interval: tuple[float, float] | None
+    without_zero: bool
+
+
+def holm_regions(effects: Sequence[Effect]) -> tuple[HolmRegion, ...]:
+    """Return regions that agree with Holm's p-values exactly and hold together (Strassburger–Bretz, Guilbaud).
+
+    Of m effects, r are rejected. Those not rejected have intervals at 1 − α/(m − r), narrower than
+    Bonferroni's. The rejected ones are known to lie beyond 0 and nothing more, unless all are
+    rejected: then they also lie in Bonferroni's intervals. Compatible, and often not informative:
+    that is as far as theory goes. Raises `AnalysisError` where effects differ in confidence or side.
+
+    >>> from kanab.datasets import eighteen
+    >>> from kanab.stats.effect import difference_in_means
+    >>> holm_regions([difference_in_means(eighteen())])[0].interval == difference_in_means(eighteen()).interval
+    True
+    """
+    alpha = 1 - _family_confidence(effects)
+    adjusted = correct([effect.p for effect in effects], "holm")
+    rejected = [p is not None and p <= alpha for p in adjusted]
+    tests = sum(p is not None for p in adjusted)
+    open_ends = tests - sum(rejected)
+    regions = []
+    for effect, p, gone in zip(effects, adjusted, rejected, strict=True):
+        interval = None
+        if p is not None and not gone:
+            interval = interval_at(effect, 1 - alpha / open_ends)
+        elif p is not None:
+            whole = (-math.inf, math.inf) if open_ends else interval_at(effect, 1 - alpha / tests)
+            interval = _beyond_zero(effect, whole)
+        regions.append(HolmRegion(effect, p, gone, interval, gone and effect.alternative == "two-sided"))
+    return tuple(regions)
+
+
+def _beyond_zero(effect: Effect, interval: tuple[float, float]) -> tuple[float, float] | None:
+    """Return the part of an interval that a rejection leaves; two-sided, 0 alone is taken out of it."""
+    low, high = interval
+    if effect.alternative == "greater":
+        return max(0.0, low), high
+    if effect.alternative == "less":
+        return low, min(0.0, high)
+    return None if math.isinf(low) else (low, high)

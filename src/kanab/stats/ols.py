@@ -77,6 +77,9 @@ class Fit:
 def fit(tally: Tally, formula: str, metric: str | None = None, *, confidence: float = 0.95) -> Fit:
     """Fit a formula by OLS on the classes.
 
+    Raises `FormulaError` for what is not a formula of this tally, `DesignError` where people or
+    classes are too few for its coefficients.
+
     >>> from kanab.datasets import eighteen
     >>> print(fit(eighteen(), "arm + C(tier)"))
     minutes ~ arm + C(tier)   (n = 18, df = 14)
@@ -103,16 +106,21 @@ def fit(tally: Tally, formula: str, metric: str | None = None, *, confidence: fl
     covariance = solution.inverse * (rss / df / scale**2)
     b = np.array([float((value + (classes.centre if not j else 0)) / scale) for j, value in enumerate(solution.exact)])
     se = np.sqrt(np.diag(covariance))
-    t = np.divide(b, se, out=np.full_like(b, np.nan), where=se > 0)
+    t, p, intervals = coefficient_tests(b, se, df, confidence)
     return Fit(
-        formula, tally.moments_of(metric).metric.name, model.names, b, se, t,
-        np.array([np.nan if np.isnan(value) else t_tail(value, df) for value in t]),
-        np.array([t_interval(x, s, df, confidence) for x, s in zip(b, se, strict=True)]),
+        formula, tally.moments_of(metric).metric.name, model.names, b, se, t, p, intervals,
         confidence, n, df, squares / scale**2, rss / scale**2,
         model.matrix.T @ (model.matrix * classes.n[:, None]),
         model.matrix.T @ np.asarray((classes.sums + classes.counts * classes.centre) / scale, dtype=np.float64),
         covariance, _anova(classes, model, rss, df),
     )  # fmt: skip
+
+
+def coefficient_tests(b: Floats, se: Floats, df: float, confidence: float) -> tuple[Floats, Floats, Floats]:
+    """Return t, p and interval of every coefficient; t and p are not numbers where nothing varies."""
+    t = np.divide(b, se, out=np.full_like(b, np.nan), where=se > 0)
+    p = np.array([np.nan if np.isnan(value) else t_tail(value, df) for value in t])
+    return t, p, np.array([t_interval(x, error, df, confidence) for x, error in zip(b, se, strict=True)])
 
 
 def _anova(classes: Classes, model: Design, rss: float, df: int) -> Anova:

@@ -1,4 +1,4 @@
-"""Where does the effect differ? Each level against the rest, as a follow-up to the F test."""
+"""Segments: where the effect differs, each level against the rest, as a follow-up to the F test."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def follow_ups(
     metric: str | None = None,
     *,
     control: Any = None,
-    method: Correction = "holm",
+    correction: Correction = "holm",
 ) -> tuple[FollowUp, ...]:
-    """For every arm and level: the effect there minus the effect in the rest.
+    """Return, for every arm and level, the effect there minus the effect in the rest.
 
     The rest weighs its levels by their people in both arms together, so that an uneven mix of
     levels is not taken for a difference. Variances are those of the robust F; p-values are
-    corrected over all levels and arms. Two levels make one comparison, not two.
+    corrected over all levels and arms. Two levels make one comparison, not two. Raises `AnalysisError`
+    for a pair of experiments, and where variances cannot be estimated.
 
     >>> from kanab.datasets import eighteen
     >>> print(follow_ups(eighteen())[1])
@@ -75,19 +76,15 @@ def follow_ups(
     residuals = cells.residuals(cells.classes.n)
     present = sorted(set(cells.classes.places[:, 1].tolist()))
     chosen = present if len(present) > 2 else present[1:]
-    found = [
-        one
-        for arm in arms.levels
-        if arm != base
-        for level in chosen
-        if (one := _follow(cells, spread, residuals, (arm, base), level)) is not None
-    ]
-    adjusted = correct([one.p for one in found], method)
-    return tuple(replace(one, p_adjusted=p or 0.0) for one, p in zip(found, adjusted, strict=True))
+    pairs = [((arm, base), level) for arm in arms.levels if arm != base for level in chosen]
+    tried = [_follow(cells, spread, residuals, pair, level) for pair, level in pairs]
+    comparisons = [comparison for comparison in tried if comparison is not None]
+    corrected = correct([comparison.p for comparison in comparisons], correction)
+    return tuple(replace(comparison, p_adjusted=p or 0.0) for comparison, p in zip(comparisons, corrected, strict=True))
 
 
 def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level, Level], level: int) -> FollowUp | None:
-    """One comparison; None where a cell that it needs is empty."""
+    """Compare one level with the rest; None where a cell that this needs is empty."""
     arms, levels = cells.tally.factors
     arm, base = (arms.levels.index(name) for name in pair)
     row = {(int(a), int(b)): position for position, (a, b) in enumerate(cells.classes.places)}
@@ -119,6 +116,6 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
 
 
 def _exact_difference(classes: Classes, first: int, second: int) -> float:
-    """One cell's mean minus another's, in steps, rounded once."""
+    """Return one cell's mean minus another's, in steps, rounded once."""
     (s, t), (n, m) = (classes.sums[[first, second]].tolist(), classes.counts[[first, second]].tolist())
     return float(Fraction(s, n) - Fraction(t, m))

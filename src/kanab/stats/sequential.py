@@ -1,9 +1,14 @@
-"""May I stop now? Effects and sample ratios that are looked at more than once.
+"""Effects and sample ratios that are looked at more than once: may the experiment stop now?
 
 Two ways, either of which keeps the chance of any false alarm over all looks at 1 − confidence:
 
 - ``planned_look``: how many looks (or how many people) there will be is fixed before the start;
 - ``any_time_look``: nothing is fixed, every moment may be the last; the intervals are wider.
+
+The second rests on Robbins' mixtures, for a normal statistic and for counts per arm. A mixture of
+likelihood ratios against "nothing is going on" is a fair game: whoever plays it, for however long,
+multiplies the stake by 1/α with a chance of at most α. So 1/evidence is a p-value at every moment,
+also at one that was chosen because the numbers looked good.
 """
 
 from __future__ import annotations
@@ -14,11 +19,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy import special
 
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import t_quantile
 from kanab.stats.effect import Effect
-from kanab.stats.mixture import log_evidence, log_evidence_of_counts, mixture_z, tuning
+from kanab.stats.gram import Floats
 from kanab.stats.spending import (
     Spending,
     check_spending,
@@ -41,6 +47,9 @@ TUNED_AT = 10_000
 
 _LARGEST_Z = 37.5
 """Beyond this p-values are below 1e-307; to take a larger z for this one errs on the safe side."""
+
+_FARTHEST = 1000
+"""An effect that would take more than so many times the people has no projection."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class AnyTimeLook:
 
 @dataclass(frozen=True)
 class AnyTimeSampleRatio:
-    """The sample ratio, however often it is looked at. ``now`` is the ordinary test, which is not."""
+    """The sample ratio, valid however often it is tested. ``now`` is the ordinary test, which holds only once."""
 
     p: float
     log_evidence: float
@@ -123,11 +132,12 @@ def planned_look(
     spending: Spending = "obrien-fleming",
     last: bool = False,
 ) -> PlannedLook:
-    """The effect at the latest of several looks; ``people`` were counted up to each of them.
+    """Return the effect at the latest of several looks; ``people`` were counted up to each of them.
 
     Either so many ``looks`` are planned, or so many people (``planned``), at whatever looks. The
     chance of a false alarm is spent by the share of them that has passed (Lan and DeMets). If the
     experiment ends earlier or later than planned, say so with ``last``: all that is left is spent.
+    Raises `AnalysisError` where people do not grow, or there are more looks or people than planned.
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab import count_columns
@@ -154,7 +164,7 @@ def planned_look(
 
 
 def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *, last: bool) -> tuple[float, ...]:
-    """How much of the design has passed at each look."""
+    """Return how much of the design has passed at each look."""
     end = planned if looks is None else looks
     if (looks is None) == (planned is None) or type(end) is not int or end < 1:
         raise AnalysisError(
@@ -166,9 +176,9 @@ def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *,
     if last:
         fractions[-1] = 1.0
     if max(fractions[:-1], default=0.0) >= 1 or fractions[-1] > 1:
-        what = "looks" if looks else "people"
+        counted = "looks" if looks else "people"
         raise AnalysisError(
-            f"there are more {what} than planned, and nothing is left to spend on them",
+            f"there are more {counted} than planned, and nothing is left to spend on them",
             "If this is the first look past the plan and the final one, say last=True; "
             "else read the effect at any time.",
         )
@@ -176,12 +186,12 @@ def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *,
 
 
 def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> AnyTimeLook:
-    """The effect as it may be read at any time, after any number of looks.
+    """Return the effect as it may be read at any time, after any number of looks.
 
     An asymptotic confidence sequence (Waudby-Smith et al., 2024): Robbins' normal mixture with the
     estimated error. ``people`` are everyone counted so far. It is narrowest at ``tuned_at`` people, which
     must be chosen before looking: 1.55 times as wide as an ordinary 95 % interval there, 1.66 times at
-    ten times as many people, 1.95 times at a tenth.
+    ten times as many people, 1.95 times at a tenth. Raises `AnalysisError` where either is not a positive whole number.
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab import count_columns
@@ -208,8 +218,8 @@ def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> A
 
 
 def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -> int | None:
-    """About how many people it takes for this z to reach the boundary if the effect stays; None beyond 1,000 times."""
-    times = np.geomspace(1, 1000, 400)
+    """Return about how many people it takes for this z to reach the boundary if the effect stays as it is."""
+    times = np.geomspace(1, _FARTHEST, 400)
     reached = z * np.sqrt(times) >= mixture_z(people * times / tuned_at, alpha, sides)
     if not reached.any():
         return None
@@ -225,10 +235,10 @@ def sample_ratio_any_time(
     *,
     tuned_at: int = TUNED_AT,
 ) -> AnyTimeSampleRatio:
-    """Did people arrive in the planned shares? A test that may be repeated at every look.
+    """Test whether people arrive in the planned shares; the test may be repeated at every look.
 
     A mixture of multinomials (Lindon and Malek, 2022); exact for any number of arms and people, as long as
-    everyone's arm is drawn independently of the others'.
+    everyone's arm is drawn independently of the others'. Raises what `sample_ratio` raises.
 
     >>> from kanab.datasets import eighteen
     >>> print(sample_ratio_any_time(eighteen(), {"A": 9, "B": 1}, tuned_at=100))
@@ -237,25 +247,25 @@ def sample_ratio_any_time(
     _check_whole(tuned_at, "tuned_at")
     now = sample_ratio(tally, shares, experiment)
     people = tally.people_by(tally.factor(experiment).name)
-    found = log_evidence_of_counts(
+    evidence = log_evidence_of_counts(
         list(people.values()), [now.shares[arm] for arm in people], tuned_at / tuning(SAMPLE_RATIO_ALARM, 2)
     )
-    return AnyTimeSampleRatio(math.exp(-max(0.0, found)), found, tuned_at, now)
+    return AnyTimeSampleRatio(math.exp(-max(0.0, evidence)), evidence, tuned_at, now)
 
 
-def _check_whole(value: int, what: str) -> None:
+def _check_whole(value: int, name: str) -> None:
     if type(value) is not int or value < 1:
-        raise AnalysisError(f"{what} must be a positive whole number", "For example 10_000.")
+        raise AnalysisError(f"{name} must be a positive whole number", "For example 10_000.")
 
 
 def _observed(effect: Effect, sides: int) -> float:
-    """The z that has the effect's p-value: in small samples t is larger than the z that it is worth."""
+    """Return the z that has the effect's p-value: in small samples t is larger than the z that it is worth."""
     assert effect.p is not None
     return max(-_LARGEST_Z, min(_LARGEST_Z, z_of(effect.p, sides)))
 
 
 def _interval(effect: Effect, nominal: float) -> tuple[float, float] | None:
-    """The values that an ordinary test at the nominal level would not reject."""
+    """Return the values that an ordinary test at the nominal level would not reject."""
     if effect.df is None:
         return None
     quantile = t_quantile(nominal / sides_of(effect.alternative), effect.df) if nominal else -math.inf
@@ -270,3 +280,60 @@ def _figures(p: float | None, interval: tuple[float, float] | None, confidence: 
         return "not testable, nothing varies"
     low, high = (number(end) for end in interval)
     return f"p = {p_value(p)}, {confidence:.0%} interval {low} … {high}"
+
+
+def tuning(alpha: float, sides: int) -> float:
+    """Return how strongly the mixture is spread, such that its boundary is lowest at the people it is tuned for.
+
+    It solves c = ln(1 + c) − 2 ln α; the boundary there is √(1 + c). One-sided mixtures are tuned at 2α.
+
+    >>> round(tuning(0.05, 2), 4), round((1 + tuning(0.05, 2)) ** 0.5, 4)
+    (8.212, 3.0351)
+    """
+    level = min(alpha * 2 / sides, 0.5)
+    c = -2 * math.log(level)
+    for _ in range(60):
+        c = math.log1p(c) - 2 * math.log(level)
+    return c
+
+
+def log_evidence(z: float, share: float, alpha: float, sides: int) -> float:
+    """Return the logarithm of the evidence in a z; ``share`` is people over the people it is tuned for.
+
+    Two-sided: the mean is mixed over a normal distribution; one-sided: over its upper half.
+    """
+    x = tuning(alpha, sides) * share
+    a = z * math.sqrt(x / (1 + x))
+    both = a * a / 2 - math.log1p(x) / 2
+    return both if sides == 2 else both + math.log(2) + float(special.log_ndtr(a))
+
+
+def mixture_z(share: Floats, alpha: float, sides: int) -> Floats:
+    """Return the z at which the evidence reaches 1/α, at each share of the people it is tuned for.
+
+    Two-sided this is the confidence sequence of Waudby-Smith et al. (2024).
+
+    >>> mixture_z(np.array([0.1, 1.0, 10.0, 100.0]), 0.05, 2).round(3)
+    array([3.823, 3.035, 3.246, 3.566])
+    """
+    x = tuning(alpha, sides) * share
+    if sides == 2:
+        return np.asarray(np.sqrt((1 + 1 / x) * (np.log1p(x) - 2 * math.log(alpha))))
+    goal = np.log1p(x) / 2 - math.log(2 * alpha)
+    a = np.sqrt(2 * np.maximum(0.0, goal + math.log(2)))  # at or above the root of a convex function
+    for _ in range(40):
+        tails = special.log_ndtr(a)
+        a = a - (a * a / 2 + tails - goal) / (a + np.exp(-a * a / 2 - tails) / math.sqrt(2 * math.pi))
+    return np.asarray(a * np.sqrt((1 + x) / x))
+
+
+def log_evidence_of_counts(counts: Sequence[int], shares: Sequence[float], concentration: float) -> float:
+    """Return the logarithm of the evidence against planned shares, in people per arm (Lindon and Malek, 2022).
+
+    The arms' true shares are mixed over a Dirichlet distribution about the planned ones; it is the
+    narrower, the larger its concentration.
+    """
+    n, p = np.asarray(counts, dtype=np.float64), np.asarray(shares, dtype=np.float64)
+    prior = concentration * p
+    parts = special.gammaln(prior + n) - special.gammaln(prior) - n * np.log(p)
+    return float(special.gammaln(concentration) - special.gammaln(concentration + n.sum()) + math.fsum(parts))

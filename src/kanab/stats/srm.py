@@ -1,4 +1,4 @@
-"""Did people arrive in the arms in the planned shares? If not, nothing else can be trusted."""
+"""The sample ratio (SRM): did people arrive in the planned shares? If not, nothing else can be trusted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class SampleRatio:
 
 
 def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm") -> SampleRatio:
-    """Compare people per arm with the planned shares (any positive numbers), or with equal ones.
+    """Test people per arm against the planned shares (any positive numbers), or against equal ones.
+
+    Raises `AnalysisError` where there are not two arms with people, or not a share for each of them.
 
     >>> from kanab.datasets import eighteen
     >>> print(sample_ratio(eighteen(), {"A": 2, "B": 1}))
@@ -76,8 +78,8 @@ def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experi
 
 def _planned(shares: Mapping[Any, float], index: Any, people: Mapping[Level, int]) -> dict[Level, float]:
     arms = list(people)
-    found = {arms[index(arm)]: share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
-    numbers = [value for value in found.values() if isinstance(value, Real) and 0 < value < math.inf]
+    planned = {arms[index(arm)]: share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
+    numbers = [value for value in planned.values() if isinstance(value, Real) and 0 < value < math.inf]
     if len(numbers) != len(arms):
         raise AnalysisError("shares need one positive number for every arm", "For example {'A': 9, 'B': 1}.")
-    return {arm: float(share) for arm, share in found.items()}
+    return {arm: float(share) for arm, share in planned.items()}

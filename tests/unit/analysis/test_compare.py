@@ -17,8 +17,8 @@ from kanab.analysis.options import CORRECTIONS
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin
+from kanab.stats.multiplicity import simultaneous_intervals
 from kanab.stats.relative import relative_delta
-from kanab.stats.simultaneous import simultaneous_intervals
 
 ROWS: dict[str, Any] = {}
 CHOICES: dict[str, Any] = {

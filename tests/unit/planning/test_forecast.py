@@ -8,9 +8,9 @@ from scipy import stats
 
 from kanab import count, make_plan, release
 from kanab.datasets import shop_rows
-from kanab.errors import PlanError
+from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan
+from kanab.planning.forecast import Baseline, baseline_from_release, enough_people, forecast_plan
 from kanab.planning.noise import noise_of_means
 from kanab.planning.power import PlannedTest, solve_power
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
@@ -173,3 +173,29 @@ def test_it_is_plain_data_and_a_table():
 def test_impossible_traffic_and_shares_are_refused(wrong, fact):
     with pytest.raises(PlanError, match=fact):
         forecast_plan(plan(), **wrong)
+
+
+# ── people until every group holds enough ───────────────────────────────────────────────────────────
+
+
+def test_it_is_the_fewest_by_the_added_binomial_chances():
+    shares = np.array([0.6, 0.3, 0.1])
+    n = enough_people([(shares, 10)], 0.9)
+    assert stats.binom.cdf(9, n, shares).sum() <= 0.1 < stats.binom.cdf(9, n - 1, shares).sum()
+
+
+def test_groups_may_need_different_numbers():
+    both = enough_people([(np.array([0.5, 0.5]), 10), (np.array([0.2]), 30)])
+    assert both >= max(enough_people([(np.array([0.5, 0.5]), 10)]), enough_people([(np.array([0.2]), 30)]))
+
+
+def test_everybody_may_have_a_floor():
+    assert enough_people([(np.array([1.0]), 1)], least=40) == 40
+    assert enough_people([(np.array([1.0]), 7)]) == 7
+
+
+def test_a_share_of_nothing_is_refused():
+    with pytest.raises(AnalysisError, match="positive share"):
+        enough_people([(np.array([0.0, 1.0]), 10)])
+    with pytest.raises(AnalysisError, match="next to no share"):
+        enough_people([(np.array([1e-14, 1.0]), 10)])

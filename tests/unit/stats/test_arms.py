@@ -9,7 +9,7 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
-from kanab.stats.simultaneous import excludes
+from kanab.stats.multiplicity import excludes
 
 
 def world(sizes=(40, 25, 30, 50), sds=(1, 1, 1, 1), shift=0.0):

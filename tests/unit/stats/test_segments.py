@@ -53,7 +53,7 @@ def test_holm_runs_over_all_arms_and_levels():
     assert [(one.arm, one.level) for one in found] == [("B", 1), ("B", 2), ("B", 3), ("C", 1), ("C", 2), ("C", 3)]
     assert {one.control for one in found} == {"A"}
     assert [one.p_adjusted for one in found] == correct([one.p for one in found], "holm")
-    plain = follow_ups(crowd("ABC")[1], method="none")
+    plain = follow_ups(crowd("ABC")[1], correction="none")
     assert [one.p_adjusted for one in plain] == [one.p for one in plain]
 
 
@@ -137,7 +137,7 @@ def test_unknown_names_are_refused():
     with pytest.raises(LevelError, match="unknown arm column or covariate"):
         follow_ups(eighteen(), "device")
     with pytest.raises(AnalysisError, match="unknown correction"):
-        follow_ups(eighteen(), method="fdr")
+        follow_ups(eighteen(), correction="fdr")
 
 
 def test_effects_keep_their_digits_when_levels_are_far_apart():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.scan.stats.cells import Flags
 from kanab.stats.gram import Floats
-from kanab.stats.multiplicity import Correction, adjusted_array
+from kanab.stats.multiplicity import Correction, corrected_array
 from kanab.tally.metric import Metric
 
 Verdict = Literal[
@@ -76,7 +76,7 @@ def corrected(p: Floats, families: NDArray[np.intp], correction: Correction) -> 
     for family in np.unique(families):
         inside = np.flatnonzero((families == family) & ~np.isnan(p))
         if len(inside):
-            found[inside] = adjusted_array(p[inside], correction)
+            found[inside] = corrected_array(p[inside], correction)
     return found
 
 
