@@ -1,7 +1,7 @@
-"""What can be wrong with a plan: every mistake, with its path, whoever wrote the plan.
+"""Checks of a plan: every mistake in it, with its path.
 
 A plan from a file, from flags and from Python passes the same checks. That everything is declared
-(arms, bounds, covariates) is asked of files only: see ``planfile``.
+(arms, bounds, covariates) is demanded of files only: see ``kanab.plan.file``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Any, get_args
 
 from kanab.errors import GridError, PlanError, listed
-from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Missing
 
@@ -24,47 +24,47 @@ LONGEST_NAME = 64
 
 
 def check_plan(plan: Plan) -> Plan:
-    """The plan itself, or a ``PlanError`` with all its mistakes."""
+    """Return the plan as it is. Raises `PlanError` with all its mistakes where it has any."""
     if not isinstance(plan, Plan):
         raise PlanError("a plan is needed", "Read one with read_plan(path), or make one with make_plan(…).")
-    refuse(list(mistakes(plan)))
+    refuse(list(find_mistakes(plan)))
     return plan
 
 
-def mistakes(plan: Plan) -> Iterator[str]:
-    """What contradicts itself in a plan: one sentence per mistake, which begins with its path.
+def find_mistakes(plan: Plan) -> Iterator[str]:
+    """Yield what contradicts itself in a plan: one sentence per mistake, which begins with its path.
 
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 0)), interactions=("baner",))
-    >>> for mistake in mistakes(Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner")))):
+    >>> for mistake in find_mistakes(Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner")))):
     ...     print(mistake)
     experiments.checkout.arms.B must have a positive share
     experiments.checkout.interactions names an unknown experiment, 'baner'; nearest: banner
     """
-    if type(plan.k) is not int or plan.k < 2:
-        yield "k must be a whole number, at least 2"
+    if type(plan.k) is not int or plan.k < SMALLEST_K:
+        yield f"k must be a whole number, at least {SMALLEST_K}"
     yield from _name_mistakes(plan)
     for metric in plan.metrics:
-        yield from _metric_mistakes(metric, {one.name: one for one in plan.metrics})
+        yield from _metric_mistakes(metric, plan.metrics_by_name)
     for covariate in plan.covariates:
         yield from _covariate_mistakes(covariate)
     for experiment in plan.experiments:
         yield from _arm_mistakes(experiment)
         yield from _reference_mistakes(experiment, plan)
-    tables = [linkage.name for linkage in plan.linkages]
+    tables = plan.linkage_names
     for name in sorted({name for name in tables if tables.count(name) > 1}):
         yield f"experiments needs two tables called {name!r}; rename an experiment or a covariate"
 
 
-def refuse(found: Sequence[str], where: str = "the plan") -> None:
-    """Raise all mistakes at once, one to a line; nothing happens if there are none."""
-    if len(found) == 1:
-        raise PlanError(f"1 mistake in {where}: {found[0]}")
-    if found:
-        raise PlanError("\n  ".join([f"{len(found)} mistakes in {where}:", *found]))
+def refuse(mistakes: Sequence[str], where: str = "the plan") -> None:
+    """Raise `PlanError` with all mistakes at once, one to a line, where there are any."""
+    if len(mistakes) == 1:
+        raise PlanError(f"1 mistake in {where}: {mistakes[0]}")
+    if mistakes:
+        raise PlanError("\n  ".join([f"{len(mistakes)} mistakes in {where}:", *mistakes]))
 
 
 def path_to(*keys: object) -> str:
-    """The path of a key as TOML writes it.
+    """Return the path of a key as TOML writes it.
 
     >>> path_to("metrics", "time on app", "bounds")
     'metrics."time on app".bounds'
@@ -74,14 +74,14 @@ def path_to(*keys: object) -> str:
 
 
 def nearest(name: object, known: Iterable[object], word: str = "declared") -> str:
-    """The names that were perhaps meant, or all there are."""
-    names = [str(one) for one in known]
+    """Name what was perhaps meant, or all there is."""
+    names = [str(name) for name in known]
     near = difflib.get_close_matches(str(name), names, n=2, cutoff=0.6)
     return f"nearest: {listed(near)}" if near else f"{word}: {listed(names) or 'none'}"
 
 
 def unfit_name(name: object) -> str:
-    """Why a name or a text level would break messages and files; empty if it would not."""
+    """Say why a name or a text level would break messages and files; an empty text where it would not."""
     if not isinstance(name, str):
         return "must be a text"
     if not name.strip():
@@ -92,11 +92,11 @@ def unfit_name(name: object) -> str:
 
 
 def _name_mistakes(plan: Plan) -> Iterator[str]:
-    used = [name for one in plan.experiments for name in (*one.adjust, *one.segments)]
+    declared = [covariate.name for covariate in plan.covariates]
     groups = {
-        "metrics": [one.name for one in plan.metrics],
-        "covariates": list(dict.fromkeys([*(one.name for one in plan.covariates), *used])),
-        "experiments": [one.name for one in plan.experiments],
+        "metrics": plan.metric_names,
+        "covariates": tuple(dict.fromkeys([*declared, *plan.covariates_in_use])),
+        "experiments": plan.experiment_names,
     }
     taken: dict[str, str] = {}
     for group, names in groups.items():
@@ -110,29 +110,29 @@ def _name_mistakes(plan: Plan) -> Iterator[str]:
             taken.setdefault(name, group)
 
 
-def _metric_mistakes(one: MetricPlan, metrics: Mapping[str, MetricPlan]) -> Iterator[str]:
-    path = path_to("metrics", one.name)
-    if one.ratio is not None:
-        yield from _ratio_mistakes(one, metrics)
-    elif one.binary and (one.bounds is not None or one.resolution is not None):
+def _metric_mistakes(metric: MetricPlan, metrics: Mapping[str, MetricPlan]) -> Iterator[str]:
+    path = path_to("metrics", metric.name)
+    if metric.ratio is not None:
+        yield from _ratio_mistakes(metric, metrics)
+    elif metric.binary and (metric.bounds is not None or metric.resolution is not None):
         yield f"{path} is binary: it has bounds 0 and 1, and takes no bounds or resolution"
-    elif one.missing not in get_args(Missing):
+    elif metric.missing not in get_args(Missing):
         yield f"{path}.missing must be 'zero' or 'exclude'; a missing covariate is always a level of its own"
-    elif not unfit_name(one.name):
-        yield from _grid_mistakes(one)
-    if one.of is not None:
-        target = metrics.get(one.of)
+    elif not unfit_name(metric.name):
+        yield from _grid_mistakes(metric)
+    if metric.of is not None:
+        target = metrics.get(metric.of)
         if target is None:
-            yield f"{path}.of names an unknown metric, {one.of!r}; {nearest(one.of, metrics)}"
-        elif target is one or not target.binary:
+            yield f"{path}.of names an unknown metric, {metric.of!r}; {nearest(metric.of, metrics)}"
+        elif target is metric or not target.binary:
             yield f"{path}.of must name another metric, of kind 'binary': the one that says who has a value"
 
 
-def _ratio_mistakes(one: MetricPlan, metrics: Mapping[str, MetricPlan]) -> Iterator[str]:
-    path = path_to("metrics", one.name)
-    if one != MetricPlan(one.name, ratio=one.ratio):
+def _ratio_mistakes(metric: MetricPlan, metrics: Mapping[str, MetricPlan]) -> Iterator[str]:
+    path = path_to("metrics", metric.name)
+    if metric != MetricPlan(metric.name, ratio=metric.ratio):
         yield f"{path} is a ratio and takes no other key; its two parts do"
-    parts = one.ratio or ()
+    parts = metric.ratio or ()
     if len(parts) != 2 or parts[0] == parts[1]:
         yield f"{path}.ratio must name two metrics"
     for part in parts:
@@ -142,12 +142,12 @@ def _ratio_mistakes(one: MetricPlan, metrics: Mapping[str, MetricPlan]) -> Itera
             yield f"{path}.ratio must name metrics that are not ratios themselves"
 
 
-def _grid_mistakes(one: MetricPlan) -> Iterator[str]:
-    path = path_to("metrics", one.name)
+def _grid_mistakes(metric: MetricPlan) -> Iterator[str]:
+    path = path_to("metrics", metric.name)
     for key, alone in (
-        ("bounds", MetricPlan(one.name, one.bounds, 1)),
-        ("resolution", MetricPlan(one.name, None, one.resolution)),
-        ("bounds", one),
+        ("bounds", MetricPlan(metric.name, metric.bounds, 1)),
+        ("resolution", MetricPlan(metric.name, None, metric.resolution)),
+        ("bounds", metric),
     ):
         try:
             grid = alone.metric().grid_bounds
@@ -158,23 +158,23 @@ def _grid_mistakes(one: MetricPlan) -> Iterator[str]:
         yield f"{path}.bounds: the bounds are closer together than one step of the resolution"
 
 
-def _covariate_mistakes(one: CovariatePlan) -> Iterator[str]:
-    path = path_to("covariates", one.name)
-    if sum(choice is not None for choice in (one.levels, one.bins, one.top)) > 1:
+def _covariate_mistakes(covariate: CovariatePlan) -> Iterator[str]:
+    path = path_to("covariates", covariate.name)
+    if sum(choice is not None for choice in (covariate.levels, covariate.bins, covariate.top)) > 1:
         yield f"{path} takes one of levels, bins and top"
-    if one.levels is not None:
-        yield from _level_mistakes(one.levels, path)
-    if isinstance(one.bins, tuple):
-        if not one.bins or not _ascending(one.bins):
+    if covariate.levels is not None:
+        yield from _level_mistakes(covariate.levels, path)
+    if isinstance(covariate.bins, tuple):
+        if not covariate.bins or not _ascending(covariate.bins):
             yield f"{path}.bins must be finite numbers in increasing order"
-    elif one.bins is not None and (type(one.bins) is not int or one.bins < 2):
+    elif covariate.bins is not None and (type(covariate.bins) is not int or covariate.bins < 2):
         yield f"{path}.bins must be a whole number of bins, at least 2, or a list of edges"
-    if one.top is not None and (type(one.top) is not int or one.top < 1):
+    if covariate.top is not None and (type(covariate.top) is not int or covariate.top < 1):
         yield f"{path}.top must be a whole number, at least 1"
 
 
 def _level_mistakes(levels: Sequence[Level], path: str) -> Iterator[str]:
-    kinds = {bool if isinstance(one, bool) else str if isinstance(one, str) else float for one in levels}
+    kinds = {bool if isinstance(level, bool) else str if isinstance(level, str) else float for level in levels}
     if None in levels or len(kinds) > 1:
         yield f"{path} must have levels of one kind: all numbers, all texts or all true/false"
     elif len(levels) < 2:
@@ -184,7 +184,7 @@ def _level_mistakes(levels: Sequence[Level], path: str) -> Iterator[str]:
     elif kinds == {float} and not _ascending(levels):
         yield f"{path} must have its numbers in increasing order"
     elif kinds == {str}:
-        problems = (unfit_name(one) for one in levels)
+        problems = (unfit_name(level) for level in levels)
         yield from (f"{path}: a level {problem}" for problem in dict.fromkeys(problems) if problem)
 
 
@@ -196,41 +196,41 @@ def _ascending(values: Sequence[Any]) -> bool:
         return False
 
 
-def _arm_mistakes(one: ExperimentPlan) -> Iterator[str]:
-    path = path_to("experiments", one.name)
-    if one.shares is None:
+def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
+    path = path_to("experiments", experiment.name)
+    if experiment.shares is None:
         return
-    arms = [arm for arm, _ in one.shares]
+    arms = [arm for arm, _ in experiment.shares]
     if len(arms) < 2:
         yield f"{path}.arms must name at least two arms"
     if len({str(arm) for arm in arms}) < len(arms):
         yield f"{path}.arms names an arm twice"
-    for arm, share in one.shares:
+    for arm, share in experiment.shares:
         here = f"{path}.arms.{path_to(arm)}"
         if isinstance(arm, str) and (problem := unfit_name(arm)):
             yield f"{here}: an arm's name {problem}"
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1e300:
             yield f"{here} must have a positive share"
-    if one.control is not None and one.control not in arms:
+    if experiment.control is not None and experiment.control not in arms:
         yield f"{path}.control is not one of its arms; declared: {listed(arms)}"
 
 
-def _reference_mistakes(one: ExperimentPlan, plan: Plan) -> Iterator[str]:
-    path = path_to("experiments", one.name)
-    others = [other.name for other in plan.experiments if other.name != one.name]
+def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
+    path = path_to("experiments", experiment.name)
+    others = [name for name in plan.experiment_names if name != experiment.name]
     for key, word, names, known in (
-        ("adjust", "covariate", one.adjust, one.adjust),
-        ("segments", "covariate", one.segments, one.segments),
-        ("interactions", "experiment", one.interactions, others),
-        ("exclude_with", "experiment", one.exclude_with, others),
-        ("tolerance", "metric", tuple(one.tolerance), [metric.name for metric in plan.metrics]),
+        ("adjust", "covariate", experiment.adjust, experiment.adjust),
+        ("segments", "covariate", experiment.segments, experiment.segments),
+        ("interactions", "experiment", experiment.interactions, others),
+        ("exclude_with", "experiment", experiment.exclude_with, others),
+        ("tolerance", "metric", tuple(experiment.tolerance), plan.metric_names),
     ):
         for name in names:
-            if name == one.name and word == "experiment":
+            if name == experiment.name and word == "experiment":
                 yield f"{path}.{key} names the experiment itself"
             elif name not in known:
                 yield f"{path}.{key} names an unknown {word}, {name!r}; {nearest(name, known)}"
         if len(set(names)) < len(names):
             yield f"{path}.{key} names a {word} twice"
-    for name in sorted({*one.interactions} & {*one.exclude_with}):
+    for name in sorted({*experiment.interactions} & {*experiment.exclude_with}):
         yield f"{path} excludes {name!r} and asks for its interaction: nobody would be in both"

@@ -1,4 +1,4 @@
-"""The plan file: TOML in, a Plan out, or every mistake in it at once.
+"""The plan file: read from TOML, or refused with every mistake in it at once; and plans as plain data.
 
 A file declares everything: the arms with their shares, the bounds of every metric, the covariates.
 What it does not name cannot be stored or released, and a key that nobody knows is a mistake.
@@ -14,19 +14,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from kanab.errors import PlanError
 from kanab.plan import values
-from kanab.plan.check import mistakes, nearest, path_to, refuse
+from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.model import DEFAULT_K, Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 
 def read_plan(path: str | PathLike[str]) -> Plan:
-    """The plan of a TOML file."""
+    """Read the plan of a TOML file.
+
+    Raises `PlanError` where it cannot be read, and with all mistakes where it has any.
+    """
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -40,7 +44,7 @@ def read_plan(path: str | PathLike[str]) -> Plan:
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan that a TOML text declares.
+    """Read the plan that a TOML text declares. Raises `PlanError` with all mistakes where it has any.
 
     >>> plan = parse_plan('''
     ... [metrics]
@@ -55,32 +59,35 @@ def parse_plan(text: str) -> Plan:
 
 
 def plan_from_dict(data: Any) -> Plan:
-    """The plan that ``plan_to_dict`` wrote; unlike a file it may leave arms and bounds to the data."""
+    """Read a plan that ``plan_to_dict`` wrote; unlike a file it may leave arms and bounds to the data.
+
+    Raises `PlanError` with all mistakes where it has any.
+    """
     return _built(data, "the plan", file=False)
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data in the shape of its file, ready for JSON; defaults are left out.
+    """Return the plan as plain data in the shape of its file, ready for JSON; defaults are left out.
 
     >>> from kanab.plan.model import make_plan
     >>> plan_to_dict(make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)}))["metrics"]
     {'spend': {'bounds': [0, 500]}}
     """
     cohorts = plan.cohorts
-    return _some(
+    return _without_empty(
         k=plan.k,
         origins=list(plan.origins),
-        durability=plan.durability if plan.durability != "disk" else None,
-        nonce_life=plan.nonce_life if plan.nonce_life != "24h" else None,
+        durability=plan.durability if plan.durability != Plan.durability else None,
+        nonce_life=plan.nonce_life if plan.nonce_life != Plan.nonce_life else None,
         cohorts=cohorts and {"every": cohorts.every, "window": cohorts.window, "seal": cohorts.seal},
-        covariates={one.name: _covariate_to_dict(one) for one in plan.covariates},
-        metrics={one.name: _metric_to_dict(one) for one in plan.metrics},
-        experiments={one.name: _experiment_to_dict(one) for one in plan.experiments},
+        covariates={covariate.name: _covariate_to_dict(covariate) for covariate in plan.covariates},
+        metrics={metric.name: _metric_to_dict(metric) for metric in plan.metrics},
+        experiments={experiment.name: _experiment_to_dict(experiment) for experiment in plan.experiments},
     )
 
 
 def plan_digest(plan: Plan) -> str:
-    """The SHA-256 of the plan's canonical JSON: equal plans have equal digests."""
+    """Return the SHA-256 of the plan's canonical JSON: equal plans have equal digests."""
     text = json.dumps(plan_to_dict(plan), separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -97,20 +104,20 @@ class _Table:
     mistakes: list[str]
     file: bool
 
-    def wrong(self, key: str, what: str) -> None:
-        self.mistakes.append(f"{path_to(*self.path, key)} {what}")
+    def wrong(self, key: str, problem: str) -> None:
+        self.mistakes.append(f"{path_to(*self.path, key)} {problem}")
 
     def only(self, *known: str) -> None:
         for key in self.keys:
             if key not in known:
                 self.wrong(key, f"is an unknown key; {nearest(key, known, 'known')}")
 
-    def needs(self, key: str, what: str) -> None:
+    def needs(self, key: str, example: str) -> None:
         if self.file and key not in self.keys:
-            self.wrong(key, f"is missing: {what}")
+            self.wrong(key, f"is missing: {example}")
 
     def get(self, key: str, read: Callable[[Any], _T], default: _T) -> _T:
-        """A value as read; its default if it is absent or wrong."""
+        """Read a value, or return its default where it is absent or wrong."""
         try:
             return read(self.keys[key]) if key in self.keys else default
         except values.WrongValueError as problem:
@@ -118,11 +125,11 @@ class _Table:
             return default
 
     def table(self, key: str) -> _Table:
-        found = self.keys.get(key, {})
-        if not isinstance(found, dict):
+        entries = self.keys.get(key, {})
+        if not isinstance(entries, dict):
             self.wrong(key, "must be a table")
             return _Table({}, (*self.path, key), self.mistakes, file=False)
-        return _Table(found, (*self.path, key), self.mistakes, self.file)
+        return _Table(entries, (*self.path, key), self.mistakes, self.file)
 
     def tables(self, key: str) -> Iterator[tuple[str, _Table]]:
         group = self.table(key)
@@ -149,17 +156,19 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
     covariates = root.table("covariates")
     plan = Plan(
         metrics,
-        tuple(_experiment(name, table, [one.name for one in metrics]) for name, table in root.tables("experiments")),
+        tuple(
+            _experiment(name, table, [metric.name for metric in metrics]) for name, table in root.tables("experiments")
+        ),
         tuple(_covariate(name, covariates) for name in covariates.keys),
         root.get("k", lambda k: k, DEFAULT_K),
         _cohorts(root.table("cohorts")) if "cohorts" in data else None,
         root.get("origins", values.origins, ()),
-        root.get("durability", values.one_of("disk", "memory"), "disk"),
-        root.get("nonce_life", values.span, "24h"),
+        root.get("durability", values.one_of("disk", "memory"), Plan.durability),
+        root.get("nonce_life", values.span, Plan.nonce_life),
     )
     if file:
         root.mistakes.extend(_undeclared(plan))
-    refuse(list(dict.fromkeys([*root.mistakes, *mistakes(plan)])), where)
+    refuse(list(dict.fromkeys([*root.mistakes, *find_mistakes(plan)])), where)
     return plan
 
 
@@ -167,13 +176,13 @@ def _undeclared(plan: Plan) -> Iterator[str]:
     for group, members in (("metrics", plan.metrics), ("experiments", plan.experiments)):
         if not members:
             yield f"{group} is missing: name at least one"
-    known = [one.name for one in plan.covariates]
-    for one in plan.experiments:
-        for key, names in (("adjust", one.adjust), ("segments", one.segments)):
+    declared = [covariate.name for covariate in plan.covariates]
+    for experiment in plan.experiments:
+        for key, names in (("adjust", experiment.adjust), ("segments", experiment.segments)):
             for name in names:
-                if name not in known:
-                    path = path_to("experiments", one.name, key)
-                    yield f"{path} names an unknown covariate, {name!r}; {nearest(name, known)}"
+                if name not in declared:
+                    path = path_to("experiments", experiment.name, key)
+                    yield f"{path} names an unknown covariate, {name!r}; {nearest(name, declared)}"
 
 
 def _metric(name: str, table: _Table) -> MetricPlan:
@@ -185,11 +194,11 @@ def _metric(name: str, table: _Table) -> MetricPlan:
         table.get("bounds", values.bounds, None),
         table.get("resolution", values.number, None),
         table.get("kind", values.one_of("binary"), None) == "binary",
-        table.get("missing", values.one_of("zero", "exclude"), "zero"),
+        table.get("missing", values.one_of(*get_args(Missing)), MetricPlan.missing),
         table.get("of", values.text, None),
         {False: "no", True: "yes", "both": "both"}[table.get("sensitive", values.one_of(False, True, "both"), False)],  # type: ignore[arg-type]
         table.get("ratio", values.two_names, None),
-        table.get("squares", values.one_of("margin", "class"), "margin"),
+        table.get("squares", values.one_of("margin", "class"), MetricPlan.squares),
     )
 
 
@@ -223,7 +232,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("interactions", values.names, ()),
         table.get("salt", values.text, None),
         table.get("exclude_with", values.names, ()),
-        table.get("holdout", values.proportion, 0.0),
+        table.get("holdout", values.proportion, ExperimentPlan.holdout),
         table.get("tolerance", lambda value: values.tolerance(value, metrics), {}),
         table.get("looks", values.positive_whole, None),
     )
@@ -241,49 +250,49 @@ def _cohorts(table: _Table) -> Cohorts:
 # ── writing ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _some(**given: Any) -> dict[str, Any]:
-    """What says something: without None and empty lists."""
-    return {key: value for key, value in given.items() if value is not None and value != []}
+def _without_empty(**entries: Any) -> dict[str, Any]:
+    """Leave out None and empty lists."""
+    return {key: value for key, value in entries.items() if value is not None and value != []}
 
 
 def _plain(value: Any) -> Any:
-    """Whole numbers as such, so that 1.0 and 1 are written alike; tuples as lists."""
+    """Write whole numbers as such, so that 1.0 and 1 are written alike, and tuples as lists."""
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _covariate_to_dict(one: CovariatePlan) -> Any:
-    if one.levels is not None:
-        return _plain(one.levels)
-    return _some(bins=_plain(one.bins), top=one.top)
+def _covariate_to_dict(covariate: CovariatePlan) -> Any:
+    if covariate.levels is not None:
+        return _plain(covariate.levels)
+    return _without_empty(bins=_plain(covariate.bins), top=covariate.top)
 
 
-def _metric_to_dict(one: MetricPlan) -> dict[str, Any]:
-    return _some(
-        kind="binary" if one.binary else None,
-        bounds=_plain(one.bounds),
-        resolution=_plain(one.resolution),
-        missing=one.missing if one.missing != "zero" else None,
-        of=one.of,
-        sensitive={"no": None, "yes": True, "both": "both"}[one.sensitive],
-        ratio=_plain(one.ratio),
-        squares=one.squares if one.squares != "margin" else None,
+def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
+    return _without_empty(
+        kind="binary" if metric.binary else None,
+        bounds=_plain(metric.bounds),
+        resolution=_plain(metric.resolution),
+        missing=metric.missing if metric.missing != MetricPlan.missing else None,
+        of=metric.of,
+        sensitive={"no": None, "yes": True, "both": "both"}[metric.sensitive],
+        ratio=_plain(metric.ratio),
+        squares=metric.squares if metric.squares != MetricPlan.squares else None,
     )
 
 
-def _experiment_to_dict(one: ExperimentPlan) -> dict[str, Any]:
-    texts = all(isinstance(arm, str) for arm in one.arms or ())
-    shares = [[arm, _plain(share)] for arm, share in one.shares or ()]
-    return _some(
+def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
+    texts = all(isinstance(arm, str) for arm in experiment.arms or ())
+    shares = [[arm, _plain(share)] for arm, share in experiment.shares or ()]
+    return _without_empty(
         arms={str(arm): share for arm, share in shares} if texts and shares else shares,
-        control=one.control,
-        adjust=list(one.adjust),
-        segments=list(one.segments),
-        interactions=list(one.interactions),
-        salt=one.salt,
-        exclude_with=list(one.exclude_with),
-        holdout=_plain(one.holdout) or None,
-        tolerance={name: _plain(one.tolerance[name]) for name in sorted(one.tolerance)} or None,
-        looks=one.looks,
+        control=experiment.control,
+        adjust=list(experiment.adjust),
+        segments=list(experiment.segments),
+        interactions=list(experiment.interactions),
+        salt=experiment.salt,
+        exclude_with=list(experiment.exclude_with),
+        holdout=_plain(experiment.holdout) or None,
+        tolerance={name: _plain(experiment.tolerance[name]) for name in sorted(experiment.tolerance)} or None,
+        looks=experiment.looks,
     )

@@ -25,7 +25,7 @@ Population = tuple[str, ...]
 
 @dataclass(frozen=True)
 class View:
-    """One of the plans, whom it is about, and what everything in it is called in the joint one."""
+    """One of the plans, the people it is about, and its names in the joint plan."""
 
     plan: Plan
     population: Population
@@ -33,10 +33,10 @@ class View:
     covariates: Mapping[str, str]
     metrics: Mapping[str, str]
 
-    def table(self, own: Linkage) -> Linkage:
-        """The joint table behind one of the plan's own."""
-        covariate = None if own.covariate is None else self.covariates[own.covariate]
-        return Linkage(tuple(self.experiments[name] for name in own.experiments), covariate, own.squares)
+    def table(self, linkage: Linkage) -> Linkage:
+        """Return the joint table behind one of the plan's own."""
+        covariate = None if linkage.covariate is None else self.covariates[linkage.covariate]
+        return Linkage(tuple(self.experiments[name] for name in linkage.experiments), covariate, linkage.squares)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class JointPlan(Plan):
 
 
 def views_of(plan: Plan) -> tuple[View, ...]:
-    """The plans behind a joint one; a plan by itself is its only view."""
+    """Return the plans behind a joint one; a plan by itself is its only view."""
     if isinstance(plan, JointPlan):
         return plan.views
     metrics = [metric.name for metric in plan.counted_metrics]
@@ -68,56 +68,57 @@ def views_of(plan: Plan) -> tuple[View, ...]:
 
 
 def populations(plan: Plan) -> tuple[Population, ...]:
-    """The groups of people that the views of a plan are about, each once."""
+    """Return the groups of people that the views of a plan are about, each once."""
     return tuple(dict.fromkeys(view.population for view in views_of(plan)))
 
 
 def covariates_about(plan: Plan, group: Population) -> set[str]:
-    """The covariates of the views that are about one group of people."""
+    """Return the covariates of the views that are about one group of people."""
     return {name for view in views_of(plan) if view.population == group for name in view.covariates.values()}
 
 
 def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[str]]:
-    """The tables of all views, or of those about one group of people, and the metrics that each holds.
+    """Return the tables of all views, or of those about one group of people, with the metrics of each.
 
     Other metrics of a joint plan may not even be about the people of a table.
     """
-    found: dict[str, set[str]] = {}
+    tables: dict[str, set[str]] = {}
     for view in views_of(plan):
         if group in (None, view.population):
-            for own in view.plan.linkages:
-                found.setdefault(view.table(own).name, set()).update(view.metrics.values())
-    return found
+            for linkage in view.plan.linkages:
+                tables.setdefault(view.table(linkage).name, set()).update(view.metrics.values())
+    return tables
 
 
 def people_of(plan: Plan, name: str) -> Population:
-    """Whose people a covariate or metric is about."""
+    """Return the experiments whose people a covariate or metric is about."""
     everybody = plan.experiment_names
     return plan.about.get(name, everybody) if isinstance(plan, JointPlan) else everybody
 
 
 def column_of(plan: Plan, name: str) -> str:
-    """The column that a name of a plan reads."""
+    """Return the column that a name of a plan reads."""
     return plan.copies.get(name, name) if isinstance(plan, JointPlan) else name
 
 
 def counting_terms(plan: Plan) -> str:
-    """What matters of a plan for counting, as a text; plans that agree in it have the same count.
+    """Return what matters of a plan for counting, as a text; plans that agree in it have the same count.
 
     >>> plan = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"),))
     >>> counting_terms(plan) == counting_terms(replace(plan, k=20))
     True
     """
-    experiments = [(one.name, one.arms, one.adjust, one.segments, one.interactions) for one in plan.experiments]
+    experiments = [(each.name, each.arms, each.adjust, each.segments, each.interactions) for each in plan.experiments]
     covariates = [plan.covariate(name) for name in plan.covariates_in_use]
-    return repr((experiments, covariates, [_bare(one) for one in plan.metrics]))
+    return repr((experiments, covariates, [_counting_part(metric) for metric in plan.metrics]))
 
 
 def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool = False) -> JointPlan:
-    """One plan that counts what all of them need; ``taken`` are names that no alias may have.
+    """Return one plan that counts what all of them need; ``taken`` are names that no alias may have.
 
     ``apart`` shares no covariate or metric among plans about other people: where people are made of
-    exposures, each experiment has a first one of its own, and what happened after it.
+    exposures, each experiment has a first one of its own, and what happened after it. Raises `PlanError`
+    where different tables would have the same name.
 
     >>> first = Plan((MetricPlan("spend", (0, 500)),), (ExperimentPlan("variant", adjust=("tier",)),))
     >>> other = replace(first, metrics=(MetricPlan("spend", (0, 90)),), covariates=(CovariatePlan("tier", bins=3),))
@@ -131,21 +132,25 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
             *(name for plan in plans for name in (*plan.experiment_names, *plan.metric_names, *plan.covariates_in_use)),
         }
     )
-    arms = [{one.name: names.of("arm", one.name, _typed(one.arms)) for one in plan.experiments} for plan in plans]
-    order = list(dict.fromkeys(name for own in arms for name in own.values()))
+    aliases = [
+        {each.name: names.of("arm", each.name, _typed(each.arms)) for each in plan.experiments} for plan in plans
+    ]
+    order = list(dict.fromkeys(name for experiments in aliases for name in experiments.values()))
     views = []
-    for plan, own in zip(plans, arms, strict=True):
-        people = tuple(sorted(own.values(), key=order.index))
+    for plan, experiments in zip(plans, aliases, strict=True):
+        people = tuple(sorted(experiments.values(), key=order.index))
         levels = {}
         for name in plan.covariates_in_use:
-            one = plan.covariate(name)
-            chosen = apart or one.bins is not None or one.top is not None
-            levels[name] = names.of("level", name, _levels(one), people if chosen else ())
+            covariate = plan.covariate(name)
+            chosen = apart or covariate.bins is not None or covariate.top is not None
+            levels[name] = names.of("level", name, _levels(covariate), people if chosen else ())
         metrics = {}
         for metric in plan.counted_metrics:
             chosen = apart or not metric.declared
-            metrics[metric.name] = names.of("metric", metric.name, repr(_bare(metric)), people if chosen else ())
-        views.append(View(plan, people, own, levels, metrics))
+            metrics[metric.name] = names.of(
+                "metric", metric.name, repr(_counting_part(metric)), people if chosen else ()
+            )
+        views.append(View(plan, people, experiments, levels, metrics))
     return _joint(views, order, names)
 
 
@@ -155,7 +160,7 @@ def _joint(views: Sequence[View], experiments: Sequence[str], names: _Names) -> 
         for name in (*view.covariates.values(), *view.metrics.values()):
             users.setdefault(name, set()).update(view.population)
     about = {
-        name: tuple(one for one in experiments if one in people)
+        name: tuple(experiment for experiment in experiments if experiment in people)
         for name, people in users.items()
         if len(people) < len(experiments)
     }
@@ -173,7 +178,7 @@ def _joint(views: Sequence[View], experiments: Sequence[str], names: _Names) -> 
 
 @contextmanager
 def own_names(plan: Plan) -> Iterator[None]:
-    """Problems within this block come out in words that their reader knows: columns, not aliases."""
+    """Raise the problems of this block in words that their reader knows: columns, not aliases."""
     try:
         yield
     except KanabError as problem:
@@ -195,7 +200,7 @@ class _Names:
         self.copies: dict[str, str] = {}
 
     def of(self, role: str, name: str, *meaning: Hashable) -> str:
-        """The joint name of something; the same for everything that means the same."""
+        """Return the joint name of something; the same for everything that means the same."""
         key = role, name, meaning
         if key not in self._known:
             self._known[key] = self.fresh(name)
@@ -204,18 +209,18 @@ class _Names:
         return self._known[key]
 
     def fresh(self, name: str) -> str:
-        """The name itself, or the first alias that nothing else is called."""
-        found, number = name, 1
+        """Return the name itself, or the first alias that nothing else is called."""
+        alias, number = name, 1
         stem = name.encode()[:_LONGEST_STEM].decode(errors="ignore")
-        while found in self._used or (number > 1 and found in self._taken):
+        while alias in self._used or (number > 1 and alias in self._taken):
             number += 1
-            found = f"{stem}#{number}"
-        self._used.add(found)
-        return found
+            alias = f"{stem}#{number}"
+        self._used.add(alias)
+        return alias
 
 
 def _typed(levels: Sequence[Level] | None) -> Hashable:
-    """Levels as something to compare: true is not the number 1."""
+    """Return levels as something to compare: true is not the number 1."""
     return None if levels is None else tuple((type(level), level) for level in levels)
 
 
@@ -223,53 +228,53 @@ def _levels(covariate: CovariatePlan) -> Hashable:
     return _typed(covariate.levels), covariate.bins, covariate.top
 
 
-def _bare(metric: MetricPlan) -> MetricPlan:
-    """What matters for counting a metric."""
+def _counting_part(metric: MetricPlan) -> MetricPlan:
+    """Return what matters for counting a metric."""
     return replace(metric, of=None, sensitive="no")
 
 
 def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:
-    """Every table once, with all the squares that any plan wants of it."""
-    found: dict[tuple[Any, ...], Linkage] = {}
+    """Return every table once, with all the squares that any plan wants of it."""
+    tables: dict[tuple[Any, ...], Linkage] = {}
     for view in views:
-        for own in view.plan.linkages:
-            table = view.table(own)
+        for linkage in view.plan.linkages:
+            table = view.table(linkage)
             key = table.experiments, table.covariate
-            if key not in found or table.squares == "margins":
-                found[key] = table
-    names = [table.name for table in found.values()]
+            if key not in tables or table.squares == "margins":
+                tables[key] = table
+    names = [table.name for table in tables.values()]
     if len(set(names)) < len(names):
         name = next(name for name in names if names.count(name) > 1)
         raise PlanError(f"two plans need different tables called {name!r}", "Rename an experiment or a covariate.")
-    return tuple(found.values())
+    return tuple(tables.values())
 
 
 def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> ExperimentPlan:
-    arms = next(
+    shares = next(
         view.plan.experiment(own).shares for view in views for own, joint in view.experiments.items() if joint == name
     )
-    own = [table for table in tables if table.experiments == (name,) and table.covariate]
-    adjust = tuple(str(table.covariate) for table in own if table.squares == "arm")
-    segments = tuple(str(table.covariate) for table in own if table.squares == "margins")
-    return ExperimentPlan(name, arms, adjust=adjust, segments=segments)
+    crossed = [table for table in tables if table.experiments == (name,) and table.covariate]
+    adjust = tuple(str(table.covariate) for table in crossed if table.squares == "arm")
+    segments = tuple(str(table.covariate) for table in crossed if table.squares == "margins")
+    return ExperimentPlan(name, shares, adjust=adjust, segments=segments)
 
 
 def _covariate_plans(views: Sequence[View]) -> Iterable[CovariatePlan]:
-    found = {joint: view.plan.covariate(own) for view in views for own, joint in view.covariates.items()}
-    return (replace(one, name=joint) for joint, one in found.items())
+    covariates = {joint: view.plan.covariate(own) for view in views for own, joint in view.covariates.items()}
+    return (replace(covariate, name=joint) for joint, covariate in covariates.items())
 
 
 def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
-    found = {
-        view.metrics[one.name]: replace(_bare(one), name=view.metrics[one.name])
+    metrics = {
+        view.metrics[metric.name]: replace(_counting_part(metric), name=view.metrics[metric.name])
         for view in views
-        for one in view.plan.counted_metrics
+        for metric in view.plan.counted_metrics
     }
-    return found.values()
+    return metrics.values()
 
 
 def _ratios(views: Sequence[View], names: _Names) -> Iterable[MetricPlan]:
-    """Every product once: of y and z is of z and y."""
+    """Return every product once: that of y and z is that of z and y."""
     pairs: dict[frozenset[str], tuple[str, str]] = {}
     for view in views:
         for numerator, denominator in view.plan.ratios:

@@ -1,4 +1,4 @@
-"""What may be counted: arms, covariates and levels, metrics, k; and the linkages that this needs.
+"""Plans: the arms, covariates, levels and metrics that may be counted, k, and the linkages that this needs.
 
 What a plan does not name cannot be stored or released. A plan file and command-line flags build
 the same object.
@@ -39,11 +39,11 @@ class MetricPlan:
 
     @property
     def declared(self) -> bool:
-        """Are its bounds known without looking at the data?"""
+        """Whether its bounds are known without looking at the data."""
         return self.binary or self.bounds is not None
 
     def metric(self) -> Metric:
-        """The metric on its declared grid."""
+        """Return the metric on its declared grid. Raises `GridError` where it has none."""
         if self.binary:
             return Metric(self.name, 1, (0.0, 1.0), self.missing)
         return Metric.declare(self.name, bounds=self.bounds, resolution=self.resolution, missing=self.missing)
@@ -223,9 +223,10 @@ def make_plan(
     ratios: Sequence[str] = (),
     k: int = DEFAULT_K,
 ) -> Plan:
-    """The plan of one experiment from what a call or a command line says.
+    """Return the plan of one experiment, from the choices of a call or a command line.
 
     ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
+    Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
     >>> plan.linkage_names, plan.metrics[0].declared
@@ -234,12 +235,11 @@ def make_plan(
     covariates = list(dict.fromkeys([*adjust, *segments]))
     parts = {ratio: _parts(ratio) for ratio in ratios}
     metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))
-    for word, given, names in (
+    for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("bins", bins, covariates), ("top", top, covariates),
     ):  # fmt: skip
-        unknown = set(given or {}) - set(names)
-        if unknown:
+        if set(choices or {}) - set(names):
             raise PlanError(f"{word} name something that is not counted", f"Counted are: {listed(names)}.")
     return Plan(
         tuple(
@@ -269,7 +269,7 @@ def make_plan(
 
 
 def _parts(ratio: str) -> tuple[str, str]:
-    """The two metrics of "revenue/orders"."""
+    """Split "revenue/orders" into its two metrics."""
     first, slash, second = str(ratio).partition("/")
     if not slash or not first.strip() or not second.strip() or "/" in second:
         raise PlanError("a ratio cannot be read", "Write it as revenue/orders.")
@@ -277,5 +277,5 @@ def _parts(ratio: str) -> tuple[str, str]:
 
 
 def _tuple(value: Any) -> Any:
-    """Lists become tuples; what is wrong with anything else is for ``check_plan`` to say."""
+    """Turn lists into tuples; ``check_plan`` says what is wrong with anything else."""
     return tuple(value) if isinstance(value, (list, tuple, range)) else value

@@ -35,7 +35,7 @@ class Periods:
 
     @property
     def days(self) -> int:
-        """How long a period is."""
+        """The length of a period in days."""
         return duration(self.every).days
 
     @property
@@ -43,16 +43,18 @@ class Periods:
         return self.days == _WEEK
 
     def first_day(self, number: int) -> int:
-        """The day on which a period begins, counted from 1970-01-01."""
+        """Return the day on which a period begins, counted from 1970-01-01."""
         return number * self.days + (_MONDAY if self._weekly else 0)
 
     def of_day(self, day: int | date) -> int:
-        """The number of the period that a day is in; a day is a date, or counted from 1970-01-01."""
+        """Return the number of the period that a day is in; a day is a date, or counted from 1970-01-01."""
         counted = day.toordinal() - _FIRST if isinstance(day, date) else day
         return (counted - (_MONDAY if self._weekly else 0)) // self.days
 
     def label(self, number: int) -> str:
-        """What a period is called: its ISO week, or its first day.
+        """Return the label of a period: its ISO week, or its first day.
+
+        Raises `PlanError` where it lies outside the calendar.
 
         >>> Periods("7d").label(Periods("7d").number("2026-W46")), Periods("14d").label(1)
         ('2026-W46', '1970-01-15')
@@ -67,12 +69,12 @@ class Periods:
         return f"{year:04d}-W{week:02d}"
 
     def number(self, label: Any) -> int:
-        """The number of the period of a label."""
-        found = re.fullmatch(r"([0-9]{4})-W([0-9]{2})" if self._weekly else r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(label))
+        """Return the number of the period of a label. Raises `PlanError` where it is no label of a period."""
+        match = re.fullmatch(r"([0-9]{4})-W([0-9]{2})" if self._weekly else r"[0-9]{4}-[0-9]{2}-[0-9]{2}", str(label))
         try:
-            if found is None:
+            if match is None:
                 raise ValueError
-            day = date.fromisocalendar(int(found[1]), int(found[2]), 1) if self._weekly else date.fromisoformat(label)
+            day = date.fromisocalendar(int(match[1]), int(match[2]), 1) if self._weekly else date.fromisoformat(label)
         except ValueError:
             example = "an ISO week such as 2026-W46" if self._weekly else "the day it begins, such as 2026-11-09"
             raise PlanError("that is no cohort's label", f"Cohorts of {self.every} are called by {example}.") from None
@@ -84,7 +86,7 @@ class Periods:
         return number
 
     def last_ripe(self, now: datetime, window: str) -> str:
-        """The last period that is over, and whose people have all been measured for the window.
+        """Return the last period that is over, and whose people have all been measured for the window.
 
         >>> weeks = Periods("7d")
         >>> weeks.last_ripe(datetime(2026, 11, 16), "14d"), weeks.last_ripe(datetime(2026, 11, 15), "14d")
@@ -119,7 +121,7 @@ class Span:
 
     @property
     def periods(self) -> Periods:
-        """The periods that labels stand for."""
+        """The periods that the labels name."""
         return Periods(self.every)
 
     @property

@@ -1,4 +1,4 @@
-"""Single values of a plan file: each is read as what it must be, or refused with a phrase that says so."""
+"""Readers of the single values of a plan file; each raises `WrongValueError` with what the value must be."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class WrongValueError(Exception):
-    """What a value must be instead; the reader of the file adds the path."""
+    """Says what a value must be instead; the reader of the file adds the path."""
 
 
 def duration(text: Any) -> timedelta:
-    """A time span such as 30m, 24h, 7d or 2w.
+    """Read a time span such as 30m, 24h, 7d or 2w.
+
+    Raises `PlanError` for anything else.
 
     >>> duration("7d") == duration("1w")
     True
@@ -32,7 +34,7 @@ def duration(text: Any) -> timedelta:
 
 
 def one_of(*choices: Any) -> Callable[[Any], Any]:
-    """A reader that takes one of a few values; true is not 1."""
+    """Return a reader that takes one of a few values; true is not 1."""
 
     def read(value: Any) -> Any:
         for choice in choices:
@@ -44,21 +46,21 @@ def one_of(*choices: Any) -> Callable[[Any], Any]:
 
 
 def number(value: Any) -> float:
-    """A finite number; true is none."""
+    """Read a finite number; true is none."""
     if type(value) not in (int, float) or not abs(value) < 1e300:
         raise WrongValueError("must be a finite number")
     return float(value)
 
 
 def positive_whole(value: Any) -> int:
-    """1, 2, 3, …"""
+    """Read a whole number from 1."""
     if type(value) is not int or value < 1:
         raise WrongValueError("must be a whole number, at least 1")
     return value
 
 
 def proportion(value: Any) -> float:
-    """A share of all people, but not all of them."""
+    """Read a share of all people, but not all of them."""
     share = number(value)
     if not 0 <= share < 1:
         raise WrongValueError("must be a share of all people: at least 0, and less than 1")
@@ -66,53 +68,53 @@ def proportion(value: Any) -> float:
 
 
 def text(value: Any) -> str:
-    """A text that can be a name."""
+    """Read a text that can be a name."""
     if problem := unfit_name(value):
         raise WrongValueError(problem)
     return str(value)
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """A list of texts."""
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    """Read a list of texts."""
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise WrongValueError("must be a list of names")
     return tuple(value)
 
 
 def two_names(value: Any) -> tuple[str, str]:
-    """The two metrics of a ratio."""
-    found = names(value)
-    if len(found) != 2:
+    """Read the two metrics of a ratio."""
+    metrics = names(value)
+    if len(metrics) != 2:
         raise WrongValueError("must name two metrics: [numerator, denominator]")
-    return found[0], found[1]
+    return metrics[0], metrics[1]
 
 
 def bounds(value: Any) -> tuple[float, float]:
-    """A pair of numbers."""
+    """Read a pair of numbers."""
     if not isinstance(value, list) or len(value) != 2:
         raise WrongValueError("must be two numbers: [lower, upper]")
     return number(value[0]), number(value[1])
 
 
 def level(value: Any) -> Level:
-    """A text, a number or true/false."""
+    """Read a text, a number or true/false."""
     return value if isinstance(value, (str, bool)) else as_level(number(value), "the plan")
 
 
 def levels(value: Any) -> tuple[Level, ...]:
-    """A list of levels."""
-    if not isinstance(value, list) or not all(isinstance(one, (str, bool, int, float)) for one in value):
+    """Read a list of levels."""
+    if not isinstance(value, list) or not all(isinstance(item, (str, bool, int, float)) for item in value):
         raise WrongValueError("must be a list of levels (texts, numbers, true/false) or a table of levels, bins or top")
-    return tuple(level(one) for one in value)
+    return tuple(level(item) for item in value)
 
 
 def bins(value: Any) -> Any:
-    """A number of bins, or their edges."""
+    """Read a number of bins, or their edges."""
     return tuple(number(edge) for edge in value) if isinstance(value, list) else value
 
 
 def shares(value: Any) -> tuple[tuple[Level, float], ...]:
-    """Shares by arm; a list of [arm, share] for arms that are numbers or true/false."""
+    """Read shares by arm; a list of [arm, share] for arms that are numbers or true/false."""
     if isinstance(value, dict):
         return tuple(value.items())
     if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
@@ -121,16 +123,16 @@ def shares(value: Any) -> tuple[tuple[Level, float], ...]:
 
 
 def tolerance(value: Any, metrics: Iterable[str]) -> dict[str, float]:
-    """Numbers by metric, or one number for all metrics."""
-    limits = value if isinstance(value, dict) else dict.fromkeys(metrics, value)
-    found = {name: number(limit) for name, limit in limits.items()}
-    if not all(limit > 0 for limit in found.values()):
+    """Read numbers by metric, or one number for all metrics."""
+    sizes = value if isinstance(value, dict) else dict.fromkeys(metrics, value)
+    limits = {name: number(size) for name, size in sizes.items()}
+    if not all(limit > 0 for limit in limits.values()):
         raise WrongValueError("must be positive: one number, or a table of numbers by metric")
-    return found
+    return limits
 
 
 def origins(value: Any) -> tuple[str, ...]:
-    """Web origins: scheme and host, perhaps a port."""
+    """Read web origins: scheme and host, perhaps a port."""
     for origin in names(value):
         if not re.fullmatch(r"https?://[^\s/?#@]+", origin):
             raise WrongValueError("must list origins such as 'https://shop.example', without a path")
@@ -138,7 +140,7 @@ def origins(value: Any) -> tuple[str, ...]:
 
 
 def span(value: Any) -> str:
-    """A duration, kept as it is written."""
+    """Read a duration, and keep it as it is written."""
     try:
         duration(value)
     except PlanError:
@@ -147,12 +149,12 @@ def span(value: Any) -> str:
 
 
 def days(value: Any) -> str:
-    """A duration of whole days: cohorts are labelled by the day they begin."""
+    """Read a duration of whole days: cohorts are labelled by the day they begin."""
     if duration(span(value)) % timedelta(days=1):
         raise WrongValueError("must be whole days, such as '1d' or '7d'")
     return str(value)
 
 
 def tick(value: Any) -> str:
-    """When batches are sealed: every so often, or only at the end."""
+    """Read when batches are sealed: every so often, or only at the end."""
     return "end" if value == "end" else span(value)

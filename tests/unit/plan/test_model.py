@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from kanab import KanabError
 from kanab.errors import PlanError
-from kanab.plan.check import check_plan, mistakes, nearest, path_to
+from kanab.plan.check import check_plan
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
 from kanab.tally.metric import Metric
 
@@ -17,7 +16,7 @@ def plan_of(*experiments: ExperimentPlan, **parts: Any) -> Plan:
 
 
 def names(plan: Plan) -> list[str]:
-    return [one.name for one in plan.linkages]
+    return list(plan.linkage_names)
 
 
 # ── linkages ───────────────────────────────────────────────────────────────────────────────────
@@ -32,7 +31,7 @@ def test_covariates_are_separate_tables_and_never_crossed() -> None:
     assert names(plan) == ["checkout/tier", "checkout/age", "checkout/device"]
 
 
-def test_a_covariate_that_is_adjusted_for_and_segmented_by_is_one_table_with_both_margins() -> None:
+def test_a_covariate_that_is_adjusted_for_and_segmented_by_is_one_table_with_both_marginals() -> None:
     plan = plan_of(ExperimentPlan("checkout", adjust=("tier", "age"), segments=("tier",)))
     assert plan.linkages == (
         Linkage(("checkout",), "tier", "margins"),
@@ -125,196 +124,33 @@ def test_a_choice_about_something_that_is_not_counted_is_refused(choice: str) ->
         make_plan("variant", ["spend"], adjust=["tier"], **{choice: {"elsewhere": 1}})  # type: ignore[arg-type]
 
 
-# ── mistakes ───────────────────────────────────────────────────────────────────────────────────
-
-AB = (("A", 1), ("B", 1))
-SHOP = ExperimentPlan("checkout", AB)
-BINARY = MetricPlan("bought", binary=True)
-
-
-def metric(one: MetricPlan, *others: MetricPlan) -> Plan:
-    return plan_of(SHOP, metrics=(one, *others))
-
-
-def covariate(one: CovariatePlan) -> Plan:
-    return plan_of(SHOP, covariates=(one,))
+SHOP = plan_of(
+    ExperimentPlan("checkout", adjust=("tier", "age"), segments=("device", "tier")),
+    ExperimentPlan("banner", segments=("device",), interactions=("checkout",)),
+    ExperimentPlan("font"),
+    metrics=(
+        MetricPlan("spend", squares="class"),
+        MetricPlan("orders"),
+        MetricPlan("value", ratio=("spend", "orders")),
+    ),
+    covariates=(CovariatePlan("age", bins=3), CovariatePlan("country", top=5)),
+)
 
 
-WRONG: dict[str, tuple[Plan, str]] = {
-    "k is 1": (plan_of(SHOP, k=1), "k must be a whole number, at least 2"),
-    "k is half": (plan_of(SHOP, k=2.5), "k must be a whole number, at least 2"),
-    "k is true": (plan_of(SHOP, k=True), "k must be a whole number, at least 2"),
-    "no name": (plan_of(ExperimentPlan(" ", AB)), 'experiments." ": a name must not be empty'),
-    "long name": (metric(MetricPlan("s" * 65)), 'metrics."ssssssssssssssssssss…": a name must not be longer than 64'),
-    "control character": (metric(MetricPlan("a\nb")), 'metrics."a\\nb": a name must not hold control characters'),
-    "name is a number": (metric(MetricPlan(7)), "metrics.7: a name must be a text"),  # type: ignore[arg-type]
-    "metric and covariate": (
-        plan_of(SHOP, covariates=(CovariatePlan("spend"),)),
-        "covariates.spend has a name that is taken by metrics.spend",
-    ),
-    "covariate and experiment": (
-        plan_of(ExperimentPlan("tier", AB, adjust=("tier",))),
-        "experiments.tier has a name that is taken by covariates.tier",
-    ),
-    "metric twice": (metric(BINARY, BINARY), "metrics.bought has a name that is taken by metrics.bought"),
-    "reserved": (covariate(CovariatePlan("arm")), "covariates.arm has a name that is kept for experiments; rename it"),
-    "bounds in disorder": (metric(MetricPlan("spend", (5, 0))), "metrics.spend.bounds: the bounds of 'spend' must be"),
-    "bounds not finite": (metric(MetricPlan("spend", (0, float("inf")))), "metrics.spend.bounds: the bounds"),
-    "bounds not two": (metric(MetricPlan("spend", (0, 1, 2))), "metrics.spend.bounds: the bounds"),  # type: ignore[arg-type]
-    "resolution": (
-        metric(MetricPlan("spend", (0, 9), 0.3)),
-        "metrics.spend.resolution: the resolution of 'spend' must",
-    ),
-    "too fine": (metric(MetricPlan("spend", (0, 1e9), 1e-9)), "metrics.spend.bounds: the bounds of 'spend' do not fit"),
-    "too coarse": (metric(MetricPlan("spend", (0, 0.2), 1)), "metrics.spend.bounds: the bounds are closer together"),
-    "binary with bounds": (metric(MetricPlan("bought", (0, 1), binary=True)), "metrics.bought is binary"),
-    "missing": (metric(MetricPlan("spend", missing="level")), "metrics.spend.missing must be 'zero' or"),  # type: ignore[arg-type]
-    "of nothing": (
-        metric(MetricPlan("spend", of="bougth"), BINARY),
-        "metrics.spend.of names an unknown metric, 'bougth'; nearest: bought",
-    ),
-    "of itself": (metric(MetricPlan("bought", binary=True, of="bought")), "metrics.bought.of must name another metric"),
-    "of an amount": (
-        metric(MetricPlan("a"), MetricPlan("b", of="a")),
-        "metrics.b.of must name another metric, of kind",
-    ),
-    "ratio of one": (
-        metric(MetricPlan("aov", ratio=("spend", "spend")), MetricPlan("spend")),
-        "metrics.aov.ratio must name two metrics",
-    ),
-    "ratio of unknown": (
-        metric(MetricPlan("aov", ratio=("spend", "bought")), BINARY),
-        "metrics.aov.ratio names an unknown metric, 'spend'",
-    ),
-    "ratio of ratio": (
-        metric(
-            MetricPlan("r", ratio=("q", "bought")),
-            MetricPlan("q", ratio=("spend", "bought")),
-            MetricPlan("spend"),
-            BINARY,
-        ),
-        "metrics.r.ratio must name metrics that are not ratios themselves",
-    ),
-    "ratio with bounds": (
-        metric(MetricPlan("r", (0, 1), ratio=("spend", "bought")), MetricPlan("spend"), BINARY),
-        "metrics.r is a ratio and takes no other key",
-    ),
-    "levels and top": (
-        covariate(CovariatePlan("tier", (1, 2), top=3)),
-        "covariates.tier takes one of levels, bins and top",
-    ),
-    "one level": (covariate(CovariatePlan("tier", (1,))), "covariates.tier must have at least two levels"),
-    "level twice": (covariate(CovariatePlan("tier", ("a", "a"))), "covariates.tier names a level twice"),
-    "mixed levels": (covariate(CovariatePlan("tier", (1, "2"))), "covariates.tier must have levels of one kind"),
-    "true and 1": (covariate(CovariatePlan("tier", (True, 1))), "covariates.tier must have levels of one kind"),
-    "missing level": (covariate(CovariatePlan("tier", ("a", None))), "covariates.tier must have levels of one kind"),
-    "unsorted numbers": (
-        covariate(CovariatePlan("tier", (2, 1))),
-        "covariates.tier must have its numbers in increasing order",
-    ),
-    "empty level": (covariate(CovariatePlan("tier", ("", "b"))), "covariates.tier: a level must not be empty"),
-    "one bin": (covariate(CovariatePlan("tier", bins=1)), "covariates.tier.bins must be a whole number of bins"),
-    "half a bin": (covariate(CovariatePlan("tier", bins=2.5)), "covariates.tier.bins must be a whole number of bins"),  # type: ignore[arg-type]
-    "edges in disorder": (
-        covariate(CovariatePlan("tier", bins=(2, 1))),
-        "covariates.tier.bins must be finite numbers in",
-    ),
-    "no edges": (covariate(CovariatePlan("tier", bins=())), "covariates.tier.bins must be finite numbers in"),
-    "edges of text": (covariate(CovariatePlan("tier", bins=("a",))), "covariates.tier.bins must be finite numbers in"),  # type: ignore[arg-type]
-    "top none": (covariate(CovariatePlan("tier", top=0)), "covariates.tier.top must be a whole number, at least 1"),
-    "one arm": (
-        plan_of(ExperimentPlan("checkout", (("A", 1),))),
-        "experiments.checkout.arms must name at least two arms",
-    ),
-    "arm twice": (
-        plan_of(ExperimentPlan("checkout", ((1, 1), ("1", 1)))),
-        "experiments.checkout.arms names an arm twice",
-    ),
-    "no share": (
-        plan_of(ExperimentPlan("checkout", (("A", 1), ("B", 0)))),
-        "experiments.checkout.arms.B must have a positive share",
-    ),
-    "share of text": (plan_of(ExperimentPlan("checkout", (("A", 1), ("B", "1")))), "experiments.checkout.arms.B must"),  # type: ignore[arg-type]
-    "endless share": (
-        plan_of(ExperimentPlan("checkout", (("A", 1), ("B", float("inf"))))),
-        "experiments.checkout.arms.B must",
-    ),
-    "nameless arm": (
-        plan_of(ExperimentPlan("checkout", (("A", 1), ("", 1)))),
-        'experiments.checkout.arms."": an arm\'s name must not be empty',
-    ),
-    "control": (
-        plan_of(ExperimentPlan("checkout", AB, "C")),
-        "experiments.checkout.control is not one of its arms; declared: A, B",
-    ),
-    "adjust twice": (
-        plan_of(ExperimentPlan("checkout", AB, adjust=("t", "t"))),
-        "experiments.checkout.adjust names a covariate twice",
-    ),
-    "interaction unknown": (
-        plan_of(ExperimentPlan("checkout", AB, interactions=("x",))),
-        "experiments.checkout.interactions names an unknown experiment, 'x'; declared: none",
-    ),
-    "interaction with itself": (
-        plan_of(ExperimentPlan("checkout", AB, interactions=("checkout",))),
-        "experiments.checkout.interactions names the experiment itself",
-    ),
-    "exclusion of itself": (
-        plan_of(ExperimentPlan("checkout", AB, exclude_with=("checkout",))),
-        "experiments.checkout.exclude_with names the experiment itself",
-    ),
-    "tolerance": (
-        plan_of(ExperimentPlan("checkout", AB, tolerance={"spnd": 1})),
-        "experiments.checkout.tolerance names an unknown metric, 'spnd'; nearest: spend",
-    ),
-    "excluded and crossed": (
-        plan_of(ExperimentPlan("a", AB, interactions=("b",), exclude_with=("b",)), ExperimentPlan("b", AB)),
-        "experiments.a excludes 'b' and asks for its interaction: nobody would be in both",
-    ),
-    "two tables of one name": (
-        plan_of(ExperimentPlan("a", AB, adjust=("b/c",)), ExperimentPlan("a/b", AB, adjust=("c",))),
-        "experiments needs two tables called 'a/b/c'; rename an experiment or a covariate",
-    ),
-}
+def test_covariates_in_use_are_those_of_the_experiments_each_once() -> None:
+    assert SHOP.experiment("checkout").covariates == ("tier", "age", "device")
+    assert SHOP.covariates_in_use == ("tier", "age", "device")
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_every_mistake_is_found_alone_with_its_path(case: str) -> None:
-    plan, wanted = WRONG[case]
-    found = list(mistakes(plan))
-    assert len(found) == 1
-    assert found[0].startswith(wanted)
-    with pytest.raises(PlanError, match="1 mistake in the plan: ") as refused:
-        check_plan(plan)
-    assert "\n" not in str(refused.value)
+def test_a_ratio_is_no_metric_that_is_counted() -> None:
+    assert SHOP.metric_names == tuple(SHOP.metrics_by_name) == ("spend", "orders", "each")
+    assert [metric.name for metric in SHOP.counted_metrics] == ["spend", "orders"]
+    assert SHOP.ratios == (("spend", "orders"),)
+    assert SHOP.metrics_squared_by_class == {"spend"}
 
 
-def test_all_mistakes_come_together_one_to_a_line() -> None:
-    plan = plan_of(ExperimentPlan("checkout", (("A", 1),), "C"), k=0)
-    with pytest.raises(KanabError) as refused:
-        check_plan(plan)
-    assert str(refused.value).splitlines() == [
-        "3 mistakes in the plan:",
-        "  k must be a whole number, at least 2",
-        "  experiments.checkout.arms must name at least two arms",
-        "  experiments.checkout.control is not one of its arms; declared: A.",
-    ]
-
-
-def test_k_below_five_is_for_the_gate_to_refuse() -> None:
-    assert list(mistakes(plan_of(SHOP, k=2))) == []
-
-
-def test_what_is_no_plan_is_refused() -> None:
-    with pytest.raises(PlanError, match="a plan is needed"):
-        check_plan({"k": 10})  # type: ignore[arg-type]
-
-
-def test_paths_are_written_as_in_the_file() -> None:
-    assert path_to("metrics", "größe", "bounds") == "metrics.größe.bounds"
-    assert path_to("metrics", 'a "b"') == 'metrics."a \\"b\\""'
-
-
-def test_the_nearest_name_is_suggested_or_all_are_listed() -> None:
-    assert nearest("devcie", ["device", "tier"]) == "nearest: device"
-    assert nearest("zzz", ["device", "tier"]) == "declared: device, tier"
+def test_the_tables_of_an_experiment_are_those_without_another_one() -> None:
+    assert SHOP.experiment_names == ("checkout", "banner", "font")
+    assert [link.name for link in SHOP.linkages_of("banner")] == ["banner/device"]
+    assert [link.axes for link in SHOP.linkages_of("font")] == [("font",)]
+    assert SHOP.linkages[-2].axes == ("banner", "checkout")
