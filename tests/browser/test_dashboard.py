@@ -27,7 +27,7 @@ from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard.app import Dashboard, Site
-from kanab.dashboard.release_sources import CollectorShelf, FileShelf
+from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.plan.file import parse_plan
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
@@ -90,13 +90,13 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     write(folders["broken"], kanab_ledger=ledger_bytes().replace(b'"2026-W37"', b'"2026-W99"', 1))
     hundred(folders["hundred"])
     apps: dict[str, Any] = {
-        name: Dashboard(FileShelf([folders[name]], "store.db"), patience=30)
+        name: Dashboard(FileReleases([folders[name]], "store.db"), patience=30)
         for name in ("full", "empty", "broken", "hundred")
     }
-    apps["locked"] = Dashboard(FileShelf([folders["full"]], "store.db"), token=TOKEN, patience=30)
+    apps["locked"] = Dashboard(FileReleases([folders["full"]], "store.db"), token=TOKEN, patience=30)
     store = SqliteStore(folders["waiting"] / "store.db")
     service = Service(store, Keyring.create(root / "waiting.key"), WAITING, clock=lambda: NOON)
-    apps["waiting"] = Site(Collector(service), Dashboard(CollectorShelf(service, lambda: NOON), patience=30))
+    apps["waiting"] = Site(Collector(service), Dashboard(CollectorReleases(service, lambda: NOON), patience=30))
     served = {name: Served(app) for name, app in apps.items()}
     yield {name: one.address for name, one in served.items()}
     for one in served.values():
@@ -165,11 +165,11 @@ def test_pages_are_whole_quiet_and_ask_nobody_else(go: Go, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "heading"),
     [
-        ("/", "Nothing is released yet"), ("/interactions", "No two experiments were released together"),
-        ("/privacy", "Nothing has left yet"), ("/plan", "There is no plan here yet"),
+        ("/", "Nothing is released yet"), ("/interactions", "No pair of experiments has been released"),
+        ("/privacy", "Nothing has been released yet"), ("/plan", "No plan yet"),
     ],
 )  # fmt: skip
-def test_pages_of_an_empty_shelf_are_quiet_and_say_so(go: Go, path: str, heading: str) -> None:
+def test_pages_of_an_empty_source_are_quiet_and_say_so(go: Go, path: str, heading: str) -> None:
     page = go("empty", path)
     expect(page.get_by_role("heading", name=heading)).to_be_visible()
     assert page.heard == []  # type: ignore[attr-defined]
@@ -293,7 +293,7 @@ def test_without_script_forms_and_links_do_the_same(go: Go) -> None:
     expect(page.get_by_role("columnheader", name="experiment")).to_have_attribute("aria-sort", "ascending")
     page.get_by_role("link", name=re.compile("^experiment")).click()
     assert page.locator("tbody th a").all_inner_texts() == [f"test_{n:03d}" for n in range(49, 39, -1)]
-    page.get_by_role("link", name=re.compile("ringing")).click()
+    page.get_by_role("link", name=re.compile("with an alarm")).click()
     names = page.locator("tbody th a").all_inner_texts()
     assert names
     assert set(names) <= {f"test_{n:03d}" for n in range(0, 100, 20)}

@@ -33,10 +33,10 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int) -> None:
         )
     try:
         from kanab.dashboard.app import Dashboard  # noqa: PLC0415
-        from kanab.dashboard.release_sources import FileShelf  # noqa: PLC0415 - an extra
+        from kanab.dashboard.release_sources import FileReleases  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("the dashboard", "server") from None
-    app = Dashboard(FileShelf(places, FILE), token=token)
+    app = Dashboard(FileReleases(places, FILE), token=token)
     listening = bind(host, port)
     click.echo(f"Showing what was released at http://{host}:{listening.getsockname()[1]}", err=True)
     serve_application(app, listening)

@@ -69,10 +69,10 @@ def _with_pages(collector: Collector, token: str | None) -> Any:
     """The collector with its dashboard at /; alone where what draws the pages is not installed."""
     try:
         from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
-        from kanab.dashboard.release_sources import CollectorShelf  # noqa: PLC0415 - a part of the extra that collecting can do without
+        from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - a part of the extra that collecting can do without
     except ImportError:
         return collector
-    return Site(collector, Dashboard(CollectorShelf(collector.service, system_clock), token=token))
+    return Site(collector, Dashboard(CollectorReleases(collector.service, system_clock), token=token))
 
 
 def _say(sentence: str) -> None:

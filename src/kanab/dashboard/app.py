@@ -14,21 +14,21 @@ from starlette.routing import Route
 
 from kanab.collector.http.app import Collector
 from kanab.dashboard.background import NotYetError
-from kanab.dashboard.guard import App, Guard, Message, Receive, Scope, Send
-from kanab.dashboard.json_api import Twins
-from kanab.dashboard.login_pages import Entrance
+from kanab.dashboard.guard import AccessGuard, App, Message, Receive, Scope, Send
+from kanab.dashboard.json_api import JsonApi
+from kanab.dashboard.login_pages import LoginPages
 from kanab.dashboard.pages import Pages
-from kanab.dashboard.release_sources import Shelf
+from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.rendering import Renderer
-from kanab.dashboard.request_view import Desk, UnknownExperimentError
-from kanab.dashboard.results import PATIENCE, Library
+from kanab.dashboard.request_view import UnknownExperimentError
+from kanab.dashboard.results import PATIENCE, Results
 from kanab.errors import KanabError
 
-AGAIN = 2
-"""Seconds after which a page that waits for a computation comes again."""
+RETRY_SECONDS = 2
+"""Seconds after which a page that waits for a computation refreshes."""
 
-COLLECTED = ("/v1/t", "/v1/config", "/healthz", "/metrics", "/kanab")
-"""What belongs to the collector: its routes are reached before anything of the dashboard is."""
+COLLECTOR_PATHS = ("/v1/t", "/v1/config", "/healthz", "/metrics", "/kanab")
+"""How paths begin that belong to the collector; all others are the dashboard's."""
 
 _FAILURES = {
     404: ("there is nothing here", "Begin at the first page: /."),
@@ -37,20 +37,20 @@ _FAILURES = {
 
 
 class Dashboard:
-    """The pages of one shelf and their twins. Where a token is given, only whoever has it may read.
+    """The pages about one source of releases, and the same as plain data. A token keeps out whoever has it not.
 
-    ``desk.open()`` begins to compute what the first reader will ask for; served alone, its own lifespan
+    ``results.start()`` begins to compute what the first reader will ask for; served alone, its own lifespan
     does that.
     """
 
-    def __init__(self, shelf: Shelf, *, token: str | None = None, patience: float = PATIENCE) -> None:
-        self.desk = Desk(Library(shelf, patience=patience))
+    def __init__(self, source: ReleaseSource, *, token: str | None = None, patience: float = PATIENCE) -> None:
+        self.results = Results(source, patience=patience)
         self._renderer = Renderer(with_login=token is not None)
         handlers: dict[Any, Callable[..., Any]] = {
             HTTPException: self._failed, NotYetError: self._not_yet, UnknownExperimentError: self._unknown,
             KanabError: self._refused, Exception: self._broken,
         }  # fmt: skip
-        self._guard = Guard(self._starlette, token)
+        self._guard = AccessGuard(self._starlette, token)
         self._app: App = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,8 +61,8 @@ class Dashboard:
         await self._app(scope, receive, send)
 
     def _routes(self) -> list[Route]:
-        pages, twins = Pages(self.desk, self._renderer), Twins(self.desk)
-        shown: dict[str, Callable[[Request], Response]] = {
+        pages, api = Pages(self.results, self._renderer), JsonApi(self.results)
+        readable: dict[str, Callable[[Request], Response]] = {
             "/": pages.experiments,
             "/reports/{name:path}": pages.report,
             "/experiments/{name:path}": pages.experiment,
@@ -72,37 +72,37 @@ class Dashboard:
             "/plan": pages.plan,
             "/plan/kanab.toml": pages.plan_file,
             "/static/{name}": pages.static,
-            "/v1/experiments": twins.experiments,
-            "/v1/experiments/{name:path}": twins.experiment,
-            "/v1/interactions": twins.interactions,
-            "/v1/privacy": twins.privacy,
-            "/v1/plan": twins.plan,
+            "/v1/experiments": api.experiments,
+            "/v1/experiments/{name:path}": api.experiment,
+            "/v1/interactions": api.interactions,
+            "/v1/privacy": api.privacy,
+            "/v1/plan": api.plan,
         }
-        routes = [Route(path, page, methods=["GET"]) for path, page in shown.items()]
-        if self._guard.sessions is not None and self._guard.doorman is not None:
-            entrance = Entrance(self._renderer, self._guard.sessions, self._guard.doorman)
+        routes = [Route(path, page, methods=["GET"]) for path, page in readable.items()]
+        if self._guard.sessions is not None and self._guard.tokens is not None:
+            login = LoginPages(self._renderer, self._guard.sessions, self._guard.tokens)
             routes += [
-                Route("/login", entrance.form, methods=["GET"]), Route("/login", entrance.log_in, methods=["POST"]),
-                Route("/logout", entrance.log_out, methods=["POST"]),
+                Route("/login", login.form, methods=["GET"]), Route("/login", login.log_in, methods=["POST"]),
+                Route("/logout", login.log_out, methods=["POST"]),
             ]  # fmt: skip
         return routes
 
     @asynccontextmanager
     async def _lifespan(self, _: Any) -> AsyncIterator[None]:
-        self.desk.open()
+        self.results.start()
         yield
-        self.desk.close()
+        self.results.stop()
 
     # ── what goes wrong ────────────────────────────────────────────────────────────────────────
 
     def _failed(self, request: Request, problem: HTTPException) -> Response:
         says, remedy = _FAILURES.get(problem.status_code, _FAILURES[404])
-        found = self._renderer.failure(request, problem.status_code, says, remedy)
-        found.headers.update(problem.headers or {})
-        return found
+        response = self._renderer.failure(request, problem.status_code, says, remedy)
+        response.headers.update(problem.headers or {})
+        return response
 
     def _not_yet(self, request: Request, _: Exception) -> Response:
-        return self._renderer.wait(request, AGAIN)
+        return self._renderer.wait(request, RETRY_SECONDS)
 
     def _unknown(self, request: Request, _: Exception) -> Response:
         remedy = "The list of experiments is at /, as plain data at /v1/experiments."
@@ -126,14 +126,14 @@ class Site:
         """Answer one request, or pass the lifespan on to the collector."""
         if scope["type"] == "http":
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            await (self._collector if path.startswith(COLLECTED) else self._dashboard)(scope, receive, send)
+            await (self._collector if path.startswith(COLLECTOR_PATHS) else self._dashboard)(scope, receive, send)
             return
 
-        async def noticed(message: Message) -> None:
+        async def notice(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
-                self._dashboard.desk.open()
+                self._dashboard.results.start()
             elif message["type"] == "lifespan.shutdown.complete":
-                self._dashboard.desk.close()
+                self._dashboard.results.stop()
             await send(message)
 
-        await self._collector(scope, receive, noticed)
+        await self._collector(scope, receive, notice)

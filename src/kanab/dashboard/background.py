@@ -23,25 +23,28 @@ class _Job:
         self.problem: BaseException | None = None
 
 
-class Later:
+class BackgroundCache:
     """Computes each value once, in a thread of its own, and keeps it until the bytes that it is about change.
 
-    >>> later = Later()
-    >>> later.get("one", "sum", lambda: 1 + 1, wait=5)
+    >>> cache = BackgroundCache()
+    >>> cache.get("digest", "sum", lambda: 1 + 1, wait=5)
     2
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._room = threading.Semaphore(at_once)
+        self._slots = threading.Semaphore(at_once)
         self._lock = threading.Lock()
-        self._about = ""
+        self._digest = ""
         self._jobs: dict[Hashable, _Job] = {}
 
-    def get(self, about: str, key: Hashable, make: Callable[[], _T], *, wait: float) -> _T:
-        """The value, if it is there within so many seconds; what went wrong with it is raised again."""
+    def get(self, digest: str, key: Hashable, make: Callable[[], _T], *, wait: float) -> _T:
+        """Return the value; ``digest`` names the bytes that it is about.
+
+        Raises `NotYetError` where it is not there within ``wait`` seconds, and whatever ``make`` raised.
+        """
         with self._lock:
-            if about != self._about:
-                self._about, self._jobs = about, {}
+            if digest != self._digest:
+                self._digest, self._jobs = digest, {}
             job = self._jobs.get(key)
             if job is None:
                 job = self._jobs[key] = _Job()
@@ -50,11 +53,11 @@ class Later:
             raise NotYetError
         if job.problem is not None:
             raise job.problem
-        found: _T = job.value
-        return found
+        value: _T = job.value
+        return value
 
     def _run(self, job: _Job, make: Callable[[], Any]) -> None:
-        with self._room:
+        with self._slots:
             try:
                 job.value = make()
             except BaseException as problem:  # handed to whoever asks
@@ -63,20 +66,20 @@ class Later:
                 job.done.set()
 
 
-class Once:
+class LockedCache:
     """Values of one snapshot, each made by the first thread that needs it while others wait."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._own: dict[Hashable, threading.RLock] = {}
+        self._locks: dict[Hashable, threading.RLock] = {}
         self._values: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """The value under a key."""
+        """Return the value under a key, made if it is not there yet."""
         with self._lock:
-            lock = self._own.setdefault(key, threading.RLock())
+            lock = self._locks.setdefault(key, threading.RLock())
         with lock:
             if key not in self._values:
                 self._values[key] = make()
-            found: _T = self._values[key]
-            return found
+            value: _T = self._values[key]
+            return value

@@ -1,15 +1,15 @@
-"""One line per experiment: how it stands, who is in it, is it healthy, when it seals next, what it says."""
+"""One line per experiment: its state, its people, its health, its next seal and its results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from kanab.dashboard.next_seal import Standing
-from kanab.dashboard.results import Reading
+from kanab.dashboard.next_seal import CollectionStatus
+from kanab.dashboard.results import ExperimentReadout
 from kanab.errors import LedgerError
 from kanab.report.figures import figures_of, is_share, relative_figures
 from kanab.report.words import alarmed, headlines, kind_of, metrics_of
@@ -24,8 +24,6 @@ STATES: dict[State, str] = {
     "released": "from release files",
 }
 HEALTHS: tuple[Health, ...] = ("alarm", "caution", "fine", "unknown")
-SORTS = ("attention", "name", "people", "seals", "result")
-MARKS = {"up": "▲", "down": "▼", "hint": "△", "unclear": "○", "untestable": "–"}
 
 MOST_ENTRIES = 250
 """So many experiments are on one page of the list."""
@@ -47,7 +45,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ExperimentSummary:
     """One experiment in the list. People per arm are floored to multiples of k."""
 
     name: str
@@ -65,63 +63,61 @@ class Entry:
 
     @property
     def clear(self) -> tuple[Result, ...]:
-        """The results that say something."""
-        return tuple(one for one in self.results if one.kind in ("up", "down"))
+        """The clear effects."""
+        return tuple(result for result in self.results if result.kind in ("up", "down"))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
+        """Return the line as plain data, ready for JSON."""
         moment = None if self.next_seal is None else self.next_seal.isoformat()
         return asdict(self) | {"arms": dict(self.arms), "next_seal": moment}
 
 
-def entries(readings: Mapping[str, Sequence[Reading]], standing: Standing | None) -> list[Entry]:
-    """Every experiment of the plan in force, and every other one that was ever released."""
-    planned = () if standing is None else standing.plan.experiment_names
-    names = dict.fromkeys((*planned, *readings))
-    return [entry(name, readings[name][-1] if name in readings else None, standing) for name in names]
+def summaries(
+    readouts: Mapping[str, Sequence[ExperimentReadout]], collection: CollectionStatus | None
+) -> list[ExperimentSummary]:
+    """Return every experiment of the plan in force, and every other one that was ever released."""
+    planned = () if collection is None else collection.plan.experiment_names
+    names = dict.fromkeys((*planned, *readouts))
+    return [summarize(name, readouts[name][-1] if name in readouts else None, collection) for name in names]
 
 
-def entry(name: str, reading: Reading | None, standing: Standing | None) -> Entry:
-    """One experiment: what was sealed, and what may be seen before the next seal."""
-    running = standing is not None and name in standing.plan.experiment_names
-    next_seal = standing.next_seal if running and standing is not None else None
-    live = _live(name, standing) if running else None
-    ringing = running and standing is not None and standing.live is not None and name in standing.live.alarms
-    if reading is None or reading.readout is None:
-        k = standing.plan.k if standing is not None else 0
-        arms = live or {}
-        health, why = _unread(reading, ringing=ringing)
-        state: State = "released" if reading is not None and standing is None else "waiting"
-        return Entry(name, state, health, why, sum(arms.values()), arms, k, next_seal=next_seal)
-    data = reading.data
-    arms = live or {arm: people // data["k"] * data["k"] for arm, people in data["arms"].items()}
-    state = "running" if running else "ended" if standing is not None else "released"
-    health, why = _health(data, reading, ringing=ringing)
+def summarize(name: str, readout: ExperimentReadout | None, collection: CollectionStatus | None) -> ExperimentSummary:
+    """Return the line of one experiment: what was sealed, and what may be seen before the next seal."""
+    running = collection is not None and collection.runs(name)
+    next_seal = collection.next_seal if running and collection is not None else None
+    live = collection.live if running and collection is not None else None
+    people = {} if live is None else live.people.get(name) or {}
+    live_arms = dict(people) if sum(people.values()) else {}
+    ratio_alarm = live is not None and name in live.alarms
+    if readout is None or readout.readout is None:
+        k = collection.plan.k if collection is not None else 0
+        health, why = _health_unread(readout, ratio_alarm=ratio_alarm)
+        state: State = "released" if readout is not None and collection is None else "waiting"
+        return ExperimentSummary(name, state, health, why, sum(live_arms.values()), live_arms, k, next_seal=next_seal)
+    data = readout.data
+    arms = live_arms or {arm: count // data["k"] * data["k"] for arm, count in data["arms"].items()}
+    state = "running" if running else "ended" if collection is not None else "released"
+    health, why = _health(data, readout, ratio_alarm=ratio_alarm)
     look, verdict = _look(data)
-    return Entry(
-        name, state, health, why, sum(arms.values()), arms, data["k"], len(reading.bundle.releases), next_seal,
+    return ExperimentSummary(
+        name, state, health, why, sum(arms.values()), arms, data["k"], len(readout.bundle.releases), next_seal,
         look, verdict, tuple(_results(data)),
     )  # fmt: skip
 
 
-def _live(name: str, standing: Standing | None) -> dict[str, int] | None:
-    found = None if standing is None or standing.live is None else standing.live.people.get(name)
-    return None if not found or not sum(found.values()) else dict(found)
+def _health_unread(readout: ExperimentReadout | None, *, ratio_alarm: bool) -> tuple[Health, str]:
+    if readout is not None and readout.problem is not None:
+        return "alarm", f"it cannot be analyzed: {readout.problem.fact}"
+    return ("alarm", _RATIO) if ratio_alarm else ("unknown", STATES["waiting"])
 
 
-def _unread(reading: Reading | None, *, ringing: bool) -> tuple[Health, str]:
-    if reading is not None and reading.problem is not None:
-        return "alarm", f"it cannot be analyzed: {reading.problem.fact}"
-    return ("alarm", _RATIO) if ringing else ("unknown", "nothing is sealed yet")
-
-
-def _health(data: Mapping[str, Any], reading: Reading, *, ringing: bool) -> tuple[Health, str]:
-    """A broken split or a broken ledger rings; other cautions are said."""
-    if ringing or alarmed(data):
+def _health(data: Mapping[str, Any], readout: ExperimentReadout, *, ratio_alarm: bool) -> tuple[Health, str]:
+    """Return the health: a wrong sample ratio or a broken ledger is an alarm; other cautions are said."""
+    if ratio_alarm or alarmed(data):
         return "alarm", _RATIO
-    if isinstance(reading.bundle.chain.ledger, LedgerError):
+    if isinstance(readout.bundle.chain.ledger, LedgerError):
         return "alarm", _CHAIN
-    cautions = [one for one in data["cautions"] if one["kind"] not in _QUIET_CAUTIONS]
+    cautions = [caution for caution in data["cautions"] if caution["kind"] not in _QUIET_CAUTIONS]
     if cautions:
         more = f", and {len(cautions) - 1} more" if len(cautions) > 1 else ""
         return "caution", f"{cautions[0]['kind'].replace('-', ' ')}{more}"
@@ -129,15 +125,15 @@ def _health(data: Mapping[str, Any], reading: Reading, *, ringing: bool) -> tupl
 
 
 def _look(data: Mapping[str, Any]) -> tuple[str, str]:
-    """Which of the planned looks this is, and whether one may stop: as soon as any arm may, on any metric."""
+    """Return which of the planned looks this is, and whether one may stop: as soon as any arm may, on any metric."""
     looks = [row["sequential"] for metric in metrics_of(data) for row in headlines(data, metric) if row["sequential"]]
     if not looks:
         return "", ""
     first = looks[0]
     of = f" of {first['looks']}" if first["looks"] else ""
-    verdicts = {one["verdict"] for one in looks}
-    chosen = next((one for one in ("may stop", "keep going", "ended") if one in verdicts), "")
-    return f"look {first['look']}{of}", chosen
+    verdicts = {look["verdict"] for look in looks}
+    strongest = next((verdict for verdict in ("may stop", "keep going", "ended") if verdict in verdicts), "")
+    return f"look {first['look']}{of}", strongest
 
 
 def _results(data: Mapping[str, Any]) -> Iterable[Result]:
@@ -151,8 +147,8 @@ def _results(data: Mapping[str, Any]) -> Iterable[Result]:
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a reader of the list asked for, from the address of the page."""
+class ListFilter:
+    """Which experiments a reader of the list asked for, and in which order, from the address of the page."""
 
     text: str = ""
     state: str = ""
@@ -160,49 +156,51 @@ class Wish:
     sort: str = "attention"
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> Wish:
-        """A wish that makes no sense is none."""
+    def read(cls, query: Mapping[str, str]) -> ListFilter:
+        """Read the filter from the query of an address; what is not known is ignored."""
         state, health, sort = (query.get(name, "") for name in ("state", "health", "sort"))
         return cls(
             query.get("q", "")[:200].strip(),
             state if state in STATES else "",
             health if health in HEALTHS else "",
-            sort if sort.removeprefix("-") in SORTS else "attention",
+            sort if sort.removeprefix("-") in _SORT_KEYS else "attention",
         )
 
-    def grant(self, found: Iterable[Entry]) -> list[Entry]:
-        """The entries that were asked for, in the order that was asked for."""
+    def select(self, experiments: Iterable[ExperimentSummary]) -> list[ExperimentSummary]:
+        """Return the experiments that were asked for, in the order that was asked for."""
         text = self.text.casefold()
-        chosen = [
-            one
-            for one in found
-            if text in one.name.casefold() and self.state in ("", one.state) and self.health in ("", one.health)
+        selected = [
+            experiment
+            for experiment in experiments
+            if text in experiment.name.casefold()
+            and self.state in ("", experiment.state)
+            and self.health in ("", experiment.health)
         ]
-        chosen.sort(key=lambda one: one.name.casefold())
-        return sorted(chosen, key=_KEYS[self.sort.removeprefix("-")], reverse=self.sort.startswith("-"))
+        selected.sort(key=_SORT_KEYS["name"])
+        return sorted(selected, key=_SORT_KEYS[self.sort.removeprefix("-")], reverse=self.sort.startswith("-"))
 
 
-_KEYS: dict[str, Any] = {
-    "attention": lambda one: (HEALTHS.index(one.health), one.verdict != "may stop", one.state == "ended"),
-    "name": lambda one: one.name.casefold(),
-    "people": lambda one: -one.people,
-    "seals": lambda one: -one.seals,
-    "result": lambda one: -len(one.clear),
+_SORT_KEYS: dict[str, Callable[[ExperimentSummary], Any]] = {
+    "attention": lambda line: (HEALTHS.index(line.health), line.verdict != "may stop", line.state == "ended"),
+    "name": lambda line: line.name.casefold(),
+    "people": lambda line: -line.people,
+    "seals": lambda line: -line.seals,
+    "result": lambda line: -len(line.clear),
 }
 
 
-class Listing:
+class ListPage:
     """What the page of all experiments shows: a page of those that were asked for, and facts about all."""
 
-    def __init__(self, everything: Sequence[Entry], wish: Wish, page: str = "") -> None:
-        self.total = len(everything)
-        self.counts = {health: sum(one.health == health for one in everything) for health in HEALTHS}
-        self.may_stop = sum(one.verdict == "may stop" for one in everything)
-        self.mixed = len({one.state for one in everything}) > 1
-        self.sealing = any(one.next_seal for one in everything)
-        self.looking = any(one.verdict for one in everything)
-        chosen = wish.grant(everything)
-        self.chosen = len(chosen)
-        self.pages = max(1, math.ceil(len(chosen) / MOST_ENTRIES))
-        self.number = min(max(int(page) if page.isdecimal() and len(page) < 6 else 1, 1), self.pages)
-        self.shown = chosen[(self.number - 1) * MOST_ENTRIES : self.number * MOST_ENTRIES]
+    def __init__(self, experiments: Sequence[ExperimentSummary], filters: ListFilter, number: str = "") -> None:
+        self.total = len(experiments)
+        self.counts = {health: sum(line.health == health for line in experiments) for health in HEALTHS}
+        self.may_stop = sum(line.verdict == "may stop" for line in experiments)
+        self.mixed = len({line.state for line in experiments}) > 1
+        self.sealing = any(line.next_seal for line in experiments)
+        self.looking = any(line.verdict for line in experiments)
+        selected = filters.select(experiments)
+        self.selected = len(selected)
+        self.pages = max(1, math.ceil(len(selected) / MOST_ENTRIES))
+        self.number = min(max(int(number) if number.isdecimal() and len(number) < 6 else 1, 1), self.pages)
+        self.shown = selected[(self.number - 1) * MOST_ENTRIES : self.number * MOST_ENTRIES]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import quote
 
-from kanab.dashboard.login import Doorman, Sessions, at_home, cookie_of
+from kanab.dashboard.login import Sessions, TokenCheck, is_local, session_cookie
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -33,23 +33,23 @@ _HEADERS = {
     b"cross-origin-resource-policy": b"same-origin",
     b"cache-control": b"no-store",
 }
-HOME_ONLY = ("reading this needs to be on the same machine", "Set KANAB_TOKEN, and log in; or open it at 127.0.0.1.")
+LOCAL_ONLY = ("this can only be read on the same machine", "Set KANAB_TOKEN, and log in; or open it at 127.0.0.1.")
 NEEDS_TOKEN = ("reading this needs the token", "Send it as Authorization: Bearer …, or log in at /login.")
-TOO_OFTEN = ("too many wrong tokens from one place", "Wait, and try again.")
+TOO_MANY = ("too many wrong tokens from one place", "Wait, and try again.")
 
 
 def problem(status: int, says: str, remedy: str) -> dict[str, Any]:
-    """The one shape of every error in plain data."""
+    """Return an error in the one shape that it has in plain data."""
     return {"error": {"status": status, "says": says, "remedy": remedy}}
 
 
-class Guard:
+class AccessGuard:
     """Lets readers through to the pages: those of this machine, or, where a token is set, those who have it."""
 
     def __init__(self, app: App, token: str | None = None) -> None:
         self._app = app
         self.sessions = None if token is None else Sessions(token)
-        self.doorman = None if token is None else Doorman(token)
+        self.tokens = None if token is None else TokenCheck(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -59,8 +59,8 @@ class Guard:
 
         async def safe(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message.get("headers", ())}
-                more = [(name, value) for name, value in _HEADERS.items() if name not in given]
+                present = {name for name, _ in message.get("headers", ())}
+                more = [(name, value) for name, value in _HEADERS.items() if name not in present]
                 message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
@@ -74,21 +74,21 @@ class Guard:
     def _refused(self, scope: Scope, path: str) -> tuple[int, tuple[str, str]] | None:
         headers = dict(scope["headers"])
         address = scope["client"][0] if scope.get("client") else None
-        if self.sessions is None or self.doorman is None:
+        if self.sessions is None or self.tokens is None:
             host = headers.get(b"host", b"").decode("latin-1")
-            return None if at_home(address, host) else (403, HOME_ONLY)
-        if path == "/login" or path.startswith("/static/") or self.sessions.holds(cookie_of(scope["headers"])):
+            return None if is_local(address, host) else (403, LOCAL_ONLY)
+        if path == "/login" or path.startswith("/static/") or self.sessions.valid(session_cookie(scope["headers"])):
             return None
-        kind, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if kind.lower() != "bearer":
             return 401, NEEDS_TOKEN
-        if self.doorman.waits(address):
-            return 429, TOO_OFTEN
-        return None if self.doorman.admits(given, address) else (401, NEEDS_TOKEN)
+        if self.tokens.delay(address):
+            return 429, TOO_MANY
+        return None if self.tokens.accepts(token, address) else (401, NEEDS_TOKEN)
 
 
 async def _refuse(scope: Scope, path: str, refused: tuple[int, tuple[str, str]], send: Send) -> None:
-    """Pages lead to the login; plain data say what is wrong."""
+    """Send the login page instead of a page; say what is wrong in plain data."""
     status, (says, remedy) = refused
     root = scope.get("root_path", "")
     headers = [(b"content-type", b"application/json")]

@@ -1,4 +1,4 @@
-"""The same as plain data: one twin per page under /v1, for programs."""
+"""The same as plain data: every page has an address under /v1, for programs."""
 
 from __future__ import annotations
 
@@ -8,77 +8,78 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kanab.dashboard import plan_page
-from kanab.dashboard.experiment_list import Wish, entries
-from kanab.dashboard.request_view import Desk, Question
+from kanab.dashboard.experiment_list import ListFilter, summaries
+from kanab.dashboard.pages import requested_experiment
+from kanab.dashboard.request_view import ExperimentView, RequestView
+from kanab.dashboard.results import Results
 from kanab.dashboard.timeline import lines_of, steps_of
 from kanab.plan.file import plan_digest, plan_to_dict
 
 
-class Twins:
+class JsonApi:
     """One method per page."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, results: Results) -> None:
+        self._results = results
 
     def experiments(self, request: Request) -> Response:
-        """The list, with the same filters and order as the page."""
-        asked = self._desk.ask()
-        chosen = Wish.read(request.query_params).grant(entries(asked.readings, asked.standing))
-        return JSONResponse(_alarmed(asked) | {"experiments": [one.to_dict() for one in chosen]})
+        """Return the list, with the same filters and order as the page."""
+        view = RequestView(self._results)
+        selected = ListFilter.read(request.query_params).select(summaries(view.readouts, view.collection))
+        return _json(view, experiments=[line.to_dict() for line in selected])
 
     def experiment(self, request: Request) -> Response:
-        """One experiment: its line of the list, its readout, its history over the seals."""
-        asked = self._desk.ask()
-        found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
-        reading = found.reading
-        read = reading is not None and reading.readout is not None
-        shown: dict[str, Any] = {
-            "experiment": found.entry.to_dict(),
-            "readings": [one.bundle.title for one in found.readings],
-            "chosen": found.chosen if found.readings else None,
-            "readout": reading.readout.to_dict() if reading is not None and reading.readout is not None else None,
-            "history": _history(asked, found) if read else [],
-        }
-        return JSONResponse(_alarmed(asked) | shown)
+        """Return one experiment: its line of the list, its readout, its history over the seals."""
+        view = RequestView(self._results)
+        experiment = requested_experiment(view, request)
+        readout = None if experiment.shown is None else experiment.shown.readout
+        return _json(
+            view,
+            experiment=experiment.summary.to_dict(),
+            readings=[readout.bundle.title for readout in experiment.readouts],
+            chosen=experiment.chosen if experiment.readouts else None,
+            readout=None if readout is None else readout.to_dict(),
+            history=[] if readout is None else _history(view, experiment),
+        )
 
     def interactions(self, _: Request) -> Response:
-        """The scan of every pair; null where no table of two experiments was released."""
-        asked = self._desk.ask()
-        found = asked.interactions
-        return JSONResponse(_alarmed(asked) | {"interactions": None if found is None else found.to_dict()})
+        """Return the scan of every pair; null where no table of two experiments was released."""
+        view = RequestView(self._results)
+        readout = view.interactions
+        return _json(view, interactions=None if readout is None else readout.to_dict())
 
     def privacy(self, _: Request) -> Response:
-        """The officer's account of every ledger."""
-        asked = self._desk.ask()
-        skipped = [{"name": one.name, "says": one.says} for one in asked.contents.skipped]
-        accounts = [{"ledger": name or None, "account": account} for name, account in asked.accounts.items()]
-        return JSONResponse(_alarmed(asked) | {"accounts": accounts, "skipped": skipped})
+        """Return the officer's account of every ledger."""
+        view = RequestView(self._results)
+        return _json(
+            view,
+            accounts=[{"ledger": name or None, "account": account} for name, account in view.accounts.items()],
+            skipped=[{"name": item.name, "says": item.says} for item in view.contents.skipped],
+        )
 
     def plan(self, request: Request) -> Response:
-        """The plan, what each table is for, and the forecast at the traffic that was asked for."""
-        asked = self._desk.ask()
-        if asked.plan is None:
-            return JSONResponse(_alarmed(asked) | {"plan": None})
-        forecast, _ = plan_page.forecast_of(asked.plan, request.query_params, asked.known)
-        next_seal = None if asked.standing is None else asked.standing.next_seal
-        return JSONResponse(
-            _alarmed(asked)
-            | {
-                "plan": plan_to_dict(asked.plan),
-                "digest": plan_digest(asked.plan),
-                "next_seal": None if next_seal is None else next_seal.isoformat(),
-                "linkages": plan_page.linkage_rows(asked.plan),
-                "forecast": forecast.to_dict(),
-            }
+        """Return the plan, what each table is for, and the forecast at the traffic that was asked for."""
+        view = RequestView(self._results)
+        if view.plan is None:
+            return _json(view, plan=None)
+        forecast, _ = plan_page.forecast_of(view.plan, request.query_params, view.baseline)
+        next_seal = None if view.collection is None else view.collection.next_seal
+        return _json(
+            view,
+            plan=plan_to_dict(view.plan),
+            digest=plan_digest(view.plan),
+            next_seal=None if next_seal is None else next_seal.isoformat(),
+            linkages=plan_page.linkage_rows(view.plan),
+            forecast=forecast.to_dict(),
         )
 
 
-def _alarmed(asked: Question) -> dict[str, Any]:
-    return {"alarms": list(asked.contents.alarms)}
+def _json(view: RequestView, **shown: Any) -> JSONResponse:
+    return JSONResponse({"alarms": list(view.contents.alarms), **shown})
 
 
-def _history(asked: Question, found: Any) -> list[dict[str, Any]]:
-    points = asked.history(found)
+def _history(view: RequestView, experiment: ExperimentView) -> list[dict[str, Any]]:
+    points = view.history(experiment)
     steps = {line: dict(steps_of(points, *line)) for line in lines_of(points)}
     return [
         {

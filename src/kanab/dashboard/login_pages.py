@@ -8,43 +8,43 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kanab.dashboard.guard import TOO_OFTEN
-from kanab.dashboard.login import COOKIE, LIFE, Doorman, Sessions, cookie_of, safe_path
+from kanab.dashboard.guard import TOO_MANY
+from kanab.dashboard.login import COOKIE, SESSION_SECONDS, Sessions, TokenCheck, safe_path, session_cookie
 from kanab.dashboard.rendering import Renderer
 
 MOST_BYTES = 4096
 """The longest form: a token and a path."""
 
 
-class Entrance:
-    """The form and what becomes of it."""
+class LoginPages:
+    """The form, its answer, and the way out."""
 
-    def __init__(self, renderer: Renderer, sessions: Sessions, doorman: Doorman) -> None:
-        self._renderer, self._sessions, self._doorman = renderer, sessions, doorman
+    def __init__(self, renderer: Renderer, sessions: Sessions, tokens: TokenCheck) -> None:
+        self._renderer, self._sessions, self._tokens = renderer, sessions, tokens
 
     async def form(self, request: Request) -> Response:
         """Ask for the token."""
-        return self._asked(request, safe_path(request.query_params.get("next", "")))
+        return self._form(request, safe_path(request.query_params.get("next", "")))
 
     async def log_in(self, request: Request) -> Response:
-        """Compare the token; nothing is compared while a place has to wait for its last wrong one."""
+        """Compare the token; nothing is compared while an address has to wait for its last wrong one."""
         if _from_elsewhere(request):
             return self._renderer.failure(request, 403, "this form was sent by another page", "Log in here: /login.")
         body = await _body(request)
         if body is None:
             return self._renderer.failure(request, 413, "that is longer than a token", "Log in again: /login.")
-        given = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
-        place = safe_path(given.get("next", ["/"])[0])
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+        place = safe_path(fields.get("next", ["/"])[0])
         address = request.client.host if request.client else None
-        if delay := self._doorman.waits(address):
-            found = self._asked(request, place, 429, f"{TOO_OFTEN[0].capitalize()}. {TOO_OFTEN[1]}")
-            found.headers["retry-after"] = str(math.ceil(delay))
-            return found
-        if not self._doorman.admits(given.get("token", [""])[0].strip(), address):
-            return self._asked(request, place, 401, "That is not the token.")
+        if delay := self._tokens.delay(address):
+            response = self._form(request, place, 429, f"{TOO_MANY[0].capitalize()}. {TOO_MANY[1]}")
+            response.headers["retry-after"] = str(math.ceil(delay))
+            return response
+        if not self._tokens.accepts(fields.get("token", [""])[0].strip(), address):
+            return self._form(request, place, 401, "That is not the token.")
         answer = RedirectResponse(request.scope.get("root_path", "") + place, 303)
         answer.set_cookie(
-            COOKIE, self._sessions.begin(), max_age=LIFE, path=request.scope.get("root_path", "") or "/",
+            COOKIE, self._sessions.begin(), max_age=SESSION_SECONDS, path=request.scope.get("root_path", "") or "/",
             secure=_secure(request), httponly=True, samesite="strict",
         )  # fmt: skip
         return answer
@@ -53,23 +53,23 @@ class Entrance:
         """End the session here, and forget it in the browser."""
         if _from_elsewhere(request):
             return self._renderer.failure(request, 403, "this was sent by another page", "Log out here.")
-        self._sessions.end(cookie_of(request.scope["headers"]))
+        self._sessions.end(session_cookie(request.scope["headers"]))
         root = request.scope.get("root_path", "")
         answer = RedirectResponse(f"{root}/login", 303)
         answer.delete_cookie(COOKIE, path=root or "/", secure=_secure(request), httponly=True, samesite="strict")
         return answer
 
-    def _asked(self, request: Request, place: str, status: int = 200, wrong: str = "") -> Response:
+    def _form(self, request: Request, place: str, status: int = 200, wrong: str = "") -> Response:
         return self._renderer.page(request, "login.html", status=status, place=place, wrong=wrong)
 
 
 def _from_elsewhere(request: Request) -> bool:
-    """Browsers say which page sent a form; what does not say so is no browser."""
+    """Return whether another page sent the form; what does not say which is no browser."""
     return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
 
 
 def _secure(request: Request) -> bool:
-    """Is the browser's side encrypted? A proxy may say so: believing it makes the cookie stricter, never laxer."""
+    """Return whether the browser's side is encrypted; believing a proxy makes the cookie stricter, never laxer."""
     return request.url.scheme == "https" or request.headers.get("x-forwarded-proto") == "https"
 
 

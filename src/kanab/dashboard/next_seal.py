@@ -1,4 +1,4 @@
-"""What is being waited for, and until when: the next seal of a plan, on the collector's clock."""
+"""How collecting stands: the plan in force and its next seal, on the collector's clock."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MOST_TICKS = 5_000
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How collecting stands: the plan in force, when it seals next, and what may be seen before that.
+class CollectionStatus:
+    """The plan in force, when it seals next, the first open cohort, and what may be seen before the seal.
 
     ``live`` is None where no collector runs here.
     """
@@ -31,21 +31,25 @@ class Standing:
     live: Live | None = None
     healthy: bool = True
 
+    def runs(self, experiment: str) -> bool:
+        """Return whether the plan has this experiment."""
+        return experiment in self.plan.experiment_names
 
-def standing(store: Store, plan: Plan | None, now: datetime) -> Standing | None:
-    """The plan in force in a store, and the seal that its first open cohort waits for; None without a plan."""
+
+def collection_status(store: Store, plan: Plan | None, now: datetime) -> CollectionStatus | None:
+    """Return the plan in force in a store, and the seal of its first open cohort; None without a plan."""
     versions = Versions.read(store)
     if not versions.entries:
-        return None if plan is None else Standing(plan)
+        return None if plan is None else CollectionStatus(plan)
     if plan is None:
         plan = versions.in_force(Calendar(versions.newest).opening(seconds_of(now)).current)
     cohort = first_open(store, versions)
     label = None if plan.cohorts is None else Periods(plan.cohorts.every).label(cohort)
-    return Standing(plan, next_seal(plan, cohort, now), label)
+    return CollectionStatus(plan, next_seal(plan, cohort, now), label)
 
 
 def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:
-    """The next tick at which a cohort is ripe; None where somebody has to seal by hand.
+    """Return the next tick at which a cohort is ripe; None where somebody has to seal by hand.
 
     >>> from kanab.plan.model import Cohorts
     >>> plan = Plan((), (), cohorts=Cohorts("7d", "7d", "7d"))
@@ -65,14 +69,14 @@ def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:
     return None
 
 
-def until(moment: datetime | None) -> str:
-    """A moment as people read it.
+def moment_text(moment: datetime | None) -> str:
+    """Return a moment as people read it.
 
-    >>> until(datetime(2026, 11, 30, tzinfo=UTC))
+    >>> moment_text(datetime(2026, 11, 30, tzinfo=UTC))
     'Mon 30 Nov 2026, 00:00 UTC'
     """
     if moment is None:
         return ""
-    there = moment.astimezone(UTC)
+    utc = moment.astimezone(UTC)
     days, months = "Mon Tue Wed Thu Fri Sat Sun".split(), "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-    return f"{days[there.weekday()]} {there.day} {months[there.month - 1]} {there.year}, {there:%H:%M} UTC"
+    return f"{days[utc.weekday()]} {utc.day} {months[utc.month - 1]} {utc.year}, {utc:%H:%M} UTC"

@@ -7,14 +7,14 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from kanab.dashboard.results import Point
+from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.errors import listed
 from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
-from kanab.report.words import merged_levels, summary, title
+from kanab.report.words import ended, merged_levels, summary, title
 from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
@@ -55,7 +55,7 @@ def experiment_charts(data: Data) -> dict[str, str]:
     return charts_if_installed(shortened(data))
 
 
-def experiment_sections(data: Data, charts: Mapping[str, str], points: Sequence[Point]) -> Sections:
+def experiment_sections(data: Data, charts: Mapping[str, str], points: Sequence[HistoryPoint]) -> Sections:
     """Return the readout as the report has it, its history over the seals, and what was merged."""
     report = report_page(shortened(data), charts=charts).sections
     last = ("privacy", "notes", "method")
@@ -84,7 +84,7 @@ def shortened(data: Data) -> dict[str, Any]:
     return short
 
 
-def _history(points: Sequence[Point]) -> str:
+def _history(points: Sequence[HistoryPoint]) -> str:
     lines = lines_of(points)
     drawn = [svg for metric, arm in lines[:MOST_LINES] if (svg := timeline(points, metric, arm))]
     pictures = "".join(f"<figure>{svg}</figure>" for svg in drawn)
@@ -106,17 +106,19 @@ def _merged(data: Data) -> str:
         for name, levels in data["privacy"]["merged"].items()
         for new, olds in levels.items()
     )
-    said = [] if merged_levels(data) else ["No level was merged: every class had enough people."]
-    own = data["experiment"]
-    gone = [text for name, text in data["privacy"]["left_out"].items() if name.split("/")[0].split(":")[0] == own]
-    said += [f"{text}." if not text.endswith(".") else text for text in gone]
-    said += [] if gone else ["Nothing of this experiment was left out."]
+    sentences = [] if merged_levels(data) else ["No level was merged: every class had enough people."]
+    left_out = [
+        reason
+        for name, reason in data["privacy"]["left_out"].items()
+        if name.split("/")[0].split(":")[0] == data["experiment"]
+    ]
+    sentences += [ended(reason) for reason in left_out] or ["Nothing of this experiment was left out."]
     table = Table(("covariate", "level", "stands for"), rows)
-    return (table_html(table, "Merged levels", kind="cards wide") if rows else "") + bullets(said)
+    return (table_html(table, "Merged levels", kind="cards wide") if rows else "") + bullets(sentences)
 
 
 def experiment_lead(data: Data) -> list[str]:
-    """Who was in it, and how many of the comparisons are clear."""
+    """Return who was in it, and how many of the comparisons are clear."""
     people = title(data).removeprefix(f"{data['experiment']}: ")
     return [f"{people}.", summary(data)]
 
@@ -134,7 +136,7 @@ def interaction_sections(data: Data) -> Sections:
 def _maps(data: Data) -> str:
     flagged = list(enumerate(data["effects"]))
     links = {
-        metric: {(one["a"], one["b"]): f"flag-{at}" for at, one in flagged if one["metric"] == metric}
+        metric: {(pair["a"], pair["b"]): f"flag-{at}" for at, pair in flagged if pair["metric"] == metric}
         for metric in data["metrics"]
     }
     drawn = "".join(
@@ -146,12 +148,12 @@ def _maps(data: Data) -> str:
 
 
 def interaction_lead(data: Data) -> list[str]:
-    """What was scanned, and what chance alone would show."""
+    """Return what was scanned, and what chance alone would show."""
     return [text for text in (f"{scanned(data)}.", expectation(data)) if text]
 
 
 def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[Markup, int]:
-    """The pairs that were asked for, most urgent first, as a table; and how many there are."""
+    """Return the pairs that were asked for, most urgent first, as a table; and how many there are."""
     rows = [
         row
         for row in data["pairs"]
@@ -160,13 +162,13 @@ def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[M
     rows.sort(key=lambda row: (ORDER.index(row["verdict"]), 2.0 if row["p_robust"] is None else row["p_robust"]))
     shown = rows[:MOST_PAIRS]
     if not shown:
-        return Markup("<p>No pair is like that.</p>"), 0
+        return Markup("<p>No pair matches.</p>"), 0
     plain = ranked_table(data, shown)
     body = []
     for row, cells in zip(shown, plain.rows, strict=True):
         mark = VERDICT_MARKS.get(row["verdict"], "○")
-        said = f'<span class="{escape(row["verdict"].split()[0])}"><span class="mark" aria-hidden="true">{mark}</span>'
-        body.append((str(escape(named(data, row))), *map(escape, cells[2:-1]), f"{said}{escape(cells[-1])}</span>"))
+        start = f'<span class="{escape(row["verdict"].split()[0])}"><span class="mark" aria-hidden="true">{mark}</span>'
+        body.append((str(escape(named(data, row))), *map(escape, cells[2:-1]), f"{start}{escape(cells[-1])}</span>"))
     return Markup(card_table("Every pair", ("pair", *plain.header[2:]), body, "cards wide")), len(rows)
 
 

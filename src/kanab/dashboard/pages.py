@@ -10,141 +10,142 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from kanab.dashboard import page_sections, plan_page
-from kanab.dashboard.experiment_list import Listing, Wish, entries
+from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries
 from kanab.dashboard.guard import content_policy
 from kanab.dashboard.rendering import Renderer
-from kanab.dashboard.request_view import Desk, Question
+from kanab.dashboard.request_view import ExperimentView, RequestView
+from kanab.dashboard.results import Results
 from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import report_page
 from kanab.report.page import Page, table_html
 from kanab.scan.readout import PairReadout
 from kanab.scan.stats.verdicts import ORDER
+from kanab.tabular import Table
+
+
+def requested_experiment(view: RequestView, request: Request) -> ExperimentView:
+    """Return the experiment that the address names, and which of its readouts (``?of=``).
+
+    Raises `UnknownExperimentError` where it was neither planned nor released.
+    """
+    return view.experiment(request.path_params["name"], request.query_params.get("of", ""))
 
 
 class Pages:
     """One method per page."""
 
-    def __init__(self, desk: Desk, renderer: Renderer) -> None:
-        self._desk, self._renderer = desk, renderer
+    def __init__(self, results: Results, renderer: Renderer) -> None:
+        self._results, self._renderer = results, renderer
 
-    def _page(self, request: Request, template: str, asked: Question, **shown: Any) -> HTMLResponse:
-        return self._renderer.page(request, template, alarms=asked.contents.alarms, standing=asked.standing, **shown)
+    def _page(self, request: Request, template: str, view: RequestView, **shown: Any) -> HTMLResponse:
+        return self._renderer.page(request, template, alarms=view.contents.alarms, collection=view.collection, **shown)
 
     def experiments(self, request: Request) -> Response:
-        """The list: filtered, sorted, a page of it."""
-        asked = self._desk.ask()
-        wish = Wish.read(request.query_params)
-        listing = Listing(entries(asked.readings, asked.standing), wish, request.query_params.get("page", ""))
-        return self._page(request, "experiments.html", asked, wish=wish, listing=listing)
+        """Return the list: filtered, sorted, a page of it."""
+        view = RequestView(self._results)
+        filters = ListFilter.read(request.query_params)
+        page = ListPage(summaries(view.readouts, view.collection), filters, request.query_params.get("page", ""))
+        return self._page(request, "experiments.html", view, filters=filters, listing=page)
 
     def experiment(self, request: Request) -> Response:
-        """One experiment: what it says, how it settled, who was merged; or what is being waited for."""
-        asked = self._desk.ask()
-        found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
+        """Return one experiment: what it says, how it settled, what was merged; or what it waits for."""
+        view = RequestView(self._results)
+        experiment = requested_experiment(view, request)
         sections: page_sections.Sections = []
         lead: list[str] = []
-        if found.reading is not None and found.reading.readout is not None:
-            data = found.reading.data
-            charts = asked.charts(found)
-            sections = page_sections.experiment_sections(data, charts, asked.history(found))
+        if experiment.shown is not None and experiment.shown.readout is not None:
+            data = experiment.shown.data
+            sections = page_sections.experiment_sections(data, view.charts(experiment), view.history(experiment))
             lead = page_sections.experiment_lead(data)
-        return self._page(request, "experiment.html", asked, one=found, sections=sections, lead=lead)
+        return self._page(request, "experiment.html", view, experiment=experiment, sections=sections, lead=lead)
 
     def report(self, request: Request) -> Response:
-        """The readout as the report in one file."""
-        asked = self._desk.ask()
-        found = asked.experiment(request.path_params["name"], request.query_params.get("of", ""))
-        if found.reading is None or found.reading.readout is None:
+        """Return the readout as the report in one file."""
+        shown = requested_experiment(RequestView(self._results), request).shown
+        if shown is None or shown.readout is None:
             raise HTTPException(404)
-        data = found.reading.data
+        data = shown.data
         return _whole(report_page(data, charts=charts_if_installed(data)))
 
     def interactions(self, request: Request) -> Response:
-        """Every pair: a map, a list of verdicts, and what flagged ones look like."""
-        asked = self._desk.ask()
-        found = asked.interactions
+        """Return every pair: a map, a list of verdicts, and what flagged ones look like."""
+        view = RequestView(self._results)
+        readout = view.interactions
         query = request.query_params
-        if found is None:
-            return self._page(request, "interactions.html", asked, data=None)
-        data, sections = asked.kept("interactions page", lambda: _drawn(found))
+        if readout is None:
+            return self._page(request, "interactions.html", view, data=None)
+        data, sections = view.cached("interactions page", lambda: _drawn(readout))
         verdict, metric, name = (query.get(key, "")[:200] for key in ("verdict", "metric", "experiment"))
         table, matching = page_sections.pair_list(data, verdict, metric, name)
         return self._page(
-            request, "interactions.html", asked, data=data, sections=sections,
+            request, "interactions.html", view, data=data, sections=sections,
             lead=page_sections.interaction_lead(data), table=table, matching=matching, most=page_sections.MOST_PAIRS,
-            verdict=verdict, metric=metric, experiment=name, verdicts=[one for one in ORDER if one in data["verdicts"]],
+            verdict=verdict, metric=metric, experiment=name,
+            verdicts=[verdict for verdict in ORDER if verdict in data["verdicts"]],
         )  # fmt: skip
 
     def privacy(self, request: Request) -> Response:
-        """What left, by which rules; whether the ledger still holds; what an attacker could learn."""
-        asked = self._desk.ask()
-        accounts = asked.accounts
-        chosen = request.query_params.get("ledger", "")
-        name = chosen if chosen in accounts else next(iter(accounts), "")
-        account = accounts.get(name)
+        """Return what left, by which rules; whether the ledger is intact; what an attacker could learn."""
+        view = RequestView(self._results)
+        name, account = view.account(request.query_params.get("ledger", ""))
         sections: page_sections.Sections = []
         older = 0
         if account is not None:
-            sections, older = asked.kept(("privacy page", name), lambda: page_sections.privacy_sections(account))
+            sections, older = view.cached(("privacy page", name), lambda: page_sections.privacy_sections(account))
         return self._page(
-            request, "privacy.html", asked, chains=asked.contents.chains, name=name, account=account,
-            sections=sections, older=older, skipped=asked.contents.skipped,
+            request, "privacy.html", view, chains=view.contents.chains, name=name, account=account,
+            sections=sections, older=older, skipped=view.contents.skipped,
         )  # fmt: skip
 
     def officer(self, request: Request) -> Response:
-        """The officer's report in one file."""
-        accounts = self._desk.ask().accounts
-        chosen = request.query_params.get("ledger", "")
-        account = accounts.get(chosen if chosen in accounts else next(iter(accounts), ""))
+        """Return the officer's report in one file."""
+        _, account = RequestView(self._results).account(request.query_params.get("ledger", ""))
         if account is None:
             raise HTTPException(404)
         return _whole(privacy_page(account))
 
     def plan(self, request: Request) -> Response:
-        """What is collected and why, and when it will be whole."""
-        asked = self._desk.ask()
-        plan = asked.plan
+        """Return what is collected and why, and when every table will be whole."""
+        view = RequestView(self._results)
+        plan = view.plan
         if plan is None:
-            return self._page(request, "plan.html", asked, plan=None)
-        forecast, said = plan_page.forecast_of(plan, request.query_params, asked.known)
+            return self._page(request, "plan.html", view, plan=None)
+        forecast, problem = plan_page.forecast_of(plan, request.query_params, view.baseline)
         tables = {
             "experiments": plan_page.experiment_table(plan), "linkages": plan_page.linkage_table(plan),
             "metrics": plan_page.metric_table(plan), "covariates": plan_page.covariate_table(plan),
         }  # fmt: skip
         return self._page(
-            request, "plan.html", asked, plan=plan, said=said, cohorts=plan_page.cohort_sentence(plan),
-            tables={
-                name: Markup(table_html(table, name, kind="cards wide"))
-                for name, table in tables.items()
-            },
-            forecast=[
-                Markup(table_html(table, table.header[0], kind="cards wide"))
-                for table in forecast.tables()
-            ],
-            notes=forecast.notes, per_day=request.query_params.get("per_day", "")[:20],
-            days=request.query_params.get("days", "")[:20],
+            request, "plan.html", view, plan=plan, problem=problem, cohorts=plan_page.cohort_sentence(plan),
+            tables={name: _table(table, name) for name, table in tables.items()},
+            forecast=[_table(table, table.header[0]) for table in forecast.tables()], notes=forecast.notes,
+            per_day=request.query_params.get("per_day", "")[:20], days=request.query_params.get("days", "")[:20],
         )  # fmt: skip
 
     def plan_file(self, _: Request) -> Response:
-        """The plan as a file that a collector reads."""
-        plan = self._desk.ask().plan
+        """Return the plan as a file that a collector reads."""
+        plan = RequestView(self._results).plan
         if plan is None:
             raise HTTPException(404)
         headers = {"content-disposition": 'attachment; filename="kanab.toml"'}
         return PlainTextResponse(plan_page.plan_toml(plan), headers=headers)
 
     def static(self, request: Request) -> Response:
-        """A style sheet, the little script, the picture of the tab."""
-        found = self._renderer.asset(request.path_params["name"])
-        if found is None:
+        """Return a style sheet, the little script, or the icon."""
+        asset = self._renderer.asset(request.path_params["name"])
+        if asset is None:
             raise HTTPException(404)
-        return found
+        return asset
 
 
-def _drawn(found: PairReadout) -> tuple[dict[str, Any], page_sections.Sections]:
-    data = found.to_dict()
+def _drawn(readout: PairReadout) -> tuple[dict[str, Any], page_sections.Sections]:
+    data = readout.to_dict()
     return data, page_sections.interaction_sections(data)
+
+
+def _table(table: Table, name: str) -> Markup:
+    return Markup(table_html(table, name, kind="cards wide"))
 
 
 def _whole(page: Page) -> Response:

@@ -19,7 +19,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def linkage_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Every table that the plan needs, and the questions that it answers."""
+    """Return every table that the plan needs, and the questions that it answers."""
     return [
         {
             "table": link.name,
@@ -31,22 +31,21 @@ def linkage_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def linkage_table(plan: Plan) -> Table:
-    """The same for people."""
-    rows = tuple((one["table"], "; ".join(one["why"]), f"by {one['squares']}") for one in linkage_rows(plan))
+    """Return the rows of ``linkage_rows`` as a table."""
+    rows = tuple((row["table"], "; ".join(row["why"]), f"by {row['squares']}") for row in linkage_rows(plan))
     return Table(("table", "why it is needed", "squares"), rows)
 
 
 def metric_table(plan: Plan) -> Table:
-    """What is measured, within which limits."""
+    """Return what is measured, within which limits."""
     rows = []
-    for one in plan.metrics:
-        if one.ratio is not None:
-            rows.append((one.name, f"{one.ratio[0]} per {one.ratio[1]}", "–", "–"))
+    for metric in plan.metrics:
+        if metric.ratio is not None:
+            rows.append((metric.name, f"{metric.ratio[0]} per {metric.ratio[1]}", "–", "–"))
             continue
-        limits = (
-            "0 or 1" if one.binary else "from the data" if one.bounds is None else " to ".join(map(number, one.bounds))
-        )
-        rows.append((one.name, "yes or no" if one.binary else "a number", limits, _MISSING[one.missing]))
+        bounds = "from the data" if metric.bounds is None else " to ".join(map(number, metric.bounds))
+        kind, limits = ("yes or no", "0 or 1") if metric.binary else ("a number", bounds)
+        rows.append((metric.name, kind, limits, _MISSING[metric.missing]))
     return Table(("metric", "what it is", "clamped to", "a missing value"), tuple(rows))
 
 
@@ -54,61 +53,66 @@ _MISSING = {"zero": "counts as 0", "exclude": "is left out"}
 
 
 def covariate_table(plan: Plan) -> Table:
-    """By what people are grouped, and by nothing else."""
+    """Return by what people are grouped, and by nothing else."""
     rows = tuple(
-        (one.name, "as found" if one.levels is None else listed(map(label, one.levels)), origin(one))
-        for one in plan.covariates
+        (
+            covariate.name,
+            "as found" if covariate.levels is None else listed(map(label, covariate.levels)),
+            origin(covariate),
+        )
+        for covariate in plan.covariates
     )
     return Table(("covariate", "levels", "where they come from"), rows)
 
 
 def experiment_table(plan: Plan) -> Table:
-    """Arms and shares, and what is asked of each experiment."""
+    """Return arms and shares, and what is asked of each experiment."""
     rows = []
-    for one in plan.experiments:
-        arms = "as found" if one.shares is None else ", ".join(f"{label(arm)} {share:g}" for arm, share in one.shares)
-        more = [f"adjusted for {listed(one.adjust)}"] if one.adjust else []
-        more += [f"by {listed(one.segments)}"] if one.segments else []
-        more += [f"with {listed(one.interactions)}"] if one.interactions else []
-        more += [f"{one.looks} looks"] if one.looks else []
-        more += [f"{100 * one.holdout:g} % held out"] if one.holdout else []
-        rows.append((one.name, arms, "; ".join(more) or "–"))
+    for experiment in plan.experiments:
+        shares = experiment.shares
+        arms = "as found" if shares is None else ", ".join(f"{label(arm)} {share:g}" for arm, share in shares)
+        more = [f"adjusted for {listed(experiment.adjust)}"] if experiment.adjust else []
+        more += [f"by {listed(experiment.segments)}"] if experiment.segments else []
+        more += [f"with {listed(experiment.interactions)}"] if experiment.interactions else []
+        more += [f"{experiment.looks} looks"] if experiment.looks else []
+        more += [f"{100 * experiment.holdout:g} % held out"] if experiment.holdout else []
+        rows.append((experiment.name, arms, "; ".join(more) or "–"))
     return Table(("experiment", "arms and shares", "what is asked"), tuple(rows))
 
 
 def cohort_sentence(plan: Plan) -> str:
-    """When people are counted, and when their batch is sealed."""
+    """Return when people are counted, and when their batch is sealed."""
     if plan.cohorts is None:
         return "Everybody is one batch, which is sealed once, at the end (kanab seal)."
-    one = plan.cohorts
-    seal = "once, at the end (kanab seal)" if one.seal == "end" else f"every {one.seal}"
+    cohorts = plan.cohorts
+    seal = "once, at the end (kanab seal)" if cohorts.seal == "end" else f"every {cohorts.seal}"
     return (
-        f"Cohorts of {one.every}: people are measured for {one.window} after the one in which they came. "
+        f"Cohorts of {cohorts.every}: people are measured for {cohorts.window} after the one in which they came. "
         f"Ripe cohorts are sealed {seal}."
     )
 
 
 def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None) -> tuple[Forecast, str]:
-    """The forecast at the traffic that was asked for; and what was wrong with the question, if anything."""
-    asked = {key: _positive(query.get(key, "")) for key in ("per_day", "days")}
-    wrong = any(query.get(key, "").strip() and value is None for key, value in asked.items())
-    said = "People per day and days are positive numbers." if wrong else ""
+    """Return the forecast at the traffic that was asked for; and what was wrong with the query, if anything."""
+    per_day, days = (_positive(query.get(key, "")) for key in ("per_day", "days"))
+    wrong = any(query.get(key, "").strip() and not value for key, value in (("per_day", per_day), ("days", days)))
+    problem = "People per day and days must be positive numbers." if wrong else ""
     try:
-        return forecast_plan(plan, per_day=asked["per_day"], days=asked["days"], baseline=baseline), said
+        return forecast_plan(plan, per_day=per_day, days=days, baseline=baseline), problem
     except KanabError:  # what is known of earlier people does not fit a plan that was changed since
-        return forecast_plan(plan, per_day=asked["per_day"], days=asked["days"]), said
+        return forecast_plan(plan, per_day=per_day, days=days), problem
 
 
 def _positive(text: str) -> float | None:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return None
-    return found if 0 < found < 1e12 else None
+    return value if 0 < value < 1e12 else None
 
 
 def plan_toml(plan: Plan) -> str:
-    """The plan as the file that ``kanab serve --plan`` reads.
+    """Return the plan as the file that ``kanab serve --plan`` reads.
 
     >>> from kanab.plan.file import parse_plan
     >>> text = 'metrics.spend = { bounds = [0, 500] }\\nexperiments.checkout.arms = { A = 1, B = 1 }'
@@ -126,11 +130,10 @@ def plan_toml(plan: Plan) -> str:
     plain = plan_to_dict(plan)
     experiments = plain.pop("experiments", {})
     lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if not isinstance(value, dict)]
-    for name, group in plain.items():
-        if isinstance(group, dict) and group:
-            lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in group.items())]
-    for name, one in experiments.items():
-        lines += ["", f"[experiments.{_key(name)}]", *(f"{_key(key)} = {_toml(value)}" for key, value in one.items())]
+    groups = {name: group for name, group in plain.items() if isinstance(group, dict) and group}
+    groups |= {f"experiments.{_key(name)}": group for name, group in experiments.items()}
+    for name, group in groups.items():
+        lines += ["", f"[{name}]", *(f"{_key(key)} = {_toml(value)}" for key, value in group.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -139,9 +142,9 @@ def _key(name: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A value; texts are quoted as in JSON, which TOML reads alike."""
+    """Return a value as TOML; texts are quoted as in JSON, which TOML reads alike."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(str(key))} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(one) for one in value) + "]"
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""What a dashboard shows: releases as they lie in ledgers, files or a store, verified each time they are read.
+"""Releases as they are in ledgers, files or a store, verified each time they are read.
 
-A release that was changed is named and skipped; a ledger whose entries do not follow each other rings,
-and nothing is hidden. What was verified once is not verified again unless a byte of it is different.
+A release that was changed is named and skipped; a ledger whose entries do not follow each other raises an
+alarm, and nothing is hidden. What was verified once is not verified again unless a byte of it is different.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MOST_VERIFIED = 4096
 
 
 @dataclass(frozen=True)
-class Pile:
-    """Bytes as they were found: the entries of a ledger, or one release file; or why they cannot be read."""
+class RawSource:
+    """Bytes before they are verified: the entries of a ledger, or one release file; or why they cannot be read."""
 
     name: str
     entries: tuple[bytes, ...] = ()
@@ -41,8 +41,8 @@ class Skipped:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
-    """Releases that stand in one ledger, by name; or releases in no ledger, whose chain has no name.
+class ReleaseChain:
+    """The releases of one ledger, by name; or releases in no ledger, whose chain has no name.
 
     ``ledger`` is the problem, if it could not be verified.
     """
@@ -58,102 +58,104 @@ class Contents:
     """Everything that may be shown. Equal bytes have equal digests, so what was computed is kept by them."""
 
     digest: str = ""
-    chains: tuple[Chain, ...] = ()
+    chains: tuple[ReleaseChain, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     alarms: tuple[str, ...] = ()
 
     @property
     def releases(self) -> dict[str, Release]:
-        """Every release, whatever ledger it stands in."""
-        return {name: one for chain in self.chains for name, one in chain.releases.items()}
+        """Every release, in whichever ledger."""
+        return {name: release for chain in self.chains for name, release in chain.releases.items()}
 
 
-def contents_of(piles: Sequence[Pile]) -> Contents:
+def read_contents(sources: Sequence[RawSource]) -> Contents:
     """Read and verify everything; what cannot be shown is named.
 
-    >>> found = contents_of([Pile("shop.release.json", (b"{}",))])
-    >>> found.alarms
+    >>> contents = read_contents([RawSource("shop.release.json", (b"{}",))])
+    >>> contents.alarms
     ('shop.release.json is not shown: this is not a release. Give a file that kanab release wrote.',)
     """
-    books = [_Book(pile) for pile in piles if pile.ledger]
-    loose: dict[str, Release] = {}
-    alone: dict[str, str] = {}
-    skipped = [one for book in books for one in book.skipped]
-    alarms = [sentence for book in books for sentence in book.alarms]
-    for pile in (one for one in piles if not one.ledger):
-        read = _read(pile.entries[0]) if pile.entries and not pile.trouble else pile.trouble
-        if isinstance(read, str):
-            skipped.append(Skipped(pile.name, read))
+    ledgers = [_LedgerReader(source) for source in sources if source.ledger]
+    unchained: dict[str, Release] = {}
+    hashes: dict[str, str] = {}
+    skipped = [item for ledger in ledgers for item in ledger.skipped]
+    alarms = [sentence for ledger in ledgers for sentence in ledger.alarms]
+    for source in (source for source in sources if not source.ledger):
+        parsed = _parse(source.entries[0]) if source.entries and not source.trouble else source.trouble
+        if isinstance(parsed, str):
+            skipped.append(Skipped(source.name, parsed))
             continue
-        release, own = read
-        home = next((book for book in books if own in book.hashes), None)
+        release, digest = parsed
+        home = next((ledger for ledger in ledgers if digest in ledger.hashes), None)
         if home is not None:
-            home.rename(own, pile.name)
-        elif release.chained and books:
-            alarms.append(f"{pile.name} does not stand in {books[0].name}: an entry was removed, or it is another one")
-            books[0].add(pile.name, release, own)
-        elif own not in alone.values():
-            name = _free(pile.name, loose)
-            loose[name], alone[name] = release, own
-    chains = [book.chain() for book in books] + ([Chain("", loose, None, alone)] if loose else [])
-    told = [*(f"{one.name} is not shown: {one.says}" for one in skipped), *(f"{one}. {BACKUP}" for one in alarms)]
-    return Contents(_digest(piles), tuple(chains), tuple(skipped), tuple(told))
+            home.rename(digest, source.name)
+        elif release.chained and ledgers:
+            alarms.append(f"{source.name} is not in {ledgers[0].name}: its entry was removed, or it belongs to another")
+            ledgers[0].add(source.name, release, digest)
+        elif digest not in hashes.values():
+            name = _free_name(source.name, unchained)
+            unchained[name], hashes[name] = release, digest
+    chains = [ledger.chain() for ledger in ledgers]
+    chains += [ReleaseChain("", unchained, None, hashes)] if unchained else []
+    sentences = [f"{item.name} is not shown: {item.says}" for item in skipped]
+    sentences += [f"{alarm}. {BACKUP}" for alarm in alarms]
+    return Contents(_digest(sources), tuple(chains), tuple(skipped), tuple(sentences))
 
 
-class _Book:
+class _LedgerReader:
     """One ledger while it is read."""
 
-    def __init__(self, pile: Pile) -> None:
-        self.name = pile.name
+    def __init__(self, source: RawSource) -> None:
+        self.name = source.name
         self.hashes: list[str] = []
         self.skipped: list[Skipped] = []
         self.alarms: list[str] = []
-        self._named: dict[str, Release] = {}
-        self._by_hash: dict[str, str] = {}
-        if pile.trouble:
-            self.skipped.append(Skipped(pile.name, pile.trouble))
+        self._releases: dict[str, Release] = {}
+        self._names: dict[str, str] = {}
+        if source.trouble:
+            self.skipped.append(Skipped(source.name, source.trouble))
         before: str | None = ""
-        for number, line in enumerate(pile.entries, start=1):
+        for number, line in enumerate(source.entries, start=1):
             before = self._entry(number, line, before)
 
     def _entry(self, number: int, line: bytes, before: str | None) -> str | None:
-        """One entry: does it follow the one before, whose hash is known unless it cannot be read?"""
-        name, read = f"{self.name}, entry {number}", _read(line)
-        if isinstance(read, str):
+        """Read one entry, check that it follows the one before, and return its hash; None where it has none."""
+        name, parsed = f"{self.name}, entry {number}", _parse(line)
+        if isinstance(parsed, str):
             self.skipped.append(Skipped(name, f"it has been changed. {BACKUP}"))
             return _claimed_hash(line)
-        release, own = read
+        release, digest = parsed
         if before is not None and release.previous != before:
             self.alarms.append(f"{name} does not follow the one before it: an entry was removed or moved")
-        self.hashes.append(own)
-        self._named[name], self._by_hash[own] = release, name
-        return own
+        self.hashes.append(digest)
+        self._releases[name], self._names[digest] = release, name
+        return digest
 
-    def rename(self, own: str, name: str) -> None:
-        """An entry that is also a file is called by the file."""
-        old = self._by_hash[own]
+    def rename(self, digest: str, name: str) -> None:
+        """Call an entry that is also a file by the file's name."""
+        old = self._names[digest]
         if ", entry " in old:
-            new = _free(name, self._named)
-            self._named = {new if key == old else key: one for key, one in self._named.items()}
-            self._by_hash[own] = new
+            new = _free_name(name, self._releases)
+            self._releases = {new if key == old else key: release for key, release in self._releases.items()}
+            self._names[digest] = new
 
-    def add(self, name: str, release: Release, own: str) -> None:
-        """A release that should stand here."""
-        free = _free(name, self._named)
-        self._named[free], self._by_hash[own] = release, free
+    def add(self, name: str, release: Release, digest: str) -> None:
+        """Add a release that should be in this ledger."""
+        new = _free_name(name, self._releases)
+        self._releases[new], self._names[digest] = release, new
 
-    def chain(self) -> Chain:
-        """Everything that was found, with the ledger if nothing is wrong with it."""
-        wrong = [*(f"{one.name}: {one.says}" for one in self.skipped), *self.alarms]
-        ledger: Ledger | LedgerError = Ledger(tuple(self._named.values()), tuple(self.hashes))
-        if wrong:
-            ledger = LedgerError(wrong[0].removesuffix(BACKUP).rstrip(". "), BACKUP)
-        return Chain(self.name, self._named, ledger, {name: own for own, name in self._by_hash.items()})
+    def chain(self) -> ReleaseChain:
+        """Return everything that was read, with the ledger if nothing is wrong with it."""
+        problems = [*(f"{item.name}: {item.says}" for item in self.skipped), *self.alarms]
+        ledger: Ledger | LedgerError = Ledger(tuple(self._releases.values()), tuple(self.hashes))
+        if problems:
+            ledger = LedgerError(problems[0].removesuffix(BACKUP).rstrip(". "), BACKUP)
+        return ReleaseChain(self.name, self._releases, ledger, {name: digest for digest, name in self._names.items()})
 
 
 @lru_cache(maxsize=MOST_VERIFIED)
-def _read(data: bytes) -> tuple[Release, str] | str:
-    """A release and its hash, or why it is none. The same bytes are verified once."""
+def _parse(data: bytes) -> tuple[Release, str] | str:
+    """Return a release and its hash, or why it is none. The same bytes are verified once."""
     try:
         plain = json.loads(data)
         return release_from_dict(plain), str(plain["hash"])
@@ -164,25 +166,25 @@ def _read(data: bytes) -> tuple[Release, str] | str:
 
 
 def _claimed_hash(line: bytes) -> str | None:
-    """The hash that a changed entry claims to have: the next one may still follow it."""
+    """Return the hash that a changed entry claims to have: the next one may still follow it."""
     try:
-        found = json.loads(line)["hash"]
+        claimed = json.loads(line)["hash"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return None
-    return found if isinstance(found, str) else None
+    return claimed if isinstance(claimed, str) else None
 
 
-def _free(name: str, used: Iterable[str]) -> str:
-    """A name that nobody has yet: a second file of the same name gets a number."""
+def _free_name(name: str, used: Iterable[str]) -> str:
+    """Return a name that is not used yet: a second file of the same name gets a number."""
     taken = set(used)
     numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
-    return next(one for one in (name, *numbered) if one not in taken)
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
 
 
-def _digest(piles: Sequence[Pile]) -> str:
-    found = hashlib.sha256()
-    for pile in piles:
-        for part in (pile.name.encode(), pile.trouble.encode(), *pile.entries):
-            found.update(hashlib.sha256(part).digest())
-        found.update(b"ledger" if pile.ledger else b"file")
-    return found.hexdigest()
+def _digest(sources: Sequence[RawSource]) -> str:
+    digest = hashlib.sha256()
+    for source in sources:
+        for part in (source.name.encode(), source.trouble.encode(), *source.entries):
+            digest.update(hashlib.sha256(part).digest())
+        digest.update(b"ledger" if source.ledger else b"file")
+    return digest.hexdigest()

@@ -11,12 +11,13 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from kanab.dashboard.experiment_list import HEALTHS, MARKS, STATES
+from kanab.dashboard.experiment_list import HEALTHS, STATES
 from kanab.dashboard.guard import problem
-from kanab.dashboard.next_seal import until
+from kanab.dashboard.next_seal import moment_text
 from kanab.inspection.officer.page import OFFICER_STYLE
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.report.style import STYLE
+from kanab.report.words import MARKS
 from kanab.scan.report.html import SCAN_STYLE
 
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -41,38 +42,40 @@ class Renderer:
         )  # fmt: skip
         versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._assets.items()}
         self._templates.globals |= {
-            "versions": versions, "until": until, "marks": MARKS, "healths": HEALTHS, "states": STATES,
+            "versions": versions, "moment": moment_text, "marks": MARKS, "healths": HEALTHS, "states": STATES,
             "nav": NAV, "with_login": with_login, "segment": lambda text: quote(text, safe=""), "query": urlencode,
         }  # fmt: skip
 
     def page(self, request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
-        """A page; every template knows where it is, and what rings."""
+        """Return a page; every template knows its path, and the alarms."""
         root = request.scope.get("root_path", "")
-        path = request.scope["path"].removeprefix(root)
-        found = self._templates.get_template(template).render({"alarms": (), "root": root, "path": path} | shown)
-        return HTMLResponse(found, status)
+        known = {"alarms": (), "root": root, "path": _path(request)}
+        return HTMLResponse(self._templates.get_template(template).render(known | shown), status)
 
     def asset(self, name: str) -> Response | None:
-        """A file that pages load; its address changes with its bytes."""
+        """Return a file that pages load; its address changes with its bytes. None where there is none."""
         if name not in self._assets:
             return None
         kind = _KINDS[name.rpartition(".")[2]]
         return Response(self._assets[name], media_type=kind, headers={"cache-control": FOR_EVER})
 
     def failure(self, request: Request, status: int, says: str, remedy: str) -> Response:
-        """What is wrong, as a page or in the one shape of plain data; nothing that was asked is repeated."""
-        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-        if path.startswith("/v1/"):
+        """Return what is wrong, as a page or in the one shape of plain data; nothing of the request is repeated."""
+        if _path(request).startswith("/v1/"):
             return JSONResponse(problem(status, says, remedy), status)
         return self.page(request, "problem.html", status=status, says=says, remedy=remedy)
 
     def wait(self, request: Request, seconds: int) -> Response:
-        """What was asked for is being computed: the page comes again by itself."""
-        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-        if path.startswith("/v1/"):
-            found: Response = JSONResponse(problem(503, "this is being computed", "Ask again in a moment."), 503)
+        """Return that it is being computed; the page refreshes after so many seconds."""
+        if _path(request).startswith("/v1/"):
+            response: Response = JSONResponse(problem(503, "this is being computed", "Ask again in a moment."), 503)
         else:
-            found = self.page(request, "pending.html", status=202, seconds=seconds)
-            found.headers["refresh"] = str(seconds)
-        found.headers["retry-after"] = str(seconds)
-        return found
+            response = self.page(request, "pending.html", status=202, seconds=seconds)
+            response.headers["refresh"] = str(seconds)
+        response.headers["retry-after"] = str(seconds)
+        return response
+
+
+def _path(request: Request) -> str:
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))

@@ -7,34 +7,34 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from kanab.dashboard.results import Point
+from kanab.dashboard.results import HistoryPoint
 from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.figures import Figures, figures_of, is_share
 from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table
 
 HEIGHT, TOP, BOTTOM, EDGE = 190.0, 30.0, 26.0, 14.0
-MOST_TOLD = 12
+MOST_DESCRIBED = 12
 """So many seals are read out by a screen reader; the table below the picture holds all."""
 
 Row = Mapping[str, Any]
 Steps = list[tuple[str, Row]]
 
 
-def lines_of(points: Sequence[Point]) -> list[tuple[str, str]]:
-    """Every metric and arm of the newest point."""
+def lines_of(points: Sequence[HistoryPoint]) -> list[tuple[str, str]]:
+    """Return every metric and arm of the newest point."""
     newest = points[-1].data
     return [(metric, row["arm"]) for metric in metrics_of(newest) for row in headlines(newest, metric)]
 
 
-def steps_of(points: Sequence[Point], metric: str, arm: str) -> Steps:
-    """The effect on one metric after each seal; those at which it could not be computed are left out."""
-    found = []
+def steps_of(points: Sequence[HistoryPoint], metric: str, arm: str) -> Steps:
+    """Return the effect on one metric after each seal; those at which it could not be computed are left out."""
+    steps = []
     for point in points:
         row = next((row for row in headlines(point.data, metric) if row["arm"] == arm), None)
         if row is not None and row["estimate"] is not None:
-            found.append((point.through, row))
-    return found
+            steps.append((point.through, row))
+    return steps
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Scale:
 
     @classmethod
     def of(cls, steps: Steps) -> _Scale:
-        """Room for every estimate and for the later intervals: the first may be far wider."""
+        """Return a scale for every estimate and for the later intervals: the first may be far wider."""
         later = steps[-max(2, len(steps) * 2 // 3) :]
         ends = [0.0, *(row["estimate"] for _, row in steps)]
         ends += [end for _, row in later for end in row["interval"] or () if end is not None]
@@ -58,8 +58,8 @@ class _Scale:
         return TOP + (self.high - inside) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
 
 
-def timeline(points: Sequence[Point], metric: str, arm: str) -> str:
-    """The picture; empty where fewer than two seals say something about it."""
+def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
+    """Return the picture as SVG; empty where fewer than two seals say something about it."""
     steps = steps_of(points, metric, arm)
     if len(steps) < 2:
         return ""
@@ -75,17 +75,19 @@ def timeline(points: Sequence[Point], metric: str, arm: str) -> str:
         *(_mark(x, row, scale) for x, row in places),
         *_words(steps, figures, f"{metric}, {arm}"),
     ]
-    told = "; ".join(f"{through} {_said(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_TOLD)])
+    description = "; ".join(
+        f"{through} {_effect_text(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_DESCRIBED)]
+    )
     title = f"Effect of {arm} on {metric} after each seal"
     return (
         f'<svg role="img" aria-label="{escape(title)}" class="timeline" xmlns="http://www.w3.org/2000/svg" '
         f'width="{WIDTH}" height="{HEIGHT:g}" viewBox="0 0 {WIDTH} {HEIGHT:g}"><title>{escape(title)}</title>'
-        f"<desc>{escape(told)}.</desc>{''.join(parts)}</svg>"
+        f"<desc>{escape(description)}.</desc>{''.join(parts)}</svg>"
     )
 
 
 def _mark(x: float, row: Row, scale: _Scale) -> str:
-    """One estimate with its interval; blue where 0 is outside."""
+    """Draw one estimate with its interval; blue where 0 is outside."""
     low, high = row["interval"] or (row["estimate"], row["estimate"])
     colour = UP if (low is not None and low > 0) or (high is not None and high < 0) else QUIET
     top, bottom = scale.y(scale.high if high is None else high), scale.y(scale.low if low is None else low)
@@ -96,31 +98,33 @@ def _mark(x: float, row: Row, scale: _Scale) -> str:
 
 
 def _words(steps: Steps, figures: Figures, name: str) -> list[str]:
-    """The name and the newest effect above; the first and the last seal below."""
-    said = _said(figures, steps[-1][1])
-    room = max(8, int(WIDTH / LETTER) - len(said) - 2)
+    """Write the name and the newest effect above, the first and the last seal below."""
+    newest = _effect_text(figures, steps[-1][1])
+    room = max(8, int(WIDTH / LETTER) - len(newest) - 2)
     cut = name if len(name) <= room else f"{name[: room - 1]}…"
     below = HEIGHT - 8
     ends = f'<text x="{WIDTH}" y="{below:g}" font-size="13" text-anchor="end" fill="{MUTED}">'
     return [
         f'<text x="0" y="16" font-size="14" font-weight="600" fill="{INK}">{escape(cut)}</text>',
-        f'<text x="{WIDTH}" y="16" font-size="14" text-anchor="end" fill="{INK}">{escape(said)}</text>',
+        f'<text x="{WIDTH}" y="16" font-size="14" text-anchor="end" fill="{INK}">{escape(newest)}</text>',
         f'<text x="0" y="{below:g}" font-size="13" fill="{MUTED}">{escape(steps[0][0])}</text>',
         f"{ends}{escape(steps[-1][0])}</text>",
     ]
 
 
-def _said(figures: Figures, row: Row) -> str:
+def _effect_text(figures: Figures, row: Row) -> str:
     return f"{figures.change(row['estimate'], signed=True)} ({figures.between(row['interval'])})"
 
 
-def history_table(points: Sequence[Point]) -> Table:
-    """The same as numbers: one row per seal, one column per metric and arm."""
+def history_table(points: Sequence[HistoryPoint]) -> Table:
+    """Return the same as numbers: one row per seal, one column per metric and arm."""
     lines = lines_of(points)
     columns = []
     for metric, arm in lines:
         steps = dict(steps_of(points, metric, arm))
         figures = figures_of(steps.values(), share=is_share(points[-1].data, metric))
-        columns.append([_said(figures, steps[one.through]) if one.through in steps else "–" for one in points])
-    body = zip((one.through for one in points), (f"{one.people:,}" for one in points), *columns, strict=True)
+        columns.append(
+            [_effect_text(figures, steps[point.through]) if point.through in steps else "–" for point in points]
+        )
+    body = zip((point.through for point in points), (f"{point.people:,}" for point in points), *columns, strict=True)
     return Table(("through", "people", *(f"{metric}, {arm}" for metric, arm in lines)), tuple(body))

@@ -103,10 +103,10 @@ def _site(service: Service, clock: DemoClock) -> Any:
     collector = Collector(service)
     try:
         from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
-        from kanab.dashboard.release_sources import CollectorShelf  # noqa: PLC0415 - an extra
+        from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("the demonstration", "server") from None
-    return Site(collector, Dashboard(CollectorShelf(service, clock)))
+    return Site(collector, Dashboard(CollectorReleases(service, clock)))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from kanab.report.page import Page, PageSection, filled, table_html
 from kanab.report.sections import Part, caution_sentences, further_sections, metric_sentences, readout_sections
 from kanab.report.tables import arms_table, effects_table, follow_ups_table, metric_heading, segments_table
 from kanab.report.words import (
+    MARKS,
     UNCHAINED,
     alarmed,
     merged_levels,
@@ -29,7 +30,6 @@ from kanab.tabular import Table
 
 Data = Mapping[str, Any]
 
-_MARKS = {"up": "▲", "down": "▼", "hint": "△", "unclear": "○", "untestable": "–"}
 _FOREST_KEY = (
     "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
     "Blue is clearly more than the control, orange clearly less, grey neither."
@@ -130,7 +130,7 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
     unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
     said = f'<p class="unit">{escape(unit)}</p>' if unit else ""
     items = "".join(
-        f'<li class="{one.kind}"><span class="mark" aria-hidden="true">{_MARKS[one.kind]}</span>'
+        f'<li class="{one.kind}"><span class="mark" aria-hidden="true">{MARKS[one.kind]}</span>'
         f'<span class="claim">{marked(one.claim)}</span> '
         f'<span class="evidence">{marked(_sentence(one.evidence))}</span></li>'
         for one in verdicts(data, metric)

@@ -23,6 +23,8 @@ from kanab.tabular import number
 Data = Mapping[str, Any]
 Kind = Literal["up", "down", "hint", "unclear", "untestable"]
 
+MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "hint": "△", "unclear": "○", "untestable": "–"}
+
 MOST_FOLLOW_UPS = 6
 """So many levels are put into words for one test; tables and plain data hold all of them."""
 
@@ -297,8 +299,8 @@ def privacy_sentences(data: Data) -> list[str]:
     if not privacy["chained"]:
         sentences.append(UNCHAINED)
     sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
-    sentences += [_ended(text) for text in privacy["left_out"].values()]
-    sentences += [f"Differs from the defaults: {_ended(text)}" for text in privacy["deviations"]]
+    sentences += [ended(text) for text in privacy["left_out"].values()]
+    sentences += [f"Differs from the defaults: {ended(text)}" for text in privacy["deviations"]]
     return sentences
 
 
@@ -314,8 +316,8 @@ def merged_levels(data: Data) -> list[tuple[str, str]]:
 
 def note_sentences(data: Data) -> list[str]:
     """The notes that the receipt does not already hold."""
-    said = {_ended(text) for text in (*data["privacy"]["left_out"].values(), *data["privacy"]["deviations"])}
-    return [_ended(text) for text in data["notes"] if _ended(text) not in said]
+    said = {ended(text) for text in (*data["privacy"]["left_out"].values(), *data["privacy"]["deviations"])}
+    return [ended(text) for text in data["notes"] if ended(text) not in said]
 
 
 def method_sentences(data: Data) -> list[str]:
@@ -345,5 +347,6 @@ def method_sentences(data: Data) -> list[str]:
     return sentences
 
 
-def _ended(text: str) -> str:
+def ended(text: str) -> str:
+    """Return a sentence with its full stop."""
     return text if text.endswith(".") else f"{text}."

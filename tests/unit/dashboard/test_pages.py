@@ -1,4 +1,4 @@
-"""Every page and its twin: with data, before the first seal, when something is wrong."""
+"""Every page and its plain data: with data, before the first seal, when something is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard import page_sections
 from kanab.dashboard.app import Dashboard, Site
 from kanab.dashboard.plan_page import plan_toml
-from kanab.dashboard.release_sources import CollectorShelf, FileShelf
+from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.errors import MissingExtraError, SourceError
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
@@ -32,34 +32,34 @@ from kanab.privacy.release_json import hash_of
 from kanab.report.text import readout_text
 
 PAGES = ("/", "/experiments/checkout", "/interactions", "/privacy", "/plan")
-TWINS = ("/v1/experiments", "/v1/experiments/checkout", "/v1/interactions", "/v1/privacy", "/v1/plan")
+DATA = ("/v1/experiments", "/v1/experiments/checkout", "/v1/interactions", "/v1/privacy", "/v1/plan")
 FILES = ("/reports/checkout", "/privacy/report", "/plan/kanab.toml", "/static/dashboard.css")
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> FileShelf:
+def source(tmp_path_factory: pytest.TempPathFactory) -> FileReleases:
     folder = tmp_path_factory.mktemp("releases")
-    return FileShelf(write(folder, kanab_ledger=ledger_bytes()), "store.db")
+    return FileReleases(write(folder, kanab_ledger=ledger_bytes()), "store.db")
 
 
 @pytest.fixture(scope="module")
-def app(shelf: FileShelf) -> Dashboard:
-    return Dashboard(shelf, patience=60)
+def app(source: FileReleases) -> Dashboard:
+    return Dashboard(source, patience=60)
 
 
 @pytest.fixture(scope="module")
-def locked(shelf: FileShelf) -> Dashboard:
-    return Dashboard(shelf, token="a long random text", patience=60)
+def locked(source: FileReleases) -> Dashboard:
+    return Dashboard(source, token="a long random text", patience=60)
 
 
 @pytest.fixture
 def nothing(tmp_path: Path) -> Dashboard:
-    return Dashboard(FileShelf([tmp_path], "store.db"), patience=60)
+    return Dashboard(FileReleases([tmp_path], "store.db"), patience=60)
 
 
 @pytest.fixture
-def total(shelf: FileShelf) -> kb.Release:
-    return kb.add_releases(list(shelf.look().releases.values()))
+def total(source: FileReleases) -> kb.Release:
+    return kb.add_releases(list(source.read().releases.values()))
 
 
 # ── what is on them ────────────────────────────────────────────────────────────────────────────
@@ -91,7 +91,7 @@ def test_an_experiments_page_has_the_numbers_of_its_readout(app: Dashboard, tota
     assert "Look 3 of 3: you may stop." in page
 
 
-def test_the_twin_is_the_readout(app: Dashboard, total: kb.Release) -> None:
+def test_the_plain_data_are_the_readout(app: Dashboard, total: kb.Release) -> None:
     found = plain(ask(app, "/v1/experiments/checkout"))
     readout = kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
     assert found["readout"] == json.loads(json.dumps(readout))
@@ -114,16 +114,16 @@ def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashb
     assert "/reports/checkout" in page
 
 
-def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, shelf: FileShelf) -> None:
+def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, source: FileReleases) -> None:
     page = words(ask(app, "/interactions"))
     assert 'class="map"' in page
     assert "checkout × banner" in page
     assert plain(ask(app, "/v1/interactions"))["interactions"]["metrics"] == ["bought", "spend"]
     only = words(ask(app, "/interactions?metric=spend"))
     assert "1 of 2 tests" in only
-    assert "No pair is like that." in words(ask(app, "/interactions?verdict=%3Cscript%3E"))
+    assert "No pair matches." in words(ask(app, "/interactions?verdict=%3Cscript%3E"))
 
-    account = privacy_account(shelf.look().releases, shelf.look().chains[0].ledger)
+    account = privacy_account(source.read().releases, source.read().chains[0].ledger)
     page = words(ask(app, "/privacy"))
     assert html.escape(account["verdict"]["short"]) in page
     assert "✓ verified just now" in page
@@ -141,7 +141,7 @@ def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, shelf: File
     assert [one["table"] for one in found["linkages"]] == [
         "checkout/tier", "checkout/device", "checkout/banner", "banner", "price",
     ]  # fmt: skip
-    assert "People per day and days are positive numbers." in words(ask(app, "/plan?per_day=-3"))
+    assert "People per day and days must be positive numbers." in words(ask(app, "/plan?per_day=-3"))
 
 
 def test_reports_are_whole_files_under_a_policy_of_their_own(app: Dashboard) -> None:
@@ -162,7 +162,7 @@ def test_the_plan_can_be_downloaded_and_served_again(app: Dashboard) -> None:
 
 def test_an_older_release_of_an_experiment_can_be_chosen(tmp_path: Path) -> None:
     app = Dashboard(
-        FileShelf(write(tmp_path, a_release_json=alone(), b_release_json=alone(seed=6)), "store.db"), patience=60
+        FileReleases(write(tmp_path, a_release_json=alone(), b_release_json=alone(seed=6)), "store.db"), patience=60
     )
     newest, oldest = (plain(ask(app, f"/v1/experiments/checkout?of={of}")) for of in ("", "0"))
     assert newest["readings"] == oldest["readings"] == ["a.release.json", "b.release.json"]
@@ -194,20 +194,20 @@ def test_many_segments_are_cut_and_said(app: Dashboard, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("path", ["/", "/interactions", "/privacy", "/plan"])
-def test_pages_of_an_empty_shelf_say_what_is_missing(nothing: Dashboard, path: str) -> None:
+def test_pages_of_an_empty_source_say_what_is_missing(nothing: Dashboard, path: str) -> None:
     answer = ask(nothing, path)
     assert answer.status == 200
-    headings = ("Nothing is released yet", "No two experiments", "Nothing has left yet", "There is no plan here yet")
+    headings = ("Nothing is released yet", "No pair of experiments", "Nothing has been released yet", "No plan yet")
     assert any(one in words(answer) for one in headings)
-    twin = plain(ask(nothing, "/v1/experiments" if path == "/" else f"/v1{path}"))
-    assert not any(twin.values())
+    plain_data = plain(ask(nothing, "/v1/experiments" if path == "/" else f"/v1{path}"))
+    assert not any(plain_data.values())
 
 
 @pytest.fixture
 def site(running: Collected) -> Site:
     running.service.beat()
     return Site(
-        Collector(running.service), Dashboard(CollectorShelf(running.service, lambda: running.now), patience=60)
+        Collector(running.service), Dashboard(CollectorReleases(running.service, lambda: running.now), patience=60)
     )
 
 
@@ -216,17 +216,17 @@ def test_before_the_first_seal_pages_say_what_is_waited_for_and_until_when(site:
     assert due in words(ask(site, "/"))
     page = words(ask(site, "/experiments/checkout"))
     assert "Nothing is sealed yet" in page
-    assert f"It is sealed at <strong>{due}</strong>, if every arm then holds at least k = 10 people" in page
+    assert f"It will be sealed on <strong>{due}</strong> if every arm then has at least k = 10 people" in page
     assert due in words(ask(site, "/interactions"))
     assert due in words(ask(site, "/privacy"))
     assert plain(ask(site, "/v1/plan"))["next_seal"] == "2026-11-30T00:00:00+00:00"
-    twin = plain(ask(site, "/v1/experiments/checkout"))
-    assert (twin["readout"], twin["experiment"]["state"]) == (None, "waiting")
+    plain_data = plain(ask(site, "/v1/experiments/checkout"))
+    assert (plain_data["readout"], plain_data["experiment"]["state"]) == (None, "waiting")
     assert ask(site, "/reports/checkout").status == ask(site, "/privacy/report").status == 404
 
 
 def test_before_a_seal_nothing_but_people_in_steps_of_k_changes(site: Site, running: Collected) -> None:
-    paths = [*PAGES, *TWINS]
+    paths = [*PAGES, *DATA]
 
     def told() -> list[bytes]:
         running.now += timedelta(hours=1)
@@ -245,7 +245,7 @@ def test_before_a_seal_nothing_but_people_in_steps_of_k_changes(site: Site, runn
 
 def test_a_data_directory_alone_says_what_its_collector_waits_for(running: Collected) -> None:
     folder = running.service.store._path.parent  # type: ignore[attr-defined]
-    app = Dashboard(FileShelf([folder], "store.db", clock=lambda: running.now), patience=60)
+    app = Dashboard(FileReleases([folder], "store.db", clock=lambda: running.now), patience=60)
     assert "Mon 30 Nov 2026, 00:00 UTC" in words(ask(app, "/experiments/checkout"))
     assert plain(ask(app, "/v1/experiments"))["experiments"][0]["arms"] == {}
 
@@ -272,7 +272,7 @@ def test_failures_of_plain_data_have_one_shape(app: Dashboard, path: str) -> Non
     assert "script" not in error["says"] + error["remedy"]
 
 
-@pytest.mark.parametrize("path", [*PAGES, *TWINS, *FILES])
+@pytest.mark.parametrize("path", [*PAGES, *DATA, *FILES])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_pages_can_only_be_read(app: Dashboard, path: str, method: str) -> None:
     answer = ask(app, path, method=method)
@@ -280,14 +280,14 @@ def test_pages_can_only_be_read(app: Dashboard, path: str, method: str) -> None:
     assert "GET" in answer.headers["allow"]
 
 
-@pytest.mark.parametrize("path", [*PAGES, *TWINS, *FILES])
+@pytest.mark.parametrize("path", [*PAGES, *DATA, *FILES])
 def test_a_head_is_a_page_without_its_body(app: Dashboard, path: str) -> None:
     head, whole = ask(app, path, method="HEAD"), ask(app, path)
     assert (head.status, whole.status) == (200, 200)
     assert head.headers["content-length"] == str(len(whole.body))
 
 
-@pytest.mark.parametrize("path", [*PAGES, *TWINS, "/nothing", "/v1/nothing"])
+@pytest.mark.parametrize("path", [*PAGES, *DATA, "/nothing", "/v1/nothing"])
 def test_every_answer_has_a_strict_policy_and_is_kept_nowhere(app: Dashboard, path: str) -> None:
     headers = ask(app, path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; script-src 'self';")
@@ -319,7 +319,7 @@ def test_names_that_are_markup_stay_words(tmp_path: Path) -> None:
     evil = json.loads(json.dumps(data).replace("checkout", "<img src=x>"))
     evil["plan_digest"] = plan_digest(plan_from_dict(evil["plan"]))
     evil["hash"] = hash_of(evil)
-    app = Dashboard(FileShelf(write(tmp_path, evil_release_json=json.dumps(evil).encode()), "store.db"), patience=60)
+    app = Dashboard(FileReleases(write(tmp_path, evil_release_json=json.dumps(evil).encode()), "store.db"), patience=60)
     (one,) = plain(ask(app, "/v1/experiments"))["experiments"]
     assert one["name"] == "<img src=x>"
     for path in ("/", "/experiments/<img src=x>", "/privacy", "/plan", "/reports/<img src=x>"):
@@ -330,23 +330,23 @@ def test_names_that_are_markup_stay_words(tmp_path: Path) -> None:
 
 def test_a_changed_release_among_good_ones_is_a_red_banner_on_every_page(tmp_path: Path) -> None:
     lines = ledger_bytes().replace(b'"2026-W37"', b'"2026-W99"', 1)
-    app = Dashboard(FileShelf(write(tmp_path, kanab_ledger=lines), "store.db"), patience=60)
+    app = Dashboard(FileReleases(write(tmp_path, kanab_ledger=lines), "store.db"), patience=60)
     for path in PAGES:
         page = words(ask(app, path))
         assert 'class="banner" role="alert"' in page
         assert "kanab.ledger, entry 2 is not shown: it has been changed." in page
     assert "✕ BROKEN" in words(ask(app, "/privacy"))
-    for path in TWINS:
+    for path in DATA:
         assert plain(ask(app, path))["alarms"][0].startswith("kanab.ledger, entry 2 is not shown")
     assert plain(ask(app, "/v1/experiments/checkout"))["experiment"]["seals"] == 2
 
 
-def test_what_takes_long_is_said_and_the_page_comes_again(shelf: FileShelf) -> None:
-    page, twin = (ask(Dashboard(shelf, patience=0), path) for path in ("/privacy", "/v1/privacy"))
-    assert (page.status, twin.status) == (202, 503)
-    assert "This is being computed." in words(page)
-    assert page.headers["refresh"] == page.headers["retry-after"] == twin.headers["retry-after"] == "2"
-    assert plain(twin)["error"]["says"] == "this is being computed"
+def test_what_takes_long_is_said_and_the_page_refreshes(source: FileReleases) -> None:
+    page, plain_data = (ask(Dashboard(source, patience=0), path) for path in ("/privacy", "/v1/privacy"))
+    assert (page.status, plain_data.status) == (202, 503)
+    assert "This page refreshes every 2 seconds." in words(page)
+    assert page.headers["refresh"] == page.headers["retry-after"] == plain_data.headers["retry-after"] == "2"
+    assert plain(plain_data)["error"]["says"] == "this is being computed"
 
 
 def test_a_mistake_of_this_program_is_a_page_that_repeats_nothing(
@@ -355,8 +355,8 @@ def test_a_mistake_of_this_program_is_a_page_that_repeats_nothing(
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("4815162342")
 
-    monkeypatch.setattr("kanab.dashboard.pages.entries", broken)
-    monkeypatch.setattr("kanab.dashboard.json_api.entries", broken)
+    monkeypatch.setattr("kanab.dashboard.pages.summaries", broken)
+    monkeypatch.setattr("kanab.dashboard.json_api.summaries", broken)
     for path in ("/", "/v1/experiments"):
         answer = Answer()
         with pytest.raises(ZeroDivisionError):  # the server, whose log is off, gets it after the answer
@@ -440,8 +440,8 @@ def test_logging_out_makes_the_cookie_worthless(locked: Dashboard) -> None:
     assert ask(locked, "/", headers={"cookie": given}).status == 303
 
 
-def test_a_wrong_token_is_refused_and_its_place_waits(shelf: FileShelf) -> None:
-    app = Dashboard(shelf, token="right", patience=60)
+def test_a_wrong_token_is_refused_and_its_address_waits(source: FileReleases) -> None:
+    app = Dashboard(source, token="right", patience=60)
     answer = log_in(app, "wrong", client="192.0.2.9")
     assert answer.status == 401
     assert "That is not the token." in words(answer)
@@ -453,8 +453,8 @@ def test_a_wrong_token_is_refused_and_its_place_waits(shelf: FileShelf) -> None:
     assert ask(app, "/v1/plan", headers=bearer, client="192.0.2.9").status == 429
 
 
-def test_programs_send_the_token_in_a_header(shelf: FileShelf) -> None:
-    app = Dashboard(shelf, token="right", patience=60)
+def test_programs_send_the_token_in_a_header(source: FileReleases) -> None:
+    app = Dashboard(source, token="right", patience=60)
     answer = ask(app, "/v1/plan")
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert plain(answer)["error"]["says"] == "reading this needs the token"
@@ -489,39 +489,39 @@ def test_a_store_is_read_without_its_key(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "store.db")) as store:
         for number, batch in enumerate(entries()):
             store.seal(number, lambda *_, batch=batch: batch)  # type: ignore[misc]
-    app = Dashboard(FileShelf([tmp_path], "store.db"), patience=60)
+    app = Dashboard(FileReleases([tmp_path], "store.db"), patience=60)
     assert [one["seals"] for one in plain(ask(app, "/v1/experiments"))["experiments"]] == [3, 3, 3]
 
 
 def test_without_the_extra_for_charts_the_numbers_are_in_tables(
-    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+    source: FileReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(_: Any) -> Any:
         raise MissingExtraError("drawing charts", "charts")
 
     monkeypatch.setattr("kanab.report.charts.report_charts", missing)
-    page = words(ask(Dashboard(shelf, patience=60), "/experiments/checkout"))
+    page = words(ask(Dashboard(source, patience=60), "/experiments/checkout"))
     assert "Drawing charts needs an extra. Run: pip install" in html.unescape(page)
     assert 'aria-label="Effects on spend"' in page
     assert page.count('class="timeline"') == 2
 
 
 def test_what_the_account_refuses_is_said_without_a_traceback(
-    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+    source: FileReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> Any:
         raise SourceError("the same release is given twice", "Name every release once.")
 
     monkeypatch.setattr("kanab.dashboard.results.privacy_account", refuse)
-    app = Dashboard(shelf, patience=60)
+    app = Dashboard(source, patience=60)
     assert ask(app, "/privacy").status == 503
     assert plain(ask(app, "/v1/privacy")) == {
         "error": {"status": 503, "says": "the same release is given twice", "remedy": "Name every release once."}
     }
 
 
-def test_served_alone_the_dashboard_has_a_life_of_its_own(shelf: FileShelf) -> None:
-    app = Dashboard(shelf, patience=60)
+def test_served_alone_the_dashboard_has_a_life_of_its_own(source: FileReleases) -> None:
+    app = Dashboard(source, patience=60)
     sent: list[str] = []
 
     async def live() -> None:
@@ -541,10 +541,10 @@ def test_served_alone_the_dashboard_has_a_life_of_its_own(shelf: FileShelf) -> N
 
 
 def test_many_releases_have_their_newest_receipts_on_the_page(
-    shelf: FileShelf, monkeypatch: pytest.MonkeyPatch
+    source: FileReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kanab.dashboard.page_sections.MOST_RECEIPTS", 1)
-    page = words(ask(Dashboard(shelf, patience=60), "/privacy"))
+    page = words(ask(Dashboard(source, patience=60), "/privacy"))
     assert "The receipts of 2 older releases are in" in page
     assert "Released: kanab.ledger, entry 3" in page
     assert "Released: kanab.ledger, entry 1" not in page

@@ -15,12 +15,11 @@ from tests.unit.dashboard.shops import PLAN, alone, entries, people, release_wee
 import kanab as kb
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.health import Live
-from kanab.dashboard.background import Later, NotYetError, Once
-from kanab.dashboard.experiment_list import Listing, Wish, entry
-from kanab.dashboard.experiment_list import entries as lines_of_list
-from kanab.dashboard.next_seal import Standing, next_seal, until
-from kanab.dashboard.releases import Contents, Pile, contents_of
-from kanab.dashboard.results import Library, bundles
+from kanab.dashboard.background import BackgroundCache, LockedCache, NotYetError
+from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries, summarize
+from kanab.dashboard.next_seal import CollectionStatus, moment_text, next_seal
+from kanab.dashboard.releases import Contents, RawSource, read_contents
+from kanab.dashboard.results import Results, bundles
 from kanab.dashboard.timeline import history_table, timeline
 from kanab.errors import AnalysisError, KanabError
 from kanab.plan.model import Cohorts, ExperimentPlan
@@ -28,64 +27,64 @@ from kanab.plan.periods import Periods, Span
 
 
 class Fixed:
-    """A shelf on which nothing moves."""
+    """A source that never changes."""
 
-    def __init__(self, *piles: Pile, standing: Standing | None = None) -> None:
-        self.contents, self.stands = contents_of(piles), standing
+    def __init__(self, *sources: RawSource, collection: CollectionStatus | None = None) -> None:
+        self.contents, self.collection = read_contents(sources), collection
 
-    def look(self) -> Contents:
+    def read(self) -> Contents:
         return self.contents
 
-    def standing(self) -> Standing | None:
-        return self.stands
+    def status(self) -> CollectionStatus | None:
+        return self.collection
 
 
-WEEKLY = Pile("kanab.ledger", tuple(entries()), ledger=True)
+WEEKLY = RawSource("kanab.ledger", tuple(entries()), ledger=True)
 
 
 @pytest.fixture(scope="module")
-def library() -> Library:
-    return Library(Fixed(WEEKLY), patience=60)
+def results() -> Results:
+    return Results(Fixed(WEEKLY), patience=60)
 
 
-def as_pile(path: Path) -> Pile:
-    return Pile("kanab.ledger", tuple(path.read_bytes().split(b"\n")[1:-1]), ledger=True)
+def as_source(path: Path) -> RawSource:
+    return RawSource("kanab.ledger", tuple(path.read_bytes().split(b"\n")[1:-1]), ledger=True)
 
 
-def test_a_readout_is_that_of_all_batches_added(library: Library) -> None:
-    contents = library.look()
-    readings = library.readings(contents)
-    assert list(readings) == ["checkout", "banner", "price"]
+def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
+    contents = results.contents()
+    readouts = results.readouts(contents)
+    assert list(readouts) == ["checkout", "banner", "price"]
     total = kb.add_releases(list(contents.releases.values()))
     for name in ("banner", "price"):
-        found = readings[name][-1].readout
+        found = readouts[name][-1].readout
         assert found is not None
         assert found.to_dict() == kb.analyze(total, name).to_dict()
-    found = readings["checkout"][-1].readout
+    found = readouts["checkout"][-1].readout
     assert found is not None
     assert found.to_dict() == kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
     looks = [row["sequential"] for row in found.to_dict()["effects"]]
     assert {(one["look"], one["looks"]) for one in looks} == {(3, 3)}
 
 
-def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(library: Library) -> None:
-    contents = library.look()
-    reading = library.readings(contents)["checkout"][-1]
-    points = library.history(contents, "checkout", reading.bundle)
+def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(results: Results) -> None:
+    contents = results.contents()
+    readout = results.readouts(contents)["checkout"][-1]
+    points = results.history(contents, "checkout", readout.bundle)
     assert [one.through for one in points] == ["2026-W36", "2026-W37", "2026-W38"]
     first = kb.analyze(next(iter(contents.releases.values())), "checkout", looks=kb.Looks("spending"))
-    for data, known in ((points[0].data, first._shown()), (points[-1].data, reading.data)):
+    for data, known in ((points[0].data, first._shown()), (points[-1].data, readout.data)):
         assert len(data["effects"]) == len(known["effects"]) == 4
         for row, other in zip(data["effects"], known["effects"], strict=True):
             assert row["estimate"] == pytest.approx(other["estimate"], rel=1e-12)
             assert row["interval"] == pytest.approx(other["interval"], rel=1e-9)
-    assert points[-1].people == reading.data["people"]
-    assert library.history(contents, "checkout", reading.bundle)[0] is points[0]
+    assert points[-1].people == readout.data["people"]
+    assert results.history(contents, "checkout", readout.bundle)[0] is points[0]
 
 
-def test_the_timeline_says_what_the_table_says(library: Library) -> None:
-    contents = library.look()
-    points = library.history(contents, "checkout", library.readings(contents)["checkout"][-1].bundle)
+def test_the_timeline_says_what_the_table_says(results: Results) -> None:
+    contents = results.contents()
+    points = results.history(contents, "checkout", results.readouts(contents)["checkout"][-1].bundle)
     table = history_table(points)
     assert table.header == ("through", "people", "bought, B", "spend, B")
     svg = timeline(points, "bought", "B")
@@ -103,16 +102,16 @@ def test_a_point_of_the_history_is_computed_once_even_if_a_batch_follows(monkeyp
         calls.append(arguments[1])
         return plain(*arguments, **named)
 
-    shelf = Fixed(Pile("kanab.ledger", tuple(entries()[:2]), ledger=True))
-    library = Library(shelf, patience=60)
-    reading = library.readings(shelf.contents)["banner"][-1]
+    source = Fixed(RawSource("kanab.ledger", tuple(entries()[:2]), ledger=True))
+    results = Results(source, patience=60)
+    readout = results.readouts(source.contents)["banner"][-1]
     monkeypatch.setattr("kanab.dashboard.results.analyze", counted)
-    library.history(shelf.contents, "banner", reading.bundle)
+    results.history(source.contents, "banner", readout.bundle)
     assert calls == ["banner", "banner"]
-    shelf.contents = contents_of([WEEKLY])
-    reading = library.readings(shelf.contents)["banner"][-1]
+    source.contents = read_contents([WEEKLY])
+    readout = results.readouts(source.contents)["banner"][-1]
     calls.clear()
-    assert len(library.history(shelf.contents, "banner", reading.bundle)) == 3
+    assert len(results.history(source.contents, "banner", readout.bundle)) == 3
     assert calls == ["banner"]
 
 
@@ -124,31 +123,31 @@ def test_an_experiment_that_joined_later_is_read_from_its_own_batches(tmp_path: 
     release_weeks(path, early, rows, weeks=1)
     for before, week in (("2026-W36", "2026-W37"), ("2026-W37", "2026-W38")):
         kb.release(kb.count(rows, late, span=Span("day", "7d", before, week)), ledger=path)
-    library = Library(Fixed(as_pile(path)), patience=60)
-    readings = library.readings(library.look())
-    assert {name: len(own[-1].bundle.releases) for name, own in readings.items()} == {"banner": 3, "price": 2}
-    assert all(own[-1].readout is not None for own in readings.values())
+    results = Results(Fixed(as_source(path)), patience=60)
+    readouts = results.readouts(results.contents())
+    assert {name: len(own[-1].bundle.releases) for name, own in readouts.items()} == {"banner": 3, "price": 2}
+    assert all(own[-1].readout is not None for own in readouts.values())
 
 
 def test_more_seals_than_planned_looks_are_said(tmp_path: Path) -> None:
     plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),))
     release_weeks(tmp_path / "kanab.ledger", plan)
-    library = Library(Fixed(as_pile(tmp_path / "kanab.ledger")), patience=60)
-    data = library.readings(library.look())["banner"][-1].data
+    results = Results(Fixed(as_source(tmp_path / "kanab.ledger")), patience=60)
+    data = results.readouts(results.contents())["banner"][-1].data
     assert data["effects"][0]["sequential"] is None
     assert data["notes"][-1].startswith("More seals were made than looks were planned (there are more looks than")
 
 
 def test_releases_about_the_same_people_are_read_one_by_one() -> None:
-    library = Library(Fixed(Pile("a.json", (alone(),)), Pile("b.json", (alone(seed=6),))), patience=60)
-    contents = library.look()
+    results = Results(Fixed(RawSource("a.json", (alone(),)), RawSource("b.json", (alone(seed=6),))), patience=60)
+    contents = results.contents()
     assert [one.title for one in bundles(contents)] == ["a.json", "b.json"]
-    assert [one.bundle.names for one in library.readings(contents)["checkout"]] == [("a.json",), ("b.json",)]
-    assert library.interactions(contents) is None
+    assert [one.bundle.names for one in results.readouts(contents)["checkout"]] == [("a.json",), ("b.json",)]
+    assert results.interactions(contents) is None
 
 
-def test_pairs_are_scanned_from_their_released_tables(library: Library) -> None:
-    found = library.interactions(library.look())
+def test_pairs_are_scanned_from_their_released_tables(results: Results) -> None:
+    found = results.interactions(results.contents())
     assert found is not None
     assert [(row["a"], row["b"], row["metric"]) for row in found.to_dict()["pairs"]] == [
         ("checkout", "banner", "bought"), ("checkout", "banner", "spend")
@@ -160,10 +159,10 @@ def test_what_cannot_be_analyzed_is_an_alarm_of_its_own(monkeypatch: pytest.Monk
         raise AnalysisError("nothing can be said", "Wait.")
 
     monkeypatch.setattr("kanab.dashboard.results.analyze", refuse)
-    library = Library(Fixed(WEEKLY), patience=60)
-    reading = library.readings(library.look())["banner"][-1]
-    assert isinstance(reading.problem, KanabError)
-    assert entry("banner", reading, None).why == "it cannot be analyzed: nothing can be said"
+    results = Results(Fixed(WEEKLY), patience=60)
+    readout = results.readouts(results.contents())["banner"][-1]
+    assert isinstance(readout.problem, KanabError)
+    assert summarize("banner", readout, None).why == "it cannot be analyzed: nothing can be said"
 
 
 # ── the list ───────────────────────────────────────────────────────────────────────────────────
@@ -171,19 +170,19 @@ def test_what_cannot_be_analyzed_is_an_alarm_of_its_own(monkeypatch: pytest.Monk
 NOON = datetime(2026, 11, 11, 12, tzinfo=UTC)
 
 
-def standing(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> Standing:
+def collection(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> CollectionStatus:
     new = ExperimentPlan("new", (("A", 1), ("B", 1)))
     plan = replace(PLAN, experiments=(PLAN.experiments[0], PLAN.experiments[1], new))
     live = Live(NOON, people_, frozenset(alarms))
-    return Standing(plan, datetime(2026, 11, 30, tzinfo=UTC), "2026-W46", live)
+    return CollectionStatus(plan, datetime(2026, 11, 30, tzinfo=UTC), "2026-W46", live)
 
 
-def test_every_experiment_has_a_line_planned_or_ended(library: Library) -> None:
+def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
     live = {"checkout": {"A": 1990, "B": 2010}, "banner": {"off": 0, "on": 0}, "new": {"A": 20, "B": 10}}
-    found = {one.name: one for one in lines_of_list(library.readings(library.look()), standing(live, "banner"))}
+    found = {one.name: one for one in summaries(results.readouts(results.contents()), collection(live, "banner"))}
     states = {name: (one.state, one.health, one.people) for name, one in found.items()}
-    readings = library.readings(library.look())
-    arms = {name: readings[name][-1].data["arms"] for name in readings}
+    readouts = results.readouts(results.contents())
+    arms = {name: readouts[name][-1].data["arms"] for name in readouts}
     floored = {name: sum(n // 10 * 10 for n in own.values()) for name, own in arms.items()}
     assert states == {
         "checkout": ("running", "fine", 4000),
@@ -205,16 +204,16 @@ def test_every_experiment_has_a_line_planned_or_ended(library: Library) -> None:
 
 def test_a_broken_ledger_rings_for_its_experiments() -> None:
     lines = entries()
-    library = Library(Fixed(Pile("kanab.ledger", (lines[0], lines[2]), ledger=True)), patience=60)
-    found = entry("banner", library.readings(library.look())["banner"][-1], None)
+    results = Results(Fixed(RawSource("kanab.ledger", (lines[0], lines[2]), ledger=True)), patience=60)
+    found = summarize("banner", results.readouts(results.contents())["banner"][-1], None)
     assert (found.health, found.why, found.state) == ("alarm", "its ledger could not be verified", "released")
 
 
-def test_the_list_is_filtered_and_sorted_as_asked(library: Library) -> None:
-    found = lines_of_list(library.readings(library.look()), standing({"new": {"A": 20, "B": 10}}))
+def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
+    found = summaries(results.readouts(results.contents()), collection({"new": {"A": 20, "B": 10}}))
 
     def names(**query: str) -> list[str]:
-        return [one.name for one in Wish.read(query).grant(found)]
+        return [one.name for one in ListFilter.read(query).select(found)]
 
     assert names() == ["price", "checkout", "banner", "new"]
     assert names(sort="name") == ["banner", "checkout", "new", "price"]
@@ -227,7 +226,7 @@ def test_the_list_is_filtered_and_sorted_as_asked(library: Library) -> None:
     assert names(sort="'; DROP", state="nonsense", health="<b>") == names()
 
 
-# ── waiting, later ─────────────────────────────────────────────────────────────────────────────
+# ── the cache ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -246,7 +245,7 @@ def test_the_next_seal_is_the_first_tick_at_which_the_cohort_is_ripe(cohorts: Co
         last = Calendar(plan).last_ripe(int(found.timestamp()))
         assert last is not None
         assert last >= cohort
-    assert until(None) == ""
+    assert moment_text(None) == ""
 
 
 def test_a_cohort_that_was_ripe_before_is_sealed_at_the_next_tick() -> None:
@@ -254,43 +253,43 @@ def test_a_cohort_that_was_ripe_before_is_sealed_at_the_next_tick() -> None:
 
 
 def test_a_value_is_computed_once_and_again_for_other_bytes() -> None:
-    later, made = Later(), []
+    cache, made = BackgroundCache(), []
     for about in ("one", "one", "two"):
-        assert later.get(about, "key", lambda: made.append(1) or len(made), wait=5) == (2 if about == "two" else 1)
+        assert cache.get(about, "key", lambda: made.append(1) or len(made), wait=5) == (2 if about == "two" else 1)
     assert len(made) == 2
 
 
 def test_whoever_asks_too_early_is_told_and_gets_it_later() -> None:
-    later, ready = Later(), threading.Event()
+    cache, ready = BackgroundCache(), threading.Event()
 
     def slow() -> int:
         ready.wait(10)
         return 7
 
     with pytest.raises(NotYetError):
-        later.get("one", "slow", slow, wait=0.01)
+        cache.get("one", "slow", slow, wait=0.01)
     ready.set()
-    assert later.get("one", "slow", slow, wait=10) == 7
+    assert cache.get("one", "slow", slow, wait=10) == 7
 
 
 def test_what_went_wrong_is_raised_to_everybody_who_asks() -> None:
-    later = Later()
+    cache = BackgroundCache()
 
     def wrong() -> int:
         raise AnalysisError("no", "Wait.")
 
     for _ in range(2):
         with pytest.raises(AnalysisError):
-            later.get("one", "wrong", wrong, wait=5)
+            cache.get("one", "wrong", wrong, wait=5)
 
 
 def test_threads_share_one_value() -> None:
-    once, made = Once(), []
+    cache, made = LockedCache(), []
     barrier = threading.Barrier(4)
 
     def work() -> None:
         barrier.wait()
-        once.get("key", lambda: made.append(1))
+        cache.get("key", lambda: made.append(1))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for one in threads:
@@ -300,11 +299,11 @@ def test_threads_share_one_value() -> None:
     assert made == [1]
 
 
-def test_a_long_list_has_pages(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_has_pages(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kanab.dashboard.experiment_list.MOST_ENTRIES", 2)
-    found = lines_of_list(library.readings(library.look()), None)
-    wish = Wish(sort="name")
-    pages = {text: Listing(found, wish, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}
+    found = summaries(results.readouts(results.contents()), None)
+    filters = ListFilter(sort="name")
+    pages = {text: ListPage(found, filters, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}
     assert {text: [one.name for one in page.shown] for text, page in pages.items()} == {
         "": ["banner", "checkout"], "1": ["banner", "checkout"], "2": ["price"], "3": ["price"],
         "-1": ["banner", "checkout"], "²": ["banner", "checkout"], "999999": ["banner", "checkout"],
