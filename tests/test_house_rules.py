@@ -25,6 +25,7 @@ PUBLIC = (kanab, kanab.counting, kanab.planning, kanab.scan, kanab.stats)
 """The door and the second storey: every name in their ``__all__`` is documented."""
 
 
+@pytest.mark.slow
 def test_import_kanab_loads_nothing_heavy() -> None:
     heavy = "{'pandas', 'polars', 'pyarrow', 'ibis', 'duckdb', 'scipy.stats', 'statsmodels', 'rich', 'matplotlib'}"
     code = f"import sys, kanab; print(sorted({heavy} & set(sys.modules)))"

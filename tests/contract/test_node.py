@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.contract.node import ROOT, installed, program, run
 
 import kanab
@@ -14,6 +15,7 @@ from kanab.plan.file import plan_from_dict
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_vectors_and_shares_hold_in_node(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_bytes(public_config(plan_from_dict(CASES["plans"][CASES["assignment"]["plan"]])))
@@ -22,6 +24,7 @@ def test_vectors_and_shares_hold_in_node(tmp_path: Path) -> None:
     assert "# pass 8" in told
 
 
+@pytest.mark.slow
 def test_the_package_builds_with_types_and_keeps_its_size() -> None:
     package = installed()
     told = run(program("node"), "build.js")

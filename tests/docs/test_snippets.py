@@ -38,6 +38,7 @@ def test_python_sessions_print_what_is_shown(page: Path, tmp_path: Path, monkeyp
     assert runner.failures == 0, "".join(problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=name)
 def test_console_sessions_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

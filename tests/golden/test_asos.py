@@ -34,6 +34,7 @@ def bench() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_half_of_the_early_alarms_of_every_p_were_not_confirmed(bench: ModuleType, shared: Path) -> None:
     found = bench.asos(shared / FILE)
     assert found["all"] == (381, 276)

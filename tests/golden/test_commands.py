@@ -22,6 +22,7 @@ def answer(file: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_hillstrom_spend_and_visits_by_womens(shared: Path) -> None:
     data = answer(
         shared / "hillstrom_email.csv.gz", "--arm", "segment", "--metric", "visit,spend",
@@ -34,6 +35,7 @@ def test_hillstrom_spend_and_visits_by_womens(shared: Path) -> None:
     assert pooled["df"] == [2, 63994]
 
 
+@pytest.mark.slow
 def test_gerber_green_larimer_with_its_planned_shares(shared: Path) -> None:
     shares = "No Postcard=5,Civic Duty=1,Hawthorne=1,Self=1,Neighbors=1"
     data = answer(
@@ -49,6 +51,7 @@ def test_gerber_green_larimer_with_its_planned_shares(shared: Path) -> None:
     assert effects == {"Civic Duty": 0.018, "Hawthorne": 0.026, "Self": 0.049, "Neighbors": 0.081}
 
 
+@pytest.mark.slow
 def test_cookie_cats_retention_and_its_sample_ratio(shared: Path) -> None:
     data = answer(shared / "cookie_cats.csv.gz", "--arm", "version", "--metric", "retention_7")
     assert data["sample_ratio"]["p"] == pytest.approx(0.0086, abs=5e-5)
@@ -59,6 +62,7 @@ def test_cookie_cats_retention_and_its_sample_ratio(shared: Path) -> None:
     assert any("Control is gate_30" in note for note in data["notes"])
 
 
+@pytest.mark.slow
 def test_hillstroms_arms_compared_in_every_way_agree_with_scipy_on_the_rows(shared: Path) -> None:
     file = shared / "hillstrom_email.csv.gz"
     flags = ("--arm", "segment", "--metric", "spend", "--control", "No E-Mail")

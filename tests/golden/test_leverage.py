@@ -12,6 +12,7 @@ from kanab.privacy.leverage import holds, leverage
 COVARIATES = ["newbie", "channel", "zip_code", "history_segment", "womens", "mens", "recency"]
 
 
+@pytest.mark.slow
 def test_seven_hillstrom_tables_pass_although_most_signatures_hold_fewer_than_10_people(shared: Path) -> None:
     counted = kb.count(shared / "hillstrom_email.csv.gz", arm="segment", metrics=["visit"], adjust=COVARIATES)
     signatures = counted.signatures

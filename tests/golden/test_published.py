@@ -349,6 +349,7 @@ def cookie_cats(shared: Path) -> kb.Tally:
     return kb.counting.count_csv(shared / "cookie_cats.csv.gz", arm="version", metrics=["retention_1", "retention_7"])
 
 
+@pytest.mark.slow
 def test_cookie_cats_arms_have_the_published_people(cookie_cats, published):
     assert cookie_cats.people_by() == published["cookie_cats"]["n"] == {"gate_30": 44_700, "gate_40": 45_489}
 
@@ -477,6 +478,7 @@ def alarms(upworthy_rows: pd.DataFrame, published: dict[str, Any]) -> pd.DataFra
     return pd.DataFrame(found, columns=["broken", "alarm"])
 
 
+@pytest.mark.slow
 def test_upworthy_has_22_666_packages_in_4_873_tests(upworthy_rows, alarms, published):
     assert len(upworthy_rows) == published["upworthy_exploratory"]["packages"] == 22_666
     assert len(alarms) == published["upworthy_exploratory"]["tests"] == 4_873

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def check(people: dict[str, Any], releases: list[Published]) -> None:
 seeds, sizes, rules = st.integers(0, 10**6), st.integers(60, 900), st.sampled_from([5, 10, 20])
 
 
+@pytest.mark.slow
 @given(seeds, sizes, st.integers(1, 4), st.floats(0.15, 0.85), rules, st.booleans())
 @settings(max_examples=40)
 def test_one_release_gives_nobody_away(seed: int, n: int, covariates: int, rate: float, k: int, pair: bool) -> None:
@@ -87,6 +89,7 @@ def test_one_release_gives_nobody_away(seed: int, n: int, covariates: int, rate:
         check(people, [release])
 
 
+@pytest.mark.slow
 @given(seeds, sizes, st.floats(0.15, 0.85), rules)
 @settings(max_examples=15)
 def test_releases_into_one_ledger_give_nobody_away_together(seed: int, n: int, rate: float, k: int) -> None:
@@ -100,6 +103,7 @@ def test_releases_into_one_ledger_give_nobody_away_together(seed: int, n: int, r
         check(people, releases)
 
 
+@pytest.mark.slow
 @given(seeds, st.integers(60, 600), st.integers(2, 4), st.integers(1, 60), rules)
 @settings(max_examples=40)
 def test_few_buyers_in_several_tables_are_not_named(seed: int, n: int, covariates: int, buyers: int, k: int) -> None:

@@ -66,6 +66,7 @@ def test_reading_gives_terms_or_a_formula_error(text):
     assert isinstance(result, (tuple, FormulaError))
 
 
+@pytest.mark.slow
 @fuzz
 @given(text=st.text(max_size=40) | sentences | formulas)
 def test_fitting_gives_a_fit_or_an_error_of_ours(text):
@@ -87,6 +88,7 @@ def test_adjusting_gives_an_effect_or_an_error_of_ours(text):
     outcome(lambda: adjusted_effect(TALLY, covariates=text))
 
 
+@pytest.mark.slow
 @settings(fuzz, max_examples=150)
 @given(main=sentences | formulas, full=formulas)
 def test_comparing_gives_a_test_or_an_error_of_ours(main, full):
@@ -104,6 +106,7 @@ def named(name, other="device"):
     return count_columns(rows, arm="variant", covariates=[name, other], metrics=["y"])
 
 
+@pytest.mark.slow
 @settings(fuzz, max_examples=100)
 @given(
     name=st.text(min_size=1, max_size=12).filter(str.strip),
@@ -116,6 +119,7 @@ def test_a_covariate_of_any_name_can_be_fitted_in_backticks(name, other):
     assert fit(named(name, other), f"arm + `{name}` + C(`{other}`)").df == 12
 
 
+@pytest.mark.slow
 @settings(fuzz, max_examples=100)
 @given(name=st.text(min_size=1, max_size=12).filter(str.strip))
 @example("# visits")

@@ -70,12 +70,14 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(data=plain)
 def test_any_json_is_a_tally_or_an_error(data: Any) -> None:
     outcome(lambda: Tally.from_dict(data))
 
 
+@pytest.mark.slow
 @FUZZ
 @given(data=st.fixed_dictionaries(dict.fromkeys(("factors", "metrics", "classes", "squares", "crosses"), plain)))
 def test_any_json_under_the_right_names_is_a_tally_or_an_error(data: dict[str, Any]) -> None:
@@ -356,6 +358,7 @@ def test_any_fields_are_counted_or_refused(rows: list[list[str]]) -> None:
     read_both(text.getvalue().encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.slow
 @FUZZ
 @given(content=st.binary(max_size=60))
 def test_any_bytes_are_counted_or_refused(content: bytes) -> None:

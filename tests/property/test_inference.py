@@ -51,6 +51,7 @@ def two_sums(y: Sequence[int]) -> tuple[int, int, int]:
     return len(y), sum(y), sum(value**2 for value in y)
 
 
+@pytest.mark.slow
 def test_closed_forms_hold_and_are_reached_by_some_group() -> None:
     """20,000 random groups: the extremes are inside, and both ends belong to a group with the same n, S and Q."""
     for y, low, high in groups(20_000, seed=4):
@@ -133,6 +134,7 @@ def test_enumeration_is_exact(n, low, high) -> None:
             assert bottom <= exact[0] <= exact[1] <= top
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150)
 def test_enumeration_over_a_margin_is_exact(data) -> None:
@@ -174,6 +176,7 @@ def draw(rng: np.random.Generator, n: int, high: int) -> list[int]:
     return sorted(np.where(rng.random(n) < 0.5, rng.integers(0, high + 1, n), 0).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_squares_on_margins_the_truth_is_always_inside(kind) -> None:
     rng = np.random.default_rng(7)
@@ -247,6 +250,7 @@ def check_inside(y: Group, ends: tuple[int, int], bounds: tuple[int | None, int 
 # ── the audit ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=120)
 def test_no_extreme_that_only_one_value_explains_passes_the_audit(data) -> None:
@@ -283,6 +287,7 @@ def tally(n: object, s: object, squares: dict, bounds: tuple[int, int] | None, s
     return kb.Tally((kb.Factor("arm", ("A", "B"), "arm"), levels), counts, (part,))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 1)), min_size=2, max_size=2), min_size=1, max_size=5),
     st.floats(0, 1),

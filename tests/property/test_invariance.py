@@ -208,6 +208,7 @@ def test_where_an_arm_is_below_k_no_byte_depends_on_values_or_people(tmp_path: P
     assert run(fresh(tmp_path), other_values(few_in_b(few=8), rng), *words, engine=True) == first
 
 
+@pytest.mark.slow
 def test_a_refusal_is_the_same_in_a_process_of_its_own(tmp_path: Path) -> None:
     found = []
     for rows in (few_in_b(), other_values(few_in_b(few=3), np.random.default_rng(1))):
@@ -279,6 +280,7 @@ def changed_where(rows: Rows, where: np.ndarray, rng: np.random.Generator) -> Ro
     return {name: column[order] for name, column in both.items()}
 
 
+@pytest.mark.slow
 def test_what_enrolled_after_the_ripe_cohorts_changes_no_byte(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     rows = people()
@@ -291,6 +293,7 @@ def test_what_enrolled_after_the_ripe_cohorts_changes_no_byte(tmp_path: Path) ->
     assert run(fresh(tmp_path), other, *COHORTS, "2026-09-28", engine=True) == first
 
 
+@pytest.mark.slow
 def test_late_rows_and_later_changes_of_sealed_cohorts_change_no_byte(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     rows = people()
@@ -427,6 +430,7 @@ def test_the_same_people_in_another_order_give_the_same_bytes(tmp_path: Path) ->
     assert run(fresh(tmp_path), {name: column[order] for name, column in rows.items()}, *RELEASE) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_csv_file_a_frame_and_parquet_give_the_same_bytes(tmp_path: Path, declared: bool) -> None:
     rows, rng = people(), np.random.default_rng(12)
@@ -498,6 +502,7 @@ def test_a_person_in_no_experiment_changes_nothing_but_the_floored_number_outsid
     assert run(fresh(tmp_path), with_strangers(rows, 9, rng), *words, engine=True) == first
 
 
+@pytest.mark.slow
 def test_levels_bins_and_grids_are_not_taken_from_people_in_no_experiment(tmp_path: Path) -> None:
     """Without declared levels, in memory and by an engine."""
     rng = np.random.default_rng(14)

@@ -9,6 +9,7 @@ from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def test_addition_is_commutative(a: Any, b: Any, one: Way, two: Way, bounded: bo
     assert count(a, one, bounds) + count(b, two, bounds) == count(b, two, bounds) + count(a, one, bounds)
 
 
+@pytest.mark.slow
 @LAW
 @given(people=st.tuples(crowd, crowd, crowd), how=st.tuples(mixed, mixed, mixed), bounded=st.booleans())
 def test_addition_is_associative(people: Any, how: Any, bounded: bool) -> None:
@@ -131,6 +133,7 @@ def test_a_0_1_metric_obeys_the_same_laws(people: Any, way: Way, binary: list[in
 # ── adding is counting everyone together ───────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @LAW
 @given(people=crowd, way=ways, groups=st.lists(st.integers(0, 2), min_size=9, max_size=9))
 def test_adding_the_tallies_of_groups_is_counting_everyone_together(people: Any, way: Way, groups: Any) -> None:
@@ -141,6 +144,7 @@ def test_adding_the_tallies_of_groups_is_counting_everyone_together(people: Any,
     assert sum(tallies) == together
 
 
+@pytest.mark.slow
 @LAW
 @given(a=crowd, b=crowd, way=ways)
 def test_what_was_added_can_be_subtracted(a: Any, b: Any, way: Way) -> None:
@@ -204,6 +208,7 @@ def test_coarsening_then_collapsing_is_collapsing(people: Any, way: Way, tiers: 
     assert tally.coarsen("plan", plans).collapse("plan") == tally.collapse("plan")
 
 
+@pytest.mark.slow
 @LAW
 @given(a=crowd, b=crowd, way=ways, tiers=tier_maps, plans=name_maps)
 def test_coarsening_a_sum_is_summing_what_was_coarsened(a: Any, b: Any, way: Way, tiers: Any, plans: Any) -> None:

@@ -387,6 +387,7 @@ class OnePopulation:
             self.people = [dict(one) for one in self.then[-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_nobody_stands_out_from_everything_that_was_ever_released_about_one_population(
     tmp_path: Path, seed: int
@@ -528,6 +529,7 @@ class Cohorts:
                 assert old[one] != old[other] or new[one] == new[other]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_batches_add_up_to_the_people_at_their_seals_and_nobody_stands_out(tmp_path: Path, seed: int) -> None:
     walk = Cohorts(tmp_path, seed)

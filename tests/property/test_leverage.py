@@ -139,24 +139,28 @@ def settled(**values: object) -> Iterator[None]:
 # ── against brute force ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @MANY
 @given(designs())
 def test_leverages_are_those_of_brute_force(design: Design) -> None:
     assert_right(design, brute_force(design))
 
 
+@pytest.mark.slow
 @MANY
 @given(designs(largest=10**9))
 def test_one_person_beside_a_thousand_millions_is_seen(design: Design) -> None:
     assert_right(design, brute_force(design))
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(largest=10**14))
 def test_counts_beyond_floating_point_are_computed_in_fractions(design: Design) -> None:
     assert_right(design, brute_force(design))
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(largest=10**14))
 def test_without_fractions_the_answer_is_never_too_large(design: Design) -> None:
@@ -164,6 +168,7 @@ def test_without_fractions_the_answer_is_never_too_large(design: Design) -> None
         assert_never_above(design, brute_force(design))
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(largest=10**7), st.sampled_from([(0.999,), (0.5,), (0.5, 1e-12)]))
 def test_a_wrong_guess_of_what_is_superfluous_is_never_believed(design: Design, guesses: tuple[float, ...]) -> None:
@@ -174,6 +179,7 @@ def test_a_wrong_guess_of_what_is_superfluous_is_never_believed(design: Design, 
         assert_right(design, exact)
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(largest=10**7))
 def test_single_entries_whole_matrices_and_proofs_by_primes_give_the_same(design: Design) -> None:
@@ -187,6 +193,7 @@ def test_single_entries_whole_matrices_and_proofs_by_primes_give_the_same(design
 # ── what h means ───────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(), st.data())
 def test_h_is_the_largest_share_of_weight_that_a_combination_of_published_sums_puts_on_one_person(
@@ -205,6 +212,7 @@ def test_h_is_the_largest_share_of_weight_that_a_combination_of_published_sums_p
 # ── laws ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @SOME
 @given(designs())
 def test_one_more_table_never_raises_effective_k(design: Design) -> None:
@@ -213,6 +221,7 @@ def test_one_more_table_never_raises_effective_k(design: Design) -> None:
     assert (fewer <= every * (1 + SLACK)).all()
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(), st.data())
 def test_merging_two_levels_of_a_table_never_lowers_effective_k(design: Design, data: st.DataObject) -> None:
@@ -224,6 +233,7 @@ def test_merging_two_levels_of_a_table_never_lowers_effective_k(design: Design, 
     assert (after <= before * (1 + SLACK)).all()
 
 
+@pytest.mark.slow
 @SOME
 @given(designs(), st.randoms(use_true_random=False))
 def test_copies_order_names_and_split_signatures_change_nothing(design: Design, random: object) -> None:

@@ -20,6 +20,7 @@ def bench() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_one_map_from_pooled_counts_leaves_a_true_effect_of_zero_unbiased(bench: ModuleType) -> None:
     found = bench.simulate([bench.pooled, bench.per_arm], runs=150, seed=7)
     bias, se = found["pooled"]

@@ -221,6 +221,7 @@ def typed(rows: dict[str, list[Any]], plan: Plan) -> pa.Table:
     return pa.table({name: pa.array(column, pa.float64() if name in floats else None) for name, column in rows.items()})
 
 
+@pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 12))
 def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan, seed: int, people: int) -> None:
@@ -234,6 +235,7 @@ def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan,
     assert {name: value for name, value in counters.items() if value} == counters_of(plan, counted.tallies)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 30))
 def test_and_those_that_a_database_counts(plan: Plan, seed: int, people: int, duck: Any) -> None:
@@ -246,6 +248,7 @@ def test_and_those_that_a_database_counts(plan: Plan, seed: int, people: int, du
     assert tables(plan, counters) == kb.count(people_in_duck, plan).tallies
 
 
+@pytest.mark.slow
 def test_a_million_messages_give_the_tallies_of_fifty_thousand_rows(duck: Any) -> None:
     """Twenty lines a person, in one to three posts, everybody's posts shuffled."""
     plan = Plan(
@@ -324,6 +327,7 @@ def malformed(chance: random.Random) -> bytes:
     return body
 
 
+@pytest.mark.slow
 def test_no_body_raises_anything_but_an_error_that_says_nothing_of_it() -> None:
     """A hundred thousand bodies; every text is one of a few that the plan alone determines."""
     chance = random.Random(5)
@@ -350,6 +354,7 @@ def test_no_body_raises_anything_but_an_error_that_says_nothing_of_it() -> None:
     assert {reason for reason, times in reasons.items() if times > 20} >= expected
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(body=st.binary(max_size=200), kind=st.sampled_from([None, "application/json"]))
 def test_noise_is_refused(body: bytes, kind: str | None) -> None:

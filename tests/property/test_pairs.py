@@ -111,6 +111,7 @@ measures = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loops", ["numpy", "numba"])
 @settings(max_examples=100)
 @given(st.integers(0, 2**32), st.integers(20, 300), experiments, measures)
@@ -161,6 +162,7 @@ def test_two_groups_added_are_everybody(seed: int, people: int, cut: int, tests:
     assert sum(part.unusual["y"] for part in parts) <= whole.unusual["y"]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(1, 400), st.integers(1, 3), st.booleans())
 def test_batches_of_any_size_and_any_number_of_threads_give_the_same(

@@ -102,6 +102,7 @@ FORMULAS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @quick
 @given(world=worlds(), formula=st.sampled_from(FORMULAS))
 def test_a_fit_from_classes_is_the_fit_from_rows(world, formula):
@@ -142,6 +143,7 @@ def plain(name):
     return ":".join(parts)
 
 
+@pytest.mark.slow
 @quick
 @given(world=worlds(), formula=st.sampled_from(FORMULAS))
 def test_a_design_is_refused_exactly_when_the_rows_cannot_identify_it(world, formula):
@@ -183,6 +185,7 @@ def test_a_difference_in_means_is_welchs(world, side):
         near(np.array(ours.interval)[ends], np.array(theirs.confidence_interval(0.95))[ends], ours.se)
 
 
+@pytest.mark.slow
 @quick
 @given(
     world=worlds(holes=False),
@@ -230,6 +233,7 @@ def test_an_adjusted_effect_is_one_regression_per_arm_with_dings_variance(world,
         near(ours.p, 2 * stats.t.sf(abs(ours.t), freedom), ours.p * (1 + ours.t**2))
 
 
+@pytest.mark.slow
 @quick
 @given(world=worlds(), covariate=st.sampled_from(["tier", "device"]))
 def test_a_pooled_f_is_the_anova_of_the_rows_even_with_empty_classes(world, covariate):
@@ -256,6 +260,7 @@ def test_a_pooled_f_is_the_anova_of_the_rows_even_with_empty_classes(world, cova
     assert extra == q
 
 
+@pytest.mark.slow
 @quick
 @given(
     world=worlds(),
@@ -282,6 +287,7 @@ def test_a_nested_f_is_the_comparison_of_two_row_level_models(world, pair):
     near(ours.p, p, p * (1 + ours.F * q) + rounding)
 
 
+@pytest.mark.slow
 @quick
 @given(world=worlds(), cut=st.integers(1, 4), formula=st.sampled_from(["arm + tier", "arm * tier", "arm + C(tier)"]))
 def test_coarsening_then_fitting_is_recoding_rows_then_fitting(world, cut, formula):
@@ -306,6 +312,7 @@ def test_coarsening_then_fitting_is_recoding_rows_then_fitting(world, cut, formu
         assert np.array_equal(getattr(one, name), getattr(two, name), equal_nan=True), name
 
 
+@pytest.mark.slow
 @quick
 @given(world=worlds())
 def test_pooling_arms_is_renaming_rows(world):

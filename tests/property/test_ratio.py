@@ -123,6 +123,7 @@ def near_zero(draw):
     }[kind]()
 
 
+@pytest.mark.slow
 @given(near_zero(), st.sampled_from(SIDES))
 @settings(max_examples=150)
 def test_a_control_near_zero_crashes_nothing(means, alternative):

@@ -113,6 +113,7 @@ def pair(draw):
     return shape, people
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(pair())
 def test_f_is_that_of_rational_arithmetic_whatever_the_means_and_the_empty_classes(drawn):
@@ -127,6 +128,7 @@ def test_f_is_that_of_rational_arithmetic_whatever_the_means_and_the_empty_class
     assert near(float(f)) == row.F
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(pair(), st.sampled_from(["arm", "margins", "class"]))
 def test_both_tests_are_those_of_one_table_by_itself(drawn, squares):
@@ -216,6 +218,7 @@ SMALL = {world.name: replace(world, experiments=30, people=world.people // 2) fo
 MOST = 0.05 + 3 * np.sqrt(0.05 * 0.95 / SCANS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal, 50/50", "0/1 at 10 %, 50/50"])
 def test_where_nothing_interferes_one_raw_p_in_twenty_is_small_and_holm_rings_once_in_twenty_scans(name):
     found = bench.rates(SMALL[name], SCANS)
@@ -224,6 +227,7 @@ def test_where_nothing_interferes_one_raw_p_in_twenty_is_small_and_holm_rings_on
     assert found.broken <= MOST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["0/1 at 20 %, 10/90", "Pareto, 10/90", "5 % buy, 10/90"])
 def test_long_tails_and_small_classes_ring_too_often_but_only_to_watch(name):
     found = bench.rates(SMALL[name], SCANS)

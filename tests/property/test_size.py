@@ -31,6 +31,7 @@ def size(case, *kinds):
     return bench.sizes(case, SIMULATIONS, seed=7, kinds=kinds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "pooled"), [(LEVELS, 0.28), (WIDE, 0.53), (NARROW, 0.0)])
 def test_class_variances_hold_their_size_where_the_pooled_one_does_not(case, pooled):
     found = size(case, "pooled", "by_class")
@@ -43,6 +44,7 @@ def test_two_marginals_hold_their_size_in_large_classes():
     assert size(LEVELS, "two_marginals")["two_marginals"] == pytest.approx(0.05, abs=ROOM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [WIDE, NARROW])
 def test_two_marginals_never_ring_too_often_in_small_classes(case):
     # With six people in a class they are cautious, not exact: .030 and .043 in 10,000 simulations.
@@ -63,6 +65,7 @@ def test_arm_variances_hold_their_size_only_where_levels_do_not_differ(case, hol
     assert (abs(found - 0.05) <= ROOM) == holds
 
 
+@pytest.mark.slow
 def test_all_kinds_hold_their_size_where_nothing_differs():
     even = bench.Case("even", bench.split(3_000, 0.5), sd=np.ones((2, 3)))
     for kind, found in size(even, *bench.KINDS).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def levels(person: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @given(PEOPLE)
 def test_signatures_of_two_plans_are_what_a_loop_over_the_people_gives(people: list[tuple[Any, ...]]) -> None:
     rows = {name: list(values) for name, values in zip(NAMES, zip(*(EVERYBODY + people), strict=True), strict=True)}
@@ -83,6 +85,7 @@ def tally_class(tally: Any, cell: int) -> tuple[Any, ...]:
     return tuple(found)
 
 
+@pytest.mark.slow
 @given(PEOPLE)
 def test_each_of_two_plans_is_counted_as_by_itself(people: list[tuple[Any, ...]]) -> None:
     rows = {name: list(values) for name, values in zip(NAMES, zip(*(EVERYBODY + people), strict=True), strict=True)}

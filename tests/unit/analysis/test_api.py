@@ -157,6 +157,7 @@ def test_several_experiments_are_read_by_name() -> None:
         analyze(found, "nothing")
 
 
+@pytest.mark.slow
 def test_the_readout_prints_itself_everywhere() -> None:
     found = readout(shop(), **CHOICES)
     assert repr(found) == str(found)

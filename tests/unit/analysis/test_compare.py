@@ -204,6 +204,7 @@ def test_any_contrast_is_read_plain_and_adjusted() -> None:
     assert [row["p_adjusted"] for row in own] == kb.stats.correct([row["p"] for row in own], "holm")
 
 
+@pytest.mark.slow
 def test_contrasts_are_joined_by_dunnett_unless_one_follows_from_the_others() -> None:
     asked = ["B-A", "C-B"]
     data = kb.readout(rows(), correction="dunnett", contrasts=asked, **CHOICES | {"metrics": ["minutes"], "adjust": []})

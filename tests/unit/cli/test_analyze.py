@@ -64,6 +64,7 @@ def test_json_has_the_documented_fields(visits: Path) -> None:
     assert data["privacy"].keys() >= {"k", "effective_k", "smallest_class", "classes", "merged", "audit"}
 
 
+@pytest.mark.slow
 def test_a_release_gives_the_same_answer_as_its_source(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "checkout.json"
     done = run("release", str(visits), *FLAGS, "--covariate", "device", "-o", str(file))
@@ -74,6 +75,7 @@ def test_a_release_gives_the_same_answer_as_its_source(visits: Path, tmp_path: P
     assert stored["segments"] == direct["segments"]
 
 
+@pytest.mark.slow
 def test_batches_are_added(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         run("example", str(tmp_path / f"{seed}.csv"), "--people", "3000", "--seed", seed)
@@ -83,6 +85,7 @@ def test_batches_are_added(tmp_path: Path) -> None:
     assert data["people"] == 6_000
 
 
+@pytest.mark.slow
 def test_a_plan_file_does_the_same(visits: Path, tmp_path: Path) -> None:
     plan = tmp_path / "kanab.toml"
     plan.write_text(
@@ -105,6 +108,7 @@ def test_a_plan_file_does_the_same(visits: Path, tmp_path: Path) -> None:
         run("analyze", str(visits), "--plan", str(plan), "--arm", "variant")
 
 
+@pytest.mark.slow
 def test_a_report_is_one_page_without_outside_requests(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     done = run("analyze", str(visits), *FLAGS, "--segment", "device", "--html", str(file))
@@ -157,6 +161,7 @@ def test_table_and_exposures_are_one_thing(visits: Path) -> None:
         run("analyze", str(visits), *FLAGS, "--table", "a", "--exposures", "b")
 
 
+@pytest.mark.slow
 def test_an_arm_below_k_is_refused_with_exit_1_and_no_file(tmp_path: Path) -> None:
     rows = "variant,bought\n" + "A,1\n" * 60 + "B,0\n" * 4
     (tmp_path / "small.csv").write_text(rows)
@@ -187,6 +192,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line_and_exit_2(case: str, visits: Path) -> None:
     arguments, words = BAD[case]

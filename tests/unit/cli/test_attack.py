@@ -180,6 +180,7 @@ def test_people_who_are_not_those_of_the_release_are_said_to_be_others(tmp_path:
     assert "The people who are known do not add up to any of the tables." in done.output
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_the_program_is_1_when_something_was_learnt(tmp_path: Path) -> None:
     kanab: Any = Path(sys.executable).with_name("kanab")
     done = subprocess.run(

@@ -61,6 +61,7 @@ def read(address: str, **headers: str) -> bytes:
         return found
 
 
+@pytest.mark.slow
 def test_releases_are_shown_and_nothing_is_written_or_said(tmp_path: Path) -> None:
     (tmp_path / "kanab.ledger").write_bytes(ledger_bytes())
     with running("dashboard", str(tmp_path)) as address:
@@ -70,6 +71,7 @@ def test_releases_are_shown_and_nothing_is_written_or_said(tmp_path: Path) -> No
     assert [file.name for file in tmp_path.iterdir()] == ["kanab.ledger"]
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_where_one_is_set(tmp_path: Path) -> None:
     with running("dashboard", str(tmp_path), token="a long random text") as address:
         with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -78,6 +80,7 @@ def test_a_token_is_asked_for_where_one_is_set(tmp_path: Path) -> None:
         assert json.loads(read(f"{address}/v1/plan", Authorization="Bearer a long random text"))["plan"] is None
 
 
+@pytest.mark.slow
 def test_a_collector_serves_its_pages(tmp_path: Path) -> None:
     (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")
     with running("serve", "--plan", str(tmp_path / "kanab.toml"), "--data", str(tmp_path / "data")) as address:

@@ -13,6 +13,7 @@ from kanab.cli import counting
 from kanab.cli.main import cli, main
 
 
+@pytest.mark.slow
 def test_an_interrupted_release_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

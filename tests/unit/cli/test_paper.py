@@ -21,6 +21,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(kanab), *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_kanab_paper_prints_three_columns_and_exits_0() -> None:
     done = run("paper")
     assert done.returncode == 0
@@ -29,6 +30,7 @@ def test_kanab_paper_prints_three_columns_and_exits_0() -> None:
     assert "163 numbers: 157 as printed, 6 misprints of the paper." in done.stdout
 
 
+@pytest.mark.slow
 def test_kanab_paper_json_holds_full_precision() -> None:
     data = json.loads(run("paper", "--json").stdout)
     assert data["agree"] is True
@@ -64,6 +66,7 @@ def test_the_text_sums_up_at_its_end() -> None:
     assert re.fullmatch(r"Largest relative difference between six classes and eighteen rows: \d\.\de-1[4-6]\.", last)
 
 
+@pytest.mark.slow
 def test_help_and_version() -> None:
     assert "paper" in run("--help").stdout
     assert run("--version").stdout.startswith("kanab, version 0.1.0")
@@ -82,6 +85,7 @@ def test_a_known_problem_is_one_line_and_exit_code_2(
     assert capsys.readouterr().err == "kanab: there is no file 'x.csv'. Check the path.\n"
 
 
+@pytest.mark.slow
 def test_an_unknown_command_is_a_usage_error() -> None:
     done = run("nonsense")
     assert done.returncode == 2

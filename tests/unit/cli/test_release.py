@@ -91,6 +91,7 @@ def test_a_second_release_counts_the_first_again_and_joins_the_chain(source: str
     assert read_release(tmp_path / "b.json").previous == ledger.hashes[0]
 
 
+@pytest.mark.slow
 def test_another_binning_of_the_same_column_is_counted_beside_the_first(tmp_path: Path) -> None:
     rows = shop()
     rows["age"] = np.random.default_rng(5).integers(18, 80, 1200)
@@ -118,6 +119,7 @@ def test_a_filter_chooses_other_people(source: str, tmp_path: Path) -> None:
     assert isinstance(result.exception, PrivacyError)
 
 
+@pytest.mark.slow
 def test_a_refusal_is_exit_1_one_line_and_no_file(source: str, tmp_path: Path) -> None:
     rows = shop(40)
     rows["variant"] = np.array(["A"] * 35 + ["B"] * 5)
@@ -145,6 +147,7 @@ def test_without_a_ledger_is_a_deviation_that_is_printed_and_recorded(source: st
     assert "Curator only, unchained" in shown
 
 
+@pytest.mark.slow
 def test_bounds_are_required(source: str, tmp_path: Path) -> None:
     for more in ((), ("--no-ledger",)):
         result = run("release", source, "--arm", "variant", "--metric", "spend", "-o", str(tmp_path / "a.json"), *more)
@@ -179,6 +182,7 @@ def test_a_ledger_that_grew_meanwhile_is_noticed(source: str, tmp_path: Path, mo
     assert not (tmp_path / "a.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_full_disk_leaves_neither_file_nor_entry(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
@@ -233,6 +237,7 @@ def plan(tmp_path: Path) -> tuple[str, ...]:
     return ("--plan", str(tmp_path / "kanab.toml"), "--cohort", "enrolled", "--every", "7d", "--window", "7d")
 
 
+@pytest.mark.slow
 def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
     """Four weeks from 2026-W37; a week is ripe when the week after it is over."""
     first = done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
@@ -252,6 +257,7 @@ def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[
     assert shown == json.loads(done("analyze", str(tmp_path / "1.json"), str(tmp_path / "2.json"), "--json"))
 
 
+@pytest.mark.slow
 def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
     for number, day in enumerate(("2026-09-21", "2026-09-28", "2026-10-12"), start=1):
         done("release", source, *plan, "--as-of", day, "-o", str(tmp_path / f"{number}.json"))
@@ -264,6 +270,7 @@ def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -
     assert isinstance(run("analyze", ledger, "--looks", "5").exception, PlanError)
 
 
+@pytest.mark.slow
 def test_sealed_batches_do_not_change_and_late_rows_are_left_out(
     source: str, plan: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -279,6 +286,7 @@ def test_sealed_batches_do_not_change_and_late_rows_are_left_out(
     assert json.loads(done("analyze", str(tmp_path / "kanab.ledger"), "--json"))["people"] == 1200
 
 
+@pytest.mark.slow
 def test_a_batch_whose_arms_are_too_small_waits_for_the_next_tick(plan: tuple[str, ...], tmp_path: Path) -> None:
     early, later = shop(8, days=7), shop(600, first="2026-09-14", days=7)
     source = write(tmp_path / "visits.csv", {name: np.concatenate([early[name], later[name]]) for name in early})
@@ -310,6 +318,7 @@ def test_a_ledger_of_releases_about_the_same_people_is_not_added_up(source: str,
     assert "about the same people" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_batch_of_nobody_is_refused_like_one_of_a_few(plan: tuple[str, ...], tmp_path: Path) -> None:
     texts = set()
     for number in (0, 1, 9):

@@ -56,6 +56,7 @@ def test_a_pattern_scans_every_pair(users: str) -> None:
     assert "Curator only, unchained" in shown
 
 
+@pytest.mark.slow
 def test_json_has_the_documented_fields(users: str) -> None:
     flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--segment", "device", "--json")
     data = json.loads(run("scan", users, *flags).output)

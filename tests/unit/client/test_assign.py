@@ -43,6 +43,7 @@ def test_people_get_the_arms_of_the_contract() -> None:
         assert assign(config.experiments, numbers_of_id(id)) == arms
 
 
+@pytest.mark.slow
 def test_a_million_draws_have_the_planned_shares() -> None:
     """By hash (drawn in NumPy, checked against the function) and by the random digits of versions."""
     arms = [("A", 1.0), ("B", 2.0), ("C", 5.0)]

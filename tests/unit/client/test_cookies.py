@@ -111,6 +111,7 @@ def test_a_cookie_ends_with_the_window(cookies: Cookies, clock: Clock) -> None:
     assert (gone["value"], gone["max_age"]) == ("", 0)
 
 
+@pytest.mark.slow
 def test_a_cookie_without_room_for_posts_under_way_goes_without_them(
     cookies: Cookies, collector: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def courier(closing: Callable[[Any], Any]) -> Callable[..., Courier]:
     return make
 
 
+@pytest.mark.slow
 def test_the_same_bytes_are_sent_until_an_answer_comes(courier: Callable[..., Courier]) -> None:
     line = Line(ConnectionRefusedError(), TimeoutError(), 503, 429, 500, 302, 204)
     one = courier(line, threads=1)
@@ -114,6 +115,7 @@ def test_a_collector_that_asks_for_time_gets_it(courier: Callable[..., Courier])
     assert 0.3 <= time.monotonic() - began < 2
 
 
+@pytest.mark.slow
 def test_while_nobody_answers_all_posts_wait_together(courier: Callable[..., Courier]) -> None:
     line = Line(*[ConnectionRefusedError()] * 1000)
     one = courier(line, threads=2, pause=0.2)
@@ -195,6 +197,7 @@ def test_after_closing_nothing_more_is_taken(courier: Callable[..., Courier]) ->
     assert (one.flush(1), line.sent) == (True, [])
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_sends_what_waits_first(tmp_path: Any) -> None:
     out = tmp_path / "sent"
     code = f"""
@@ -223,6 +226,7 @@ def enrolled(client: Client) -> bytes:
     return person.save()
 
 
+@pytest.mark.slow
 def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collector: Counting) -> None:
     collector.down = True
     began = time.monotonic()
@@ -241,6 +245,7 @@ def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collec
     assert collector.number("checkout/tier|checkout=B|minutes|q") == 5000**2
 
 
+@pytest.mark.slow
 def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, collector: Counting) -> None:
     collector.answers_lost = 2
     state = enrolled(client)

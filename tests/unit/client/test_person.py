@@ -59,6 +59,7 @@ def test_the_state_is_arm_levels_cohort_totals_and_outbox_and_nothing_else(clien
     assert unpack_state(person.save()).units["checkout"].outbox == ()
 
 
+@pytest.mark.slow
 def test_everybody_together_gives_the_tallies_of_their_rows(client: Client, collector: Counting, clock: Clock) -> None:
     """Many people, many visits each, states handed from visit to visit; corrections and missing levels too."""
     rng = random.Random(5)

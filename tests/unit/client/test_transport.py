@@ -71,6 +71,7 @@ def url(server: Any, path: str = "/") -> str:
     return f"http://127.0.0.1:{server.server_port}{path}"
 
 
+@pytest.mark.slow
 def test_a_post_says_nothing_but_its_length_and_type(server: Any) -> None:
     http = Http(url(server, "/collect"))
     assert http.post(b"kanab/1 x\n") == Answer(204)
@@ -81,6 +82,7 @@ def test_a_post_says_nothing_but_its_length_and_type(server: Any) -> None:
     assert headers["Content-Type"] == "text/plain"
 
 
+@pytest.mark.slow
 def test_connections_are_kept_and_made_again_when_they_were_closed(server: Any, http: Http) -> None:
     server.answers = [(204, {}), (204, {"X-Then": "close"}), (204, {}), (400, {}), (204, {"Connection": "close"})]
     assert [http.post(b"x").status for _ in range(6)] == [204, 204, 204, 400, 204, 204]
@@ -88,6 +90,7 @@ def test_connections_are_kept_and_made_again_when_they_were_closed(server: Any, 
     assert ports[0] == ports[1] != ports[2] == ports[3] == ports[4] != ports[5]
 
 
+@pytest.mark.slow
 def test_a_collector_may_say_how_long_to_wait(server: Any, http: Http) -> None:
     server.answers = [(503, {"Retry-After": "7"}), (429, {"Retry-After": "tomorrow"})]
     assert [http.post(b"x"), http.post(b"x")] == [Answer(503, 7.0), Answer(429, 0.0)]
@@ -104,11 +107,13 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         Http(address)
 
 
+@pytest.mark.slow
 def test_https_is_spoken_where_asked(server: Any) -> None:
     with pytest.raises(OSError, match="SSL"):
         Http(url(server).replace("http:", "https:")).post(b"x")
 
 
+@pytest.mark.slow
 def test_a_client_needs_only_an_address(server: Any, closing: Callable[[Any], Any]) -> None:
     server.pages["/shop/v1/config.json"] = 200, {}, public_config(plan())
     client = closing(Client(url(server, "/shop")))
@@ -119,6 +124,7 @@ def test_a_client_needs_only_an_address(server: Any, closing: Callable[[Any], An
     assert [(path, body.count(b"banner")) for path, _, body, _ in server.seen if body] == [("/shop/v1/t", 1)]
 
 
+@pytest.mark.slow
 def test_a_known_config_is_not_fetched_again(server: Any, http: Http) -> None:
     config = public_config(plan())
     server.pages["/v1/config.json"] = 307, {"Location": "/v1/config/abc.json"}, b""
@@ -156,6 +162,7 @@ def test_unknown_keys_of_a_later_config_are_passed_over() -> None:
     assert set(read_config(later).experiments) == {"checkout", "banner"}
 
 
+@pytest.mark.slow
 def test_a_config_is_waited_for_only_by_whoever_asks(collector: Counting, closing: Callable[[Any], Any]) -> None:
     collector.down = True
     client = closing(Client("http://127.0.0.1:9", collector))

@@ -13,6 +13,7 @@ from kanab.errors import AnalysisError
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(1.0, 1.0), (9.0, 1.0), (2.0, 1.0, 1.0)])
 def test_the_p_value_is_the_largest_of_all_counts_in_the_box(shares: tuple[float, ...]) -> None:
     rng = np.random.default_rng(5)

@@ -112,6 +112,7 @@ def test_zones_are_turned_into_utc() -> None:
     assert days([np.datetime64("2027-01-01T03"), np.datetime64("NaT")]) == [NEW_YEAR, None]
 
 
+@pytest.mark.slow
 @given(st.lists(st.datetimes(timezones=st.timezones() | st.none()), min_size=1, max_size=5))
 def test_times_and_their_iso_texts_have_the_same_day(moments: list[datetime]) -> None:
     within = [

@@ -163,6 +163,7 @@ def test_every_frame_is_counted_by_the_core(kind: str, bare: None) -> None:
     assert same(count(FRAMES[kind](), **flags), count(ROWS, **flags))
 
 
+@pytest.mark.slow
 def test_frames_are_counted_without_importing_an_engine() -> None:
     code = (
         "import sys; from kanab.counting.dispatch import count; count({'v': ['A', 'B']}, arm='v');"
@@ -317,6 +318,7 @@ def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path
         assert counted.signatures.people.tolist() == counted.earlier[0].signatures.people.tolist() == [1] * 6
 
 
+@pytest.mark.slow
 def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
     rows = {name: values * 2 for name, values in ROWS.items()} | {"who": [*range(6), 0, 2, 2, 3, 5, 4]}
     choices: dict[str, Any] = {"unit": "who", "aggregate": {"spend": "max"}}

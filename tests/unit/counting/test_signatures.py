@@ -32,6 +32,7 @@ def listed(rows: list[tuple[Any, ...]], people: Any = None) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_people_are_grouped_by_everything_that_is_seen_of_them(rows: list[tuple[Any, ...]]) -> None:
     wanted = Counter((a, b, c, a, has) for a, b, c, has, _ in rows)

@@ -78,6 +78,7 @@ def test_the_list_has_a_line_per_experiment_with_people_in_steps_of_k(app: Dashb
     assert found[1]["verdict"] == "may stop"
 
 
+@pytest.mark.slow
 def test_an_experiments_page_has_the_numbers_of_its_readout(app: Dashboard, total: kb.Release) -> None:
     readout = kb.analyze(total, "checkout", looks=kb.Looks("spending"))
     page = html.unescape(re.sub(r"<[^>]+>", " ", words(ask(app, "/experiments/checkout")))).replace("\xa0", " ")
@@ -314,6 +315,7 @@ def test_nothing_that_was_asked_comes_back_as_markup(app: Dashboard, path: str) 
     assert b'"><script' not in answer.body
 
 
+@pytest.mark.slow
 def test_names_that_are_markup_stay_words(tmp_path: Path) -> None:
     data = json.loads(alone())
     evil = json.loads(json.dumps(data).replace("checkout", "<img src=x>"))

@@ -395,6 +395,7 @@ def plan_or_refusal(text: str) -> None:
         assert plan_from_dict(plan_to_dict(plan)) == plan
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(WORDS, max_size=40).map(" ".join))
 def test_any_heap_of_words_is_a_plan_or_refused(text: str) -> None:
@@ -417,6 +418,7 @@ TOML = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(["k", "metrics", "covariates", "experiments", "cohorts", "origins"]), TOML))
 def test_any_tree_of_values_is_a_plan_or_refused(tree: dict[str, Any]) -> None:

@@ -61,6 +61,7 @@ def test_the_same_seed_gives_the_same_study():
     assert simulate(world, runs=20, seed=3) != simulate(world, runs=20, seed=4)
 
 
+@pytest.mark.slow
 def test_an_aa_study_rings_in_one_of_twenty():
     found = simulate(Population(200, "number", 5.0, 2.0, shares={"A": 7, "B": 3}), runs=1_500, seed=1)
     room = 3.5 * math.sqrt(0.05 * 0.95 / 1_500)

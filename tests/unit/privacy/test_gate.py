@@ -37,6 +37,7 @@ def choices(**more: Any) -> dict[str, Any]:
     return {"bounds": BOUNDS, "resolution": RESOLUTION, **more}
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(60, 700), st.integers(2, 12), st.floats(0.2, 0.8), st.integers(5, 30))
 @settings(deadline=None, max_examples=60, derandomize=True)
 def test_every_released_class_holds_nobody_or_at_least_k(

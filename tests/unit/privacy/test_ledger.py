@@ -116,6 +116,7 @@ def test_a_ledger_cut_short_is_detected(tmp_path: Path) -> None:
             read_ledger(path)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None, max_examples=60)
 def test_any_changed_byte_is_detected(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
@@ -133,6 +134,7 @@ def test_any_changed_byte_is_detected(tmp_path_factory: pytest.TempPathFactory, 
     assert [release_to_dict(one) for one in found.releases] == original  # a space more or less says the same
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_release_at_once(tmp_path: Path) -> None:
     path = tmp_path / "kanab.ledger"
     script = (
@@ -169,6 +171,7 @@ for _ in range(5_000):  # a busy machine may keep the others waiting for long
 """
 
 
+@pytest.mark.slow
 def test_many_processes_leave_a_whole_chain(tmp_path: Path) -> None:
     path = tmp_path / "kanab.ledger"
     workers = [subprocess.Popen([sys.executable, "-c", RELEASING, str(path)]) for _ in range(3)]

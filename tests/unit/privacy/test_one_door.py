@@ -169,10 +169,12 @@ def calls(*names: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_releases_are_made_by_the_gate_added_or_read_again() -> None:
     assert calls("Release") == {"Release": {"privacy/gate", "privacy/batches", "privacy/release_json"}}
 
 
+@pytest.mark.slow
 def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     found = calls("write_whole", "staged", "write_text", "write_bytes", "mkstemp", "fdopen", "dump", "to_csv")
     assert {name.split("/")[0] for name in found.pop("write_whole")} == {"cli", "demo", "privacy"}
@@ -186,6 +188,7 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     }
 
 
+@pytest.mark.slow
 def test_only_commands_and_a_tally_on_purpose_print() -> None:
     found = calls("print", "echo", "show")
     assert found["print"] == {"tally/tally"}
@@ -443,6 +446,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_analyzing_the_curators_own_rows_says_so(tmp_path: Path) -> None:
     """On the terminal, in plain data, on the page, in Markdown and in Python."""
     source = write(tmp_path / "people.csv", people())

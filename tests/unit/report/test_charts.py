@@ -173,6 +173,7 @@ def test_without_the_extra_the_pip_line_is_said(
         report_charts(hillstrom)
 
 
+@pytest.mark.slow
 def test_importing_the_display_loads_no_chart_library() -> None:
     code = "import sys, kanab.report.html, kanab.report.charts; print({'altair', 'vl_convert'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -55,6 +55,7 @@ def report(published: Readout) -> str:
     return report_html(published, charts=report_charts(published))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crowd", ["hillstrom", "crowded"])
 def test_every_tag_is_closed(request: pytest.FixtureRequest, crowd: str) -> None:
     data = request.getfixturevalue(crowd)
@@ -62,6 +63,7 @@ def test_every_tag_is_closed(request: pytest.FixtureRequest, crowd: str) -> None
         assert Outline(html).stack == []
 
 
+@pytest.mark.slow
 def test_the_report_asks_nothing_of_the_network(report: str) -> None:
     bare = report.replace('xmlns="http://www.w3.org/2000/svg"', "").replace("http-equiv", "")
     assert "http" not in bare
@@ -191,6 +193,7 @@ def poisoned(data: Readout) -> Readout:
     return made
 
 
+@pytest.mark.slow
 def test_markup_in_names_is_escaped_everywhere(hillstrom: Readout) -> None:
     data = poisoned(hillstrom)
     report = report_html(data, charts=report_charts(data))

@@ -119,6 +119,7 @@ def test_more_than_two_hundred_terms_are_refused():
         parse("(" + "+".join(f"a{i}" for i in range(15)) + "):(" + "+".join(f"b{i}" for i in range(15)) + ")")
 
 
+@pytest.mark.slow
 def test_products_of_long_sums_are_refused_before_they_fill_the_memory():
     half = "+".join(["a*b*c*d*e*f*g"] * 70)
     program = (

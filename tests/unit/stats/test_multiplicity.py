@@ -24,6 +24,7 @@ THEIRS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "theirs"), THEIRS.items())
 @pytest.mark.parametrize("m", [1, 2, 3, 10, 200])
 def test_adjusted_p_values_are_those_of_statsmodels(method, theirs, m):

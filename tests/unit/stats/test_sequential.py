@@ -239,6 +239,7 @@ def test_looking_96_times_rings_falsely_as_planned_and_not_as_with_every_p(case)
     assert found["any time"] < 0.05
 
 
+@pytest.mark.slow
 def test_adjusted_effects_ring_falsely_as_planned():
     found = bench.adjusted_sizes(150, looks=4, batch=300, seed=4)
     assert found["every p"] > 0.08

@@ -52,6 +52,7 @@ def test_one_sided_looks_have_the_published_boundaries():
     assert levels([0.25, 0.5, 0.75, 1], alternative="less") == levels([0.25, 0.5, 0.75, 1], alternative="greater")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
 @pytest.mark.parametrize("times", [(0.3, 0.5, 1.0), (0.1, 0.9, 0.95)])
 def test_unequal_looks_spend_what_the_joint_normal_distribution_says(spending, times):
@@ -94,6 +95,7 @@ def test_many_close_looks_approach_the_boundary_of_looking_always():
     assert 2.16 < fifty < hundred < 2.19
 
 
+@pytest.mark.slow
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=5),

@@ -313,6 +313,7 @@ def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_post(app: Collector
     assert running.service.store.sizes() == {}
 
 
+@pytest.mark.slow
 def test_a_slow_disk_costs_nobody_the_connection(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +329,7 @@ def test_a_slow_disk_costs_nobody_the_connection(
     assert (statuses(written), ended) == ([b"204"], "")
 
 
+@pytest.mark.slow
 def test_a_connection_on_which_nothing_follows_is_closed(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,6 +468,7 @@ def test_whoever_reads_no_answers_takes_the_usual_way_which_waits(
     assert ways == ["usual"]
 
 
+@pytest.mark.slow
 def test_every_request_has_its_own_time_and_idle_connections_are_left_alone(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

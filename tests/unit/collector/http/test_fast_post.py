@@ -153,6 +153,7 @@ _LINES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(_LINES, max_size=4), st.booleans(), st.integers(0, 2))
 @example([b"Content-Length: 14"], False, 0)

@@ -42,6 +42,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
 # ── bad examples break ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "attacks"),
     [
@@ -252,6 +253,7 @@ def test_plain_data_has_every_finding() -> None:
     assert plain["attacks"][-1]["not_tried"] == NEEDS_KNOWLEDGE
 
 
+@pytest.mark.slow
 def test_the_attacker_loads_no_solver_before_it_needs_one() -> None:
     code = (
         "import sys, kanab; import kanab.inspection.attack.run, kanab.inspection.attack.examples; "

@@ -4,6 +4,7 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,6 +121,7 @@ def test_amounts_without_bounds_are_taken_not_to_be_negative() -> None:
     assert learnt(one_arm([90, *[0] * 30, -91], Metric("free"))) == []
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=6), st.integers(1, 5))
 @settings(max_examples=150)
 def test_no_more_people_reach_a_value_than_are_said(values: list[int], at: int) -> None:

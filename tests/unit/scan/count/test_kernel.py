@@ -140,12 +140,14 @@ def test_numba_is_taken_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -
     kernels.cache_clear()
 
 
+@pytest.mark.slow
 def test_importing_kanab_does_not_import_numba() -> None:
     code = "import sys, kanab, kanab.scan.count.counting; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_without_a_place_to_keep_compiled_code_it_is_compiled_again(tmp_path: Path) -> None:
     code = """
 import numba

@@ -101,6 +101,7 @@ def test_the_corrected_p_is_that_of_the_robust_test():
     assert [one.p_adjusted for one in scan] == pytest.approx([min(1, 6 * one.p_robust) for one in scan])
 
 
+@pytest.mark.slow
 def test_so_many_small_p_values_are_expected():
     scan = scan_pairs(crowd(names="abcdefghijklmnop", seed=2))
     assert (scan.tested, scan.expected) == (240, pytest.approx(12))
@@ -116,6 +117,7 @@ def test_quantiles_are_sorted_p_values_beside_even_steps():
     assert len(scan.quantiles().observed) == 12
 
 
+@pytest.mark.slow
 def test_long_quantiles_keep_all_the_small_p_values():
     scan = scan_pairs(crowd(names="abcdefghijklmnopqrst"))
     found = scan.quantiles("spend", most=20)
