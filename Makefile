@@ -4,9 +4,18 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: test lint types unit demo bench clean
+# Tests start many processes: let them find the package compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
-test: lint types unit
+.PHONY: help quick test lint types unit demo bench clean
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+quick: lint ## lint and the fast tests, in under a minute: no types, Java, PostgreSQL or browser
+	$(PYTEST) --quick
+
+test: lint types unit ## everything that CI runs: lint, types and all tests, in about ten minutes
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kanab needs Python 3.11 or newer; set PYTHON=…")'
@@ -14,27 +23,27 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-lint: $(READY)
+lint: $(READY) ## check style and format with ruff
 	$(BIN)/ruff check src tests benchmarks examples .ci
 	$(BIN)/ruff format --check src tests benchmarks examples .ci
 
-types: $(READY)
+types: $(READY) ## check types with mypy
 	$(BIN)/mypy
 
 # What must be covered wholly is run first and watched; watching the rest too would double its time.
 WATCHED := $(addprefix tests/unit/,tally stats scan/stats)
-PYTEST  := $(BIN)/pytest --numprocesses auto --dist loadfile
+PYTEST  := $(BIN)/pytest --numprocesses auto --dist loadgroup
 
-unit: $(READY)
+unit: $(READY) ## all tests; those of tally and stats must run every line and branch
 	$(PYTEST) --cov --cov-report=term $(WATCHED)
 	$(BIN)/python .ci/coverage_floor.py
 	$(PYTEST) $(addprefix --ignore=,$(WATCHED))
 
-demo: $(READY)
+demo: $(READY) ## a shop, its collector and its dashboard, with visitors
 	$(BIN)/kanab demo build/demo
 
-bench: $(READY)
+bench: $(READY) ## run every benchmark
 	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-clean:
+clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

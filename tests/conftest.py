@@ -13,18 +13,18 @@ settings.register_profile("steady", derandomize=True, deadline=None, suppress_he
 settings.load_profile("steady")
 
 TESTS = Path(__file__).parent
-WITH_SERVERS = tuple(TESTS / folder for folder in ("browser", "collector", "sources"))
+NOT_QUICK = tuple(TESTS / folder for folder in ("browser", "collector", "golden", "property", "sources"))
 LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that both workers end together
 SLOW = 0.5  # seconds
 _seconds: Counter[str] = Counter()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out slow tests, and those that start servers")
+    parser.addoption("--quick", action="store_true", help="only fast tests, and none of whole folders that are slow")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if config.getoption("quick") and collection_path in WITH_SERVERS else None
+    return True if config.getoption("quick") and collection_path in NOT_QUICK else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
