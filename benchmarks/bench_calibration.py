@@ -116,9 +116,9 @@ def drawn(
 def tables(world: World, study: Floats, keep: tuple[int, ...], *, ratio: bool = False) -> Tally:
     """One tally of arms and some of the covariates, with squares per class."""
     names = [f"c{place}" for place in keep]
-    factors = [kb.Factor("arm", tuple("ABCD"[: study.shape[1]]), "arm")]
+    factors = [kb.tally.Factor("arm", tuple("ABCD"[: study.shape[1]]), "arm")]
     factors += [
-        kb.Factor(name, tuple(range(SHAPE[place])), "covariate", tuple(map(float, range(SHAPE[place]))))
+        kb.tally.Factor(name, tuple(range(SHAPE[place])), "covariate", tuple(map(float, range(SHAPE[place]))))
         for name, place in zip(names, keep, strict=True)
     ]
     gone = tuple(2 + place for place in range(3) if place not in keep)

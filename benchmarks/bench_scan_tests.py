@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab import Factor, Metric
+from kanab import Metric
 from kanab.scan.pairs import PairMoments, Pairs, Whole
 from kanab.scan.stats.cells import blocks_of_pairs
 from kanab.scan.stats.pairs import PairScan, scan_pairs
 from kanab.scan.stats.tests import f_tests
+from kanab.tally.factor import Factor
 
 Codes = NDArray[np.int64]
 EXACT = 2.0**53

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab import Factor, Metric, Tally
+from kanab import Metric, Tally
 from kanab.stats import pooled_f, robust_f
+from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
 
 SHARES = np.array([0.6, 0.3, 0.1])

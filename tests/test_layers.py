@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Things on one row are siblings and never meet.
 LAYERS = (
     ("errors", "tabular"),
+    ("arguments",),
     ("atomicfile", "tally"),
     ("plan", "stats"),
     ("counted", "report"),
@@ -49,7 +50,11 @@ def imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "kanab")
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}: imports are absolute"
-            if node.module and node.module.split(".")[0] == "kanab":
+            if node.module == "kanab":
+                for alias in node.names:
+                    target = SOURCE / alias.name
+                    yield f"kanab.{alias.name}" if target.is_dir() or target.with_suffix(".py").exists() else "kanab"
+            elif node.module and node.module.split(".")[0] == "kanab":
                 yield node.module
 
 

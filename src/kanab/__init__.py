@@ -5,16 +5,22 @@
 >>> people = {"variant": rng.choice(["A", "B"], 900), "bought": rng.random(900) < 0.2}
 >>> print(kb.readout(people, arm="variant", metrics=["bought"]).effects[0].effect)
 bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.7) = 0.2796, p = 0.780
+
+The names here are the everyday ones. Single statistics are in ``kanab.stats``, power and forecasts in
+``kanab.planning``, scans of many experiments in ``kanab.scan``, and errors in ``kanab.errors``.
 """
 
-from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
+from kanab import counting as counting
+from kanab import errors as errors
+from kanab import privacy as privacy
+from kanab import stats as stats
+from kanab import tally as tally
 from kanab.analysis.api import analyze, readout
 from kanab.analysis.options import Looks
 from kanab.analysis.readout import Readout
 from kanab.counted import Counted
-from kanab.counting.class_table import read_classes
 from kanab.counting.columns import count_columns
 from kanab.counting.dispatch import count
 from kanab.errors import KanabError, PrivacyError
@@ -23,19 +29,21 @@ from kanab.plan.model import Plan, make_plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release, write_release
 from kanab.stats.bayes import Prior
 from kanab.stats.margins import Margin
-from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally
+
+if TYPE_CHECKING:
+    from kanab import planning as planning
+    from kanab import scan as scan
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Counted",
-    "Factor",
     "KanabError",
     "Ledger",
     "Looks",
@@ -45,7 +53,6 @@ __all__ = [
     "Prior",
     "PrivacyError",
     "Readout",
-    "Receipt",
     "Release",
     "Tally",
     "add_releases",
@@ -53,7 +60,6 @@ __all__ = [
     "count",
     "count_columns",
     "make_plan",
-    "read_classes",
     "read_ledger",
     "read_plan",
     "read_release",
@@ -62,11 +68,24 @@ __all__ = [
     "write_release",
 ]
 
-_ROOMS = ("planning", "scan")
+_LAZY = ("planning", "scan")
+_DOORS = ("counting", "errors", "privacy", "stats", "tally", *_LAZY)
+"""Where further public names are."""
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a room when it is first asked for: ``kb.planning``, ``kb.scan``."""
-    if name in _ROOMS:
-        return import_module(f"kanab.{name}")
-    raise AttributeError(f"module 'kanab' has no attribute {name!r}")
+if not TYPE_CHECKING:  # so that a type checker still knows which names there are
+
+    def __getattr__(name: str) -> Any:
+        """Import ``kb.planning`` and ``kb.scan`` when they are first used; say where any other name is."""
+        from importlib import import_module  # noqa: PLC0415 - not a name of this package
+
+        if name in _LAZY:
+            return import_module(f"kanab.{name}")
+        doors = () if name.startswith("_") else _DOORS
+        home = next((door for door in doors if hasattr(import_module(f"kanab.{door}"), name)), None)
+        hint = "" if home is None else f"; it is in kanab.{home}"
+        raise AttributeError(f"module 'kanab' has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_DOORS, "__version__"])

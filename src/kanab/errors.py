@@ -15,7 +15,8 @@
     ├── StoreError       a collector's store that cannot be used, or that belongs to something else
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
-    └── AnalysisError    a question that this tally cannot answer
+    ├── AnalysisError    a question that this tally cannot answer
+    └── ArgumentError    a function called with a name that it does not have, or with the wrong kind of thing
 
 Every error says what is wrong, where, and what to do. None contains a count, a sum or a value
 from the data: error texts reach logs and clients.
@@ -129,6 +130,10 @@ class DesignError(KanabError):
 
 class AnalysisError(KanabError):
     """A question that this tally cannot answer."""
+
+
+class ArgumentError(KanabError, TypeError):
+    """A function called with a name that it does not have, or with the wrong kind of thing. Also a TypeError."""
 
 
 def listed(names: Iterable[object], *, most: int = 12) -> str:

@@ -104,7 +104,7 @@ def test_the_printed_tables_2_and_3_are_read_as_the_same_tally(tally):
         "Sum Time on App": [2.170849320, 6.210894813, 3.054570154, 1.422669536, 1.709508844, 7.234526468],
     }  # fmt: skip
     table3 = {"Treatment": ["A", "B"], "Time on App²": ["17.9098200898989", "19.6335889126438"]}
-    read = kb.read_classes(table2, table3)
+    read = kb.counting.read_classes(table2, table3)
     assert read.metrics[0].name == "Time on App"
     assert read.people.tolist() == tally.people.tolist()
     sums = read.moments_of().sums / read.metrics[0].scale
@@ -437,7 +437,7 @@ def test_the_printed_table_6a_gives_the_same_adjusted_effect():
         ],
     }  # fmt: skip
     squares = {"Treatment": ["A", "B"], "squares": ["17.9098200898989", "19.6335889126438"]}
-    found = kb.stats.adjusted_effect(kb.read_classes(table, squares))
+    found = kb.stats.adjusted_effect(kb.counting.read_classes(table, squares))
     assert found.estimate == pytest.approx(-0.187081763490741, rel=1e-8, abs=0)
     assert found.se**2 == pytest.approx(0.0811301959885, rel=1e-7, abs=0)
 

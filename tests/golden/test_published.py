@@ -464,7 +464,7 @@ def _headline_test(packages: pd.DataFrame) -> kb.Tally:
         "impressions": packages["impressions"].tolist(),
         "clicks": packages["clicks"].tolist(),
     }
-    return kb.read_classes(table, count="impressions", bounds={"clicks": (0, 1)})
+    return kb.counting.read_classes(table, count="impressions", bounds={"clicks": (0, 1)})
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def near(value: Any, *, rel: float = 1e-12) -> Any:
 def as_pair() -> kb.Tally:
     """The paper's table as if the tier had been an experiment too."""
     table = eighteen()
-    tier = kb.Factor("tier", table.factor("tier").levels, "arm")
+    tier = kb.tally.Factor("tier", table.factor("tier").levels, "arm")
     return kb.Tally((table.experiment, tier), table.people, table.moments)
 
 

@@ -27,8 +27,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab import KanabError, Metric, Tally, count_columns, read_classes
-from kanab.counting import count_csv
+from kanab import KanabError, Metric, Tally, count_columns
+from kanab.counting import count_csv, read_classes
 
 FUZZ = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 

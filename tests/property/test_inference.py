@@ -283,8 +283,8 @@ def tally(n: object, s: object, squares: dict, bounds: tuple[int, int] | None, s
     part = Moments(
         kb.Metric("y", scale, bounds), counts, sums, {by: np.array(q, dtype=object) for by, q in squares.items()}
     )
-    levels = kb.Factor("level", tuple(range(counts.shape[1])))
-    return kb.Tally((kb.Factor("arm", ("A", "B"), "arm"), levels), counts, (part,))
+    levels = kb.tally.Factor("level", tuple(range(counts.shape[1])))
+    return kb.Tally((kb.tally.Factor("arm", ("A", "B"), "arm"), levels), counts, (part,))
 
 
 @pytest.mark.slow

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab import Factor, Metric, Tally
+from kanab import Metric, Tally
 from kanab.scan.stats.pairs import scan_pairs
 from kanab.stats import pooled_f, robust_f
+from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
 
 TOLERANCE = 1e-11

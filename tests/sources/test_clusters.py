@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanab.counting.dispatch import Reading
+from kanab.counting.dispatch import SourceOptions
 from kanab.counting.shared_assignment import people_share
 
 from .conftest import Loader
@@ -16,12 +16,12 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("reading", [Reading(), Reading(where="person < 60"), Reading(unit="person")])
-def test_every_engine_finds_the_people_of_one_home(engine: Loader, reading: Reading) -> None:
+@pytest.mark.parametrize("options", [SourceOptions(), SourceOptions(where="person < 60"), SourceOptions(unit="person")])
+def test_every_engine_finds_the_people_of_one_home(engine: Loader, options: SourceOptions) -> None:
     table = engine.load(ROWS)
-    rows = [i for i in range(120) if reading.where is None or i < 60]
+    rows = [i for i in range(120) if options.where is None or i < 60]
     there = [i for i in rows if ROWS["home"][i] is not None and ROWS["variant"][i] is not None]
     shared = len(there) - len({ROWS["home"][i] for i in there})
     assert shared > 10
-    assert people_share(table, "home", ["variant"], reading, shared)
-    assert not people_share(table, "home", ["variant"], reading, shared + 1)
+    assert people_share(table, "home", ["variant"], options, shared)
+    assert not people_share(table, "home", ["variant"], options, shared + 1)

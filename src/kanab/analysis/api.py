@@ -1,10 +1,9 @@
-"""From a release to a readout: chooses and calls statistics; no arithmetic here."""
+"""From a source or a release to a readout: choose and call the statistics; no arithmetic here."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -13,13 +12,14 @@ from kanab.analysis.compare import (
     contrast_rows,
     effect_rows,
     margin_tests,
-    measured_means,
+    metric_means,
     omnibus_rows,
 )
 from kanab.analysis.options import (
+    AnalysisOptions,
     AnyCorrection,
-    Choices,
     Looks,
+    ResolvedOptions,
     named_arm,
     read_contrast,
     read_lower,
@@ -29,10 +29,12 @@ from kanab.analysis.options import (
 )
 from kanab.analysis.readout import Readout
 from kanab.analysis.rows import SegmentRow
-from kanab.counting.dispatch import Reading, count
+from kanab.arguments import check_arguments
+from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.counting.shared_assignment import people_share
 from kanab.errors import AnalysisError, PrivacyError, listed
-from kanab.plan.model import ExperimentPlan
+from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan
+from kanab.plan.periods import Span
 from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release
 from kanab.stats.bayes import Prior
@@ -52,6 +54,7 @@ from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label
+from kanab.tally.metric import Missing
 from kanab.tally.tally import Tally
 
 SEGMENT_CORRECTION: Correction = "bh"
@@ -63,11 +66,12 @@ BATCHES = (
 )
 
 
+@check_arguments(skip=("released",))
 def analyze(
     released: Release,
     experiment: str | None = None,
     *,
-    control: Any = None,
+    control: Level = None,
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
     correction: AnyCorrection = "holm",
@@ -75,69 +79,76 @@ def analyze(
     pool: Mapping[Any, Sequence[Any]] | None = None,
     contrasts: Sequence[str | Mapping[Any, float]] = (),
     margins: Mapping[str, Margin | Sequence[Margin]] | None = None,
-    lower_is_better: Sequence[str] = (),
+    lower_is_better: Sequence[str] | str = (),
     prior: Prior | Mapping[str, Prior] | None = None,
 ) -> Readout:
-    """The whole answer for one experiment of a release.
+    """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
-    Sample ratio first; then plain and adjusted effects of every metric and arm, corrected over
-    metrics × arms; then whether they differ by segment, where the robust F decides. ``pool`` takes
-    several arms as one ({"any": ["B", "C"]}); ``contrasts`` compare arms among themselves ("B - C");
-    ``margins`` are claims by metric, ``lower_is_better`` the metrics where less is better; with a
-    ``prior``, for all metrics or by metric, the estimates are read as beliefs, too.
+    Effects of every metric and arm are plain and adjusted, corrected over metrics × arms; whether
+    they differ by segment is decided by the robust F. ``pool`` takes several arms as one
+    ({"any": ["B", "C"]}); ``contrasts`` compare arms among themselves ("B - C"); ``margins`` are
+    claims by metric, ``lower_is_better`` the metrics where less is better; a ``prior``, for all
+    metrics or by metric, adds a Bayesian reading.
+
+    Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
+    answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
-    if not isinstance(released, Release):
-        raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
-    check_sides(confidence, alternative)
-    plan, tables, pooled = _pooled(_own_tables(released, experiment), pool)
-    first = next(iter(tables.values()))
-    arms = first.factor(plan.name)
-    base = named_arm(arms, pooled.place(control)) if control is not None else plan.control
-    metrics = list(
-        dict.fromkeys(
-            [*(m.name for tally in tables.values() for m in tally.metrics), *map("/".join, released.plan.ratios)]
-        )
+    options = AnalysisOptions(
+        control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior
     )
-    lower = read_lower(lower_is_better, metrics, margins)
-    choices = Choices(
-        arms.control if base is None else base, confidence, alternative, correction,
-        _looks(looks, released, plan), tuple(read_contrast(arms, one) for one in contrasts),
-        read_margins(margins, metrics, lower), read_priors(prior, metrics), lower,
-    )  # fmt: skip
-    notes = _notes(released, plan, choices, said=control is not None or plan.control is not None)
-    notes += pooled.notes
-    measured = measured_means(plan, tables, released.plan.ratios, notes)
-    segments, found = _segments(plan, tables, choices, notes)
-    shares = pooled.shares(plan, arms)
-    ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
-    return Readout(
-        plan.name, first.people_by(plan.name), choices.control, confidence, alternative, correction,
-        ratio, tuple(effect_rows(measured, choices)), tuple(segments), tuple(found),
-        released.receipt,
-        omnibus=tuple(omnibus_rows(measured, choices)),
-        contrasts=tuple(contrast_rows(measured, choices)),
-        margins=tuple(margin_tests(measured, choices, notes)),
-        bayes=tuple(bayes_rows(measured, choices, notes)),
-        cautions=tuple(_cautions(released, plan, tables, sequential=looks is not None)),
-        pooled=pooled.groups,
-        notes=tuple(notes),
-        chained=released.chained,
-        any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
-    )  # fmt: skip
+    return analyze_release(released, experiment, options)
 
 
-_READING = tuple(
-    name for name in inspect.signature(analyze).parameters if name not in ("released", "experiment", "control")
-)
+@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "span"))
+def readout(
+    source: Any,
+    plan: Plan | None = None,
+    experiment: str | None = None,
+    *,
+    arm: str | None = None,
+    metrics: Sequence[str] = (),
+    covariates: Sequence[str] = (),
+    adjust: Sequence[str] = (),
+    segments: Sequence[str] = (),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    bins: Mapping[str, int | Sequence[float]] | None = None,
+    top: Mapping[str, int] | None = None,
+    shares: Mapping[Any, float] | None = None,
+    control: Level = None,
+    ratios: Sequence[str] = (),
+    k: int = DEFAULT_K,
+    override: str = "",
+    unit: str | None = None,
+    aggregate: Mapping[str, str] | str | None = None,
+    where: str | None = None,
+    table: str | None = None,
+    sql: str | None = None,
+    events: Any = None,
+    window: str | None = None,
+    time: str = "time",
+    exposure_time: str = "time",
+    span: Span | None = None,
+    assigned_by: str | None = None,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+    correction: AnyCorrection = "holm",
+    looks: Looks | None = None,
+    pool: Mapping[Any, Sequence[Any]] | None = None,
+    contrasts: Sequence[str | Mapping[Any, float]] = (),
+    margins: Mapping[str, Margin | Sequence[Margin]] | None = None,
+    lower_is_better: Sequence[str] | str = (),
+    prior: Prior | Mapping[str, Prior] | None = None,
+) -> Readout:
+    """Count a source, take it through the privacy gate and analyze it, in one call.
 
+    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``prior`` how the
+    result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
+    ``assigned_by`` names the column by which arms were assigned, if not person by person: where
+    several people share a value of it, the readout says so. Nothing is added to a ledger.
 
-def readout(source: Any, **choices: Any) -> Readout:
-    """From people to an answer in one call: count, release, analyze.
-
-    Takes what ``count`` takes (arm, metrics, adjust, segments, bounds, k, …) and how to read the
-    result, as ``analyze`` does (confidence, correction, looks, margins, …). ``assigned_by`` names the
-    column by which arms were assigned, if not person by person: where several people share a value of
-    it, the readout says so.
+    Raises what ``count``, ``release`` and ``analyze`` raise.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -145,49 +156,98 @@ def readout(source: Any, **choices: Any) -> Readout:
     >>> readout(people, arm="variant", metrics=["bought"]).arms
     {'A': 462, 'B': 438}
     """
-    reading = {name: choices.pop(name) for name in _READING if name in choices}
-    if "pool" in reading and "control" in choices:  # a pool may be the control
-        reading["control"] = choices.pop("control")
-    by = choices.pop("assigned_by", None)
-    released = release_alone(source, **choices)
-    found = analyze(released, **reading)
-    rows = Reading(**{one.name: choices[one.name] for one in fields(Reading) if one.name in choices})
-    return found if by is None else with_assignment(found, source, by, rows)
+    of_plan, of_reading = (None, control) if pool else (control, None)  # a pool may be the control
+    plan = chosen_plan(
+        plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
+        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, shares=shares, control=of_plan,
+    )  # fmt: skip
+    rows = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
+    options = AnalysisOptions(
+        of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior
+    )
+    answer = analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
+    return answer if assigned_by is None else with_assignment(answer, source, assigned_by, rows)
 
 
-def with_assignment(found: Readout, source: Any, by: str, rows: Reading) -> Readout:
-    """The readout with a caution, if arms were assigned by a column of the source that several people share."""
-    if not people_share(source, by, [found.experiment], rows, found.receipt.k):
-        return found
-    return replace(found, cautions=(assigned_together(by), *found.cautions))
+def with_assignment(answer: Readout, source: Any, by: str, rows: SourceOptions) -> Readout:
+    """Add a caution to a readout if arms were assigned by a column of the source that several people share."""
+    if not people_share(source, by, [answer.experiment], rows, answer.receipt.k):
+        return answer
+    return replace(answer, cautions=(assigned_together(by), *answer.cautions))
 
 
-def release_alone(source: Any, *, override: str = "", **choices: Any) -> Release:
-    """Count a source and take it through the gate by itself, in no ledger: for the curator's own eyes."""
-    return release(count(source, **choices), override=override)
+def analyze_release(released: Release, experiment: str | None, options: AnalysisOptions) -> Readout:
+    """Analyze one experiment of a release. What ``analyze`` does with its keywords."""
+    if not isinstance(released, Release):
+        raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
+    check_sides(options.confidence, options.alternative)
+    plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
+    first = next(iter(tables.values()))
+    arms = first.factor(plan.name)
+    resolved = _resolved(options, released, plan, tables, pools)
+    notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
+    notes += pools.notes
+    means = metric_means(plan, tables, released.plan.ratios, notes)
+    segments, follow_up_rows = _segments(plan, tables, resolved, notes)
+    shares = pools.shares(plan, arms)
+    ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
+    looks = options.looks
+    return Readout(
+        plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
+        options.correction, ratio, tuple(effect_rows(means, resolved)), tuple(segments), tuple(follow_up_rows),
+        released.receipt,
+        omnibus=tuple(omnibus_rows(means, resolved)),
+        contrasts=tuple(contrast_rows(means, resolved)),
+        margins=tuple(margin_tests(means, resolved, notes)),
+        bayes=tuple(bayes_rows(means, resolved, notes)),
+        cautions=tuple(_cautions(released, plan, tables, sequential=looks is not None)),
+        pooled=pools.groups,
+        notes=tuple(notes),
+        chained=released.chained,
+        any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
+    )  # fmt: skip
+
+
+def _resolved(
+    options: AnalysisOptions, released: Release, plan: ExperimentPlan, tables: Mapping[str, Tally], pools: _Pools
+) -> ResolvedOptions:
+    """Return the options in the arms and metrics of the release."""
+    arms = next(iter(tables.values())).factor(plan.name)
+    control = plan.control if options.control is None else named_arm(arms, pools.place(options.control))
+    metrics = list(dict.fromkeys([*_metric_names(tables), *map("/".join, released.plan.ratios)]))
+    lower = read_lower(options.lower_is_better, metrics, options.margins)
+    return ResolvedOptions(
+        arms.control if control is None else control, options.confidence, options.alternative, options.correction,
+        _looks(options.looks, released, plan), tuple(read_contrast(arms, contrast) for contrast in options.contrasts),
+        read_margins(options.margins, metrics, lower), read_priors(options.prior, metrics), lower,
+    )  # fmt: skip
 
 
 def _looks(looks: Looks | None, released: Release, plan: ExperimentPlan) -> Looks | None:
-    """The looks with what the plan and the batches know: how many there are, and when."""
+    """Complete the looks with what the plan and the batches know: how many there are, and when."""
     if looks is None:
         return None
     if looks.method == "spending" and looks.looks is None and looks.planned is None:
         looks = replace(looks, looks=plan.looks)
     if released.parts and not looks.earlier:
-        people = accumulate(one.total for one in _batches(released, plan))
+        people = accumulate(batch.total for batch in _batches(released, plan))
         looks = replace(looks, earlier=tuple(people)[:-1])
     return looks
 
 
-def _own_tables(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
-    """The tables of one experiment, the ones with covariates first."""
+def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
+    return list(dict.fromkeys(metric.name for tally in tables.values() for metric in tally.metrics))
+
+
+def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
+    """Return the plan and the tables of one experiment."""
     plan = released.plan.experiment(experiment)
-    own = {
+    tables = {
         name: tally for name, tally in released.tables.items() if [factor.name for factor in tally.arms] == [plan.name]
     }
-    if not own:
+    if not tables:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
-    return plan, own
+    return plan, tables
 
 
 @dataclass(frozen=True)
@@ -197,11 +257,11 @@ class _Pools:
     groups: Mapping[Level, Sequence[Level]]
 
     def place(self, arm: Any) -> Any:
-        """The pool that an arm is in, else the arm."""
+        """Return the pool that an arm is in, else the arm."""
         return next((new for new, olds in self.groups.items() if arm in olds or arm in map(label, olds)), arm)
 
     def shares(self, plan: ExperimentPlan, arms: Factor) -> dict[Level, float] | None:
-        """The planned shares; of arms that nobody declared, a pool has as many equal ones as it has arms."""
+        """Return the planned shares; of arms without declared ones, a pool has as many equal ones as it has arms."""
         if plan.shares:
             return dict(plan.shares)
         return {arm: float(len(self.groups.get(arm, (arm,)))) for arm in arms.levels} if self.groups else None
@@ -213,10 +273,10 @@ class _Pools:
 
 
 def _pooled(
-    own: tuple[ExperimentPlan, dict[str, Tally]], pool: Mapping[Any, Sequence[Any]] | None
+    experiment: tuple[ExperimentPlan, dict[str, Tally]], pool: Mapping[Any, Sequence[Any]] | None
 ) -> tuple[ExperimentPlan, dict[str, Tally], _Pools]:
-    """Plan and tables with some arms as one; its planned share is the sum of theirs."""
-    plan, tables = own
+    """Take some arms as one, in plan and tables; the planned share of a pool is the sum of theirs."""
+    plan, tables = experiment
     arms = next(iter(tables.values())).factor(plan.name)
     pools = _Pools(read_pool(arms, pool))
     if not pools.groups:
@@ -232,19 +292,20 @@ def _pooled(
 def _cautions(
     released: Release, plan: ExperimentPlan, tables: Mapping[str, Tally], *, sequential: bool
 ) -> list[Caution]:
-    """What numbers alone do not say: about batches, about bounds, about each metric."""
+    """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
     batches = _batches(released, plan)
-    found = changed_shares(batches, plan.name)
-    found += [
-        replace(one, sentence=BATCHES.format(batches=len(batches))) for one in looked_early(len(batches), sequential)
+    cautions = changed_shares(batches, plan.name)
+    cautions += [
+        replace(caution, sentence=BATCHES.format(batches=len(batches)))
+        for caution in looked_early(len(batches), sequential)
     ]
-    own = {metric.name: tally for tally in reversed([*tables.values()]) for metric in tally.metrics}
+    by_metric = {metric.name: tally for tally in reversed([*tables.values()]) for metric in tally.metrics}
     # several experiments may be about different people: taking them all errs on the side of a smaller share
     everyone = sum(tally.total for tally in _one_per_experiment(released))
-    found += clamped_values({name: released.receipt.clamped.get(name, 0) for name in own}, everyone)
-    for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
-        found += metric_cautions(own[metric], metric)
-    return found
+    cautions += clamped_values({name: released.receipt.clamped.get(name, 0) for name in by_metric}, everyone)
+    for metric in _metric_names(tables):
+        cautions += metric_cautions(by_metric[metric], metric)
+    return cautions
 
 
 def _one_per_experiment(released: Release) -> Iterable[Tally]:
@@ -252,9 +313,9 @@ def _one_per_experiment(released: Release) -> Iterable[Tally]:
 
 
 def _segments(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], choices: Choices, notes: list[str]
+    plan: ExperimentPlan, tables: Mapping[str, Tally], options: ResolvedOptions, notes: list[str]
 ) -> tuple[list[SegmentRow], list[FollowUp]]:
-    """For every segment and metric the pooled and the robust F; follow-ups where the latter alarms."""
+    """Test every segment and metric by the pooled and the robust F; follow up where the latter alarms."""
     rows: list[SegmentRow] = []
     for covariate in plan.segments:
         table = tables.get(f"{plan.name}/{covariate}")
@@ -267,20 +328,22 @@ def _segments(
         adjusted = correct([rows[place].test.p for place in places], SEGMENT_CORRECTION)
         for place, p in zip(places, adjusted, strict=True):
             rows[place] = replace(rows[place], p_adjusted=p)
-    found: list[FollowUp] = []
+    follow_up_rows: list[FollowUp] = []
     for row in rows:
-        if row.decides and row.p_adjusted is not None and row.p_adjusted < 1 - choices.confidence:
+        if row.decides and row.p_adjusted is not None and row.p_adjusted < 1 - options.confidence:
             table = tables[f"{plan.name}/{row.covariate}"]
-            found += follow_ups(table, row.covariate, row.test.metric, control=choices.control)
+            follow_up_rows += follow_ups(table, row.covariate, row.test.metric, control=options.control)
         if row.decides and row.test.F is None:
             notes.append(f"{row.test.metric} by {row.covariate} is not testable: {row.test.note}.")
-    return rows, found
+    return rows, follow_up_rows
 
 
-def _notes(released: Release, plan: ExperimentPlan, choices: Choices, *, said: bool) -> list[str]:
-    """What a reader has to know before the numbers."""
+def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *, control_named: bool) -> list[str]:
+    """Write what a reader has to know before the numbers."""
     receipt: Receipt = released.receipt
-    notes = [] if said else [f"Control is {label(choices.control)} (not named; name another if that is wrong)."]
+    notes = []
+    if not control_named:
+        notes.append(f"Control is {label(options.control)} (not named; name another if that is wrong).")
     if not released.bounds_declared:
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
@@ -302,6 +365,5 @@ def _counted(words: str, counts: Mapping[str, int], k: int) -> Iterable[str]:
 
 
 def _batches(released: Release, plan: ExperimentPlan) -> list[Tally]:
-    """The arms of one experiment in every batch that it took part in: it may have joined later, or ended earlier."""
-    own = [one for one in released.parts if plan.name in one.plan.experiment_names]
-    return [one.totals(plan.name) for one in own]
+    """Return the arms of one experiment in every batch that it is in: it may have joined later, or ended earlier."""
+    return [part.totals(plan.name) for part in released.parts if plan.name in part.plan.experiment_names]

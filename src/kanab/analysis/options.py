@@ -1,11 +1,12 @@
-"""How is an analysis read? Choices beyond what was counted: looks, margins, pooled arms, contrasts, priors."""
+"""Options of an analysis: control, confidence, correction, looks, pooled arms, contrasts, margins, priors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
@@ -25,9 +26,10 @@ Weights = dict[Level, float]
 """A contrast: what each arm's mean is multiplied by."""
 
 
+@check_arguments()
 @dataclass(frozen=True)
 class Looks:
-    """How an effect that is looked at more than once is read.
+    """How an effect is read that is looked at more than once.
 
     "spending": so many looks, or so many people (``planned``), were fixed beforehand; ``last`` ends
     the design here. "always": every moment may be the last; intervals are narrowest at ``tuned_at``
@@ -44,7 +46,7 @@ class Looks:
     earlier: tuple[int, ...] = ()
 
     def at(self, effect: Effect, people: int) -> PlannedLook | AnyTimeLook:
-        """The effect as it may be read at this look."""
+        """Return the effect as it may be read at this look; raise `AnalysisError` without a planned number of looks."""
         if self.method == "always":
             return any_time_look(effect, people, tuned_at=self.tuned_at)
         if self.looks is None and self.planned is None:
@@ -58,8 +60,24 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class Choices:
-    """How an analysis is read: who is the control, how sure, which side, and what else was asked.
+class AnalysisOptions:
+    """How an analysis is to be read: the keywords of ``analyze``, or the flags of the command line."""
+
+    control: Level = None
+    confidence: float = 0.95
+    alternative: Alternative = "two-sided"
+    correction: AnyCorrection = "holm"
+    looks: Looks | None = None
+    pool: Mapping[Any, Sequence[Any]] | None = None
+    contrasts: Sequence[str | Mapping[Any, float]] = ()
+    margins: Mapping[str, Margin | Sequence[Margin]] | None = None
+    lower_is_better: Sequence[str] | str = ()
+    prior: Prior | Mapping[str, Prior] | None = None
+
+
+@dataclass(frozen=True)
+class ResolvedOptions:
+    """The options in the arms and metrics of one release, checked.
 
     ``margins`` and ``priors`` are by metric; ``lower`` are the metrics where less is better.
     """
@@ -89,7 +107,7 @@ class Choices:
 
 
 def named_arm(arms: Factor, name: Any) -> Level:
-    """The arm of this name, as itself or as it is written: "1" is the number 1 where no text is called so.
+    """Return the arm of this name, as itself or as it is written: "1" is the number 1 where no text is called so.
 
     >>> named_arm(Factor("variant", (0, 1), "arm"), "1")
     1
@@ -97,29 +115,29 @@ def named_arm(arms: Factor, name: Any) -> Level:
     try:
         return arms.levels[arms.index(name)]
     except LevelError:
-        found = [level for level in arms.levels if isinstance(name, str) and label(level) == name.strip()]
-        if len(found) != 1:
+        levels = [level for level in arms.levels if isinstance(name, str) and label(level) == name.strip()]
+        if len(levels) != 1:
             raise
-        return found[0]
+        return levels[0]
 
 
 def read_pool(arms: Factor, pool: Mapping[Any, Sequence[Any]] | None) -> dict[Level, list[Level]]:
-    """Which arms are taken as one, under which name: ``{"any letter": ["B", "C"]}``."""
-    found: dict[Level, list[Level]] = {}
+    """Return the arms that are taken as one, by the name of their pool: ``{"any letter": ["B", "C"]}``."""
+    groups: dict[Level, list[Level]] = {}
     for new, olds in (pool or {}).items():
         if isinstance(olds, str) or len(set(olds)) < 2:
             raise AnalysisError("a pool joins at least two arms", "For example pool={'any': ['B', 'C']} (any=B+C).")
-        found[as_level(new, arms.name)] = [named_arm(arms, old) for old in olds]
-    pooled = [old for olds in found.values() for old in olds]
+        groups[as_level(new, arms.name)] = [named_arm(arms, old) for old in olds]
+    pooled = [old for olds in groups.values() for old in olds]
     if len(set(pooled)) < len(pooled):
         raise AnalysisError("an arm is in two pools", "Every arm goes into one pool at most.")
-    if any(new in arms.levels and new not in pooled for new in found):
+    if any(new in arms.levels and new not in pooled for new in groups):
         raise AnalysisError("a pool has the name of another arm", "Give it a name of its own.")
-    return found
+    return groups
 
 
-def read_contrast(arms: Factor, given: str | Mapping[Any, float]) -> Weights:
-    """``"B - C"``, or weights: ``"B=0.5,C=0.5,A=-1"`` or ``{"B": 0.5, "C": 0.5, "A": -1}``.
+def read_contrast(arms: Factor, contrast: str | Mapping[Any, float]) -> Weights:
+    """Read ``"B - C"``, or weights: ``"B=0.5,C=0.5,A=-1"`` or ``{"B": 0.5, "C": 0.5, "A": -1}``.
 
     Names may hold hyphens: the cut is where both sides are arms.
 
@@ -127,67 +145,64 @@ def read_contrast(arms: Factor, given: str | Mapping[Any, float]) -> Weights:
     >>> read_contrast(mail, "Mens E-Mail - Womens E-Mail")
     {'Mens E-Mail': 1.0, 'Womens E-Mail': -1.0}
     """
-    if isinstance(given, Mapping):
-        return {named_arm(arms, arm): weight for arm, weight in given.items()}
+    if isinstance(contrast, Mapping):
+        return {named_arm(arms, arm): weight for arm, weight in contrast.items()}
     hint = f"Write 'B - C', or weights such as B=0.5,C=0.5,A=-1. Arms: {listed(arms.labels)}."
-    if "=" in given:
-        parts = [part.rpartition("=") for part in given.split(",") if part.strip()]
+    if "=" in contrast:
+        parts = [part.rpartition("=") for part in contrast.split(",") if part.strip()]
         try:
             return {named_arm(arms, name.strip()): float(weight) for name, _, weight in parts}
         except (ValueError, LevelError):
             raise AnalysisError("a contrast cannot be read", hint) from None
     known = {label(level): level for level in arms.levels}
-    cuts = [(given[:at].strip(), given[at + 1 :].strip()) for at, sign in enumerate(given) if sign in "-−"]
-    found = [(known[left], known[right]) for left, right in cuts if left in known and right in known and left != right]
-    if len(found) != 1:
+    cuts = [(contrast[:at].strip(), contrast[at + 1 :].strip()) for at, sign in enumerate(contrast) if sign in "-−"]
+    sides = [(known[left], known[right]) for left, right in cuts if left in known and right in known and left != right]
+    if len(sides) != 1:
         raise AnalysisError("a contrast cannot be read", hint)
-    return {found[0][0]: 1.0, found[0][1]: -1.0}
+    return {sides[0][0]: 1.0, sides[0][1]: -1.0}
 
 
 def read_margins(
-    margins: Mapping[str, Margin | Sequence[Margin]] | None, metrics: Iterable[str], lower: Iterable[str]
+    margins: Mapping[str, Margin | Sequence[Margin]] | None, metrics: Sequence[str], lower: Collection[str]
 ) -> dict[str, tuple[Margin, ...]]:
-    """The margins of every metric; where less is better, they lie on the other side."""
+    """Return the margins of every metric; where less is better, they lie on the other side."""
     _check_metrics(margins or {}, metrics, "a margin")
-    less = set(lower)
-    found = {}
-    for metric, given in (margins or {}).items():
-        own = tuple(_several(given))
-        if not own or not all(isinstance(one, Margin) for one in own):
+    by_metric = {}
+    for metric, claims in (margins or {}).items():
+        several = tuple(_several(claims))
+        if not several or not all(isinstance(margin, Margin) for margin in several):
             raise AnalysisError(
                 "a margin is something else than a Margin", "For example margins={'spend': Margin('superiority', 1)}."
             )
-        found[metric] = tuple(replace(one, better="lower") if metric in less else one for one in own)
-    return found
+        by_metric[metric] = tuple(replace(margin, better="lower") if metric in lower else margin for margin in several)
+    return by_metric
 
 
-def read_priors(prior: Prior | Mapping[str, Prior] | None, metrics: Iterable[str]) -> dict[str, Prior]:
-    """What was believed about each metric: one prior for all, or by name."""
-    names = list(metrics)
-    found = dict.fromkeys(names, prior) if isinstance(prior, Prior) else dict(prior or {})
-    _check_metrics(found, names, "a prior")
-    if not all(isinstance(one, Prior) for one in found.values()):
+def read_priors(prior: Prior | Mapping[str, Prior] | None, metrics: Sequence[str]) -> dict[str, Prior]:
+    """Return the prior of every metric: one for all, or by name."""
+    priors = dict.fromkeys(metrics, prior) if isinstance(prior, Prior) else dict(prior or {})
+    _check_metrics(priors, metrics, "a prior")
+    if not all(isinstance(belief, Prior) for belief in priors.values()):
         raise AnalysisError("a prior is something else than a Prior", "For example prior=Prior(0, 0.01).")
-    return {metric: one for metric, one in found.items() if one is not None}
+    return priors
 
 
-def read_lower(lower: Sequence[str], metrics: Iterable[str], margins: Mapping[str, Any] | None) -> frozenset[str]:
-    """Where is less better? What is said, and where the margins say so."""
+def read_lower(lower: Sequence[str] | str, metrics: Sequence[str], margins: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the metrics where less is better: those that are named, and those whose margins say so."""
     named = [lower] if isinstance(lower, str) else list(lower)
     _check_metrics(named, metrics, "lower_is_better")
     by_margin = [
         metric
-        for metric, given in (margins or {}).items()
-        if any(isinstance(one, Margin) and one.better == "lower" for one in _several(given))
+        for metric, claims in (margins or {}).items()
+        if any(isinstance(margin, Margin) and margin.better == "lower" for margin in _several(claims))
     ]
     return frozenset([*named, *by_margin])
 
 
-def _several(given: Any) -> Iterable[Any]:
-    return given if isinstance(given, (list, tuple)) else (given,)
+def _several(claims: Any) -> Iterable[Any]:
+    return claims if isinstance(claims, (list, tuple)) else (claims,)
 
 
-def _check_metrics(named: Iterable[str], metrics: Iterable[str], what: str) -> None:
-    known = list(metrics)
-    if any(name not in known for name in named):
-        raise AnalysisError(f"{what} names an unknown metric", f"Metrics: {listed(known)}.")
+def _check_metrics(named: Iterable[str], metrics: Sequence[str], word: str) -> None:
+    if any(name not in metrics for name in named):
+        raise AnalysisError(f"{word} names an unknown metric", f"Metrics: {listed(metrics)}.")

@@ -1,4 +1,4 @@
-"""The answer: effects, tests and checks of one experiment, as a value that prints itself."""
+"""The readout: effects, tests and checks of one experiment, as a value that prints itself."""
 
 from __future__ import annotations
 
@@ -66,28 +66,34 @@ class Readout:
         return readout_html(self._shown())
 
     def to_html(self) -> str:
-        """The readout as an HTML fragment, as notebooks show it."""
+        """Return the readout as an HTML fragment, as notebooks show it."""
         return readout_html(self._shown())
 
     def to_report(self) -> str:
-        """The readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
+        """Return the readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
         data = self._shown()
         return report_html(data, charts=charts_if_installed(data))
 
     def to_markdown(self) -> str:
-        """The readout in Markdown."""
+        """Return the readout in Markdown."""
         return readout_markdown(self._shown())
 
     def to_pandas(self) -> Any:
-        """The effects as a pandas DataFrame, one row per metric, arm and method."""
+        """Return the effects as a pandas DataFrame, one row per metric, arm and method.
+
+        Raises `SourceError` where pandas is not installed.
+        """
         return frame("pandas", self.to_dict()["effects"])
 
     def to_polars(self) -> Any:
-        """The effects as a polars DataFrame, one row per metric, arm and method."""
+        """Return the effects as a polars DataFrame, one row per metric, arm and method.
+
+        Raises `SourceError` where polars is not installed.
+        """
         return frame("polars", self.to_dict()["effects"])
 
     def _shown(self) -> dict[str, Any]:
-        """The plain data as people read it: with several looks, p and intervals are those for all of them."""
+        """Return the plain data as people read it: with several looks, p and intervals are those for all of them."""
         data = self.to_dict()
         if self.any_time is None:
             return data
@@ -97,7 +103,7 @@ class Readout:
         return data
 
     def to_dict(self) -> dict[str, Any]:
-        """The readout as plain data, ready for JSON; open ends of intervals are None."""
+        """Return the readout as plain data, ready for JSON; open ends of intervals are None."""
         return {
             "experiment": self.experiment,
             "people": sum(self.arms.values()),
@@ -117,15 +123,15 @@ class Readout:
                 "p_any_time": None if self.any_time is None else self.any_time.p,
             },
             "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},
-            "cautions": [caution_dict(one) for one in self.cautions],
+            "cautions": [caution_dict(caution) for caution in self.cautions],
             "effects": [row.to_dict() for row in self.effects],
-            "promise": next((row.together.meaning for row in self.effects if row.together is not None), None),
+            "promise": next((row.simultaneous.meaning for row in self.effects if row.simultaneous is not None), None),
             "omnibus": [row.to_dict() for row in self.omnibus],
             "contrasts": [row.contrast_dict() for row in self.contrasts],
-            "margins": [margin_dict(one) for one in self.margins],
-            "bayes": [one.to_dict() for one in self.bayes],
+            "margins": [margin_dict(test) for test in self.margins],
+            "bayes": [row.to_dict() for row in self.bayes],
             "segments": [row.to_dict() for row in self.segments],
-            "follow_ups": [follow_up_dict(one) for one in self.follow_ups],
+            "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
             "privacy": _privacy(self.receipt, chained=self.chained),
             "notes": list(self.notes),
         }
@@ -154,14 +160,14 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
 
 
 def _merged(levels: LevelMap, new: Level, olds: tuple[Level, ...]) -> list[str]:
-    """The levels behind a merged one; some may be too rare to be named."""
+    """Name the levels behind a merged one; some may be too rare to be named."""
     named = [label(old) for old in olds]
     rare = (levels.rest and new == OTHER) or (levels.cuts is not None and new not in olds)
     return [*named, "rarer ones"] if rare else named
 
 
 def frame(package: str, rows: list[dict[str, Any]]) -> Any:
-    """Rows as a DataFrame of a package that the reader has installed; intervals as two columns."""
+    """Return rows as a DataFrame of a package that the reader has installed; intervals as two columns."""
     try:
         library = importlib.import_module(package)
     except ImportError:

@@ -1,4 +1,4 @@
-"""The rows of an answer, each as a value and as plain data."""
+"""The rows of a readout, each as a value and as plain data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EffectRow:
     """One arm against the control on one metric, or another contrast of arms.
 
     ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
-    None for contrasts of more than two arms. ``together`` is the effect within its family: the
+    None for contrasts of more than two arms. ``simultaneous`` is the effect within its family: the
     corrected p, and an interval to go with it.
     """
 
@@ -33,7 +33,7 @@ class EffectRow:
     relative: Relative | None
     means: tuple[float, float] | None
     delta: Relative | None = None
-    together: Simultaneous | None = None
+    simultaneous: Simultaneous | None = None
     look: PlannedLook | AnyTimeLook | None = None
 
     @property
@@ -44,11 +44,11 @@ class EffectRow:
     @property
     def p_adjusted(self) -> float | None:
         """The p corrected over its family."""
-        return None if self.together is None else self.together.p_adjusted
+        return None if self.simultaneous is None else self.simultaneous.p_adjusted
 
     def to_dict(self) -> Plain:
-        """The row as plain data."""
-        effect, relative, delta, together = self.effect, self.relative, self.delta, self.together
+        """Return the row as plain data."""
+        effect, relative, delta, joint = self.effect, self.relative, self.delta, self.simultaneous
         control, arm = self.means or (None, None)
         return {
             "metric": effect.metric,
@@ -66,9 +66,9 @@ class EffectRow:
             "t": effect.t,
             "p": effect.p,
             "p_adjusted": self.p_adjusted,
-            "interval_adjusted": None if together is None else plain_interval(together.interval),
-            "level": None if together is None else together.level,
-            "agrees": None if together is None or together.interval is None else together.agrees,
+            "interval_adjusted": None if joint is None else plain_interval(joint.interval),
+            "level": None if joint is None else joint.level,
+            "agrees": None if joint is None or joint.interval is None else joint.agrees,
             "relative": None if relative is None else relative.estimate,
             "relative_interval": None if relative is None else plain_interval(relative.interval),
             "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
@@ -76,7 +76,7 @@ class EffectRow:
         }
 
     def contrast_dict(self) -> Plain:
-        """The row as plain data, with the weight of every arm."""
+        """Return the row as plain data, with the weight of every arm."""
         return {"contrast": {label(arm): weight for arm, weight in self.effect.contrast}} | self.to_dict()
 
 
@@ -85,23 +85,25 @@ def _named(arm: Level) -> str | None:
 
 
 def _look(look: PlannedLook | AnyTimeLook) -> Plain:
-    """A look as plain data; what belongs to the other method is None."""
-    found: Plain = {"method": "spending" if isinstance(look, PlannedLook) else "always"}
-    for name in ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "verdict"):
-        found[name] = getattr(look, name, None)
-    return found | {"interval": plain_interval(look.interval)}
+    """Return a look as plain data; what belongs to the other method is None."""
+    names = ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "verdict")
+    return {
+        "method": "spending" if isinstance(look, PlannedLook) else "always",
+        **{name: getattr(look, name, None) for name in names},
+        "interval": plain_interval(look.interval),
+    }
 
 
 @dataclass(frozen=True)
 class OmnibusRow:
-    """Do any of the arms differ? One test for all of them, of plain or adjusted means."""
+    """One test of whether any of the arms differ, by plain or adjusted means."""
 
     method: Method
     covariates: tuple[str, ...]
     test: FTest
 
     def to_dict(self) -> Plain:
-        """The row as plain data."""
+        """Return the row as plain data."""
         return {
             "metric": self.test.metric,
             "method": self.method,
@@ -114,7 +116,7 @@ class OmnibusRow:
 
 @dataclass(frozen=True)
 class SegmentRow:
-    """Does the effect differ by a covariate? The robust test decides, the pooled one is the paper's."""
+    """A test of whether the effect differs by a covariate: the robust one decides, the pooled one is the paper's."""
 
     covariate: str
     test: FTest
@@ -122,7 +124,7 @@ class SegmentRow:
     decides: bool = False
 
     def to_dict(self) -> Plain:
-        """The row as plain data."""
+        """Return the row as plain data."""
         return {
             "metric": self.test.metric,
             "covariate": self.covariate,
@@ -138,7 +140,7 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class BayesRow:
-    """What to believe about one metric, given a prior: every arm's effect, and which arm is best."""
+    """One metric read with a prior: every arm's effect, and which arm is best."""
 
     metric: str
     method: Method
@@ -149,7 +151,7 @@ class BayesRow:
     arms: tuple[Candidate, ...]
 
     def to_dict(self) -> Plain:
-        """The row as plain data; a prior without an end has no sd."""
+        """Return the row as plain data; a prior without an end has no sd."""
         return {
             "metric": self.metric,
             "method": self.method,
@@ -158,19 +160,19 @@ class BayesRow:
             "better": self.better,
             "effects": [
                 {
-                    "arm": label(one.arm), "control": label(one.control), "mean": one.mean, "sd": one.sd,
-                    "interval": plain_interval(one.interval), "positive": one.positive,
+                    "arm": label(effect.arm), "control": label(effect.control), "mean": effect.mean, "sd": effect.sd,
+                    "interval": plain_interval(effect.interval), "positive": effect.positive,
                 }
-                for one in self.effects
+                for effect in self.effects
             ],
             "arms": [
-                {"arm": label(one.arm), "mean": one.mean, "best": one.best, "loss": one.loss} for one in self.arms
+                {"arm": label(arm.arm), "mean": arm.mean, "best": arm.best, "loss": arm.loss} for arm in self.arms
             ],
         }  # fmt: skip
 
 
 def margin_dict(test: MarginTest) -> Plain:
-    """A claim and whether it was shown, as plain data; ``limits`` are what the effect must lie above or below."""
+    """Return a claim and whether it was shown, as plain data; the effect must lie above or below its ``limits``."""
     effect, margin = test.effect, test.margin
     sides = {side: limit for limit, side in margin.tests}
     return {
@@ -193,29 +195,23 @@ def margin_dict(test: MarginTest) -> Plain:
 
 
 def caution_dict(caution: Caution) -> Plain:
-    """A caution as plain data."""
+    """Return a caution as plain data."""
     return {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
 
 
-def follow_up_dict(one: FollowUp) -> Plain:
-    """The effect in one level against the rest, as plain data."""
+def follow_up_dict(row: FollowUp) -> Plain:
+    """Return the effect in one level against the rest, as plain data."""
+    names = ("effect", "rest", "difference", "se", "df", "t", "p", "p_adjusted")
     return {
-        "metric": one.metric,
-        "covariate": one.covariate,
-        "level": label(one.level),
-        "arm": label(one.arm),
-        "control": label(one.control),
-        "effect": one.effect,
-        "rest": one.rest,
-        "difference": one.difference,
-        "se": one.se,
-        "df": one.df,
-        "t": one.t,
-        "p": one.p,
-        "p_adjusted": one.p_adjusted,
+        "metric": row.metric,
+        "covariate": row.covariate,
+        "level": label(row.level),
+        "arm": label(row.arm),
+        "control": label(row.control),
+        **{name: getattr(row, name) for name in names},
     }
 
 
 def plain_interval(interval: tuple[float, float] | None) -> list[float | None] | None:
-    """An interval for JSON: an open end is None."""
+    """Return an interval for JSON: an open end is None."""
     return None if interval is None else [end if math.isfinite(end) else None for end in interval]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kanab.analysis.options import CORRECTIONS, Looks
+from kanab.analysis.options import CORRECTIONS, AnalysisOptions, Looks
 from kanab.cli.source_options import Command, level, names, pairs
 from kanab.errors import PlanError
 from kanab.stats.bayes import Prior
@@ -21,7 +21,7 @@ _CLAIMS: dict[str, Claim] = {
     "equivalence": "equivalence",
 }
 
-_READING = (
+_OPTIONS = (
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals."),
     click.option(
         "--alternative",
@@ -81,52 +81,52 @@ _READING = (
 )
 
 
-def reading_options(command: Command) -> Command:
-    """Everything that says how to read what was counted."""
-    for option in reversed(_READING):
+def analysis_options(command: Command) -> Command:
+    """Give a command the flags that say how to read what was counted."""
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def reading_choices(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags as choices of ``analyze``."""
-    return {
-        "control": level(given["control"]),
-        "confidence": given["confidence"],
-        "alternative": given["alternative"],
-        "correction": given["correction"],
-        "looks": _looks(given),
-        "pool": {new: olds.split("+") for new, olds in pairs(given["pool"], "--pool").items()},
-        "contrasts": given["contrast"],
-        "margins": _margins(given),
-        "lower_is_better": [name for text in given["lower_is_better"] for name in names(text)],
-        "prior": _prior(given["prior"]),
-    }
+def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
+    """Return what the flags say, as the keywords of ``analyze`` would."""
+    return AnalysisOptions(
+        level(flags["control"]),
+        flags["confidence"],
+        flags["alternative"],
+        flags["correction"],
+        _looks(flags),
+        {new: olds.split("+") for new, olds in pairs(flags["pool"], "--pool").items()},
+        flags["contrast"],
+        _margins(flags),
+        [name for text in flags["lower_is_better"] for name in names(text)],
+        _prior(flags["prior"]),
+    )
 
 
-def _looks(given: Mapping[str, Any]) -> Looks | None:
-    """How several looks are read."""
-    if given["sequential"] is None:
-        wrong = [flag for flag in ("looks", "planned", "last") if given[flag]]
+def _looks(flags: Mapping[str, Any]) -> Looks | None:
+    """Return how several looks are read, or None for one look."""
+    if flags["sequential"] is None:
+        wrong = [flag for flag in ("looks", "planned", "last") if flags[flag]]
         if wrong:
             raise PlanError(f"--{wrong[0]} is about several looks", "Say how they are read: --sequential spending.")
         return None
     return Looks(
-        given["sequential"], given["looks"], given["planned"], given["spending"], given["tuned_at"], given["last"]
+        flags["sequential"], flags["looks"], flags["planned"], flags["spending"], flags["tuned_at"], flags["last"]
     )
 
 
-def _margins(given: Mapping[str, Any]) -> dict[str, list[Margin]]:
-    """All claims, by metric."""
-    found: dict[str, list[Margin]] = {}
+def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
+    """Return all claims, by metric."""
+    margins: dict[str, list[Margin]] = {}
     for name, claim in _CLAIMS.items():
-        for metric, text in pairs(given[name], f"--{claim}").items():
-            found.setdefault(metric, []).append(_margin(claim, text))
-    return found
+        for metric, text in pairs(flags[name], f"--{claim}").items():
+            margins.setdefault(metric, []).append(_margin(claim, text))
+    return margins
 
 
 def _margin(claim: Claim, text: str) -> Margin:
-    """``0.1``, ``2%``, or for equivalence two limits: ``-0.5:1``, ``-2%:3%``."""
+    """Read ``0.1``, ``2%``, or for equivalence two limits: ``-0.5:1``, ``-2%:3%``."""
     parts = [part.strip() for part in text.split(":")]
     relative = all(part.endswith("%") for part in parts)
     try:
@@ -148,8 +148,8 @@ def _margin(claim: Claim, text: str) -> Margin:
 
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
-    """``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
-    found: dict[str, Prior] = {}
+    """Read ``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    priors: dict[str, Prior] = {}
     for text in texts:
         metric, _, numbers = text.rpartition("=")
         try:
@@ -161,7 +161,7 @@ def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
                 "--prior needs a mean and a positive standard deviation of effects",
                 "Write --prior 0,0.01, or for one metric --prior spend=0,0.5.",
             )
-        found[metric.strip()] = Prior(mean, sd)
-    if ("" in found and len(found) > 1) or len(found) < len(texts):
+        priors[metric.strip()] = Prior(mean, sd)
+    if ("" in priors and len(priors) > 1) or len(priors) < len(texts):
         raise PlanError("--prior is given twice", "Give one for all metrics, or one for each: --prior spend=0,0.5.")
-    return found.get("", found or None)
+    return priors.get("", priors or None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +14,50 @@ from rich.console import Console
 
 from kanab.cli.source_options import pairs
 from kanab.counted import Counted
-from kanab.counting.dispatch import Reading, count, explain
+from kanab.counting.dispatch import SourceOptions, count_source, explain
 from kanab.errors import PlanError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
 
 
 def is_release(source: str) -> bool:
-    """A JSON file is a release; no other source is JSON."""
+    """Check for a JSON file: it is a release, and no other source is JSON."""
     return Path(source).suffix == ".json"
 
 
 def counted_source(
-    source: str, plan: Plan, given: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
+    source: str, plan: Plan, flags: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
 ) -> Counted:
-    """Count the source of a command; older plans again, and some cohorts only, where a ledger wants it."""
-    reading = replace(reading_of(given), span=span)
-    if given["show_sql"]:
-        click.echo(explain(source, plan, reading, earlier))
+    """Count the source of a command; older plans again, and some cohorts only, where a ledger needs it."""
+    options = replace(source_choices(flags), span=span)
+    if flags["show_sql"]:
+        click.echo(explain(source, plan, options, earlier))
         sys.exit(0)
-    tables = sum(len(one.linkages) for one in (plan, *earlier))
+    tables = sum(len(counted.linkages) for counted in (plan, *earlier))
     with progress(f"counting {tables} table{'s' if tables > 1 else ''}"):
-        choices = {one.name: getattr(reading, one.name) for one in fields(reading)}
-        return count(source, plan, earlier=earlier, **choices)
+        return count_source(source, plan, options, earlier)
 
 
-def reading_of(given: Mapping[str, Any]) -> Reading:
-    """How the flags say that rows become people."""
-    if given["exposures"] and given["table"]:
+def source_choices(flags: Mapping[str, Any]) -> SourceOptions:
+    """Return what the flags say about rows and people."""
+    if flags["exposures"] and flags["table"]:
         raise PlanError("--table and --exposures name the same thing", "Leave one out.")
-    return Reading(
-        given["unit"],
-        pairs(given["aggregate"], "--aggregate") or None,
-        given["where"],
-        given["table"] or given["exposures"],
-        given["sql"],
-        given["events"],
-        given["window"] if given["events"] or not given.get("cohort") else None,
-        given["time"],
-        given["exposure_time"],
+    return SourceOptions(
+        flags["unit"],
+        pairs(flags["aggregate"], "--aggregate") or None,
+        flags["where"],
+        flags["table"] or flags["exposures"],
+        flags["sql"],
+        flags["events"],
+        flags["window"] if flags["events"] or not flags.get("cohort") else None,
+        flags["time"],
+        flags["exposure_time"],
     )
 
 
 @contextmanager
 def progress(words: str) -> Iterator[None]:
-    """A spinner on a terminal, nothing in a pipe."""
+    """Show a spinner on a terminal, nothing in a pipe."""
     if not sys.stderr.isatty():
         yield
         return

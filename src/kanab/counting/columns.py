@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.arguments import check_arguments
 from kanab.counting.frames import encode, get_columns, numeric_scores, to_numbers
 from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed
@@ -25,6 +26,11 @@ Squares = Literal["arm", "margins", "class"]
 _CHUNK = 1 << 20
 
 
+CHECKED = ("arm", "metrics", "covariates", "bounds", "resolution", "missing", "squares", "products")
+"""Arguments whose kinds are checked where they are read, in more words."""
+
+
+@check_arguments(skip=CHECKED)
 def count_columns(
     data: Any,
     *,

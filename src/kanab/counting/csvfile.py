@@ -16,10 +16,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from kanab.counting.columns import check_column_names, count_columns
+from kanab.arguments import check_arguments
+from kanab.counting.columns import CHECKED, Squares, check_column_names, count_columns
 from kanab.counting.frames import WHOLE_LIMIT, Array, get_column
 from kanab.errors import SourceError
-from kanab.tally.metric import Metric
+from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
@@ -27,13 +28,18 @@ _ROWS_AT_ONCE = 50_000
 _EMPTY = ("", "NA", "NULL", "null", "NaN", "nan")
 
 
+@check_arguments(skip=("path", *CHECKED))
 def count_csv(
     path: str | PathLike[str],
     *,
     arm: str | Sequence[str],
     metrics: Sequence[str] | Mapping[str, Metric] = (),
     covariates: Sequence[str] = (),
-    **choices: Any,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    squares: Squares = "margins",
+    products: Iterable[tuple[str, str]] = (),
 ) -> Tally:
     """Count the rows of a CSV file (or .csv.gz), one person each, into one tally.
 
@@ -42,7 +48,10 @@ def count_csv(
     arms, crossed, named = check_column_names(arm, covariates, metrics)
     table = read_columns(path, [*arms, *crossed, *named])
     measured = metrics if isinstance(metrics, Mapping) else named
-    return count_columns(table, arm=arms, metrics=measured, covariates=crossed, **choices)
+    return count_columns(
+        table, arm=arms, metrics=measured, covariates=crossed, bounds=bounds, resolution=resolution, missing=missing,
+        squares=squares, products=products,
+    )  # fmt: skip
 
 
 def read_columns(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, Array]:

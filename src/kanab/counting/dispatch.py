@@ -15,6 +15,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from kanab.arguments import check_arguments
 from kanab.counted import Counted
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import parse_fields, read_texts
@@ -35,6 +36,7 @@ Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
 
 
+@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "earlier", "span"))
 def count(
     source: Any,
     plan: Plan | None = None,
@@ -76,37 +78,59 @@ def count(
     plans are counted again in the same pass, and the signatures of all go row by row. With a
     ``span`` only the people of those cohorts are counted.
 
+    Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
+    that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
+
     >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
     >>> count(people, arm="variant", metrics=["spend"], covariates=["tier"])
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant, tier
     """
-    flags: dict[str, Any] = {
-        "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "shares": shares,
-        "control": control,
-    }  # fmt: skip
+    plan = chosen_plan(
+        plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
+        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, shares=shares, control=control,
+    )  # fmt: skip
+    options = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
+    return count_source(source, plan, options, earlier)
+
+
+def chosen_plan(
+    plan: Plan | None,
+    arm: str | None,
+    *,
+    metrics: Sequence[str],
+    covariates: Sequence[str],
+    adjust: Sequence[str],
+    segments: Sequence[str],
+    ratios: Sequence[str],
+    k: int,
+    **others: Any,
+) -> Plan:
+    """Return the plan, or the one that single choices make; raise `PlanError` where both or none are given."""
     both = name_list(covariates, "covariates")
     adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
     segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
     measured = name_list(metrics, "metrics")
     if plan is not None:
-        given = [value for value in (arm, *flags.values()) if value is not None]
-        if given or measured or adjusted or segmented or ratios or k != DEFAULT_K:
+        single = any(choice is not None for choice in (arm, *others.values()))
+        if single or measured or adjusted or segmented or ratios or k != DEFAULT_K:
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
-    elif not isinstance(arm, str):
+        return plan
+    if not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
-    else:
-        plan = make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, k=k, **flags)
-    reading = Reading(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
-    plans = _checked(plan, earlier, span)
-    counted = _counted(source, plans, reading)
-    again = tuple(replace(one, plan=_with_controls(one), span=span) for one in counted.earlier)
-    return replace(counted, plan=_with_controls(counted), earlier=again, span=span)
+    return make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, k=k, **others)
+
+
+def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
+    """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
+    counted = _counted(source, _checked(plan, earlier, options.span), options)
+    again = tuple(replace(older, plan=_with_controls(older), span=options.span) for older in counted.earlier)
+    return replace(counted, plan=_with_controls(counted), earlier=again, span=options.span)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How rows become people: which of them, and who is one."""
+class SourceOptions:
+    """Which rows of a source count, and how they become people."""
 
     unit: str | None = None
     aggregate: Mapping[str, str] | str | None = None
@@ -121,7 +145,7 @@ class Reading:
 
     @property
     def needs_engine(self) -> bool:
-        """Is there more to do than to count rows?"""
+        """Whether there is more to do than to count rows."""
         return any(choice is not None for choice in (self.unit, self.aggregate, self.where, self.events, self.window))
 
     def check(self) -> None:
@@ -133,14 +157,14 @@ class Reading:
             )
 
 
-def explain(source: Any, plan: Plan, reading: Reading, earlier: Sequence[Plan] = ()) -> str:
+def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:
     """The statement that counting would run, in the engine's own dialect."""
     if not _installed("ibis"):
         raise MissingExtraError("showing the statement", "sql")
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
-    people, choices = _opened(source, reading)
-    joint = _one_plan(_checked(plan, earlier, reading.span), people, choices)
+    people, choices = _opened(source, options)
+    joint = _one_plan(_checked(plan, earlier, options.span), people, choices)
     with own_names(joint):
         return show_sql(people, joint, **choices)
 
@@ -180,29 +204,29 @@ def _with_controls(counted: Counted) -> Plan:
     return replace(counted.plan, experiments=tuple(experiments))
 
 
-def _counted(source: Any, plans: Plans, reading: Reading) -> Counted:
+def _counted(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if isinstance(source, (str, PathLike)):
-        return _count_place(fspath(source), plans, reading)
-    if reading.table is not None or reading.sql is not None:
+        return _count_place(fspath(source), plans, options)
+    if options.table is not None or options.sql is not None:
         raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
     package = type(source).__module__.partition(".")[0]
     if package == "polars" and hasattr(source, "collect"):
         source = source.collect()
-    if package in ("ibis", "pyspark") or reading.needs_engine:
-        return _by_engine(source, plans, reading)
-    return count_rows(source, plans[0], plans[1:], reading.span)
+    if package in ("ibis", "pyspark") or options.needs_engine:
+        return _by_engine(source, plans, options)
+    return count_rows(source, plans[0], plans[1:], options.span)
 
 
-def _count_place(place: str, plans: Plans, reading: Reading) -> Counted:
+def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
     """Files and connections: by an engine, or CSV files by the core where there is none."""
     if _installed("ibis"):
-        return _by_engine(place, plans, reading)
+        return _by_engine(place, plans, options)
     if not place.lower().endswith(_CSV) or "://" in place:
         raise MissingExtraError("reading anything but CSV files", "sql")
-    if reading != Reading(span=reading.span):
+    if options != SourceOptions(span=options.span):
         raise MissingExtraError("choosing rows (where, sql) or adding up several rows per person (unit)", "sql")
-    table = _read_csv(place, needed_columns(*plans, span=reading.span))
-    return count_rows(table, plans[0], plans[1:], reading.span)
+    table = _read_csv(place, needed_columns(*plans, span=options.span))
+    return count_rows(table, plans[0], plans[1:], options.span)
 
 
 def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
@@ -214,12 +238,12 @@ def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
     return {name: parse_fields(chain.from_iterable(table[name] for table in tables)) for name in names}
 
 
-def _by_engine(source: Any, plans: Plans, reading: Reading) -> Counted:
+def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if not _installed("ibis"):
         raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
 
-    people, choices = _opened(source, reading)
+    people, choices = _opened(source, options)
     plan = _one_plan(plans, people, choices)
     with own_names(plan):
         return count_table(people, plan, **choices)
@@ -234,23 +258,23 @@ def _one_plan(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     return join_plans(plans, taken, apart=events is not None)
 
 
-def _opened(source: Any, reading: Reading) -> tuple[Any, dict[str, Any]]:
+def _opened(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
     """The source as an Ibis table, and how its rows become people."""
     from kanab.counting.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.people import Events  # noqa: PLC0415
 
-    reading.check()
-    people = open_table(source, table=reading.table, sql=reading.sql)
-    events = reading.events
+    options.check()
+    people = open_table(source, table=options.table, sql=options.sql)
+    events = options.events
     if events is not None:
         beside = open_beside(people, fspath(events)) if isinstance(events, (str, PathLike)) else open_table(events)
-        events = Events(beside, reading.window or "", reading.time, reading.exposure_time)
+        events = Events(beside, options.window or "", options.time, options.exposure_time)
     choices = {
-        "unit": reading.unit,
-        "aggregate": reading.aggregate,
-        "where": reading.where,
+        "unit": options.unit,
+        "aggregate": options.aggregate,
+        "where": options.where,
         "events": events,
-        "span": reading.span,
+        "span": options.span,
     }
     return people, choices
 

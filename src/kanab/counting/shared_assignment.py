@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from kanab.counting.dispatch import Reading
+from kanab.counting.dispatch import SourceOptions
 from kanab.counting.frames import encode, get_column, get_columns
 
 
-def people_share(source: Any, by: str, arms: Sequence[str], reading: Reading, k: int) -> bool:
+def people_share(source: Any, by: str, arms: Sequence[str], options: SourceOptions, k: int) -> bool:
     """Are there at least k people more than there are values of a column?
 
     Only people in an arm count, and only those whose value is known. Yes or no is all that is said:
     neither how many people there are nor how many share.
 
     >>> rows = {"variant": ["A", "B"] * 50, "household": [i // 4 for i in range(100)]}
-    >>> people_share(rows, "household", ["variant"], Reading(), 10), people_share(rows, "variant", [], Reading(), 99)
-    (True, False)
+    >>> people_share(rows, "household", ["variant"], SourceOptions(), 10)
+    True
     """
-    in_memory = not isinstance(source, (str, PathLike)) and not reading.needs_engine
+    in_memory = not isinstance(source, (str, PathLike)) and not options.needs_engine
     if in_memory and type(source).__module__.partition(".")[0] not in ("ibis", "pyspark"):
         people, clusters = _in_memory(source, by, arms)
     else:
-        people, clusters = _by_engine(source, by, arms, reading)
+        people, clusters = _by_engine(source, by, arms, options)
     return people - clusters >= k
 
 
@@ -41,18 +41,18 @@ def _in_memory(source: Any, by: str, arms: Sequence[str]) -> tuple[int, int]:
     return int(there.sum()), len(np.unique(table[by][0][there]))
 
 
-def _by_engine(source: Any, by: str, arms: Sequence[str], reading: Reading) -> tuple[int, int]:
+def _by_engine(source: Any, by: str, arms: Sequence[str], options: SourceOptions) -> tuple[int, int]:
     """Two distinct counts in one query, over the rows that are counted."""
     from kanab.counting.connect import opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415
     from kanab.counting.engine.sql import filter_rows  # noqa: PLC0415
 
-    with opened_table(source, table=reading.table, sql=reading.sql) as table:
+    with opened_table(source, table=options.table, sql=options.sql) as table:
         get_column(dict.fromkeys(table.columns, ()), by)  # an unknown one is refused with its neighbours
-        rows = filter_rows(table, reading.where) if reading.where else table
+        rows = filter_rows(table, options.where) if options.where else table
         rows = rows.filter(rows[by].notnull())
         if arms:
             rows = rows.filter(reduce(or_, (rows[name].notnull() for name in arms)))
-        people = rows.count() if reading.unit is None else rows[reading.unit].nunique()
+        people = rows.count() if options.unit is None else rows[options.unit].nunique()
         found = first_row(rows.aggregate(people=people, clusters=rows[by].nunique()))
     return int(found["people"]), int(found["clusters"])

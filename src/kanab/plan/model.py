@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kanab.arguments import check_arguments
 from kanab.errors import PlanError, listed
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
@@ -207,6 +208,7 @@ class Plan:
         return tuple(linkage for linkage in self.linkages if linkage.experiments == (experiment,))
 
 
+@check_arguments(skip=("k",))
 def make_plan(
     arm: str,
     metrics: Sequence[str],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 
+from kanab.arguments import check_arguments
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.merging import OTHER, LevelMap
@@ -17,6 +18,7 @@ from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 
+@check_arguments(skip=("releases",))
 def add_releases(releases: Sequence[Release]) -> Release:
     """The sum of batches that were released by the same plan, about different people.
 

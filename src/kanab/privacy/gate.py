@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 
+from kanab.arguments import check_arguments
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan
@@ -31,6 +32,7 @@ from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally
 
 
+@check_arguments(skip=("counted", "k"))
 def release(
     counted: Counted, k: int | None = None, *, override: str = "", ledger: str | PathLike[str] | None = None
 ) -> Release:

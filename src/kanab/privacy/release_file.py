@@ -8,12 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, PrivacyError, SourceError
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 
+@check_arguments(skip=("release",))
 def write_release(release: Release, path: str | PathLike[str]) -> None:
     """Write the file under a temporary name, then rename it: it is there whole or not at all."""
     write_whole(path, release_text(release))
@@ -31,6 +33,7 @@ def release_text(release: Release) -> str:
     return msgspec.json.format(msgspec.json.encode(release_to_dict(release)), indent=1).decode("utf-8") + "\n"
 
 
+@check_arguments()
 def read_release(path: str | PathLike[str]) -> Release:
     """A release from its file, checked again: what was changed or is below k does not come in."""
     file = Path(path)

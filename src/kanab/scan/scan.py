@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kanab.analysis.api import release_alone
+from kanab.arguments import check_arguments
 from kanab.counted import floor_to_k
+from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import DEFAULT_K
+from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.scan.count.counting import count_pairs
 from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs
@@ -21,12 +23,14 @@ from kanab.scan.stats.pairs import PairScan, scan_pairs
 from kanab.scan.stats.segments import segment_scan
 from kanab.scan.stats.verdicts import Family
 from kanab.stats.multiplicity import Correction
+from kanab.tally.metric import Missing
 from kanab.tally.tally import Tally
 
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
 
 
+@check_arguments()
 def scan_interactions(
     source: Any,
     experiments: Sequence[str] | str = (),
@@ -39,18 +43,30 @@ def scan_interactions(
     alpha: float = 0.05,
     tolerance: Mapping[str, float] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
-    **counting: Any,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    where: str | None = None,
+    table: str | None = None,
+    sql: str | None = None,
+    unit: str | None = None,
+    aggregate: Mapping[str, str] | str | None = None,
+    assignments: Any = None,
 ) -> PairReadout:
     """Which pairs of concurrent experiments interfere? All of them, tested and corrected together.
 
     ``source`` is anything that ``count`` takes, with the experiments' columns (patterns such as
-    "test_*" are fine) and metrics; or one or more releases with pair tables. ``counting`` are
-    choices such as bounds, resolution, missing, where, table and unit.
+    "test_*" are fine) and metrics; or one or more releases with pair tables. ``bounds`` to
+    ``assignments`` say how the source is counted, as for ``count_pairs``.
     """
     rules: dict[str, Any] = {"family": family, "correction": correction, "alpha": alpha, "tolerance": tolerance}
+    counting: dict[str, Any] = {
+        "bounds": bounds, "resolution": resolution, "missing": missing, "where": where, "table": table, "sql": sql,
+        "unit": unit, "aggregate": aggregate, "assignments": assignments,
+    }  # fmt: skip
     stored = _stored(source)
     if stored is not None:
-        if experiments or counting:
+        if experiments or any(choice is not None for choice in counting.values()):
             raise PlanError("releases already say what was counted", "Leave out experiments and choices of counting.")
         return _from_releases(stored, list(metrics) or None, rules)
     counted = count_pairs(source, experiments, metrics, progress=progress, **counting)
@@ -62,6 +78,7 @@ def scan_interactions(
     )  # fmt: skip
 
 
+@check_arguments()
 def scan_segments(
     source: Any,
     experiments: Sequence[str] = (),
@@ -74,7 +91,16 @@ def scan_segments(
     correction: Correction = "bh",
     alpha: float = 0.05,
     tolerance: Mapping[str, float] | None = None,
-    **counting: Any,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    resolution: Mapping[str, float] | None = None,
+    missing: Mapping[str, Missing] | None = None,
+    bins: Mapping[str, int | Sequence[float]] | None = None,
+    top: Mapping[str, int] | None = None,
+    where: str | None = None,
+    table: str | None = None,
+    sql: str | None = None,
+    unit: str | None = None,
+    aggregate: Mapping[str, str] | str | None = None,
 ) -> SegmentReadout:
     """Which effects differ between which levels? Every experiment × covariate × metric together.
 
@@ -86,16 +112,21 @@ def scan_segments(
         if not experiments or not metrics or not covariates:
             raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
         releases = [
-            release_alone(
-                source, arm=name, metrics=list(metrics), segments=list(covariates), k=k, override=override, **counting
+            release(
+                count(
+                    source, arm=name, metrics=list(metrics), segments=list(covariates), k=k, bounds=bounds,
+                    resolution=resolution, missing=missing, bins=bins, top=top, where=where, table=table, sql=sql,
+                    unit=unit, aggregate=aggregate,
+                ),
+                override=override,
             )
             for name in experiments
-        ]
+        ]  # fmt: skip
     tables = {
-        (at, name): table
+        (at, name): tally
         for at, one in enumerate(releases)
-        for name, table in one.tables.items()
-        if len(table.arms) == 1 and table.covariates
+        for name, tally in one.tables.items()
+        if len(tally.arms) == 1 and tally.covariates
     }
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import ArmMeans, Effect
@@ -25,6 +26,7 @@ from kanab.tally.factor import Level, as_level, label
 _ROOT = math.sqrt(2 * math.pi)
 
 
+@check_arguments(skip=("mean", "sd"))
 @dataclass(frozen=True)
 class Prior:
     """What was believed before: the effect is normal about ``mean``, with this ``sd``, in units of the metric.

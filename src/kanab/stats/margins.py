@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, get_args
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import Alternative, t_interval, t_tail
 from kanab.stats.effect import ArmMeans, Effect
@@ -18,6 +19,7 @@ Claim = Literal["non-inferiority", "superiority", "equivalence"]
 Better = Literal["higher", "lower"]
 
 
+@check_arguments(skip=("size",))
 @dataclass(frozen=True)
 class Margin:
     """How much worse is still fine, how much better is worth it, or how different is still the same.

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kanab.analysis.options import (
-    Choices,
     Looks,
+    ResolvedOptions,
     named_arm,
     read_contrast,
     read_lower,
@@ -102,13 +102,13 @@ def test_a_prior_is_for_all_metrics_or_by_name() -> None:
         read_priors({"a": 1.0}, ["a"])  # type: ignore[dict-item]
 
 
-def test_choices_that_contradict_each_other_are_refused() -> None:
+def test_options_that_contradict_each_other_are_refused() -> None:
     claims = {"spend": (Margin("superiority", 1),)}
     with pytest.raises(AnalysisError, match=r"unknown correction\. Use one of: none, .*, dunnett"):
-        Choices(correction="tukey")  # type: ignore[arg-type]
+        ResolvedOptions(correction="tukey")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="Dunnett's correction is for one look"):
-        Choices(correction="dunnett", looks=Looks("always"))
+        ResolvedOptions(correction="dunnett", looks=Looks("always"))
     with pytest.raises(AnalysisError, match="margins are tested at one look"):
-        Choices(margins=claims, looks=Looks("always"))
+        ResolvedOptions(margins=claims, looks=Looks("always"))
     with pytest.raises(AnalysisError, match="a claim needs a confidence above"):
-        Choices(margins=claims, confidence=0.4)
+        ResolvedOptions(margins=claims, confidence=0.4)

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab import KanabError, Metric, Tally, count_columns, read_classes
+from kanab import KanabError, Metric, Tally, count_columns
+from kanab.counting import read_classes
 from kanab.datasets import eighteen
 from kanab.errors import LevelError, SourceError, TallyError
 from kanab.stats import fit

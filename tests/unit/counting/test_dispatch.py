@@ -398,9 +398,9 @@ def test_a_span_is_a_span() -> None:
 
 def test_the_statement_of_several_plans_can_be_shown(visits: Path) -> None:
     text = dispatch.explain(
-        visits, COHORTS, dispatch.Reading(), [replace(COHORTS, covariates=(CovariatePlan("tier", bins=2),))]
+        visits, COHORTS, dispatch.SourceOptions(), [replace(COHORTS, covariates=(CovariatePlan("tier", bins=2),))]
     )
     assert '"level1"' in text
     assert '"arm1"' not in text
     with pytest.raises(SourceError, match="no column 'tiers'"):
-        dispatch.explain(visits, COHORTS, dispatch.Reading(), [make_plan("variant", [], adjust=["tiers"])])
+        dispatch.explain(visits, COHORTS, dispatch.SourceOptions(), [make_plan("variant", [], adjust=["tiers"])])

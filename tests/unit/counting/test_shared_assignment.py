@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from kanab.counting.dispatch import Reading
+from kanab.counting.dispatch import SourceOptions
 from kanab.counting.shared_assignment import people_share
 from kanab.errors import SourceError
 
@@ -41,7 +41,7 @@ MAKERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def test_people_of_one_home_are_found_in_every_source(
     make: Callable[[dict[str, Any]], Any], size: int, shared: bool
 ) -> None:
-    assert people_share(make(homes(size)), "home", ["variant"], Reading(), 10) is shared
+    assert people_share(make(homes(size)), "home", ["variant"], SourceOptions(), 10) is shared
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -49,34 +49,34 @@ def test_files_and_conditions_are_looked_at_by_an_engine(kind: str, tmp_path: Pa
     file = tmp_path / f"people.{kind}"
     frame = pd.DataFrame(homes(3))
     frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
-    assert people_share(str(file), "home", ["variant"], Reading(), 10)
-    assert not people_share(file, "home", ["variant"], Reading(where="person % 3 = 1"), 10)
+    assert people_share(str(file), "home", ["variant"], SourceOptions(), 10)
+    assert not people_share(file, "home", ["variant"], SourceOptions(where="person % 3 = 1"), 10)
 
 
 def test_rows_of_one_person_are_one_person() -> None:
     rows = {name: np.repeat(values, 4) for name, values in homes(1).items()}
-    assert people_share(rows, "home", ["variant"], Reading(), 10)
-    assert not people_share(rows, "home", ["variant"], Reading(unit="person"), 10)
+    assert people_share(rows, "home", ["variant"], SourceOptions(), 10)
+    assert not people_share(rows, "home", ["variant"], SourceOptions(unit="person"), 10)
     shared = {name: np.repeat(values, 4) for name, values in homes(3).items()}
-    assert people_share(shared, "home", ["variant"], Reading(unit="person"), 10)
-    assert not people_share(shared, "home", ["variant"], Reading(unit="home"), 10)
+    assert people_share(shared, "home", ["variant"], SourceOptions(unit="person"), 10)
+    assert not people_share(shared, "home", ["variant"], SourceOptions(unit="home"), 10)
 
 
 def test_fewer_than_k_people_who_share_are_not_mentioned() -> None:
     rows = {"home": [*range(91), *range(9)], "variant": ["A", "B"] * 50}
-    assert not people_share(rows, "home", ["variant"], Reading(), 10)
-    assert people_share(rows, "home", ["variant"], Reading(), 9)
+    assert not people_share(rows, "home", ["variant"], SourceOptions(), 10)
+    assert people_share(rows, "home", ["variant"], SourceOptions(), 9)
 
 
 def test_people_in_no_arm_and_homes_that_nobody_knows_do_not_count() -> None:
     rows = {"home": [1, 1] * 20 + [None] * 60, "variant": ["A", None] * 20 + ["A", "B"] * 30}
-    for reading in (Reading(), Reading(where="1 = 1")):
-        assert not people_share(rows | {"home": np.arange(100) // 2}, "home", ["variant"], reading, 31)
-        assert people_share(rows, "home", ["variant"], reading, 19)
-        assert not people_share(rows, "home", ["variant"], reading, 20)
+    for options in (SourceOptions(), SourceOptions(where="1 = 1")):
+        assert not people_share(rows | {"home": np.arange(100) // 2}, "home", ["variant"], options, 31)
+        assert people_share(rows, "home", ["variant"], options, 19)
+        assert not people_share(rows, "home", ["variant"], options, 20)
 
 
-@pytest.mark.parametrize("reading", [Reading(), Reading(where="1 = 1")])
-def test_an_unknown_column_is_refused_with_its_neighbours(reading: Reading) -> None:
+@pytest.mark.parametrize("options", [SourceOptions(), SourceOptions(where="1 = 1")])
+def test_an_unknown_column_is_refused_with_its_neighbours(options: SourceOptions) -> None:
     with pytest.raises(SourceError, match=r"there is no column 'hom'\. Did you mean home"):
-        people_share(homes(3), "hom", ["variant"], reading, 10)
+        people_share(homes(3), "hom", ["variant"], options, 10)

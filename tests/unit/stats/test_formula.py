@@ -7,11 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from kanab import Factor, Metric, Tally, count_columns
+from kanab import Metric, Tally, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import FormulaError
 from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import classes_of
+from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
 

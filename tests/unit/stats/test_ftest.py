@@ -5,11 +5,12 @@ import pytest
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
-from kanab import Factor, Metric, Tally, count_columns
+from kanab import Metric, Tally, count_columns
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
 from kanab.errors import AnalysisError, FormulaError, LevelError
 from kanab.stats import fit, nested_f, pooled_f, robust_f
 from kanab.stats.ftest import two_way
+from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
 

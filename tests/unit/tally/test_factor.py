@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab import Factor
 from kanab.errors import LevelError, TallyError
+from kanab.tally import Factor
 from kanab.tally.factor import as_level, label, sorted_levels
 
 TIER = Factor("tier", (1, 2, 3), "covariate", (1.0, 2.0, 3.0))

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab import Factor, KanabError, Metric, Tally, count_columns
+from kanab import KanabError, Metric, Tally, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import GridError, LevelError, TallyError
+from kanab.tally import Factor
 from kanab.tally.describe import in_units
 from kanab.tally.moments import Cross, Moments
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kanab import Factor, Metric, Tally, count_columns
+from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.scan.stats.pairs import scan_pairs
+from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
 

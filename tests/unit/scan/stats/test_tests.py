@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from kanab import Factor, Metric, Tally, count_columns
+from kanab import Metric, Tally, count_columns
 from kanab.scan.stats.cells import Measured, blocks_of_tables, cells_of
 from kanab.scan.stats.tests import ALONE, NO_SQUARES, STILL, TOO_FEW_CELLS, f_tests
 from kanab.stats import pooled_f, robust_f
+from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
 BINARY = Metric("y", 1, (0, 1))

@@ -1,0 +1,209 @@
+"""Check the arguments of public functions: names against the signature, kinds against its annotations.
+
+Whoever mistypes a keyword or passes the wrong kind of thing reads one sentence with a remedy, not a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache, wraps
+from numbers import Real
+from os import PathLike
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from kanab.errors import ArgumentError, listed
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+
+EXAMPLES = {
+    "adjust": "['tier']",
+    "bins": "{'age': 5}",
+    "bounds": "{'spend': (0, 500)}",
+    "contrasts": "['B - C']",
+    "covariates": "['tier']",
+    "looks": "Looks('spending', looks=5)",
+    "lower_is_better": "['returns']",
+    "margins": "{'spend': Margin('non-inferiority', 0.1)}",
+    "metrics": "['spend']",
+    "missing": "{'rating': 'exclude'}",
+    "pool": "{'any': ['B', 'C']}",
+    "prior": "Prior(0, 0.01)",
+    "ratios": "['revenue/orders']",
+    "resolution": "{'spend': 0.01}",
+    "segments": "['device']",
+    "shares": "{'A': 9, 'B': 1}",
+    "span": "Span('enrolled_at', '7d', None, '2026-11-08')",
+    "tolerance": "{'revenue': 0.5}",
+    "top": "{'country': 20}",
+}
+"""What to write for arguments of these names, whatever function takes them."""
+
+ORIGINS = {
+    "ArmMeans": "plain_means(tally) and adjusted_means(tally) return one",
+    "Counted": "count(source, …) returns one",
+    "Effect": "difference_in_means(tally) and adjusted_effect(tally) return one",
+    "Margin": "Margin('non-inferiority', 0.1) is one",
+    "Plan": "make_plan(…) and read_plan(path) return one",
+    "Prior": "Prior(0, 0.01) is one",
+    "Release": "release(counted) and read_release(path) return one",
+    "Tally": "count_columns(…) returns one, and a Release holds some in its tables",
+}
+"""How to get one of these, wherever it is needed."""
+
+
+def check_arguments(skip: tuple[str, ...] = ()) -> Callable[[Target], Target]:
+    """Return a decorator that raises `ArgumentError` for calls that a function or a class cannot take.
+
+    Editors and ``inspect.signature`` see the signature as it is written. Parameters in ``skip``
+    are left to the function, which says more about them than their kind.
+
+    >>> @check_arguments()
+    ... def area(width: float, height: float = 1.0) -> float:
+    ...     return width * height
+    >>> area(2, hight=3)
+    Traceback (most recent call last):
+    kanab.errors.ArgumentError: area() has no argument 'hight'. Did you mean 'height'?
+    >>> area("2")
+    Traceback (most recent call last):
+    kanab.errors.ArgumentError: width of area() must be a number, not a str.
+    """
+
+    def decorate(target: Target) -> Target:
+        if isinstance(target, type):
+            target.__init__ = _checked(target.__init__, target.__name__, skip)  # type: ignore[misc]
+            return target
+        checked: Target = _checked(target, target.__name__, skip)
+        return checked
+
+    return decorate
+
+
+def _checked(function: Any, name: str, skip: tuple[str, ...]) -> Any:
+    """Wrap a function so that its arguments are checked before it runs."""
+    code = function.__code__
+    positional = code.co_varnames[: code.co_argcount]
+
+    @cache
+    def kinds() -> dict[str, Any]:
+        """Resolve annotations at the first call: they may name what is imported later."""
+        hints = get_type_hints(function)
+        return {word: kind for word, kind in hints.items() if word not in ("return", *skip) and kind is not Any}
+
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        expected = kinds()
+        for word, value in (*zip(positional, args, strict=False), *named.items()):
+            kind = expected.get(word)
+            if kind is not None and not _fits(value, kind):
+                raise _wrong_kind(name, word, value, kind)
+        try:
+            return function(*args, **named)
+        except TypeError as problem:
+            if problem.__traceback__ is not None and problem.__traceback__.tb_next is not None:
+                raise  # from inside the function
+            raise _wrong_call(function, name, named, problem) from None
+
+    return call
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Check whether a value is of the kind that an annotation names; own classes also inside containers."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, alternative) for alternative in inside)
+    if kind is None or kind is type(None):
+        return value is None
+    if origin is Literal:
+        return isinstance(value, str)
+    if kind in (int, float):
+        return isinstance(value, Real)
+    if kind is bool:
+        return isinstance(value, Real) or type(value).__name__.startswith("bool")
+    if origin is PathLike:
+        return isinstance(value, PathLike)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and _hold(value.values(), kind)
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and _hold(value, kind)
+    if origin is Callable or kind is Callable:
+        return callable(value)
+    return isinstance(value, kind) if isinstance(kind, type) and kind is not Any and origin is None else True
+
+
+def _hold(items: Iterable[Any], kind: Any) -> bool:
+    """Check what is inside a container where that must be of an own class; generators would be used up, and are not."""
+    if not any(_own_classes(kind)):
+        return True
+    return isinstance(items, Collection) and all(_fits(item, get_args(kind)[-1]) for item in items)
+
+
+def _wrong_kind(name: str, word: str, value: Any, kind: Any) -> ArgumentError:
+    """Return the error that says which kind is needed, and how to get it."""
+    needed = list(dict.fromkeys(_words(kind)))
+    fact = f"{word} of {name}() must be {' or '.join(needed)}, not {_described(value)}"
+    if word in EXAMPLES:
+        return ArgumentError(fact, f"For example {word}={EXAMPLES[word]}.")
+    origins = [f"{ORIGINS[own]}." for own in dict.fromkeys(_own_classes(kind)) if own in ORIGINS]
+    return ArgumentError(fact, " ".join(origins))
+
+
+def _words(kind: Any) -> Iterator[str]:
+    """Name the kinds of an annotation as people say them; None goes without saying."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        for alternative in get_args(kind):
+            yield from _words(alternative)
+    elif kind in (int, float):
+        yield "a number"
+    elif kind is bool:
+        yield "true or false"
+    elif kind is str or origin is Literal:
+        yield "a text"
+    elif origin is PathLike:
+        yield "a path"
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        yield "a dict"
+    elif isinstance(origin, type) and issubclass(origin, Iterable):
+        yield f"a list of {' or '.join(own)}" if (own := list(_own_classes(kind))) else "a list"
+    elif isinstance(kind, type) and kind is not type(None):
+        yield _with_article(kind.__name__)
+    elif origin is Callable:
+        yield "a function"
+
+
+def _own_classes(kind: Any) -> Iterator[str]:
+    if isinstance(kind, type) and kind.__module__.startswith("kanab."):
+        yield kind.__name__
+    for inner in get_args(kind):
+        yield from _own_classes(inner)
+
+
+def _described(value: Any) -> str:
+    """Name the kind of a value, never the value."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, (list, tuple, Mapping)) and value:
+        inner = value.values() if isinstance(value, Mapping) else value
+        return f"{_with_article(type(value).__name__)} of {listed(sorted({type(item).__name__ for item in inner}))}"
+    return _with_article(type(value).__name__)
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0].lower() in 'aeio' else 'a'} {noun}"
+
+
+def _wrong_call(function: Any, name: str, named: Mapping[str, Any], problem: TypeError) -> ArgumentError:
+    """Return the error for a name that the signature does not have, or for one that is missing."""
+    words = [word for word in inspect.signature(function).parameters if word != "self"]
+    unknown = [word for word in named if word not in words]
+    if not unknown:
+        told = str(problem).partition("() ")[2]
+        return ArgumentError(f"{name}() {told}" if told else str(problem), f"It takes: {listed(words, most=50)}.")
+    near = difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]!r}?" if near else f"It takes: {listed(words, most=50)}."
+    return ArgumentError(f"{name}() has no argument {unknown[0]!r}", hint)
