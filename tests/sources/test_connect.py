@@ -296,7 +296,7 @@ def test_too_many_classes_or_signatures_are_refused(duckdb_loader: Loader, monke
         {"a": [i % 20 for i in range(people)], "b": [i // 20 for i in range(people)], "y": [1] * people}
     )
     plan = make_plan("a", ["y"], adjust=["b"])
-    monkeypatch.setattr("kanab.counting.engine.answer.MOST_CLASSES", 399)
+    monkeypatch.setattr("kanab.counting.columns.MOST_CLASSES", 399)
     with pytest.raises(SourceError, match=r"a/b would have 400 classes; the limit is 399"):
         count_table(table, plan)
     monkeypatch.setattr("kanab.counting.engine.answer.MOST_SIGNATURES", 100)

@@ -1,4 +1,4 @@
-"""Levels out of too many values: the commonest ones, or bins of a number.
+"""Make levels of too many values: the commonest ones, or bins of a number.
 
 Both are decided on the people of all arms together, before any metric is looked at, and alike in
 every source: by whole counts, and by sums on a grid of whole steps.
@@ -46,36 +46,43 @@ class Bins:
         return (f"< {texts[0]}", *(f"{low} – {high}" for low, high in pairwise(texts)), f"≥ {texts[-1]}")
 
     def place(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The bin of every number: how many edges are not above it."""
+        """Return the bin of every number: how many edges are not above it."""
         return np.searchsorted(np.asarray(self.edges, dtype=np.float64), values, side="right").astype(np.intp)
 
     def factor(self, people: Sequence[int], sums: Sequence[int], scale: int, *, missing: bool) -> Factor:
-        """The covariate with a level per bin that holds people, each scored by its exact mean.
+        """Return the covariate with a level per bin that holds people, each scored by its exact mean.
 
         ``sums`` are of the covariate's grid values, all arms together, ``scale`` steps per unit.
 
         >>> Bins("age", (30.0,)).factor([2, 0], [41, 0], 1, missing=True)
         Factor(name='age', levels=('< 30', None), role='covariate', scores=(20.5, None))
         """
-        kept = [place for place, count in enumerate(people) if count]
-        levels: list[Level] = [self.labels[place] for place in kept]
-        scores: list[float | None] = [float(Fraction(sums[place], people[place] * scale)) for place in kept]
-        if missing or not kept:
+        filled = [place for place, count in enumerate(people) if count]
+        levels: list[Level] = [self.labels[place] for place in filled]
+        scores: list[float | None] = [float(Fraction(sums[place], people[place] * scale)) for place in filled]
+        if missing or not filled:
             levels, scores = [*levels, None], [*scores, None]
-        return Factor(self.name, tuple(levels), "covariate", tuple(scores) if kept else None)
+        return Factor(self.name, tuple(levels), "covariate", tuple(scores) if filled else None)
 
 
-def quantile_shares(bins: int) -> tuple[float, ...]:
-    """The shares of people below the inner edges of so many equal bins.
+def quantile_shares(plan: CovariatePlan) -> tuple[float, ...]:
+    """Return the shares of people below the inner edges of equal bins; none where a plan gives the edges.
 
-    >>> quantile_shares(4)
+    >>> quantile_shares(CovariatePlan("age", bins=4))
     (0.25, 0.5, 0.75)
     """
-    return tuple(place / bins for place in range(1, bins))
+    return tuple(place / plan.bins for place in range(1, plan.bins)) if isinstance(plan.bins, int) else ()
+
+
+def choose_bins(plan: CovariatePlan, quantiles: Sequence[float], low: float, high: float) -> Bins:
+    """Return bins at the edges that a plan gives, or else at quantiles of values between low and high."""
+    return (
+        Bins(plan.name, plan.bins) if isinstance(plan.bins, tuple) else quantile_bins(plan.name, quantiles, low, high)
+    )
 
 
 def quantile_bins(name: str, quantiles: Sequence[float], low: float, high: float) -> Bins:
-    """Bins at quantiles, rounded to three significant digits; equal edges are one.
+    """Return bins at quantiles, rounded to three significant digits; equal edges are one.
 
     Where the values are close together and far from 0, such as years, the digits are counted on
     their range instead. Rounding also hides the last bit, in which engines interpolate differently.
@@ -97,13 +104,8 @@ def _rounded(value: float, span: float) -> float:
     return float((exact / step).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * step)
 
 
-def declared_bins(plan: CovariatePlan) -> Bins | None:
-    """Bins at the edges that a plan gives, if it does."""
-    return Bins(plan.name, plan.bins) if isinstance(plan.bins, tuple) else None
-
-
 def common_levels(counts: Mapping[Level, int], top: int) -> tuple[Level, ...]:
-    """The commonest levels in sorted order; equally common ones are taken in sorted order.
+    """Return the commonest levels in sorted order; equally common ones are taken in sorted order.
 
     The missing level is none of them: it always stays.
 
@@ -111,24 +113,40 @@ def common_levels(counts: Mapping[Level, int], top: int) -> tuple[Level, ...]:
     ('at', 'fr')
     """
     order = sorted_levels(level for level in counts if level is not None)
-    kept = sorted(order, key=lambda level: -counts[level])[:top]
-    return sorted_levels(kept)
+    return sorted_levels(sorted(order, key=lambda level: -counts[level])[:top])
 
 
-def declare_levels(name: str, kept: Sequence[Level], *, rest: bool) -> CovariatePlan:
-    """A covariate that declares the kept levels, and "other" for the rest if there is one.
+def declare_levels(name: str, common: Sequence[Level], *, rest: bool) -> CovariatePlan:
+    """Return a covariate that declares its common levels, and "other" for the rest if there is one.
 
     >>> declare_levels("country", ("at", "fr"), rest=True).levels
     ('at', 'fr', 'other')
     """
-    levels = tuple(level for level in kept if level != OTHER)
-    return CovariatePlan(name, (*levels, OTHER) if rest or len(levels) < len(kept) else levels)
+    levels = tuple(level for level in common if level != OTHER)
+    return CovariatePlan(name, (*levels, OTHER) if rest or len(levels) < len(common) else levels)
 
 
-def check_levels(name: str, found: int) -> None:
-    """Refuse a covariate with more levels than the budget, with the number and the remedy."""
-    if found > MOST_LEVELS:
+def check_levels(name: str, levels: int) -> None:
+    """Raise `SourceError` where a covariate has more levels than allowed."""
+    if levels > MOST_LEVELS:
         raise SourceError(
-            f"{name!r} has {found:,} levels; the limit is {MOST_LEVELS:,}",
+            f"{name!r} has {levels:,} levels; the limit is {MOST_LEVELS:,}",
             f"Cut a number into bins (--bin {name}=5), or keep the most frequent levels (--top {name}=20).",
         )
+
+
+def check_arms(name: str, arms: int) -> None:
+    """Raise `SourceError` where an arm column has more arms than allowed: it holds something else."""
+    if arms > MOST_LEVELS:
+        raise SourceError(
+            f"arm column {name!r} has {arms:,} arms; the limit is {MOST_LEVELS:,}",
+            "Name the column that holds the arm, not the person.",
+        )
+
+
+def not_numbers(name: str) -> SourceError:
+    """Return the error of a covariate that cannot be cut into bins."""
+    return SourceError(
+        f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
+        f"Keep its most frequent levels instead (--top {name}=20).",
+    )

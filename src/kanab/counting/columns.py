@@ -1,4 +1,4 @@
-"""Rows to a tally with NumPy alone: ``count_columns`` for arrays and frames."""
+"""Count arrays and frames into a tally, with NumPy alone: ``count_columns``."""
 
 from __future__ import annotations
 
@@ -60,28 +60,28 @@ def count_columns(
         raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
     table = get_columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
     factors, code = _classes(table, arms, crossed)
-    measured = []
+    metric_steps = []
     for name in named:
         values, gone = to_numbers(table[name], name)
-        measured.append(measure(_chosen(declared[name], values[~gone]), values, gone))
-    return fill_tally(factors, code, measured, dict.fromkeys(named, squares), pairs)
+        metric_steps.append(measure(_choose(declared[name], values[~gone]), values, gone))
+    return fill_tally(factors, code, metric_steps, dict.fromkeys(named, squares), pairs)
 
 
 @dataclass(frozen=True, eq=False)
 class MetricSteps:
-    """One metric of everybody: grid steps, and who has a value."""
+    """The grid steps of one metric of everybody, and who has a value."""
 
     metric: Metric
     steps: NDArray[np.int64]
     has: NDArray[np.bool_]
 
     def of(self, people: NDArray[np.bool_]) -> MetricSteps:
-        """The same metric of some of the people."""
+        """Return the same metric of some of the people."""
         return MetricSteps(self.metric, self.steps[people], self.has[people])
 
 
 def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]) -> MetricSteps:
-    """A metric on its grid, with its rule for missing values."""
+    """Step values onto a metric's grid, by its rule for missing values."""
     steps = metric.to_grid(values)
     if gone.any():
         check_zero(metric)
@@ -92,24 +92,24 @@ def measure(metric: Metric, values: NDArray[np.float64], gone: NDArray[np.bool_]
 def fill_tally(
     factors: tuple[Factor, ...],
     code: NDArray[np.intp],
-    measured: Sequence[MetricSteps],
+    metrics: Sequence[MetricSteps],
     squares: Mapping[str, Squares],
     products: Iterable[tuple[str, str]] = (),
 ) -> Tally:
-    """A tally from the class of every person, as a flat index, and their metrics."""
+    """Return the tally of people, given everybody's class as a flat index and their metrics."""
     shape = tuple(len(factor.levels) for factor in factors)
     check_shape(shape)
     size = math.prod(shape)
     moments = []
-    for one in measured:
-        metric, steps, place = one.metric, one.steps[one.has], code[one.has]
-        margins = [] if metric.binary else _margins(factors, squares[metric.name])
-        kept = {by: _fold_squares(steps, place, factors, by) for by in margins}
+    for values in metrics:
+        metric, steps, place = values.metric, values.steps[values.has], code[values.has]
+        marginals = [] if metric.binary else _marginals(factors, squares[metric.name])
+        squared = {by: _fold_squares(steps, place, factors, by) for by in marginals}
         sums = group_sums(steps, place, size).reshape(shape)
-        moments.append(Moments(metric, _counts(place, size).reshape(shape), sums, kept))
-    found = {one.metric.name: one for one in measured}
+        moments.append(Moments(metric, _counts(place, size).reshape(shape), sums, squared))
+    by_name = {values.metric.name: values for values in metrics}
     crosses = [
-        _cross(pair, found, code, factors, (factor.name,))
+        _cross(pair, by_name, code, factors, (factor.name,))
         for pair in products
         for factor in factors
         if factor.role == "arm"
@@ -118,46 +118,46 @@ def fill_tally(
 
 
 def check_column_names(arm: Any, covariates: Any, metrics: Any) -> tuple[list[str], list[str], list[str]]:
-    """The names of the arm columns, of the covariates and of the metrics."""
+    """Return the names of the arm columns, the covariates and the metrics; raise `SourceError` where one is unfit."""
     arms = name_list([arm] if isinstance(arm, str) else arm, "arm")
     if not arms:
         raise SourceError("no arm column is named", "Name the column that holds the arm: arm=….")
     return arms, name_list(covariates, "covariates"), name_list(metrics, "metrics")
 
 
-def name_list(names: Iterable[Any], what: str) -> list[str]:
-    """A list of column names, each named once."""
+def name_list(names: Iterable[Any], word: str) -> list[str]:
+    """Return column names as a list; raise `SourceError` where they are none, or one comes twice."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         example = f"[{names!r}]" if isinstance(names, str) else "['…']"
-        raise SourceError(f"{what} must be a list of column names", f"Write {what}={example}.")
-    found = list(names)
-    if not all(isinstance(name, str) for name in found):
-        raise SourceError(f"{what} must be column names", "Give texts.")
-    if len(set(found)) != len(found):
-        raise SourceError(f"{what} names a column twice", "Name each column once.")
-    return found
+        raise SourceError(f"{word} must be a list of column names", f"Write {word}={example}.")
+    columns = list(names)
+    if not all(isinstance(name, str) for name in columns):
+        raise SourceError(f"{word} must be column names", "Give texts.")
+    if len(set(columns)) != len(columns):
+        raise SourceError(f"{word} names a column twice", "Name each column once.")
+    return columns
 
 
-def per_metric(given: Any, names: Sequence[str], what: str) -> Mapping[str, Any]:
-    """A choice for some of the metrics, by name; empty if nothing was chosen."""
-    if given is None:
+def per_metric(choices: Any, names: Sequence[str], word: str) -> Mapping[str, Any]:
+    """Return choices by metric, empty where there are none; raise `SourceError` where they fit no metric."""
+    if choices is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise SourceError(f"{what} must say which metric they are for", f"Write {what}={{'…': …}}.")
-    if not set(given) <= set(names):
-        raise SourceError(f"{what} are given for a metric that is not counted", f"Counted are: {listed(names)}.")
-    return given
+    if not isinstance(choices, Mapping):
+        raise SourceError(f"{word} must say which metric they are for", f"Write {word}={{'…': …}}.")
+    if not set(choices) <= set(names):
+        raise SourceError(f"{word} are given for a metric that is not counted", f"Counted are: {listed(names)}.")
+    return choices
 
 
 def _declared(metrics: Any, names: Sequence[str], choices: Mapping[str, Any]) -> Mapping[str, Metric | MetricPlan]:
-    """Metrics as they were declared, or what was chosen for each of them."""
-    given = {word: per_metric(choice, names, word) for word, choice in choices.items()}
+    """Return metrics as they were declared, or with what was chosen for each of them."""
+    by_word = {word: per_metric(choice, names, word) for word, choice in choices.items()}
     if not isinstance(metrics, Mapping):
         return {
-            name: MetricPlan(name, **{word: choice[name] for word, choice in given.items() if name in choice})
+            name: MetricPlan(name, **{word: choice[name] for word, choice in by_word.items() if name in choice})
             for name in names
         }
-    if any(given.values()):
+    if any(by_word.values()):
         raise SourceError(
             "metrics are declared, and bounds, resolution or missing are given besides",
             "Put them into the declared metrics.",
@@ -168,8 +168,8 @@ def _declared(metrics: Any, names: Sequence[str], choices: Mapping[str, Any]) ->
     return metrics
 
 
-def _chosen(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metric:
-    """The metric as declared, or on the simplest grid that holds the values."""
+def _choose(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metric:
+    """Return the metric as declared, or on the simplest grid that holds the values."""
     if isinstance(declared, Metric):
         return declared
     profile = profile_values(values)
@@ -182,18 +182,18 @@ def _chosen(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metri
 
 
 def _pairs(products: Any) -> list[tuple[str, str]]:
-    """Pairs of metrics, each pair once."""
-    found = list(products) if isinstance(products, Iterable) else [products]
-    for pair in found:
+    """Return pairs of metrics, each pair once."""
+    pairs = list(products) if isinstance(products, Iterable) else [products]
+    for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
             raise SourceError("products must be pairs of metrics", "For example products=[('spend', 'visits')].")
-    return list(dict.fromkeys((first, second) for first, second in found))
+    return list(dict.fromkeys((first, second) for first, second in pairs))
 
 
 def _classes(
     table: Mapping[str, Any], arms: Sequence[str], covariates: Sequence[str]
 ) -> tuple[tuple[Factor, ...], NDArray[np.intp]]:
-    """The factors, and for every person the number of their class."""
+    """Return the factors, and everybody's class as a flat index."""
     factors: list[Factor] = []
     code = np.zeros(len(table[arms[0]]), dtype=np.intp)
     size = 1
@@ -216,42 +216,54 @@ def _classes(
     return tuple(factors), code
 
 
-def _margins(factors: Sequence[Factor], squares: Squares) -> list[By]:
+def check_classes(name: str, shape: Sequence[int]) -> None:
+    """Check that a table has no more classes than allowed; raise `SourceError` with the remedies where it has."""
+    size = math.prod(shape)
+    if size > MOST_CLASSES:
+        raise SourceError(
+            f"{name} would have {size:,} classes; the limit is {MOST_CLASSES:,}",
+            "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
+        )
+
+
+def _marginals(factors: Sequence[Factor], squares: Squares) -> list[By]:
     if squares == "class":
         return [tuple(factor.name for factor in factors)]
     return [(factor.name,) for factor in factors if factor.role == "arm" or squares == "margins"]
 
 
-def _margin_code(code: NDArray[np.intp], factors: Sequence[Factor], by: By) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+def _marginal_code(
+    code: NDArray[np.intp], factors: Sequence[Factor], by: By
+) -> tuple[NDArray[np.intp], tuple[int, ...]]:
     shape = tuple(len(factor.levels) for factor in factors)
     axes = [axis for axis, factor in enumerate(factors) if factor.name in by]
-    kept = tuple(shape[axis] for axis in axes)
+    marginal = tuple(shape[axis] for axis in axes)
     if len(axes) == len(shape):
-        return code, kept
+        return code, marginal
     places = np.unravel_index(np.arange(math.prod(shape)), shape)
-    lookup = np.ravel_multi_index(tuple(places[axis] for axis in axes), kept)
-    return lookup[code], kept
+    lookup = np.ravel_multi_index(tuple(places[axis] for axis in axes), marginal)
+    return lookup[code], marginal
 
 
 def _fold_squares(steps: NDArray[np.int64], code: NDArray[np.intp], factors: Sequence[Factor], by: By) -> Cells:
-    places, shape = _margin_code(code, factors, by)
+    places, shape = _marginal_code(code, factors, by)
     return group_products(steps, steps, places, math.prod(shape)).reshape(shape)
 
 
 def _cross(
     pair: tuple[str, str],
-    found: Mapping[str, MetricSteps],
+    metrics: Mapping[str, MetricSteps],
     code: NDArray[np.intp],
     factors: Sequence[Factor],
     by: By,
 ) -> Cross:
     first, second = pair
-    if first not in found or second not in found:
+    if first not in metrics or second not in metrics:
         raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
-    both = found[first].has & found[second].has
-    places, shape = _margin_code(code[both], factors, by)
+    both = metrics[first].has & metrics[second].has
+    places, shape = _marginal_code(code[both], factors, by)
     size = math.prod(shape)
-    y, z = found[first].steps[both], found[second].steps[both]
+    y, z = metrics[first].steps[both], metrics[second].steps[both]
     return Cross(
         (first, second),
         by,
@@ -267,7 +279,7 @@ def _counts(code: NDArray[np.intp], size: int) -> Cells:
 
 
 def group_sums(values: NDArray[np.int64], code: NDArray[np.intp], size: int) -> Cells:
-    """Exact sums of 64-bit integers by group, as Python integers.
+    """Add 64-bit integers by group exactly, as Python integers.
 
     ``bincount`` adds doubles, which is exact as long as every partial sum stays below 2^53: so
     values are cut into halves of 31 bits, and rows into chunks of 2^20.
@@ -290,7 +302,7 @@ def _bincount(values: NDArray[np.int64], code: NDArray[np.intp], size: int) -> C
 
 
 def group_products(y: NDArray[np.int64], z: NDArray[np.int64], code: NDArray[np.intp], size: int) -> Cells:
-    """Exact sums of products by group; factors of 52 bits are cut into halves of 26."""
+    """Add products by group exactly; factors of 52 bits are cut into halves of 26."""
     if len(y) == 0 or int(np.abs(y).max()) * int(np.abs(z).max()) < 1 << 62:
         return group_sums(y * z, code, size)
     low = (1 << 26) - 1

@@ -1,4 +1,4 @@
-"""The day of a point in time, in UTC, counted from 1970-01-01: what cohorts are made of."""
+"""Turn points in time into days in UTC, counted from 1970-01-01: what cohorts are made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.frames import Array
+from kanab.counting.frames import Array, is_na
 from kanab.errors import SourceError
 from kanab.plan.periods import Span
 
@@ -25,7 +25,7 @@ _FIRST = date(1970, 1, 1).toordinal()
 
 
 def in_span(values: Array, span: Span) -> NDArray[np.bool_]:
-    """Who was enrolled in the cohorts of a span; people without a time were in none."""
+    """Return who was enrolled in the cohorts of a span; people without a time were in none."""
     days, known = days_of(values, span.column)
     first, end = span.days
     there = known & (days < end)
@@ -33,9 +33,9 @@ def in_span(values: Array, span: Span) -> NDArray[np.bool_]:
 
 
 def days_of(values: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The days of points in time, and which of them are known (the others read 0).
+    """Return the days of points in time, and which of them are known (the others read 0).
 
-    Times without a zone are in UTC.
+    Times without a zone are in UTC. Raises `SourceError` where a value is no point in time.
 
     >>> days_of(np.array(["1970-01-03", None, "1970-01-03T00:30+02:00"], dtype=object), "at")[0].tolist()
     [2, 0, 1]
@@ -52,18 +52,18 @@ def days_of(values: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.boo
                 read[value] = _day(value)
     except (TypeError, ValueError, OverflowError):
         raise not_times(name) from None
-    found = [read[value] for value in values]
-    days = np.array([0 if day is None else day for day in found], dtype=np.int64)
-    return days, np.array([day is not None for day in found], dtype=bool)
+    days = [read[value] for value in values]
+    known = np.array([day is not None for day in days], dtype=bool)
+    return np.array([0 if day is None else day for day in days], dtype=np.int64), known
 
 
 def not_times(name: str) -> SourceError:
-    """The error of a column that holds something else."""
+    """Return the error of a column that holds something else."""
     return SourceError(f"column {name!r} holds no points in time", "Use timestamps, dates or ISO texts.")
 
 
 def _day(value: Any) -> int | None:
-    if value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and isnan(value)):
+    if value is None or is_na(value) or (isinstance(value, float) and isnan(value)):
         return None
     if isinstance(value, str):
         return _day_of_text(value.strip())
@@ -89,7 +89,7 @@ def _day_of_text(text: str) -> int:
 
 
 def _minutes(clock: str) -> int:
-    """Minutes of 13:30, 1330 or 13.
+    """Return the minutes of 13:30, 1330 or 13.
 
     >>> _minutes("13:30"), _minutes("1330"), _minutes("13"), _minutes("")
     (810, 810, 780, 0)

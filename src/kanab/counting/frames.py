@@ -1,4 +1,4 @@
-"""Columns out of whatever holds them: dicts, NumPy, pandas, polars and Arrow, without importing any."""
+"""Read columns from dicts, NumPy, pandas, polars and Arrow tables, without importing any of these."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WHOLE_LIMIT = 2**53
 
 
 def column_names(data: Any) -> list[str]:
-    """The names of the columns of a mapping or a frame, as texts."""
+    """Return the names of the columns of a mapping or a frame, as texts."""
     return [str(key) for key in _keys(data)]
 
 
 def _keys(data: Any) -> list[Any]:
-    """What the columns are called in the data: texts, or numbers in a frame that was given no names."""
+    """Return the columns' keys in the data: texts, or numbers in a frame that was given no names."""
     if type(data).__name__ == "LazyFrame":
         raise SourceError("a lazy frame has no rows yet", "Give its .collect() instead.")
     if isinstance(data, Mapping):
@@ -44,29 +44,39 @@ def _keys(data: Any) -> list[Any]:
 
 
 def get_column(data: Any, name: str) -> Array:
-    """One column as a flat NumPy array; an unknown name suggests its neighbours."""
+    """Return one column as a flat NumPy array.
+
+    Raises `SourceError` where there is no such column, several, or one that is not flat.
+    """
     keys = _keys(data)
     names = [str(key) for key in keys]
-    if names.count(name) != 1:
-        if name in names:
-            raise SourceError(f"there are several columns {name!r}", "Rename all but one.")
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"Did you mean {listed(near)}?" if near else f"There are: {listed(names)}."
-        raise SourceError(f"there is no column {name!r}", hint)
+    check_column(name, names)
     array = _array(data[keys[names.index(name)]])
     if array.ndim != 1:
         raise SourceError(f"column {name!r} is not flat", "Give one value per person.")
     return array
 
 
+def check_column(name: str, names: Iterable[str]) -> None:
+    """Check that a name is that of one column; raise `SourceError` with similar names where it is not."""
+    names = list(names)
+    if names.count(name) == 1:
+        return
+    if name in names:
+        raise SourceError(f"there are several columns {name!r}", "Rename all but one.")
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"Did you mean {listed(near)}?" if near else f"There are: {listed(names)}."
+    raise SourceError(f"there is no column {name!r}", hint)
+
+
 def get_columns(data: Any, names: Sequence[str]) -> dict[str, Array]:
-    """Several columns of one length, at least one row long."""
-    found = {name: get_column(data, name) for name in names}
-    if len({len(array) for array in found.values()}) > 1:
+    """Return several columns; raise `SourceError` where their lengths differ or there are no rows."""
+    table = {name: get_column(data, name) for name in names}
+    if len({len(array) for array in table.values()}) > 1:
         raise SourceError("the columns have different lengths", "Give one value per person in each.")
-    if not next(iter(found.values()), np.empty(0)).size:
+    if not next(iter(table.values()), np.empty(0)).size:
         raise SourceError("there are no rows to count", "Check the file, the query or the filter.")
-    return found
+    return table
 
 
 def _array(values: Any) -> Array:
@@ -91,7 +101,7 @@ def _array(values: Any) -> Array:
 
 
 def _exact(array: Array, as_list: Callable[[], list[Any]] | None) -> Array:
-    """The array, or the values themselves where doubles may have merged long whole numbers.
+    """Return the array, or the values themselves where doubles may have merged long whole numbers.
 
     Frames turn whole numbers into doubles when one of them is missing.
     """
@@ -105,10 +115,10 @@ def _objects(values: Any) -> Array:
 
 
 def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...]]:
-    """Whole-number codes of a column's levels, the levels sorted; missing is a level."""
+    """Return whole-number codes of a column's levels, and the levels, sorted; missing is a level."""
     if values.dtype.kind in "biuf":
-        found, codes = np.unique(values, return_inverse=True)  # NaNs come last, as one
-        raw: list[Any] = found.tolist()
+        distinct, codes = np.unique(values, return_inverse=True)  # NaNs come last, as one
+        raw: list[Any] = distinct.tolist()
     else:
         places: dict[tuple[type, Any], int] = {}  # by type too: True is not the number 1
         try:
@@ -117,7 +127,7 @@ def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...
             )
         except (TypeError, ValueError):
             raise SourceError(f"column {name!r} holds values that are not levels", "Use texts or numbers.") from None
-        raw = [None if _is_na(value) else value for _, value in places]
+        raw = [None if is_na(value) else value for _, value in places]
     spelled = [as_level(value, name) for value in raw]
     if any(isinstance(level, bool) for level in spelled) and any(type(level) in (int, float) for level in spelled):
         raise SourceError(f"column {name!r} mixes true/false with numbers", "Use one kind of value.")
@@ -126,13 +136,13 @@ def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...
     return np.array([positions[level] for level in spelled], dtype=np.intp)[codes], levels
 
 
-def _is_na(value: Any) -> bool:
-    """Is it a missing value of pandas?"""
+def is_na(value: Any) -> bool:
+    """Return whether a value is one of pandas' missing values."""
     return type(value).__name__ in ("NAType", "NaTType")
 
 
 def numeric_scores(levels: Sequence[Level]) -> tuple[float | None, ...] | None:
-    """Numbers are their own scores; a covariate with texts or true/false has none."""
+    """Return numeric levels as their own scores; None for a covariate with texts or true/false."""
     scored = [level for level in levels if level is not None]
     if not scored or any(isinstance(level, bool) or as_score(level) is None for level in scored):
         return None
@@ -140,7 +150,7 @@ def numeric_scores(levels: Sequence[Level]) -> tuple[float | None, ...] | None:
 
 
 def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A metric's values as doubles, and which of them are missing (those read 0)."""
+    """Return a metric's values as doubles, and which of them are missing (those read 0)."""
     if values.dtype.kind in "biuf":
         with np.errstate(over="ignore", invalid="ignore"):
             floats = values.astype(np.float64)
@@ -160,7 +170,7 @@ def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def _number(value: Any) -> float:
-    if value is None or _is_na(value):
+    if value is None or is_na(value):
         return math.nan
     if not isinstance(value, (float, int, Decimal, Real, np.bool_)) or isinstance(value, np.timedelta64):
         raise TypeError

@@ -1,4 +1,4 @@
-"""Which grid a metric lives on when nobody declared it, and how its squares are added exactly.
+"""Choose the grid of a metric that nobody declared, and how its squares are added exactly.
 
 Every source decides alike: from the range of the values, and from the simplest grid that holds all
 of them. Only then do files, frames and engines give the same digits.
@@ -51,12 +51,12 @@ class Profile:
 
     @property
     def binary(self) -> bool:
-        """Is every value 0 or 1?"""
+        """Whether every value is 0 or 1."""
         return self.whole and self.low >= 0 and self.high <= 1
 
 
 def profile_values(values: NDArray[np.float64]) -> Profile:
-    """What finite numbers say, missing ones left out.
+    """Return the profile of finite numbers, without the missing ones.
 
     >>> profile_values(np.array([0.25, 19.99])).scale, profile_values(np.array([0.0, 1.0])).binary
     (100, True)
@@ -68,7 +68,7 @@ def profile_values(values: NDArray[np.float64]) -> Profile:
 
 
 def decimal_scale(values: NDArray[np.float64]) -> int | None:
-    """10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
+    """Return 10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
 
     >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
     (100, None)
@@ -77,7 +77,7 @@ def decimal_scale(values: NDArray[np.float64]) -> int | None:
 
 
 def choose_metric(plan: MetricPlan, profile: Profile) -> Metric:
-    """The metric as declared, or on the simplest grid that holds its values, without bounds.
+    """Return the metric as declared, or on the simplest grid that holds its values, without bounds.
 
     >>> choose_metric(MetricPlan("spend"), Profile(0, 19.99, whole=False, decimal=100))
     Metric(name='spend', scale=100, bounds=None, missing='zero')
@@ -90,7 +90,7 @@ def choose_metric(plan: MetricPlan, profile: Profile) -> Metric:
 
 
 def check_range(metric: Metric, profile: Profile) -> None:
-    """Refuse values that a metric's grid cannot hold; with bounds they are clamped instead.
+    """Raise `GridError` where a metric's grid cannot hold the values; with bounds they are clamped instead.
 
     A declared resolution may round everything to 0, but not one that the values chose.
     """
@@ -108,12 +108,12 @@ def check_range(metric: Metric, profile: Profile) -> None:
 
 
 def too_fine(name: str) -> GridError:
-    """The error of values that the finest grid would count as 0."""
+    """Return the error of values that the finest grid would count as 0."""
     return GridError(f"values of {name!r} are finer than every grid", "Count them in a smaller unit.")
 
 
 def widen_range(low: int, high: int, scale: int) -> tuple[int, int]:
-    """A range of grid steps, each end moved outwards to the next 1, 2 or 5 times a power of ten units.
+    """Widen a range of grid steps at both ends to the next 1, 2 or 5 times a power of ten units.
 
     0 stays 0. Ends between two steps of the grid move on to the next step.
 
@@ -124,19 +124,19 @@ def widen_range(low: int, high: int, scale: int) -> tuple[int, int]:
 
 
 def _rounded(end: int, scale: int) -> int:
-    """The next round number of units that is not smaller, in steps; at most the largest step of all."""
+    """Return the next round number of units that is not smaller, in steps; at most the largest step of all."""
     if end == 0:
         return 0
     size = Fraction(abs(end), scale)
     power = Fraction(10) ** (len(str(size.numerator)) - len(str(size.denominator)) - 1)
-    round_ones = [power * ten * leading for ten in (1, 10, 100) for leading in (1, 2, 5)]
+    round_numbers = [power * ten * leading for ten in (1, 10, 100) for leading in (1, 2, 5)]
     if end > 0:
-        return min(math.ceil(min(one for one in round_ones if one >= size) * scale), GRID_LIMIT - 1)
-    return -math.floor(max(one for one in round_ones if one <= size) * scale)
+        return min(math.ceil(min(number for number in round_numbers if number >= size) * scale), GRID_LIMIT - 1)
+    return -math.floor(max(number for number in round_numbers if number <= size) * scale)
 
 
 def check_zero(metric: Metric) -> None:
-    """Refuse missing values that would count as 0 where the bounds exclude 0."""
+    """Raise `GridError` where missing values would count as 0 but the bounds exclude 0."""
     bounds = metric.bounds
     if metric.missing == "zero" and bounds is not None and not bounds[0] <= 0 <= bounds[1]:
         raise GridError(
@@ -157,11 +157,11 @@ class Products:
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """What each partial sum counts: high × high, the mixed ones, low × low."""
+        """The weight of each partial sum: high × high, the mixed ones, low × low."""
         return (HALF * HALF, HALF, 1) if self.halves else (1,)
 
     def total(self, parts: tuple[int, ...], people: int, added: int) -> int:
-        """Σ r² about 0 from the partial sums, the people who have a value, and Σ r.
+        """Return Σ r² about 0 from the partial sums, the people who have a value, and Σ r.
 
         >>> Products(centre=1000).total((4 + 9,), 2, 998 + 1003) == 998**2 + 1003**2
         True
@@ -171,7 +171,7 @@ class Products:
 
 
 def plan_squares(low: int, high: int) -> Products:
-    """The cheapest exact way to add squares of grid values between two others.
+    """Return the cheapest exact way to add squares of grid values between two others.
 
     >>> plan_squares(0, 50_000), plan_squares(10**12, 10**12 + 1000), plan_squares(-(2**51), 2**51).halves
     (Products(centre=0, halves=False), Products(centre=1000000000500, halves=False), True)
@@ -185,6 +185,6 @@ def plan_squares(low: int, high: int) -> Products:
 
 
 def plan_products(first: tuple[int, int], second: tuple[int, int]) -> Products:
-    """The cheapest exact way to add products of two metrics with these ranges."""
+    """Return the cheapest exact way to add products of two metrics with these ranges."""
     largest = max(-first[0], first[1]) * max(-second[0], second[1])
     return Products(halves=largest >= _LARGEST)

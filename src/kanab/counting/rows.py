@@ -1,8 +1,7 @@
-"""Rows to one tally per linkage of a plan, with NumPy alone: ``count_rows``."""
+"""Count rows into one tally per linkage of a plan, with NumPy alone: ``count_rows``."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -13,15 +12,15 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted
 from kanab.counting.bins import (
-    MOST_LEVELS,
+    check_arms,
     check_levels,
+    choose_bins,
     common_levels,
     declare_levels,
-    declared_bins,
-    quantile_bins,
+    not_numbers,
     quantile_shares,
 )
-from kanab.counting.columns import MetricSteps, Squares, fill_tally, group_sums, measure
+from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, encode, get_columns, to_numbers
 from kanab.counting.grids import check_range, choose_metric, profile_values, widen_range
@@ -30,7 +29,7 @@ from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Membership, make_signatures
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
-from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.tally.cells import DROPPED
 from kanab.tally.factor import Factor
@@ -48,18 +47,18 @@ class CodedFactor(NamedTuple):
 class MetricValues(NamedTuple):
     """A metric of everybody, how many people were clamped or had no value, and its range if it has no bounds."""
 
-    measured: MetricSteps
+    steps: MetricSteps
     clamped: int
     missing: int
     range: tuple[int, int] | None
 
 
 class PlanCount(NamedTuple):
-    """What one plan makes of the rows: everything but signatures, whom it is about, and their classes."""
+    """The count of one plan without its signatures, the people it is about, and their classes."""
 
     counted: Counted
     inside: NDArray[np.bool_]
-    seen: Membership
+    membership: Membership
 
 
 def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None) -> Counted:
@@ -80,22 +79,23 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     if span is not None:
         there = in_span(table[span.column], span)
         table = {name: values[there] for name, values in table.items()}
-    done: dict[str, PlanCount] = {}
-    for one in (plan, *earlier):
-        if counting_terms(one) not in done:
-            done[counting_terms(one)] = _count_plan(table, one)
-    parts = [(one, done[counting_terms(one)]) for one in (plan, *earlier)]
-    anywhere = np.any([part.inside for part in done.values()], axis=0)
-    signed = make_signatures([part.seen.among(part.inside[anywhere]) for _, part in parts])
-    own, *others = (
-        replace(part.counted, plan=one, signatures=signatures)
-        for (one, part), signatures in zip(parts, signed, strict=True)
+    plans = (plan, *earlier)
+    by_terms: dict[str, PlanCount] = {}
+    for each in plans:
+        if counting_terms(each) not in by_terms:
+            by_terms[counting_terms(each)] = _count_plan(table, each)
+    counts = [by_terms[counting_terms(each)] for each in plans]
+    anywhere = np.any([count.inside for count in counts], axis=0)
+    signatures = make_signatures([count.membership.among(count.inside[anywhere]) for count in counts])
+    counted, *others = (
+        replace(count.counted, plan=each, signatures=signature)
+        for each, count, signature in zip(plans, counts, signatures, strict=True)
     )
-    return replace(own, earlier=tuple(others))
+    return replace(counted, earlier=tuple(others))
 
 
 def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
-    arms = {one.name: _arms(table[one.name], one) for one in plan.experiments}
+    arms = {experiment.name: _arms(table[experiment.name], experiment) for experiment in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise NobodyError
@@ -104,84 +104,73 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in plan.covariates_in_use}
     values = {metric.name: _values(table[metric.name], metric) for metric in plan.counted_metrics}
+    steps = {name: value.steps for name, value in values.items()}
     tallies: dict[str, Tally] = {}
     cells: dict[str, NDArray[np.intp]] = {}
     for linkage in plan.linkages:
-        own = [factors[name] for name in linkage.axes]
-        cells[linkage.name] = _cells(own, linkage.name)
-        tallies[linkage.name] = _tally(
-            own, cells[linkage.name], [one.measured for one in values.values()], linkage, plan
-        )
+        axes = [factors[name] for name in linkage.axes]
+        cells[linkage.name] = _cells(axes, linkage.name)
+        tallies[linkage.name] = _tally(axes, cells[linkage.name], [*steps.values()], linkage, plan)
+    ranges = {name: value.range for name, value in values.items() if value.range is not None}
     counted = Counted(
         plan,
         tallies,
         None,
-        all(metric.declared or values[metric.name].measured.metric.binary for metric in plan.counted_metrics),
-        {name: one.clamped for name, one in values.items()},
-        {name: one.missing for name, one in values.items()},
+        all(metric.declared or steps[metric.name].metric.binary for metric in plan.counted_metrics),
+        {name: value.clamped for name, value in values.items()},
+        {name: value.missing for name, value in values.items()},
         outside=int(np.count_nonzero(~inside)),
-        ranges={name: one.range for name, one in values.items() if one.range is not None},
+        ranges=ranges,
+        largest={
+            name: {metric: find_largest(steps[metric], cells[name], tallies[name].shape) for metric in metrics}
+            for name, metrics in metrics_with_small_sums(tallies, ranges).items()
+        },
     )
-    largest = {
-        name: {metric: find_largest(values[metric].measured, cells[name], tallies[name].shape) for metric in metrics}
-        for name, metrics in metrics_with_small_sums(tallies, counted.ranges).items()
-    }
-    counted = replace(counted, largest=largest)
-    present = {name: one.measured.has for name, one in values.items() if one.measured.metric.missing == "exclude"}
-    return PlanCount(
-        counted, inside, Membership(cells, {name: tally.people.size for name, tally in tallies.items()}, present)
-    )
+    present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
+    sizes = {name: tally.people.size for name, tally in tallies.items()}
+    return PlanCount(counted, inside, Membership(cells, sizes, present))
 
 
 def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
-    """The columns that plans count: arms, covariates in use, and metrics but for ratios; and the cohorts' column."""
+    """Return the columns that plans count: arms, metrics but for ratios, covariates in use, and the cohorts' column."""
     arms = (name for plan in plans for name in plan.experiment_names)
-    metrics = (one.name for plan in plans for one in plan.counted_metrics)
+    metrics = (metric.name for plan in plans for metric in plan.counted_metrics)
     levels = (name for plan in plans for name in plan.covariates_in_use)
     return list(dict.fromkeys(chain(arms, metrics, levels, [] if span is None else [span.column])))
 
 
 def _arms(values: Array, plan: ExperimentPlan) -> CodedFactor:
-    codes, found = encode(values, plan.name)
-    if plan.arms is None and len(found) > MOST_LEVELS:
-        raise SourceError(
-            f"arm column {plan.name!r} has {len(found):,} arms; the limit is {MOST_LEVELS:,}",
-            "Name the column that holds the arm, not the person.",
-        )
-    factor, into = place_arms(found, plan)
+    codes, arms = encode(values, plan.name)
+    if plan.arms is None:
+        check_arms(plan.name, len(arms))
+    factor, into = place_arms(arms, plan)
     return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])
 
 
 def _levels(values: Array, plan: CovariatePlan) -> CodedFactor:
     if plan.bins is not None:
         return _binned(values, plan)
-    codes, found = encode(values, plan.name)
+    codes, levels = encode(values, plan.name)
     if plan.top is not None:
-        counts = dict(zip(found, np.bincount(codes, minlength=len(found)).tolist(), strict=True))
-        kept = common_levels(counts, plan.top)
-        plan = declare_levels(plan.name, kept, rest=len(kept) < len(counts.keys() - {None}))
+        counts = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
+        common = common_levels(counts, plan.top)
+        plan = declare_levels(plan.name, common, rest=len(common) < len(counts.keys() - {None}))
     if plan.levels is None:
-        check_levels(plan.name, len(found))
-    factor, into = place_levels(found, plan)
+        check_levels(plan.name, len(levels))
+    factor, into = place_levels(levels, plan)
     return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])
 
 
 def _binned(column: Array, plan: CovariatePlan) -> CodedFactor:
-    """A number cut at given edges or at quantiles of everybody; each bin is scored by its exact mean."""
+    """Cut a number at declared edges or at quantiles of everybody; score each bin by its exact mean."""
     try:
         values, gone = to_numbers(column, plan.name)
     except SourceError:
-        raise SourceError(
-            f"covariate {plan.name!r} cannot be cut into bins: it holds something other than finite numbers",
-            f"Keep its most frequent levels instead (--top {plan.name}=20).",
-        ) from None
+        raise not_numbers(plan.name) from None
     present = values[~gone]
     profile = profile_values(present)
-    bins = declared_bins(plan)
-    if bins is None:
-        shares = quantile_shares(plan.bins if isinstance(plan.bins, int) else 1)
-        quantiles = np.quantile(present, shares).tolist() if len(present) else []
-        bins = quantile_bins(plan.name, quantiles, profile.low, profile.high)
+    quantiles = np.quantile(present, quantile_shares(plan)).tolist() if len(present) else []
+    bins = choose_bins(plan, quantiles, profile.low, profile.high)
     grid = Metric(plan.name, profile.scale)
     check_range(grid, profile)
     place, size = bins.place(present), len(bins.labels)
@@ -199,34 +188,29 @@ def _values(column: Array, declared: MetricPlan) -> MetricValues:
     metric = choose_metric(declared, profile)
     check_range(metric, profile)
     clamped = int(np.count_nonzero(metric.beyond_bounds(values) & ~gone))
-    measured = measure(metric, values, gone)
-    return MetricValues(measured, clamped, int(np.count_nonzero(gone)), _range(measured))
+    steps = measure(metric, values, gone)
+    return MetricValues(steps, clamped, int(np.count_nonzero(gone)), _range(steps))
 
 
-def _range(one: MetricSteps) -> tuple[int, int] | None:
-    if one.metric.bounds is not None:
+def _range(values: MetricSteps) -> tuple[int, int] | None:
+    if values.metric.bounds is not None:
         return None
-    steps = one.steps[one.has]
-    return widen_range(int(steps.min()), int(steps.max()), one.metric.scale) if len(steps) else (0, 0)
+    steps = values.steps[values.has]
+    return widen_range(int(steps.min()), int(steps.max()), values.metric.scale) if len(steps) else (0, 0)
 
 
-def _cells(own: Sequence[CodedFactor], name: str) -> NDArray[np.intp]:
-    """Everybody's class in one table, as a flat index; ``DROPPED`` for people who are not in it."""
-    size = math.prod(len(coded.factor.levels) for coded in own)
-    if size > MOST_CLASSES:
-        raise SourceError(
-            f"{name} would have {size:,} classes; the limit is {MOST_CLASSES:,}",
-            "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
-        )
-    cell = own[0].codes
-    for coded in own[1:]:
+def _cells(axes: Sequence[CodedFactor], name: str) -> NDArray[np.intp]:
+    """Return everybody's class in one table, as a flat index; ``DROPPED`` for people who are not in it."""
+    check_classes(name, [len(coded.factor.levels) for coded in axes])
+    cell = axes[0].codes
+    for coded in axes[1:]:
         both = (cell != DROPPED) & (coded.codes != DROPPED)
         cell = np.where(both, cell * len(coded.factor.levels) + coded.codes, DROPPED)
     return cell
 
 
 def _tally(
-    own: Sequence[CodedFactor], cell: NDArray[np.intp], measured: Sequence[MetricSteps], linkage: Linkage, plan: Plan
+    axes: Sequence[CodedFactor], cell: NDArray[np.intp], metrics: Sequence[MetricSteps], linkage: Linkage, plan: Plan
 ) -> Tally:
     inside = cell != DROPPED
     everyone = bool(inside.all())
@@ -235,9 +219,9 @@ def _tally(
     }
     products = dict.fromkeys(plan.ratios)
     return fill_tally(
-        tuple(coded.factor for coded in own),
+        tuple(coded.factor for coded in axes),
         cell if everyone else cell[inside],
-        measured if everyone else [one.of(inside) for one in measured],
+        metrics if everyone else [values.of(inside) for values in metrics],
         squares,
         products,
     )

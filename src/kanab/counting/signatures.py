@@ -1,4 +1,4 @@
-"""Who shares all their classes: people, or groups of them, added up to signatures."""
+"""Add people, or groups of them, who share all their classes up to signatures."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class Membership(NamedTuple):
     present: Mapping[str, NDArray[np.bool_]]
 
     def among(self, there: NDArray[np.bool_]) -> Membership:
-        """The same among more people; ``there`` says which of them the plan is about."""
+        """Return the same among more people; ``there`` says which of them the plan is about."""
         if there.all():
             return self
         cells, present = {}, {}
-        for name, own in self.cells.items():
+        for name, cell in self.cells.items():
             cells[name] = np.full(len(there), DROPPED, dtype=np.int64)
-            cells[name][there] = own
+            cells[name][there] = cell
         for name, has in self.present.items():
             present[name] = np.zeros(len(there), dtype=bool)
             present[name][there] = has
         return Membership(cells, self.sizes, present)
 
 
-def make_signatures(seen: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
-    """The signatures of several plans over the same people, row by row about the same ones.
+def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
+    """Return the signatures of several plans over the same people, row by row about the same ones.
 
     Sorted by the classes of the first plan, then of the next, then by presence. ``people`` are how
-    many each place stands for; one, if nobody says.
+    many each place stands for; one by default.
 
     >>> tier = Membership({"v/tier": np.array([0, 1, 1, 0])}, {"v/tier": 2}, {})
     >>> device = Membership({"v/device": np.array([0, 2, 2, 1])}, {"v/device": 3}, {})
@@ -51,40 +51,40 @@ def make_signatures(seen: Sequence[Membership], people: NDArray[np.int64] | None
     >>> [first.cells.ravel().tolist(), second.cells.ravel().tolist()], first.people.tolist()
     ([[0, 0, 1], [0, 1, 2]], [1, 1, 2])
     """
-    cells = ((cell + 1, one.sizes[name] + 1) for one in seen for name, cell in one.cells.items())
-    present = ((has.astype(np.int64), 2) for one in seen for has in one.present.values())
+    cells = ((cell + 1, plan.sizes[name] + 1) for plan in plans for name, cell in plan.cells.items())
+    present = ((has.astype(np.int64), 2) for plan in plans for has in plan.present.values())
     code: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
     room = 1
     for part, radix in chain(cells, present):
         if room * radix >= 1 << 62:
-            found, code = np.unique(code, return_inverse=True)
-            room = len(found)
+            distinct, code = np.unique(code, return_inverse=True)
+            room = len(distinct)
         code = code * radix + part
         room *= radix
     anyone, counts = _one_of_each(code, room, people)
-    return [_picked(one, anyone, counts) for one in seen]
+    return [_pick(plan, anyone, counts) for plan in plans]
 
 
-def _picked(seen: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64]) -> Signatures:
-    cells = np.stack([cell[anyone] for cell in seen.cells.values()], axis=1).astype(np.int64)
-    if not seen.present:
-        return Signatures(tuple(seen.cells), cells, people)
-    present = np.stack([has[anyone] for has in seen.present.values()], axis=1)
-    return Signatures(tuple(seen.cells), cells, people, tuple(seen.present), present)
+def _pick(plan: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64]) -> Signatures:
+    cells = np.stack([cell[anyone] for cell in plan.cells.values()], axis=1).astype(np.int64)
+    if not plan.present:
+        return Signatures(tuple(plan.cells), cells, people)
+    present = np.stack([has[anyone] for has in plan.present.values()], axis=1)
+    return Signatures(tuple(plan.cells), cells, people, tuple(plan.present), present)
 
 
 def _one_of_each(
     code: NDArray[np.int64], room: int, people: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """For every code that occurs, in order: a place that has it, and how many people do."""
+    """Return for every code that occurs, in order, a place that has it, and how many people do."""
     if room > _DIRECT:
-        found, anyone, code = np.unique(code, return_index=True, return_inverse=True)
-        room = len(found)
+        distinct, anyone, code = np.unique(code, return_index=True, return_inverse=True)
+        room = len(distinct)
     else:
         anyone = np.zeros(room, dtype=np.intp)
         anyone[code] = np.arange(len(code))
-    seen = np.bincount(code, minlength=room)
-    counts = seen if people is None else np.zeros(room, dtype=np.int64)
+    places = np.bincount(code, minlength=room)
+    counts = places if people is None else np.zeros(room, dtype=np.int64)
     if people is not None:
         np.add.at(counts, code, people)
-    return anyone[seen > 0], counts[seen > 0].astype(np.int64)
+    return anyone[places > 0], counts[places > 0].astype(np.int64)

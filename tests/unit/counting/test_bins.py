@@ -8,9 +8,9 @@ import pytest
 from kanab.counting.bins import (
     Bins,
     check_levels,
+    choose_bins,
     common_levels,
     declare_levels,
-    declared_bins,
     quantile_bins,
     quantile_shares,
 )
@@ -54,9 +54,10 @@ def test_a_bin_is_scored_by_the_exact_mean_of_its_people() -> None:
 
 
 def test_equal_shares_and_given_edges() -> None:
-    assert quantile_shares(5) == (0.2, 0.4, 0.6, 0.8)
-    assert declared_bins(CovariatePlan("x", bins=(1.0, 2.0))) == Bins("x", (1.0, 2.0))
-    assert declared_bins(CovariatePlan("x", bins=3)) is None
+    assert quantile_shares(CovariatePlan("x", bins=5)) == (0.2, 0.4, 0.6, 0.8)
+    assert quantile_shares(CovariatePlan("x", bins=(1.0, 2.0))) == ()
+    assert choose_bins(CovariatePlan("x", bins=(1.0, 2.0)), [], 0, 9) == Bins("x", (1.0, 2.0))
+    assert choose_bins(CovariatePlan("x", bins=2), [4.5], 0, 9) == Bins("x", (4.5,))
 
 
 def test_equally_common_levels_are_taken_in_sorted_order() -> None:

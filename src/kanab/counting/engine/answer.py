@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.bins import MOST_LEVELS, check_levels
+from kanab.counting.bins import check_arms, check_levels
+from kanab.counting.columns import check_classes
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
@@ -18,7 +19,7 @@ from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Membership
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import Population, View, covariates_about, populations
-from kanab.plan.model import MOST_CLASSES, Linkage
+from kanab.plan.model import Linkage
 from kanab.tally.cells import DROPPED, Cells, zeros
 from kanab.tally.factor import Factor
 from kanab.tally.moments import By, Cross, Moments
@@ -139,8 +140,7 @@ def insiders(answer: QueryAnswer, arms: Mapping[str, Places], group: Population)
 
 def _arms(key: Key, texts: Iterable[Text], query: CountQuery) -> Places:
     found = list(dict.fromkeys(texts))
-    if len(found) > MOST_LEVELS:
-        raise too_many_arms(key.name, len(found))
+    check_arms(key.name, len(found))
     factor, into = place_arms([key.level(text) for text in found], query.plan.experiment(key.name))
     return Places(factor, dict(zip(found, into, strict=True)))
 
@@ -155,14 +155,6 @@ def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:
         check_levels(key.name, len(set(levels)))
     factor, into = place_levels(levels, declared)
     return Places(factor, dict(zip(found, into, strict=True)))
-
-
-def too_many_arms(name: str, found: int) -> SourceError:
-    """An arm column that holds something else."""
-    return SourceError(
-        f"arm column {name!r} has {found:,} arms; the limit is {MOST_LEVELS:,}",
-        "Name the column that holds the arm, not the person.",
-    )
 
 
 def _binned(answer: QueryAnswer, key: Key, *, missing: bool) -> Places:
@@ -197,7 +189,7 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
     own = [places[key.name] for key in keys]
     factors = tuple(one.factor for one in own)
     shape = tuple(len(factor.levels) for factor in factors)
-    check_size(linkage.name, shape)
+    check_classes(linkage.name, shape)
     block = answer.of("classes", keys, linkage.experiments)
     people = _filled(shape, own, block, "n")
     moments = []
@@ -212,16 +204,6 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
         for name in linkage.experiments
     ]
     return Tally(factors, people, tuple(moments), tuple(crosses))
-
-
-def check_size(name: str, shape: Sequence[int]) -> None:
-    """Refuse a table of more classes than the budget, with the number and the remedy."""
-    size = math.prod(shape)
-    if size > MOST_CLASSES:
-        raise SourceError(
-            f"{name} would have {size:,} classes; the limit is {MOST_CLASSES:,}",
-            "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
-        )
 
 
 def _filled(shape: tuple[int, ...], own: Sequence[Places], block: AnswerRows, name: str) -> Cells:

@@ -12,13 +12,12 @@ from typing import Any
 
 import ibis
 
-from kanab.counting.bins import Bins, check_levels, common_levels, declared_bins, quantile_bins, quantile_shares
+from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
 from kanab.counting.engine.dialects import engine_of, first_row, query_text, run
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, number
 from kanab.counting.grids import DECIMAL_SCALES, Profile
-from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan
 from kanab.tally.factor import Level
 
@@ -157,27 +156,17 @@ def _profile(row: Mapping[str, Any], place: int) -> Profile:
 def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
     """The bins of a covariate, at given edges or at quantiles of everybody, and its profile."""
     if kind == "text":
-        raise _not_numbers(plan.name)
-    shares = quantile_shares(plan.bins) if isinstance(plan.bins, int) else ()
+        raise not_numbers(plan.name)
+    shares = quantile_shares(plan)
     table = people.select(value=number(people[plan.name], kind, careful=True))
-    cuts = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
-    row = first_row(table.aggregate(**_about(table.value, kind, 0), **cuts))
+    wanted = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
+    row = first_row(table.aggregate(**_about(table.value, kind, 0), **wanted))
     profile = _profile(row, 0)
     if not (abs(profile.low) < float("inf") and abs(profile.high) < float("inf")):
-        raise _not_numbers(plan.name)
-    bins = declared_bins(plan)
-    if bins is None:
-        found = [row[f"cut{place}"] for place in range(len(shares))]
-        quantiles = [float(value) for value in found if value is not None]
-        bins = quantile_bins(plan.name, quantiles, profile.low, profile.high)
-    return bins, profile
-
-
-def _not_numbers(name: str) -> SourceError:
-    return SourceError(
-        f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
-        f"Keep its most frequent levels instead (--top {name}=20).",
-    )
+        raise not_numbers(plan.name)
+    cuts = [row[f"cut{place}"] for place in range(len(shares))]
+    quantiles = [float(cut) for cut in cuts if cut is not None]
+    return choose_bins(plan, quantiles, profile.low, profile.high), profile
 
 
 def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Level, ...], bool]:

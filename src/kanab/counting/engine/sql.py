@@ -14,7 +14,7 @@ from typing import Any
 import sqlglot
 
 from kanab.counted import Counted
-from kanab.counting.bins import MOST_LEVELS, Bins, check_levels, declare_levels
+from kanab.counting.bins import MOST_LEVELS, Bins, check_arms, check_levels, declare_levels
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
@@ -23,7 +23,6 @@ from kanab.counting.engine.answer import (
     people_in_each,
     place_all,
     read_answer,
-    too_many_arms,
     whole,
 )
 from kanab.counting.engine.dates import day_number, utc_session, within
@@ -208,8 +207,8 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
         if found.levels[key.name] > MOST_LEVELS:
             levels = profile_columns(inside, {}, [key]).levels[key.name]
             if key.name in query.arms:
-                raise too_many_arms(key.name, levels)
-            if query.declared_levels[key.name].levels is None:
+                check_arms(key.name, levels)
+            elif query.declared_levels[key.name].levels is None:
                 check_levels(key.name, levels)
     return found
 
