@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from kanab import Metric
 from kanab.scan.pairs import PairMoments, Pairs, Whole
 from kanab.scan.stats.cells import blocks_of_pairs
+from kanab.scan.stats.f_tests import run_f_tests
 from kanab.scan.stats.pairs import PairScan, scan_pairs
-from kanab.scan.stats.tests import f_tests
 from kanab.tally.factor import Factor
 
 Codes = NDArray[np.int64]
@@ -142,7 +142,7 @@ def speed(people: int = 20_000, rounds: int = 15) -> dict[str, float]:
     def tests() -> None:
         for block in blocks_of_pairs(pairs, names):
             for part in block.metrics:
-                f_tests(part)
+                run_f_tests(part)
 
     return {
         "F tests": _best(tests, rounds),

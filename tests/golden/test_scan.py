@@ -15,7 +15,8 @@ import kanab as kb
 from kanab.datasets import eighteen
 from kanab.scan.pairs import Pairs
 from kanab.scan.stats.pairs import PairScan, scan_pairs
-from kanab.scan.stats.segments import segment_scan
+from kanab.scan.stats.segments import scan_covariates
+from kanab.scan.stats.verdicts import Rules
 
 TESTS = ["persngrp", "phongotv", "mailings"]
 V98 = kb.Metric("v98", 1, (0, 1))
@@ -49,7 +50,7 @@ def as_pair() -> kb.Tally:
 
 
 def test_the_papers_table_has_its_f_as_a_pair(as_pair: kb.Tally) -> None:
-    (row,) = scan_pairs({("treatment", "tier"): as_pair}, k=3).rows
+    (row,) = scan_pairs({("treatment", "tier"): as_pair}, Rules(k=3)).rows
     assert near(41.7046498028901) == row.F
     assert row.df == (2, 12)
     assert row.p == near(3.95861467139e-6, rel=1e-11)
@@ -61,7 +62,7 @@ def test_the_papers_table_has_its_f_as_a_pair(as_pair: kb.Tally) -> None:
 
 
 def test_the_papers_table_has_its_f_and_follow_ups_as_segments() -> None:
-    (row,) = segment_scan([eighteen()], k=3).rows
+    (row,) = scan_covariates([eighteen()], Rules(k=3, correction="bh")).rows
     assert (row.experiment, row.covariate, row.metric) == ("treatment", "tier", "minutes")
     assert near(41.7046498028901) == row.F
     assert row.verdict == "differs"
@@ -107,7 +108,7 @@ def test_new_haven_has_the_reference_f(scan: PairScan, reference: dict[str, Any]
 
 @pytest.mark.parametrize("correction", ["holm", "bh"])
 def test_new_haven_has_no_interference_left_after_correction(pairs: Pairs, correction: Any) -> None:
-    found = scan_pairs(pairs, correction=correction)
+    found = scan_pairs(pairs, Rules(correction=correction))
     assert min(row.p_adjusted for row in found) > 0.14
     assert "interference" not in found.verdicts()
     assert "watch" not in found.verdicts()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kanab as kb
 from kanab.scan.count import counter, stream
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.count.kernel import kernels
+from kanab.scan.count.kernel import choose_kernels
 from kanab.scan.pairs import Pairs
 from kanab.tally.metric import Metric
 
@@ -128,7 +128,7 @@ def test_any_mix_of_arms_gaps_and_metrics_is_like_grouping_every_pair(
         if clamp:
             bounds[f"y{place}"] = (-20, 31.5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counter, "kernels", lambda _name: kernels(loops))
+        patch.setattr(counter, "choose_kernels", lambda _name: choose_kernels(loops))
         patch.setattr(stream, "ROWS", 64)
         pairs = count_pairs(rows, names, list(missing), bounds=bounds, missing=missing)
     assert_like_grouping(pairs, rows)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kanab import Metric, Tally
 from kanab.scan.stats.pairs import scan_pairs
+from kanab.scan.stats.verdicts import Rules
 from kanab.stats import pooled_f, robust_f
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
@@ -119,7 +120,7 @@ def pair(draw):
 @given(pair())
 def test_f_is_that_of_rational_arithmetic_whatever_the_means_and_the_empty_classes(drawn):
     shape, people = drawn
-    (row,) = scan_pairs({("a", "b"): table(people, shape)}, k=1).rows
+    (row,) = scan_pairs({("a", "b"): table(people, shape)}, Rules(k=1)).rows
     expected = exact_f(people)
     if expected is None:
         assert row.F is None
@@ -137,7 +138,7 @@ def test_both_tests_are_those_of_one_table_by_itself(drawn, squares):
     tally = table(people, shape, squares)
     if not tally.total:
         return
-    (row,) = scan_pairs({("a", "b"): tally}, k=1).rows
+    (row,) = scan_pairs({("a", "b"): tally}, Rules(k=1)).rows
     pooled, robust = pooled_f(tally), robust_f(tally)
     for found, expected in (((row.F, row.df, row.p), pooled), ((row.F_robust, row.df_robust, row.p_robust), robust)):
         if expected.F is None:

@@ -49,16 +49,13 @@ from kanab.stats.cautions import (
 from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.margins import Margin
-from kanab.stats.multiplicity import Correction, correct
+from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label
 from kanab.tally.metric import Missing
 from kanab.tally.tally import Tally
-
-SEGMENT_CORRECTION: Correction = "bh"
-"""Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
 
 BATCHES = (
     "{batches} batches are added here. If results were looked at before the last of them, p-values and intervals "

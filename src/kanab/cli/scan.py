@@ -58,7 +58,7 @@ def scan(source: tuple[str, ...], **given: Any) -> None:
         report = scan_report(pairs=found.to_dict(), segments=None if segments is None else segments.to_dict())
         write_whole(given["html"], report)
     if given["as_json"]:
-        data = found.to_dict() | ({} if segments is None else {"segments": segments.to_dict()})
+        data = found.to_dict() | ({} if segments is None else {"segment_scan": segments.to_dict()})
         click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
         return
     click.echo("\n\n".join(str(one) for one in (found, segments) if one is not None))

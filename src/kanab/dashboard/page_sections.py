@@ -19,7 +19,7 @@ from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
 from kanab.scan.report.tables import ranked_table
-from kanab.scan.report.words import expectation, named, scanned
+from kanab.scan.report.words import expectation, name_sides, scope_line
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
 
@@ -149,7 +149,7 @@ def _maps(data: Data) -> str:
 
 def interaction_lead(data: Data) -> list[str]:
     """Return what was scanned, and what chance alone would show."""
-    return [text for text in (f"{scanned(data)}.", expectation(data)) if text]
+    return [text for text in (f"{scope_line(data)}.", expectation(data)) if text]
 
 
 def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[Markup, int]:
@@ -168,7 +168,7 @@ def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[M
     for row, cells in zip(shown, plain.rows, strict=True):
         mark = VERDICT_MARKS.get(row["verdict"], "○")
         start = f'<span class="{escape(row["verdict"].split()[0])}"><span class="mark" aria-hidden="true">{mark}</span>'
-        body.append((str(escape(named(data, row))), *map(escape, cells[2:-1]), f"{start}{escape(cells[-1])}</span>"))
+        body.append((str(escape(name_sides(data, row))), *map(escape, cells[2:-1]), f"{start}{escape(cells[-1])}</span>"))
     return Markup(card_table("Every pair", ("pair", *plain.header[2:]), body, "cards wide")), len(rows)
 
 

@@ -1,4 +1,4 @@
-"""All pairs of concurrent experiments, and all experiments by segment, in one pass."""
+"""Scans of all pairs of concurrent experiments, and of all experiments by segment; others use these names."""
 
 from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.scan import scan_interactions, scan_segments

@@ -8,7 +8,7 @@ and p, to three digits, and the tables of a few flagged pairs; the rest stays wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,29 +33,32 @@ class ReleasedPairs:
     open_metrics: frozenset[str]
     left_out: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
-    chained: bool = field(default=False)
 
     def __repr__(self) -> str:
         return f"Pairs of {len(self.pairs.experiments)} experiments: k-anonymous at k = {self.k}"
 
 
 def release_pairs(pairs: Pairs, k: int = 10, *, override: str = "") -> ReleasedPairs:
-    """Leave out experiments with an arm below k, and decide by the budget what may be shown of the rest."""
+    """Leave out experiments with an arm below k, and decide by the budget what may be shown of the rest.
+
+    Raises `PrivacyError` where fewer than two experiments are left, or k may not be used.
+    """
     if not isinstance(pairs, Pairs):
         raise PrivacyError("only what count_pairs() returns can be scanned", "Call count_pairs() on the source first.")
     rule = checked_k(k, override)
-    own = [np.diag(pairs.people[pairs.slice_of(i), pairs.slice_of(i)]) for i in range(len(pairs.experiments))]
-    kept = [i for i, arms in enumerate(own) if all(n >= rule for n in arms) and sum(arms) - len(arms) >= LEAST_DF]
-    if len(kept) < 2:
+    slices = [pairs.slice_of(i) for i in range(len(pairs.experiments))]
+    people = [np.diag(pairs.people[arms, arms]) for arms in slices]
+    places = [i for i, arms in enumerate(people) if all(n >= rule for n in arms) and sum(arms) - len(arms) >= LEAST_DF]
+    if len(places) < 2:
         raise PrivacyError(
             f"fewer than two experiments have k = {rule} people in every arm", "Wait for more people, or scan others."
         )
-    gone = tuple(
+    left_out = tuple(
         f"{factor.name} is left out: an arm holds fewer than k = {rule} people"
         for i, factor in enumerate(pairs.experiments)
-        if i not in kept
+        if i not in places
     )
-    some = selected(pairs, kept)
+    some = select_experiments(pairs, places)
     numbers = pair_numbers([len(factor.levels) for factor in some.experiments])
     open_metrics = frozenset(
         part.metric.name
@@ -63,26 +66,26 @@ def release_pairs(pairs: Pairs, k: int = 10, *, override: str = "") -> ReleasedP
         if within_budget(some.total, some.unusual.get(part.metric.name, 0), numbers, rule)
     )
     deviations = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
-    return ReleasedPairs(some, rule, _testable(some, rule), open_metrics, gone, deviations)
+    return ReleasedPairs(some, rule, _testable(some, rule), open_metrics, left_out, deviations)
 
 
 def shown_pairs(released: ReleasedPairs, flagged: Sequence[tuple[int, int]], metric: str) -> list[tuple[int, int]]:
-    """The flagged pairs, most urgent first, whose table of a metric may be shown."""
-    found: list[tuple[int, int]] = []
+    """Return the flagged pairs, most urgent first, whose table of a metric may be shown."""
+    shown: list[tuple[int, int]] = []
     for pair in flagged:
         if not released.testable[pair]:
             continue
-        if metric not in released.open_metrics and not _within(released, [*found, pair], metric):
+        if metric not in released.open_metrics and not _within(released, [*shown, pair], metric):
             break
         table = released.pairs.tally(*pair, [metric])
         audit = audit_table("pair", table, {metric: MetricPlan(metric)})
         if audit.passed and gapless(table.moments_of(metric), table, released.k):
-            found.append(pair)
-    return found
+            shown.append(pair)
+    return shown
 
 
 def _within(released: ReleasedPairs, pairs: Sequence[tuple[int, int]], metric: str) -> bool:
-    """May the tables of these few pairs be shown together?"""
+    """Tell whether the tables of these few pairs may be shown together."""
     arms = [len(factor.levels) for factor in released.pairs.experiments]
     single = sum(arms[i] - 1 for i in {place for pair in pairs for place in pair})
     crossed = sum((arms[i] - 1) * (arms[j] - 1) for i, j in pairs)
@@ -91,20 +94,20 @@ def _within(released: ReleasedPairs, pairs: Sequence[tuple[int, int]], metric: s
 
 
 def _testable(pairs: Pairs, k: int) -> np.ndarray:
-    """Which pairs have nobody or at least k people in every class?"""
+    """Tell which pairs have nobody or at least k people in every class."""
     fine = (pairs.people == 0) | (pairs.people >= k)
     for part in pairs.moments:
         absent = pairs.people - part.counts
         fine &= ((part.counts == 0) | (part.counts >= k)) & ((absent == 0) | (absent >= k))
     size = len(pairs.experiments)
-    found = np.zeros((size, size), dtype=bool)
+    testable = np.zeros((size, size), dtype=bool)
     for i, j in pairs.pairs:
-        found[i, j] = found[j, i] = bool(fine[pairs.slice_of(i), pairs.slice_of(j)].all())
-    return found
+        testable[i, j] = testable[j, i] = bool(fine[pairs.slice_of(i), pairs.slice_of(j)].all())
+    return testable
 
 
-def selected(pairs: Pairs, places: Sequence[int]) -> Pairs:
-    """Only some of the experiments. The people of the others still count as people."""
+def select_experiments(pairs: Pairs, places: Sequence[int]) -> Pairs:
+    """Return only some of the experiments. The people of the others still count as people."""
     if list(places) == list(range(len(pairs.experiments))):
         return pairs
     arms = np.concatenate([np.arange(pairs.starts[i], pairs.starts[i + 1]) for i in places])

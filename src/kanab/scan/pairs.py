@@ -42,7 +42,7 @@ class PairMoments:
             object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     def refine(self, scale: int) -> PairMoments:
-        """The same sums on a finer grid that contains this one."""
+        """Return the same sums on a finer grid that contains this one. Raises `TallyError` where it does not."""
         factor, rest = divmod(scale, self.metric.scale)
         if factor == 1 and not rest:
             return self
@@ -55,6 +55,22 @@ class PairMoments:
             self.counts,
             fitting(self.sums.astype(object) * factor),
             fitting(self.squares.astype(object) * factor**2),
+        )
+
+    def __add__(self, other: PairMoments) -> PairMoments:
+        """Add the sums of different people, on the finer of both grids. Raises `TallyError` for another metric."""
+        scale = max(self.metric.scale, other.metric.scale)
+        mine, theirs = self.refine(scale), other.refine(scale)
+        if mine.metric != theirs.metric:
+            raise TallyError(
+                f"{mine.metric.name!r} has other bounds or another rule for missing values there",
+                "Declare the metric once and count both with it.",
+            )
+        return PairMoments(
+            mine.metric,
+            plus(mine.counts, theirs.counts),
+            plus(mine.sums, theirs.sums),
+            plus(mine.squares, theirs.squares),
         )
 
 
@@ -103,11 +119,11 @@ class Pairs:
             raise TallyError("a block of the pairs has the wrong shape", "Count all experiments together.")
 
     def __repr__(self) -> str:
-        """Names and grids, no counts."""
+        """Return names and grids, no counts."""
         names = listed((factor.name for factor in self.experiments), most=4)
         grids = [
-            f"{one.metric.name} {'is 0/1' if one.metric.binary else f'in steps of {one.metric.resolution:g}'}"
-            for one in self.moments
+            f"{metric.name} {'is 0/1' if metric.binary else f'in steps of {metric.resolution:g}'}"
+            for metric in (part.metric for part in self.moments)
         ]
         return f"Pairs of {len(self.experiments)} experiments ({names}): {'; '.join(grids) or 'no metrics'}"
 
@@ -117,7 +133,7 @@ class Pairs:
         return tuple(np.cumsum([0, *(len(factor.levels) for factor in self.experiments)]).tolist())
 
     def slice_of(self, place: int) -> slice:
-        """The arms of one experiment."""
+        """Return the arms of one experiment."""
         starts = self.starts
         return slice(starts[place], starts[place + 1])
 
@@ -127,7 +143,7 @@ class Pairs:
         return list(combinations(range(len(self.experiments)), 2))
 
     def place(self, name: str) -> int:
-        """Where an experiment stands."""
+        """Return where an experiment stands. Raises `LevelError` for an unknown name."""
         for place, factor in enumerate(self.experiments):
             if factor.name == name:
                 return place
@@ -135,84 +151,71 @@ class Pairs:
         raise LevelError("unknown experiment", f"Known are: {known}.")
 
     def tally(self, first: int, second: int, metrics: Sequence[str] | None = None) -> Tally:
-        """The table of one pair, with the squares of both arms among the people in both."""
-        one, two = self.slice_of(first), self.slice_of(second)
+        """Return the table of one pair, with the squares of both arms among the people in both."""
+        rows, columns = self.slice_of(first), self.slice_of(second)
         factors = (self.experiments[first], self.experiments[second])
         wanted = [part for part in self.moments if metrics is None or part.metric.name in metrics]
         return Tally(
             factors,
-            self.people[one, two],
+            self.people[rows, columns],
             tuple(
                 Moments(
                     part.metric,
-                    part.counts[one, two],
-                    part.sums[one, two],
+                    part.counts[rows, columns],
+                    part.sums[rows, columns],
                     {}
                     if part.metric.binary
-                    else {(factors[0].name,): part.squares[one, second], (factors[1].name,): part.squares[two, first]},
+                    else {
+                        (factors[0].name,): part.squares[rows, second],
+                        (factors[1].name,): part.squares[columns, first],
+                    },
                 )
                 for part in wanted
             ),
         )
 
     def __add__(self, other: Pairs) -> Pairs:
-        """The pairs of two groups of different people; arms that only one of them has are kept."""
+        """Add the pairs of two groups of different people; arms that only one of them has are kept."""
         if not isinstance(other, Pairs):
             return NotImplemented
-        names = [[one.name for one in side.experiments] for side in (self, other)]
-        metrics = [[one.metric.name for one in side.moments] for side in (self, other)]
+        names = [[factor.name for factor in side.experiments] for side in (self, other)]
+        metrics = [[part.metric.name for part in side.moments] for side in (self, other)]
         if names[0] != names[1] or metrics[0] != metrics[1]:
             raise TallyError("the two have different experiments or metrics", "Count both by the same names.")
-        joined = tuple(one.join(two) for one, two in zip(self.experiments, other.experiments, strict=True))
+        joined = tuple(first.join(second) for first, second in zip(self.experiments, other.experiments, strict=True))
         mine, theirs = self._with_arms(joined), other._with_arms(joined)
         return Pairs(
             joined,
             plus(mine.people, theirs.people),
-            tuple(_together(one, two) for one, two in zip(mine.moments, theirs.moments, strict=True)),
+            tuple(first + second for first, second in zip(mine.moments, theirs.moments, strict=True)),
             self.total + other.total,
-            _added(self.unusual, other.unusual),
-            _added(self.missing, other.missing),
-            _added(self.clamped, other.clamped),
+            _add_known(self.unusual, other.unusual),
+            _add_known(self.missing, other.missing),
+            _add_known(self.clamped, other.clamped),
             self.outside + other.outside,
             self.excluded + other.excluded,
         )
 
     def _with_arms(self, experiments: tuple[Factor, ...]) -> Pairs:
-        """The same people among more arms, nobody in the new ones."""
+        """Return the same people among more arms, nobody in the new ones."""
         if experiments == self.experiments:
             return self
-        into = arm_places([one.levels for one in self.experiments], [one.levels for one in experiments])
-        size = sum(len(one.levels) for one in experiments)
+        into = arm_places([factor.levels for factor in self.experiments], [factor.levels for factor in experiments])
+        size = sum(len(factor.levels) for factor in experiments)
         moments = tuple(
             PairMoments(
-                one.metric,
-                spread(one.counts, into, size),
-                spread(one.sums, into, size),
-                spread(one.squares, into, size, both=False),
+                part.metric,
+                spread(part.counts, into, size),
+                spread(part.sums, into, size),
+                spread(part.squares, into, size, both=False),
             )
-            for one in self.moments
+            for part in self.moments
         )
         return replace(self, experiments=experiments, people=spread(self.people, into, size), moments=moments)
 
 
-def _together(first: PairMoments, second: PairMoments) -> PairMoments:
-    scale = max(first.metric.scale, second.metric.scale)
-    first, second = first.refine(scale), second.refine(scale)
-    if first.metric != second.metric:
-        raise TallyError(
-            f"{first.metric.name!r} has other bounds or another rule for missing values there",
-            "Declare the metric once and count both with it.",
-        )
-    return PairMoments(
-        first.metric,
-        plus(first.counts, second.counts),
-        plus(first.sums, second.sums),
-        plus(first.squares, second.squares),
-    )
-
-
-def _added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Per metric; what only one of the two knows is not known of both."""
+def _add_known(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    """Add numbers per metric; what only one of the two knows is not known of both."""
     return {name: number + second[name] for name, number in first.items() if name in second}
 
 
@@ -222,23 +225,23 @@ def _read_only(array: Whole) -> Whole:
     return view
 
 
-def arm_places(own: Sequence[Sequence[Any]], joined: Sequence[Sequence[Any]]) -> NDArray[np.intp]:
-    """The number of each arm of some experiments where these have more arms, or others in between.
+def arm_places(arms: Sequence[Sequence[Any]], joined: Sequence[Sequence[Any]]) -> NDArray[np.intp]:
+    """Return the number of each arm of some experiments where these have more arms, or others in between.
 
     >>> arm_places([["B"], [0, 1]], [["A", "B"], [0, 1]]).tolist()
     [1, 2, 3]
     """
     starts = np.cumsum([0, *(len(levels) for levels in joined)])
-    found = [
+    places = [
         start + list(levels).index(level)
-        for start, levels, mine in zip(starts, joined, own, strict=False)
+        for start, levels, mine in zip(starts, joined, arms, strict=False)
         for level in mine
     ]
-    return np.array(found, dtype=np.intp)
+    return np.array(places, dtype=np.intp)
 
 
 def spread(array: Whole, into: NDArray[np.intp], size: int, *, both: bool = True) -> Whole:
-    """A block among more arms: of its rows and columns, or of its rows only; zeros elsewhere."""
+    """Return a block among more arms: of its rows and columns, or of its rows only; zeros elsewhere."""
     wide = np.zeros((size, size if both else array.shape[1]), dtype=array.dtype)
     if both:
         wide[np.ix_(into, into)] = array
@@ -248,19 +251,19 @@ def spread(array: Whole, into: NDArray[np.intp], size: int, *, both: bool = True
 
 
 def plus(first: Whole, second: Whole) -> Whole:
-    """The sum of two arrays of whole numbers, as Python integers where 64 bits might not hold it."""
+    """Add two arrays of whole numbers, as Python integers where 64 bits might not hold the sum."""
     small = object not in (first.dtype, second.dtype)
-    if not small or any(one.size and largest(one) >= 2**62 for one in (first, second)):
+    if not small or max(largest(first), largest(second)) >= 2**62:
         first, second = first.astype(object), second.astype(object)
     total: Whole = first + second
     return total
 
 
 def largest(array: Whole) -> int:
-    """The largest number without its sign; 0 of none."""
+    """Return the largest number without its sign; 0 of none."""
     return max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
 
 
 def fitting(array: Whole) -> Whole:
-    """The same numbers in 64 bits, where all of them fit."""
+    """Return the same numbers in 64 bits, where all of them fit."""
     return array.astype(np.int64) if array.dtype == object and largest(array) < 2**63 else array

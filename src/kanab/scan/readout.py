@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kanab.analysis.readout import frame
 from kanab.scan.report.html import scan_report
-from kanab.scan.report.text import pairs_text, segments_text
+from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.pairs import PairScan
 from kanab.scan.stats.segments import SegmentScan
@@ -18,7 +19,7 @@ _ROUNDED = ("F", "p", "F_robust", "p_robust", "p_adjusted", "assignment_p")
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPair:
     """A flagged pair whose table may be shown."""
 
     a: str
@@ -26,29 +27,53 @@ class Shown:
     effects: PairEffects
 
 
+class _ScanReadout(ABC):
+    """What both scans can become; ``_rows`` is the field of the plain data that holds the tests."""
+
+    _rows: ClassVar[str]
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scan as plain data, ready for JSON."""
+
+    def __str__(self) -> str:
+        return scan_text(self.to_dict())
+
+    __repr__ = __str__
+
+    def to_pandas(self) -> Any:
+        """Return one row per test as a pandas DataFrame."""
+        return frame("pandas", [_flat(row) for row in self.to_dict()[self._rows]])
+
+    def to_polars(self) -> Any:
+        """Return one row per test as a polars DataFrame."""
+        return frame("polars", [_flat(row) for row in self.to_dict()[self._rows]])
+
+    def to_report(self) -> str:
+        """Return the scan as one self-contained HTML page."""
+        return scan_report(**{self._rows: self.to_dict()})
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PairReadout:
+class PairReadout(_ScanReadout):
     """Every pair of experiments, tested together. ``to_dict`` is documented and stable.
 
     ``open_metrics`` are within the budget: their tables could all be published. Of the others only
     F and p are shown, to three digits, and the tables of a few flagged pairs.
     """
 
+    _rows: ClassVar[str] = "pairs"
+
     scan: PairScan
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownPair, ...]
     people: int
     k: int
     open_metrics: frozenset[str]
     notes: tuple[str, ...] = ()
     chained: bool = False
 
-    def __str__(self) -> str:
-        return pairs_text(self.to_dict())
-
-    __repr__ = __str__
-
     def to_dict(self) -> dict[str, Any]:
-        """The scan as plain data, ready for JSON."""
+        """Return the scan as plain data, ready for JSON."""
         rows = [self._row(row.to_dict()) for row in self.scan.rows]
         return {
             "pairs": rows,
@@ -59,7 +84,7 @@ class PairReadout:
             "people": self.people,
             "enrollment_checked": self.scan.enrollment_checked,
             "verdicts": dict(self.scan.verdicts()),
-            "effects": [_effects(one.effects) for one in self.shown],
+            "effects": [_effects_to_dict(pair.effects) for pair in self.shown],
             "quantiles": {metric.name: self._quantiles(metric.name) for metric in self.scan.metrics},
             "privacy": {
                 "k": self.k,
@@ -72,54 +97,39 @@ class PairReadout:
             "notes": list(self.notes),
         }
 
-    def to_pandas(self) -> Any:
-        """One row per pair and metric as a pandas DataFrame."""
-        return frame("pandas", [_plain(row) for row in self.to_dict()["pairs"]])
-
-    def to_polars(self) -> Any:
-        """One row per pair and metric as a polars DataFrame."""
-        return frame("polars", [_plain(row) for row in self.to_dict()["pairs"]])
-
-    def to_report(self) -> str:
-        """The scan as one self-contained HTML page."""
-        return scan_report(pairs=self.to_dict())
-
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Over the budget numbers are given to three digits, and what could be missed to two."""
+        """Round the numbers of a metric over the budget to three digits, and what could be missed to two."""
         if row["metric"] in self.open_metrics:
             return row
         rounded = {name: _digits(row[name], 3) for name in _ROUNDED}
         return row | rounded | {"could_miss": _digits(row["could_miss"], 2)}
 
     def _quantiles(self, metric: str) -> dict[str, list[float | None]]:
-        found = self.scan.quantiles(metric)
+        quantiles = self.scan.quantiles(metric)
         digits = 12 if metric in self.open_metrics else 3
         return {
-            "expected": [_digits(value, 6) for value in found.expected.tolist()],
-            "observed": [_digits(value, digits) for value in found.observed.tolist()],
+            "expected": [_digits(value, 6) for value in quantiles.expected.tolist()],
+            "observed": [_digits(value, digits) for value in quantiles.observed.tolist()],
         }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SegmentReadout:
+class SegmentReadout(_ScanReadout):
     """Every experiment by every covariate, tested together. ``to_dict`` is documented and stable."""
+
+    _rows: ClassVar[str] = "segments"
 
     scan: SegmentScan
     k: int
     notes: tuple[str, ...] = ()
     chained: bool = False
 
-    def __str__(self) -> str:
-        return segments_text(self.to_dict())
-
-    __repr__ = __str__
-
     def to_dict(self) -> dict[str, Any]:
-        """The scan as plain data, ready for JSON."""
+        """Return the scan as plain data, ready for JSON."""
         rows = [row.to_dict() for row in self.scan.rows]
         for row in rows:
-            for one in row["follow_ups"]:
-                one |= {name: label(one[name]) for name in ("level", "arm", "control")}
+            for follow_up in row["follow_ups"]:
+                follow_up |= {name: label(follow_up[name]) for name in ("level", "arm", "control")}
         return {
             "segments": rows,
             **self.scan.summary(),
@@ -130,44 +140,32 @@ class SegmentReadout:
             "notes": list(self.notes),
         }
 
-    def to_pandas(self) -> Any:
-        """One row per experiment, covariate and metric as a pandas DataFrame."""
-        return frame("pandas", [_plain(row) for row in self.to_dict()["segments"]])
 
-    def to_polars(self) -> Any:
-        """One row per experiment, covariate and metric as a polars DataFrame."""
-        return frame("polars", [_plain(row) for row in self.to_dict()["segments"]])
-
-    def to_report(self) -> str:
-        """The scan as one self-contained HTML page."""
-        return scan_report(segments=self.to_dict())
-
-
-def _effects(found: PairEffects) -> dict[str, Any]:
+def _effects_to_dict(pair: PairEffects) -> dict[str, Any]:
     return {
-        "a": found.experiments[0],
-        "b": found.experiments[1],
-        "metric": found.metric,
-        "arms": [[label(arm) for arm in arms] for arms in found.arms],
-        "means": [list(row) for row in found.means],
+        "a": pair.experiments[0],
+        "b": pair.experiments[1],
+        "metric": pair.metric,
+        "arms": [[label(arm) for arm in arms] for arms in pair.arms],
+        "means": [list(row) for row in pair.means],
         "effects": [
             {
-                "experiment": one.experiment,
-                "arm": label(one.arm),
-                "control": label(one.control),
-                "within": one.within,
-                "level": label(one.level),
-                "effect": one.effect,
-                "se": one.se,
-                "interval": [one.low, one.high],
+                "experiment": effect.experiment,
+                "arm": label(effect.arm),
+                "control": label(effect.control),
+                "within": effect.within,
+                "level": label(effect.level),
+                "effect": effect.effect,
+                "se": effect.se,
+                "interval": [effect.low, effect.high],
             }
-            for one in found.effects
+            for effect in pair.effects
         ],
     }
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Degrees of freedom as two columns; follow-ups are a table of their own."""
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return degrees of freedom as two columns; follow-ups are a table of their own."""
     flat = {name: value for name, value in row.items() if name not in ("df", "df_robust", "follow_ups")}
     for name in ("df", "df_robust"):
         flat[f"{name}_numerator"], flat[f"{name}_denominator"] = row[name] or (None, None)
@@ -175,7 +173,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digits(value: float | None, digits: int) -> float | None:
-    """A number to so many significant digits."""
+    """Round to so many significant digits."""
     if value is None or value == 0 or not math.isfinite(value):
         return value
     return float(f"{value:.{digits - 1}e}")

@@ -5,7 +5,8 @@ Chooses and calls counting, the gate and statistics; no arithmetic here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kanab.arguments import check_arguments
@@ -13,36 +14,37 @@ from kanab.counted import floor_to_k
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import DEFAULT_K
+from kanab.privacy.class_rules import checked_k
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.counting import count_pairs, read_names
+from kanab.scan.count.stream import Progress
 from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs
-from kanab.scan.readout import PairReadout, SegmentReadout, Shown
+from kanab.scan.readout import PairReadout, SegmentReadout, ShownPair
 from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, scan_pairs
-from kanab.scan.stats.segments import segment_scan
-from kanab.scan.stats.verdicts import Family
-from kanab.stats.multiplicity import Correction
-from kanab.tally.metric import Missing
+from kanab.scan.stats.segments import scan_covariates
+from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
+from kanab.stats.multiplicity import SEGMENT_CORRECTION, Correction
+from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
 
 
-@check_arguments()
+@check_arguments(skip=("k",))
 def scan_interactions(
     source: Any,
     experiments: Sequence[str] | str = (),
-    metrics: Sequence[str] | str = (),
+    metrics: Sequence[str] | Mapping[str, Metric] | str = (),
     *,
     k: int = DEFAULT_K,
     override: str = "",
     family: Family = "metric",
-    correction: Correction = "holm",
-    alpha: float = 0.05,
+    correction: Correction = PAIR_CORRECTION,
+    alpha: float = ALPHA,
     tolerance: Mapping[str, float] | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
     missing: Mapping[str, Missing] | None = None,
@@ -52,44 +54,52 @@ def scan_interactions(
     unit: str | None = None,
     aggregate: Mapping[str, str] | str | None = None,
     assignments: Any = None,
+    progress: Progress | None = None,
 ) -> PairReadout:
-    """Which pairs of concurrent experiments interfere? All of them, tested and corrected together.
+    """Test which pairs of concurrent experiments interfere, all of them together, and correct for their number.
 
     ``source`` is anything that ``count`` takes, with the experiments' columns (patterns such as
-    "test_*" are fine) and metrics; or one or more releases with pair tables. ``bounds`` to
-    ``assignments`` say how the source is counted, as for ``count_pairs``.
+    "test_*" are fine) and metrics; or one or more releases with pair tables. ``family`` "metric"
+    corrects over all pairs of one metric, "all" over everything; interactions below ``tolerance``,
+    by metric and in its units, do not matter. ``unit`` names the person where one has several rows,
+    and ``aggregate`` says how these become one; ``assignments`` is (table, person, experiment, arm)
+    where arms are in a table of their own. ``progress`` is called with the people counted so far,
+    and with how many there are, if known.
+
+    Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
+    source cannot be counted, `PrivacyError` where fewer than two experiments have k people in every
+    arm, `AnalysisError` where a choice makes no sense or the releases hold no pairs, `ArgumentError`
+    where one is of the wrong kind.
     """
-    rules: dict[str, Any] = {"family": family, "correction": correction, "alpha": alpha, "tolerance": tolerance}
-    counting: dict[str, Any] = {
+    rules = Rules(checked_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
+    counting = {
         "bounds": bounds, "resolution": resolution, "missing": missing, "where": where, "table": table, "sql": sql,
         "unit": unit, "aggregate": aggregate, "assignments": assignments,
     }  # fmt: skip
-    stored = _stored(source)
-    if stored is not None:
-        if experiments or any(choice is not None for choice in counting.values()):
-            raise PlanError("releases already say what was counted", "Leave out experiments and choices of counting.")
-        return _from_releases(stored, list(metrics) or None, rules)
-    counted = count_pairs(source, experiments, metrics, progress=progress, **counting)
-    released = release_pairs(counted, k, override=override)
-    found = scan_pairs(released.pairs, k=released.k, **rules)
-    return PairReadout(
-        found, _effects(found, released), floor_to_k(released.pairs.total, released.k), released.k,
-        released.open_metrics, (*released.left_out, *released.deviations), chained=False,
-    )  # fmt: skip
+    releases = _as_releases(source)
+    if releases is not None:
+        _check_nothing_counted(experiments, counting)
+        return _scan_releases(releases, read_names(metrics, "metrics"), rules)
+    pairs = count_pairs(source, experiments, metrics, progress=progress, **counting)
+    released = release_pairs(pairs, k, override=override)
+    scan = scan_pairs(released.pairs, rules)
+    people = floor_to_k(released.pairs.total, k)
+    notes = (*released.left_out, *released.deviations)
+    return PairReadout(scan, _allowed_effects(scan, released), people, k, released.open_metrics, notes)
 
 
-@check_arguments()
+@check_arguments(skip=("k",))
 def scan_segments(
     source: Any,
-    experiments: Sequence[str] = (),
-    metrics: Sequence[str] = (),
-    covariates: Sequence[str] = (),
+    experiments: Sequence[str] | str = (),
+    metrics: Sequence[str] | str = (),
+    covariates: Sequence[str] | str = (),
     *,
     k: int = DEFAULT_K,
     override: str = "",
     family: Family = "metric",
-    correction: Correction = "bh",
-    alpha: float = 0.05,
+    correction: Correction = SEGMENT_CORRECTION,
+    alpha: float = ALPHA,
     tolerance: Mapping[str, float] | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
@@ -101,95 +111,118 @@ def scan_segments(
     sql: str | None = None,
     unit: str | None = None,
     aggregate: Mapping[str, str] | str | None = None,
+    events: Any = None,
+    window: str | None = None,
+    time: str | None = None,
+    exposure_time: str | None = None,
 ) -> SegmentReadout:
-    """Which effects differ between which levels? Every experiment × covariate × metric together.
+    """Test which effects differ between which levels: every experiment × covariate × metric together.
 
-    ``source`` as for ``scan_interactions``; each experiment goes through the gate by itself.
+    ``source`` is as for ``scan_interactions``, and the choices of counting are those of ``count``;
+    each experiment goes through the gate by itself.
+
+    Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
+    source cannot be counted, `PrivacyError` where an arm has fewer than k people, `AnalysisError`
+    where a choice makes no sense or no table by a covariate is left, `ArgumentError` where one is of
+    the wrong kind.
     """
-    rules: dict[str, Any] = {"family": family, "correction": correction, "alpha": alpha, "tolerance": tolerance}
-    releases = _stored(source)
-    if releases is None:
-        if not experiments or not metrics or not covariates:
+    rules = Rules(checked_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
+    counting = {
+        "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "where": where,
+        "table": table, "sql": sql, "unit": unit, "aggregate": aggregate, "events": events, "window": window,
+        "time": time, "exposure_time": exposure_time,
+    }  # fmt: skip
+    arms, names = read_names(experiments, "experiments"), read_names(metrics, "metrics")
+    segments = read_names(covariates, "covariates")
+    releases = _as_releases(source)
+    if releases is not None:
+        _check_nothing_counted([*arms, *segments], counting)
+    else:
+        if not arms or not names or not segments:
             raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
+        choices: dict[str, Any] = {name: choice for name, choice in counting.items() if choice is not None}
         releases = [
-            release(
-                count(
-                    source, arm=name, metrics=list(metrics), segments=list(covariates), k=k, bounds=bounds,
-                    resolution=resolution, missing=missing, bins=bins, top=top, where=where, table=table, sql=sql,
-                    unit=unit, aggregate=aggregate,
-                ),
-                override=override,
-            )
-            for name in experiments
-        ]  # fmt: skip
-    tables = {
-        (at, name): tally
-        for at, one in enumerate(releases)
-        for name, tally in one.tables.items()
-        if len(tally.arms) == 1 and tally.covariates
-    }
+            release(count(source, arm=arm, metrics=names, segments=segments, k=k, **choices), override=override)
+            for arm in arms
+        ]
+    tables = [
+        tally for stored in releases for tally in stored.tables.values() if len(tally.arms) == 1 and tally.covariates
+    ]
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
-    rule = min(one.receipt.k for one in releases)
-    found = segment_scan(list(tables.values()), k=rule, metrics=list(metrics) or None, **rules)
-    lost = tuple(sentence for one in releases for sentence in one.receipt.left_out.values())
-    return SegmentReadout(found, rule, lost, chained=all(one.chained for one in releases))
+    rules = replace(rules, k=_least_k(releases))
+    scan = scan_covariates(tables, rules, metrics=names or None)
+    return SegmentReadout(scan, rules.k, _left_out(releases), chained=_chained(releases))
 
 
-def _stored(source: Any) -> list[Release] | None:
-    """Releases, if that is what the source is."""
+def _as_releases(source: Any) -> list[Release] | None:
+    """Return releases, if that is what the source is."""
     if isinstance(source, Release):
         return [source]
-    if isinstance(source, (list, tuple)) and source and all(isinstance(one, Release) for one in source):
+    if isinstance(source, (list, tuple)) and source and all(isinstance(stored, Release) for stored in source):
         return list(source)
     return None
 
 
-def _from_releases(releases: Sequence[Release], metrics: list[str] | None, rules: Mapping[str, Any]) -> PairReadout:
-    """From stored pair tables, all of which are published already."""
+def _check_nothing_counted(names: Sequence[str] | str, counting: Mapping[str, Any]) -> None:
+    if names or any(choice is not None for choice in counting.values()):
+        raise PlanError("releases already say what was counted", "Leave out experiments and choices of counting.")
+
+
+def _scan_releases(releases: Sequence[Release], metrics: list[str], rules: Rules) -> PairReadout:
+    """Scan stored pair tables, all of which are published already."""
     pairs: dict[tuple[str, str], Tally] = {}
     alone: dict[str, Tally] = {}
-    for one in releases:
-        for table in one.tables.values():
+    for stored in releases:
+        for table in stored.tables.values():
             names = table.experiment_names
             if len(names) == 2:
                 pairs[names[0], names[1]] = table
-        for experiment in one.plan.experiment_names:
-            alone.setdefault(experiment, one.totals(experiment))
+        for experiment in stored.plan.experiment_names:
+            alone.setdefault(experiment, stored.totals(experiment))
     if not pairs:
         raise AnalysisError(
             "these releases hold no table of two experiments",
             'Declare interactions = ["…"] in the plan and release again.',
         )
-    k = min(one.receipt.k for one in releases)
-    found = scan_pairs(pairs, k=k, metrics=metrics, alone=alone, **rules)
+    k = _least_k(releases)
+    scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone)
     shown = [
-        Shown(row.a, row.b, effects)
-        for row in found.flagged[:MOST_SHOWN]
-        if (effects := _within(pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric)) is not None
+        ShownPair(row.a, row.b, effects)
+        for row in scan.flagged[:MOST_SHOWN]
+        if (effects := _effects(pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric)) is not None
     ]
-    people = max(table.total for table in alone.values())
-    lost = tuple(sentence for one in releases for sentence in one.receipt.left_out.values())
-    names_of = frozenset(metric.name for metric in found.metrics)
-    return PairReadout(
-        found, tuple(shown), floor_to_k(people, k), k, names_of, lost, chained=all(one.chained for one in releases)
-    )
+    people = floor_to_k(max(table.total for table in alone.values()), k)
+    every_metric = frozenset(metric.name for metric in scan.metrics)
+    return PairReadout(scan, tuple(shown), people, k, every_metric, _left_out(releases), chained=_chained(releases))
 
 
-def _effects(found: PairScan, released: ReleasedPairs) -> tuple[Shown, ...]:
-    """The tables of flagged pairs that the gate lets through, most urgent first."""
-    shown: list[Shown] = []
+def _least_k(releases: Sequence[Release]) -> int:
+    return min(stored.receipt.k for stored in releases)
+
+
+def _left_out(releases: Sequence[Release]) -> tuple[str, ...]:
+    return tuple(sentence for stored in releases for sentence in stored.receipt.left_out.values())
+
+
+def _chained(releases: Sequence[Release]) -> bool:
+    return all(stored.chained for stored in releases)
+
+
+def _allowed_effects(scan: PairScan, released: ReleasedPairs) -> tuple[ShownPair, ...]:
+    """Return the effects of flagged pairs whose tables the gate lets through, most urgent first."""
+    shown: list[ShownPair] = []
     place = {factor.name: at for at, factor in enumerate(released.pairs.experiments)}
-    for metric in found.metrics:
-        flagged = [(place[row.a], place[row.b]) for row in found.flagged if row.metric == metric.name]
+    for metric in scan.metrics:
+        flagged = [(place[row.a], place[row.b]) for row in scan.flagged if row.metric == metric.name]
         for first, second in shown_pairs(released, flagged[:MOST_SHOWN], metric.name):
-            effects = _within(released.pairs.tally(first, second, [metric.name]), metric.name)
+            effects = _effects(released.pairs.tally(first, second, [metric.name]), metric.name)
             if effects is not None:
-                shown.append(Shown(*effects.experiments, effects))
+                shown.append(ShownPair(*effects.experiments, effects))
     return tuple(shown)
 
 
-def _within(table: Tally, metric: str) -> PairEffects | None:
+def _effects(table: Tally, metric: str) -> PairEffects | None:
     try:
         return effects_within(table, metric)
     except AnalysisError:

@@ -24,6 +24,9 @@ from kanab.stats.gram import Floats
 
 Correction = Literal["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"]
 
+SEGMENT_CORRECTION: Correction = "bh"
+"""Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
+
 
 def correct(p_values: Sequence[float | None], correction: Correction = "holm") -> list[float | None]:
     """Return corrected p-values, in the given order; None (not testable) stays out of the family.

@@ -60,14 +60,15 @@ def test_a_pattern_scans_every_pair(users: str) -> None:
 def test_json_has_the_documented_fields(users: str) -> None:
     flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--segment", "device", "--json")
     data = json.loads(run("scan", users, *flags).output)
-    assert {"pairs", "family", "correction"} <= data.keys()
+    assert {"pairs", "family", "correction", "segment_scan"} <= data.keys()
+    assert "segments" not in data
     row = {
         "a", "b", "metric", "F", "df", "p", "F_robust", "df_robust", "p_robust", "p_adjusted", "assignment_p",
         "verdict",
     }  # fmt: skip
     assert all(row <= one.keys() for one in data["pairs"])
     assert (data["family"], data["correction"]) == ("metric", "holm")
-    assert len(data["segments"]["segments"]) == 5
+    assert len(data["segment_scan"]["segments"]) == 5
 
 
 def test_a_report_is_written_whole(users: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kanab.errors import PrivacyError
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.gate import release_pairs, selected, shown_pairs
+from kanab.scan.gate import release_pairs, select_experiments, shown_pairs
 from kanab.scan.pairs import Pairs
 
 
@@ -78,7 +78,7 @@ def test_only_counted_pairs_pass() -> None:
 
 def test_selecting_experiments_is_counting_them_alone() -> None:
     pairs = counted()
-    some = selected(pairs, [0, 3])
+    some = select_experiments(pairs, [0, 3])
     assert some.tally(0, 1) == pairs.tally(0, 3)
-    assert selected(pairs, [0, 1, 2, 3]) is pairs
+    assert select_experiments(pairs, [0, 1, 2, 3]) is pairs
     assert replace(some).experiments == some.experiments

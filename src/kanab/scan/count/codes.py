@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kanab.counting.frames import Array, encode, get_column
 from kanab.errors import SourceError
-from kanab.scan.count.layout import NOT_IN, Codes
+from kanab.scan.count.kernel import NOT_IN, Codes
 from kanab.tally.factor import Level, as_level
 
 MOST_ARMS = 8
@@ -25,7 +25,7 @@ MOST_ARMS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Numbered:
+class NumberedArms:
     """Arms that are numbered already: everybody's code, and what the codes mean."""
 
     codes: Codes
@@ -43,21 +43,21 @@ class ArmCodes:
         self.levels: list[Level] = []
 
     def read(self, values: Any) -> Codes:
-        """Everybody's code; ``NOT_IN`` for people without an arm.
+        """Return everybody's code; ``NOT_IN`` for people without an arm.
 
         >>> codes = ArmCodes("red")
         >>> codes.read(["on", None, "off"]).tolist(), codes.levels
         ([1, 255, 0], ['off', 'on'])
         """
-        if isinstance(values, Numbered):
+        if isinstance(values, NumberedArms):
             return self._numbered(values.codes, values.levels)
-        found = as_column(values)
-        if not isinstance(found, np.ndarray):
-            return self._arrow(found)
-        return self._plain(found) if found.dtype.kind in "biuf" else self._encoded(found)
+        array = as_column(values)
+        if not isinstance(array, np.ndarray):
+            return self._arrow(array)
+        return self._plain(array) if array.dtype.kind in "biuf" else self._encoded(array)
 
     def _place(self, value: Any) -> int:
-        """The code of a level, the next one if it is new."""
+        """Return the code of a level, the next one if it is new."""
         level = as_level(value, self.name)
         if level is None:
             return NOT_IN
@@ -69,7 +69,7 @@ class ArmCodes:
         return len(self.levels) - 1
 
     def _plain(self, values: Array, gone: NDArray[np.bool_] | None = None) -> Codes:
-        """Numbers or true/false: each known level is compared with everybody; ``gone`` have none."""
+        """Read numbers or true/false: each known level is compared with everybody; ``gone`` have none."""
         if self._are_codes(values):
             codes = values.astype(np.uint8)
         else:
@@ -83,7 +83,7 @@ class ArmCodes:
         return codes if gone is None else _without(codes, gone)
 
     def _are_codes(self, values: Array) -> bool:
-        """Are the values 0, 1, 2 … the codes already?"""
+        """Tell whether the values 0, 1, 2 … are the codes already."""
         many = len(self.levels)
         if not many or values.dtype.kind not in "biu" or self.levels != list(range(many)):
             return False
@@ -102,7 +102,7 @@ class ArmCodes:
         return self._plain(*_raw(values.cast("float64", safe=False) if kind == "decimal" else values))
 
     def _dictionary(self, values: Any) -> Codes:
-        """Texts that are numbered already: only their few names are looked at."""
+        """Read texts that are numbered already: only their few names are looked at."""
         numbered, gone = _raw(values.indices)
         names = values.dictionary.to_pylist()
         codes = self._numbered(numbered, names, gone)
@@ -126,7 +126,7 @@ class ArmCodes:
 
 
 def check_arms(name: str, levels: list[Level]) -> None:
-    """Refuse what cannot be the arms of an experiment."""
+    """Check that levels can be the arms of an experiment. Raises `SourceError` where they cannot."""
     if any(isinstance(level, float) for level in levels):
         raise SourceError(
             f"experiment {name!r} has arms that are numbers with a fraction",
@@ -142,7 +142,7 @@ def check_arms(name: str, levels: list[Level]) -> None:
 
 
 def no_levels(name: str) -> SourceError:
-    """A column of dates, lists or the like."""
+    """Return the error of a column of dates, lists or the like."""
     return SourceError(
         f"column {name!r} holds values that are not levels",
         "Use texts, numbers or true/false; turn dates and other types into text first.",
@@ -150,16 +150,16 @@ def no_levels(name: str) -> SourceError:
 
 
 def _some_others(values: Array, codes: Codes, gone: NDArray[np.bool_] | None) -> Array:
-    """Values that have no code yet, a few more than there may be."""
-    open_ones = codes == NOT_IN
+    """Return values that have no code yet, a few more than there may be."""
+    unknown = codes == NOT_IN
     if gone is not None:
-        open_ones &= ~gone
-    rest = values[open_ones]
+        unknown &= ~gone
+    rest = values[unknown]
     return np.unique(rest[~np.isnan(rest)] if values.dtype.kind == "f" else rest)[: MOST_ARMS + 1]
 
 
 def _raw(values: Any) -> tuple[Array, NDArray[np.bool_] | None]:
-    """An Arrow array of numbers or true/false without a copy, and who has none; their values mean nothing."""
+    """Read an Arrow array of numbers or true/false without a copy, and who has none; their values mean nothing."""
     valid, data = values.buffers()
     start, end = values.offset, values.offset + len(values)
     gone = ~_unpacked(valid, start, end) if values.null_count else None
@@ -187,7 +187,7 @@ def _without(codes: Codes, gone: NDArray[np.bool_]) -> Codes:
 
 @cache
 def _kind_of(kind: Any) -> str:
-    """What an Arrow type holds, in the words of this module; asked a hundred times per batch."""
+    """Return what an Arrow type holds, in the words of this module; asked a hundred times per batch."""
     import pyarrow as pa  # noqa: PLC0415 - an extra, and whoever has such values has it
 
     kinds = (
@@ -203,12 +203,12 @@ def _kind_of(kind: Any) -> str:
 
 
 def is_text(kind: Any) -> bool:
-    """Is it one of Arrow's types of text?"""
+    """Tell whether it is one of Arrow's types of text."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def as_column(values: Any) -> Any:
-    """A NumPy array of numbers, an Arrow array, or, where neither fits, a NumPy array of objects."""
+    """Return a NumPy array of numbers, an Arrow array, or, where neither fits, a NumPy array of objects."""
     package = type(values).__module__.partition(".")[0]
     if package == "pyarrow":
         return values.combine_chunks() if hasattr(values, "combine_chunks") else values
@@ -220,7 +220,7 @@ def as_column(values: Any) -> Any:
 
 
 def _through_arrow(values: Any, package: str) -> Any:
-    """Texts, categories and columns with gaps of a frame, which Arrow tells apart quickly."""
+    """Convert texts, categories and columns with gaps of a frame, which Arrow tells apart quickly."""
     if importlib.util.find_spec("pyarrow") is None:
         return get_column({"": values}, "")
     import pyarrow as pa  # noqa: PLC0415 - an extra
@@ -233,15 +233,15 @@ def _through_arrow(values: Any, package: str) -> Any:
 
 
 def as_numbers(values: Any) -> Array:
-    """A metric's column as an array for ``frames.numbers``: doubles, NaN where there is no value."""
-    found = as_column(values)
-    if isinstance(found, np.ndarray):
-        return found
-    if _kind_of(found.type) == "dictionary":
-        found = found.cast(found.type.value_type)
-    if _kind_of(found.type) == "truth":
-        found = found.cast("uint8")
-    elif _kind_of(found.type) in ("text", "other"):
-        return np.full(len(found), "", dtype=object)  # no numbers, for the error that all sources share
-    doubles: Array = found.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    """Return a metric's column as an array for ``frames.numbers``: doubles, NaN where there is no value."""
+    array = as_column(values)
+    if isinstance(array, np.ndarray):
+        return array
+    if _kind_of(array.type) == "dictionary":
+        array = array.cast(array.type.value_type)
+    if _kind_of(array.type) == "truth":
+        array = array.cast("uint8")
+    elif _kind_of(array.type) in ("text", "other"):
+        return np.full(len(array), "", dtype=object)  # no numbers, for the error that all sources share
+    doubles: Array = array.cast("float64", safe=False).to_numpy(zero_copy_only=False)
     return doubles

@@ -1,7 +1,10 @@
-"""Batches of people out of engines: Arrow from DuckDB, partitions of Spark, texts from all others.
+"""People out of engines: batches as Arrow from DuckDB, as partitions of Spark, as texts from all others.
 
 An engine that hands out rows one by one would spend its time on a hundred columns of each. There a
-person's arms travel as one text, a character for each experiment.
+person's arms travel as one text, a character for each experiment. The long shape of a warehouse (person,
+experiment, arm) becomes one row per person inside the engine: the numbers of all their arms, collected.
+That costs one step per row, however many experiments there are. Somebody seen in two arms of an
+experiment is not in it.
 """
 
 from __future__ import annotations
@@ -11,33 +14,70 @@ import operator
 import os
 import pickle
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from os import PathLike, fspath
 from typing import Any, Protocol
+from uuid import uuid4
 
 import ibis
 import numpy as np
 import pyarrow as pa
+import sqlglot
 
-from kanab.counting.engine.dialects import query_text
-from kanab.counting.engine.group_keys import kind_of, plain
+from kanab.counting.connect import open_beside, opened_table
+from kanab.counting.engine.dialects import cached, engine_of, query_text, run, strict_arithmetic
+from kanab.counting.engine.group_keys import kind_of, plain, read_level
+from kanab.counting.engine.joint import twice_flag
 from kanab.counting.engine.metrics import number
+from kanab.counting.engine.people import Units, to_people
+from kanab.counting.engine.person_sums import person_values, row_sums, row_totals, row_values
 from kanab.counting.engine.profiles import SAMPLE, profile_columns
+from kanab.counting.engine.sql import filter_rows
 from kanab.counting.grids import Profile
 from kanab.errors import KanabError, QueryError, SourceError
-from kanab.scan.count.codes import ArmCodes, Numbered
-from kanab.scan.count.counter import Batch, Task
-from kanab.scan.count.kernel import ROWS
-from kanab.scan.count.layout import NOT_IN
-from kanab.scan.count.stream import Progress, count_batches
-from kanab.scan.count.sums import PairSums, add_all
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
+from kanab.scan.count.codes import MOST_ARMS, ArmCodes, NumberedArms, as_numbers, check_arms
+from kanab.scan.count.counter import CountTask, PairSums, PeopleBatch, add_all
+from kanab.scan.count.kernel import NOT_IN, ROWS
+from kanab.scan.count.stream import NO_ROWS, People, PeopleOptions, Progress, count_batches
 from kanab.tally.factor import Level
+
+MOST_NAMES = 10_000
+"""A table of assignments with more experiments is a table of something else."""
 
 _NONE, _OTHER = ".", "?"
 _ROWS_ONE_BY_ONE = ROWS // 8  # Python's own values take much memory
 _LONGEST = 32  # letters to a text: longer expressions are hard on parsers
+
+
+def open_people(
+    stack: ExitStack, source: Any, metrics: tuple[MetricPlan, ...], options: PeopleOptions
+) -> tuple[Sequence[str], Callable[[Sequence[str]], People]]:
+    """Return the columns of a source among which experiments are named, and its people once they are.
+
+    What has to be closed or dropped afterwards is left to the stack.
+    """
+    table = stack.enter_context(opened_table(source, table=options.table, sql=options.sql))
+    stack.enter_context(strict_arithmetic(table))
+    if options.assignments is not None:
+        assigned = _assigned_people(table, metrics, options)
+        return assigned.columns, lambda _names: assigned
+    rows = filter_rows(table, options.where) if options.where else table
+    if options.unit is None:
+        if options.aggregate is not None:
+            raise SourceError("rows are to be added up, but nobody says whose", "Name the column of the person: unit.")
+        return list(rows.columns), lambda _names: EnginePeople(rows)
+    units = Units(options.unit, options.aggregate)  # type: ignore[arg-type]  # its check says which words fit
+
+    def row_per_person(names: Sequence[str]) -> People:
+        plan = Plan(metrics, tuple(ExperimentPlan(name) for name in names))
+        people = stack.enter_context(cached(to_people(rows, plan, units), engine_of(table)))
+        return EnginePeople(people, twice_flag(0))
+
+    return list(rows.columns), row_per_person
 
 
 @dataclass(frozen=True)
@@ -53,40 +93,39 @@ class EnginePeople:
         return list(self.table.columns)
 
     def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
-        """What all rows say of some metrics."""
+        """Return what all rows say of some metrics."""
         kinds = {name: kind_of(self.table, name, metric=True) for name in metrics}
-        found = profile_columns(self.table, kinds).profiles
-        return {name: one for name, one in found.items() if math.isfinite(one.low) and math.isfinite(one.high)}
+        profiles = profile_columns(self.table, kinds).profiles
+        return {name: each for name, each in profiles.items() if math.isfinite(each.low) and math.isfinite(each.high)}
 
-    def count(self, task: Task, progress: Progress | None) -> PairSums:
+    def count(self, task: CountTask, progress: Progress | None) -> PairSums:
         """Count everybody, in the way that suits the engine."""
         arms = [plain(self.table[name], kind_of(self.table, name)) for name in task.experiments]
         if self.table.get_backend().name not in ("duckdb", "pyspark"):
-            found = self._by_texts(arms, task, progress)
-            if found is not None:
-                return found
-        rows = chosen(self.table, arms, [one.name for one in task.metrics], self.twice)
-        return count_answer(rows, Wide(len(arms), len(task.metrics)), task, progress)
+            sums = self._by_texts(arms, task, progress)
+            if sums is not None:
+                return sums
+        rows = select_people(self.table, arms, [metric.name for metric in task.metrics], self.twice)
+        return count_answer(rows, ColumnDecoder(len(arms), len(task.metrics)), task, progress)
 
-    def _by_texts(self, arms: Sequence[Any], task: Task, progress: Progress | None) -> PairSums | None:
+    def _by_texts(self, arms: Sequence[Any], task: CountTask, progress: Progress | None) -> PairSums | None:
         """Count from texts, in the letters of the arms of a sample; None if somebody is in another arm."""
         known = [ArmCodes(name) for name in task.experiments]
-        for columns in _columns(chosen(self.table, arms, [], None).limit(SAMPLE)):
-            for own, values in zip(known, columns, strict=True):
-                own.read(values)
-        letters = [_letter(arm, own.levels) for arm, own in zip(arms, known, strict=True)]
+        for columns in _columns(select_people(self.table, arms, [], None).limit(SAMPLE)):
+            for codes, values in zip(known, columns, strict=True):
+                codes.read(values)
+        letters = [_letter(arm, codes.levels) for arm, codes in zip(arms, known, strict=True)]
         texts = [reduce(operator.add, letters[start : start + _LONGEST]) for start in range(0, len(letters), _LONGEST)]
-        rows = chosen(self.table, texts, [one.name for one in task.metrics], self.twice)
+        rows = select_people(self.table, texts, [metric.name for metric in task.metrics], self.twice)
         try:
-            return count_answer(
-                rows, _Texts(tuple(tuple(own.levels) for own in known), len(task.metrics)), task, progress
-            )
+            levels = tuple(tuple(codes.levels) for codes in known)
+            return count_answer(rows, _TextDecoder(levels, len(task.metrics)), task, progress)
         except _AnotherArmError:
             return None
 
 
-def chosen(table: Any, arms: Sequence[Any], metrics: Sequence[str], twice: str | None) -> Any:
-    """Arms, metrics and perhaps the mark of a table of people, in this order, under names of our own."""
+def select_people(table: Any, arms: Sequence[Any], metrics: Sequence[str], twice: str | None) -> Any:
+    """Select arms, metrics and perhaps the mark of a table of people, in this order, under names of our own."""
     wanted = {f"e{place}": arm for place, arm in enumerate(arms)}
     for place, name in enumerate(metrics):
         wanted[f"m{place}"] = number(table[name], kind_of(table, name, metric=True), careful=False)
@@ -96,42 +135,42 @@ def chosen(table: Any, arms: Sequence[Any], metrics: Sequence[str], twice: str |
 
 
 class Decoder(Protocol):
-    """Columns of an answer to a batch of people. Small and plain, so that it can be sent to other machines."""
+    """Turns columns of an answer into a batch of people. Small and plain, so that it can be sent to other machines."""
 
-    def __call__(self, columns: Sequence[Any]) -> Batch:
-        """The people of these columns."""
+    def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
+        """Return the people of these columns."""
 
 
 @dataclass(frozen=True)
-class Wide:
+class ColumnDecoder:
     """A column for each experiment, one for each metric, and perhaps the mark."""
 
     arms: int
     metrics: int
 
-    def __call__(self, columns: Sequence[Any]) -> Batch:
-        """The people of these columns."""
+    def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
+        """Return the people of these columns."""
         end = self.arms + self.metrics
-        return Batch(columns[: self.arms], columns[self.arms : end], columns[end] if len(columns) > end else None)
+        return PeopleBatch(columns[: self.arms], columns[self.arms : end], columns[end] if len(columns) > end else None)
 
 
-def count_answer(rows: Any, decode: Decoder, task: Task, progress: Progress | None) -> PairSums:
-    """Count what a query gives."""
+def count_answer(rows: Any, decode: Decoder, task: CountTask, progress: Progress | None) -> PairSums:
+    """Count what a query gives. Raises `SourceError` where that is nobody."""
     if rows.get_backend().name == "pyspark":
-        found = _on_partitions(rows, decode, task)
+        sums = _on_partitions(rows, decode, task)
     else:
         with closing(_columns(rows)) as answer:
-            found = count_batches(map(decode, answer), task, None, progress)
-    people = found.total + found.outside
+            sums = count_batches(map(decode, answer), task, None, progress)
+    people = sums.total + sums.outside
     if not people:
-        raise SourceError("there are no rows to count", "Check the file, the query or the filter.")
+        raise SourceError(*NO_ROWS)
     if progress is not None:
         progress(people, people)
-    return found
+    return sums
 
 
 def _columns(rows: Any) -> Generator[list[Any]]:
-    """The columns of a query's answer, some rows at a time."""
+    """Yield the columns of a query's answer, some rows at a time."""
     backend = rows.get_backend()
     try:
         if backend.name == "duckdb":
@@ -153,38 +192,40 @@ class _AnotherArmError(Exception):
 
 
 def _letter(arm: Any, levels: Sequence[Level]) -> Any:
-    """One character: the number of the arm, or that there is none, or that it is another one."""
+    """Return one character: the number of the arm, or that there is none, or that it is another one."""
     known = [(arm == level, str(place)) for place, level in enumerate(levels)]
     return ibis.cases((arm.isnull(), _NONE), *known, else_=_OTHER)
 
 
 @dataclass(frozen=True)
-class _Texts:
-    """Texts of letters, one for each experiment; then as in ``Wide``."""
+class _TextDecoder:
+    """Texts of letters, one for each experiment; then as in ``ColumnDecoder``."""
 
     levels: tuple[tuple[Level, ...], ...]
     metrics: int
 
-    def __call__(self, columns: Sequence[Any]) -> Batch:
+    def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
         texts = -(-len(self.levels) // _LONGEST)
-        arms = [codes for place in range(texts) for codes in self._spelled(place * _LONGEST, columns[place])]
-        rest = Wide(0, self.metrics)(columns[texts:])
-        return Batch(arms, rest.values, rest.twice)
+        arms = [codes for place in range(texts) for codes in self._decode(place * _LONGEST, columns[place])]
+        rest = ColumnDecoder(0, self.metrics)(columns[texts:])
+        return PeopleBatch(arms, rest.values, rest.twice)
 
-    def _spelled(self, start: int, text: Any) -> Iterator[Numbered]:
-        own = self.levels[start : start + _LONGEST]
-        letters = np.frombuffer("".join(text.to_pylist()).encode("ascii"), dtype=np.uint8).reshape(-1, len(own))
+    def _decode(self, start: int, text: Any) -> Iterator[NumberedArms]:
+        arms = self.levels[start : start + _LONGEST]
+        letters = np.frombuffer("".join(text.to_pylist()).encode("ascii"), dtype=np.uint8).reshape(-1, len(arms))
         if (letters == ord(_OTHER)).any():
             raise _AnotherArmError
-        for codes, levels in zip(np.ascontiguousarray(letters.T), own, strict=True):
-            yield Numbered(np.where(codes == ord(_NONE), NOT_IN, codes - np.uint8(ord("0"))).astype(np.uint8), levels)
+        for codes, levels in zip(np.ascontiguousarray(letters.T), arms, strict=True):
+            yield NumberedArms(
+                np.where(codes == ord(_NONE), NOT_IN, codes - np.uint8(ord("0"))).astype(np.uint8), levels
+            )
 
 
 # ── Spark ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _on_partitions(rows: Any, decode: Decoder, task: Task) -> PairSums:
-    """Each partition is counted where it is; the driver adds what they found."""
+def _on_partitions(rows: Any, decode: Decoder, task: CountTask) -> PairSums:
+    """Count each partition where it is; the driver adds their sums."""
     try:
         frame = rows.get_backend().raw_sql(query_text(rows))
         with _this_python(frame.sparkSession.sparkContext):
@@ -196,9 +237,9 @@ def _on_partitions(rows: Any, decode: Decoder, task: Task) -> PairSums:
             ) from None
         raise QueryError(problem) from None
     parts = [pickle.loads(answer[0]) for answer in answers]
-    for one in parts:
-        if isinstance(one, _Mistake):
-            raise one.error()
+    for part in parts:
+        if isinstance(part, _PartitionError):
+            raise part.error()
     if not parts:
         return task.counter().result()
     return add_all(parts).checked(task.experiments)
@@ -206,7 +247,7 @@ def _on_partitions(rows: Any, decode: Decoder, task: Task) -> PairSums:
 
 @contextmanager
 def _this_python(context: Any) -> Iterator[None]:
-    """On this machine the workers run the Python that runs here, unless another one was named."""
+    """Let workers on this machine run the Python that runs here, unless another one was named."""
     before = context.pythonExec
     if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
@@ -217,7 +258,7 @@ def _this_python(context: Any) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Mistake:
+class _PartitionError:
     """What is wrong with the data of a partition, in a form that survives the way back."""
 
     kind: type[KanabError]
@@ -233,27 +274,204 @@ class _Partition:
     """What runs on a worker: batches in, one row with partial sums out."""
 
     decode: Decoder
-    task: Task
+    task: CountTask
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         counter = self.task.counter()
-        found: Any
+        part: Any
         try:
-            for columns in _together(batches):
+            for columns in _larger(batches):
                 counter.add(self.decode(columns))
-            found = counter.result()
+            part = counter.result()
         except KanabError as problem:
-            found = _Mistake(type(problem), problem.fact, problem.remedy)
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(found)], pa.binary())], ["part"])
+            part = _PartitionError(type(problem), problem.fact, problem.remedy)
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(part)], pa.binary())], ["part"])
 
 
-def _together(batches: Iterable[Any]) -> Iterator[list[Any]]:
-    """Small batches as larger ones."""
+def _larger(batches: Iterable[Any]) -> Iterator[list[Any]]:
+    """Join small batches into larger ones."""
     waiting: list[Any] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= ROWS:
+        if sum(batch.num_rows for batch in waiting) >= ROWS:
             yield pa.Table.from_batches(waiting).columns
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting).columns
+
+
+# ── one row per assignment ─────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """Who is in which arm of which experiment: a table with a row for each assignment.
+
+    ``table`` is the name of a table of the same connection, a path, a frame or an Ibis table.
+    """
+
+    table: Any = field(repr=False)
+    unit: str = "user"
+    experiment: str = "experiment"
+    arm: str = "arm"
+
+
+def _assigned_people(table: Any, metrics: tuple[MetricPlan, ...], options: PeopleOptions) -> AssignedPeople:
+    if options.where is not None:
+        raise SourceError("a filter could mean either table", "Give tables or queries that are filtered already.")
+    assignments = options.assignments
+    names = assignments if isinstance(assignments, Assignments) else _read_assignments(assignments)
+    units = Units(options.unit or names.unit, options.aggregate)  # type: ignore[arg-type]  # as above
+    return AssignedPeople(_beside(table, names.table), names, table, metrics, units)
+
+
+def _read_assignments(value: Any) -> Assignments:
+    if isinstance(value, (tuple, list)) and len(value) == 4 and all(isinstance(name, str) for name in value[1:]):
+        return Assignments(*value)
+    raise SourceError(
+        "assignments are not a table and three of its columns",
+        "Give (table, 'user', 'experiment', 'arm'): who, which experiment, which arm.",
+    )
+
+
+def _beside(table: Any, other: Any) -> Any:
+    """Return the table of assignments, in the engine of the metrics."""
+    if isinstance(other, (str, PathLike)):
+        return open_beside(table, fspath(other))
+    backend = table.get_backend()
+    if not isinstance(other, ibis.Table):
+        if backend.name != "duckdb":
+            raise SourceError("assignments and metrics are in different places", "Name a table of the same connection.")
+        rows = pa.table(dict(other)) if isinstance(other, Mapping) else other
+        return backend.create_table(f"kanab_assignments_{uuid4().hex}", rows, temp=True)
+    if other.get_backend() is not backend:
+        raise SourceError("assignments and metrics are in different places", "Take both from one connection.")
+    return other
+
+
+def assigned_names(assigned: Any, names: Assignments) -> list[str]:
+    """Return the experiments that a table of assignments names, in order.
+
+    Raises `SourceError` where there are more than ``MOST_NAMES``.
+    """
+    for name in (names.unit, names.experiment, names.arm):
+        kind_of(assigned, name)
+    rows = assigned.filter(assigned[names.experiment].notnull())
+    distinct = rows.select(name=rows[names.experiment].cast("string")).distinct().limit(MOST_NAMES + 1)
+    texts = sorted(row[0] for row in run(assigned.get_backend(), query_text(distinct)))
+    if len(texts) > MOST_NAMES:
+        raise SourceError(
+            f"column {names.experiment!r} has more than {MOST_NAMES:,} experiments",
+            "Name the column that holds the experiment.",
+        )
+    return texts
+
+
+@dataclass(frozen=True)
+class AssignedPeople:
+    """People by their assignments, with their metrics from another table, in the same engine."""
+
+    assigned: Any = field(repr=False)
+    names: Assignments
+    rows: Any = field(repr=False)
+    metrics: tuple[MetricPlan, ...]
+    units: Units
+
+    @property
+    def columns(self) -> list[str]:
+        """The experiments that are named."""
+        return assigned_names(self.assigned, self.names)
+
+    def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
+        """Return what the values of everybody in the table of metrics say."""
+        return EnginePeople(self._values()).guess(metrics)
+
+    def count(self, task: CountTask, progress: Progress | None) -> PairSums:
+        """Count everybody who is assigned to one of the experiments."""
+        known = self._arms(task.experiments)
+        people = self._collected(task.experiments, known)
+        values = self._values()
+        both = people.left_join(values, people["kanab_unit"] == values["kanab_who"])
+        rows = select_people(both, [both["kanab_arms"]], [metric.name for metric in task.metrics], None)
+        return count_answer(rows, _ListDecoder(tuple(known), len(task.metrics)), task, progress)
+
+    def _arm(self) -> Any:
+        kind = kind_of(self.assigned, self.names.arm)
+        return plain(self.assigned[self.names.arm], kind)
+
+    def _arms(self, experiments: Sequence[str]) -> list[tuple[Level, ...]]:
+        """Return the arms of each experiment, from everybody."""
+        kind = kind_of(self.assigned, self.names.arm)
+        experiment, arm = self.assigned[self.names.experiment].cast("string"), self._arm()
+        pairs = self.assigned.select(name=experiment, arm=arm.cast("string"))
+        wanted = pairs.filter(pairs["name"].isin(list(experiments)) & pairs["arm"].notnull())
+        limited = wanted.distinct().limit(MOST_ARMS * len(experiments) + 1)
+        arms: dict[str, dict[Level, None]] = {name: {} for name in experiments}
+        for text, level in run(self.assigned.get_backend(), query_text(limited)):
+            arms[text][read_level(level, kind, text)] = None
+        for text, levels in arms.items():
+            check_arms(text, list(levels))
+        return [tuple(levels) for levels in arms.values()]
+
+    def _collected(self, experiments: Sequence[str], known: Sequence[tuple[Level, ...]]) -> Any:
+        """Return a row for each person, with the numbers of all their arms."""
+        names, backend = self.names, self.assigned.get_backend()
+        kind = kind_of(self.assigned, names.arm)
+        arm = self._arm()
+        rows = self.assigned.select(
+            kanab_unit=self.assigned[names.unit],
+            kanab_experiment=self.assigned[names.experiment].cast("string"),
+            kanab_arm=arm.cast("int32") if kind == "truth" else arm,
+        )
+        rows = rows.filter(rows["kanab_unit"].notnull())
+        listed = [
+            (experiment, int(level) if isinstance(level, bool) else level, MOST_ARMS * place + code)
+            for place, (experiment, levels) in enumerate(zip(experiments, known, strict=True))
+            for code, level in enumerate(levels)
+        ]
+        if not listed:
+            raise SourceError("nobody is in an arm of the experiments", "Check the columns of the assignments.")
+        values = sqlglot.exp.values(listed, alias="kanab_codes", columns=["experiment", "arm", "code"])
+        text = sqlglot.select("*").from_(values).sql(dialect=backend.dialect)
+        schema = {"experiment": "string", "arm": rows["kanab_arm"].type(), "code": "int32"}
+        codes = backend.sql(text, schema=schema)
+        same = (rows["kanab_experiment"] == codes["experiment"]) & (rows["kanab_arm"] == codes["arm"])
+        joined = rows.join(codes, same)
+        return joined.group_by("kanab_unit").aggregate(kanab_arms=joined["code"].collect())
+
+    def _values(self) -> Any:
+        """Return a row for each person of the table of metrics."""
+        if kind_of(self.rows, self.units.unit) != kind_of(self.assigned, self.names.unit):
+            raise SourceError(
+                f"the person's columns {self.names.unit!r} and {self.units.unit!r} hold different kinds of values",
+                "Name the person alike in both tables: as text, or as a number.",
+            )
+        self.units.check(Plan(self.metrics, ()))
+        rows = self.rows.filter(self.rows[self.units.unit].notnull())
+        sums = row_sums(rows, Plan(self.metrics, ()), self.units.how)
+        table = rows.select(kanab_who=rows[self.units.unit], **row_values(rows, sums))
+        grouped = table.group_by("kanab_who").aggregate(**row_totals(table, sums))
+        return grouped.select(kanab_who=grouped["kanab_who"], **person_values(grouped, sums))
+
+
+@dataclass(frozen=True)
+class _ListDecoder:
+    """A list with the numbers of a person's arms; then as in ``ColumnDecoder``."""
+
+    levels: tuple[tuple[Level, ...], ...]
+    metrics: int
+
+    def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
+        lists = columns[0].combine_chunks() if hasattr(columns[0], "combine_chunks") else columns[0]
+        people = len(lists)
+        numbers = as_numbers(lists.flatten()).astype(np.int64)
+        rows = np.repeat(np.arange(people), as_numbers(lists.value_lengths()).astype(np.int64))
+        place, code = numbers // MOST_ARMS, (numbers % MOST_ARMS).astype(np.uint8)
+        arms = np.full((len(self.levels), people), NOT_IN, dtype=np.uint8)
+        arms[place, rows] = code
+        twice = arms[place, rows] != code  # somebody else's number is there: seen in two arms
+        arms[place[twice], rows[twice]] = NOT_IN
+        marked = np.zeros(people, dtype=bool)
+        marked[rows[twice]] = True
+        experiments = [NumberedArms(codes, levels) for codes, levels in zip(arms, self.levels, strict=True)]
+        return PeopleBatch(experiments, ColumnDecoder(0, self.metrics)(columns[1:]).values, marked)

@@ -1,4 +1,4 @@
-"""The loops of ``pairkernel`` compiled by Numba: the [fast] extra.
+"""The loops of ``kernel`` compiled by Numba: the [fast] extra.
 
 Compiled code is kept on disk where Python may write, so that only the first run compiles.
 """
@@ -30,7 +30,7 @@ def _compiled(signature: str) -> Callable[[Callable[..., None]], Any]:
 
 
 def _popcount(_context: Any, _word: Any) -> Any:
-    """How many bits of a word are set: one instruction, of which there are wide ones too."""
+    """Count the bits of a word that are set: one instruction, of which there are wide ones too."""
 
     def generate(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -42,8 +42,8 @@ _set_bits: Any = intrinsic(_popcount)
 
 
 @_compiled("void(uint64[:, ::1], uint64[:, ::1], int64[:, ::1])")
-def count_bits(left: Any, right: Any, found: Any) -> None:
-    """Add to ``found[i, j]``, j ≥ i, how many bits row i of the left and row j of the right share.
+def count_bits(left: Any, right: Any, counts: Any) -> None:
+    """Add to ``counts[i, j]``, j ≥ i, how many bits row i of the left and row j of the right share.
 
     Two rows meet two others at a time, so that each is read half as often: their number is even.
     """
@@ -54,16 +54,16 @@ def count_bits(left: Any, right: Any, found: Any) -> None:
             mine, next_mine = left[row, start:end], left[row + 1, start:end]
             for other in range(row, rows, 2):
                 theirs, next_theirs = right[other, start:end], right[other + 1, start:end]
-                one, two, three, four = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+                first, second, third, fourth = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
                 for place in range(mine.size):
-                    one += _set_bits(mine[place] & theirs[place])
-                    two += _set_bits(mine[place] & next_theirs[place])
-                    three += _set_bits(next_mine[place] & theirs[place])
-                    four += _set_bits(next_mine[place] & next_theirs[place])
-                found[row, other] += np.int64(one)
-                found[row, other + 1] += np.int64(two)
-                found[row + 1, other] += np.int64(three)
-                found[row + 1, other + 1] += np.int64(four)
+                    first += _set_bits(mine[place] & theirs[place])
+                    second += _set_bits(mine[place] & next_theirs[place])
+                    third += _set_bits(next_mine[place] & theirs[place])
+                    fourth += _set_bits(next_mine[place] & next_theirs[place])
+                counts[row, other] += np.int64(first)
+                counts[row, other + 1] += np.int64(second)
+                counts[row + 1, other] += np.int64(third)
+                counts[row + 1, other + 1] += np.int64(fourth)
 
 
 @_compiled("void(uint8[:, ::1], int32[:, ::1], int64[::1], int64[:, ::1], int64)")

@@ -19,18 +19,21 @@ from kanab.counting.frames import column_names, get_column, to_numbers
 from kanab.counting.grids import Profile, profile_values
 from kanab.errors import KanabError, SourceError
 from kanab.scan.count.codes import as_numbers, is_text
-from kanab.scan.count.counter import Batch, PairCounter, Task
+from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch, add_all, merge_profiles
 from kanab.scan.count.kernel import ROWS
-from kanab.scan.count.sums import PairSums, add_all, merged
 
 Progress = Callable[[int, int | None], None]
 """Called with the people counted so far, and how many there are if that is known."""
 
+NO_ROWS = ("there are no rows to count", "Check the file, the query or the filter.")
+"""What is wrong with an empty source, and what to do."""
+
 _MOST_WORKERS = 16
 
 
+
 @dataclass(frozen=True)
-class Reading:
+class PeopleOptions:
     """Which rows of a source are read, and how they become people."""
 
     where: str | None = None
@@ -42,8 +45,8 @@ class Reading:
 
     @property
     def needs_engine(self) -> bool:
-        """Is there more to do than to count rows?"""
-        return any(one is not None for one in (self.where, self.unit, self.aggregate, self.assignments))
+        """Whether there is more to do than to count rows."""
+        return any(choice is not None for choice in (self.where, self.unit, self.aggregate, self.assignments))
 
 
 class People(Protocol):
@@ -54,28 +57,30 @@ class People(Protocol):
         """The names of its columns."""
 
     def guess(self, metrics: Sequence[str]) -> Mapping[str, Profile]:
-        """What all rows say of some metrics, as far as that is quickly known."""
+        """Return what all rows say of some metrics, as far as that is quickly known."""
 
-    def count(self, task: Task, progress: Progress | None) -> PairSums:
+    def count(self, task: CountTask, progress: Progress | None) -> PairSums:
         """Count everybody."""
 
 
-def count_batches(batches: Iterator[Batch], task: Task, total: int | None, progress: Progress | None) -> PairSums:
+def count_batches(
+    batches: Iterator[PeopleBatch], task: CountTask, total: int | None, progress: Progress | None
+) -> PairSums:
     """Count batches in threads; as many of them wait as there are threads."""
     workers = _workers()
     idle: queue.SimpleQueue[PairCounter] = queue.SimpleQueue()
     counters = [task.counter() for _ in range(workers)]
-    for one in counters:
-        idle.put(one)
+    for counter in counters:
+        idle.put(counter)
     pending: deque[Future[int]] = deque()
     done = 0
 
-    def work(batch: Batch) -> int:
-        counter = idle.get()
+    def work(batch: PeopleBatch) -> int:
+        free = idle.get()
         try:
-            counter.add(batch)
+            free.add(batch)
         finally:
-            idle.put(counter)
+            idle.put(free)
         return len(batch.arms[0])
 
     def finish(most: int) -> None:
@@ -98,20 +103,26 @@ def count_batches(batches: Iterator[Batch], task: Task, total: int | None, progr
 
 
 def _workers() -> int:
-    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(known, _MOST_WORKERS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_WORKERS)
 
 
 def guess_profile(batches: Iterator[Any], name: str) -> Profile | None:
-    """What the values of a column say; nothing if there are none, or none that can be added."""
-    found: Profile | None = None
+    """Return what the values of a column say; None if there are none, or none that can be added."""
+    profile: Profile | None = None
     try:
         for values in batches:
             doubles, gone = to_numbers(as_numbers(values), name)
-            found = merged(found, profile_values(doubles[~gone])) if not gone.all() else found
-    except KanabError:  # perhaps of somebody who is in no experiment: to be seen when everybody is counted
+            profile = merge_profiles(profile, profile_values(doubles[~gone])) if not gone.all() else profile
+    except KanabError:  # perhaps of somebody in no experiment: counting everybody will tell
         return None
-    return found
+    return profile
+
+
+def guess_profiles(metrics: Sequence[str], batches: Callable[[str], Iterator[Any]]) -> dict[str, Profile]:
+    """Return what the values of some columns say, as far as they say anything."""
+    profiles = {name: guess_profile(batches(name), name) for name in metrics}
+    return {name: profile for name, profile in profiles.items() if profile is not None}
 
 
 # ── in memory ──────────────────────────────────────────────────────────────────────────────────
@@ -129,28 +140,27 @@ class FramePeople:
         return column_names(self.data)
 
     def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
-        """What all values of some metrics say."""
-        found = {name: guess_profile(_parts(self._column(name)), name) for name in metrics}
-        return {name: profile for name, profile in found.items() if profile is not None}
+        """Return what all values of some metrics say."""
+        return guess_profiles(metrics, lambda name: _parts(self._column(name)))
 
-    def count(self, task: Task, progress: Progress | None) -> PairSums:
+    def count(self, task: CountTask, progress: Progress | None) -> PairSums:
         """Count everybody, some rows at a time."""
         arms = [self._column(name) for name in task.experiments]
-        values = [self._column(one.name) for one in task.metrics]
-        lengths = {len(one) for one in (*arms, *values)}
+        values = [self._column(metric.name) for metric in task.metrics]
+        lengths = {len(column) for column in (*arms, *values)}
         if len(lengths) > 1:
             raise SourceError("the columns have different lengths", "Give one value per person in each.")
         total = lengths.pop()
         if not total:
-            raise SourceError("there are no rows to count", "Check the file, the query or the filter.")
+            raise SourceError(*NO_ROWS)
         batches = (
-            Batch([_part(one, start) for one in arms], [_part(one, start) for one in values])
+            PeopleBatch([_part(column, start) for column in arms], [_part(column, start) for column in values])
             for start in range(0, total, ROWS)
         )
         return count_batches(batches, task, total, progress)
 
     def _column(self, name: str) -> Any:
-        """A column as it is where it can be cut into parts, else as an array."""
+        """Return a column as it is where it can be cut into parts, else as an array."""
         data = self.data
         keys = list(data if isinstance(data, Mapping) else getattr(data, "column_names", None) or data.columns)
         if self.columns.count(name) == 1:
@@ -174,10 +184,10 @@ def _part(values: Any, start: int) -> Any:
 
 
 def matching_files(place: str) -> list[Path]:
-    """The files of a path or pattern."""
+    """Return the files of a path or pattern."""
     if Path(place).is_file() or not glob.has_magic(place):
         return [Path(place)] if Path(place).is_file() else []
-    return [Path(one) for one in sorted(glob.glob(place))]
+    return [Path(name) for name in sorted(glob.glob(place))]
 
 
 @dataclass(frozen=True)
@@ -190,17 +200,20 @@ class ParquetPeople:
 
     @classmethod
     def open(cls, files: Sequence[Path]) -> ParquetPeople | None:
-        """The files, or None if their columns differ, which is for an engine to resolve."""
+        """Open the files; None if their columns differ, which is for an engine to resolve.
+
+        Raises `SourceError` where a file cannot be read.
+        """
         import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         try:
-            found = [(pq.read_schema(file), pq.read_metadata(file).num_rows) for file in files]
+            described = [(pq.read_schema(file), pq.read_metadata(file).num_rows) for file in files]
         except (pa.ArrowInvalid, OSError) as problem:
             raise _unreadable(files[0], problem) from None
-        schema = found[0][0]
-        same = all(one.equals(schema) for one, _ in found)
-        return cls(tuple(files), schema, sum(rows for _, rows in found)) if same else None
+        schema = described[0][0]
+        same = all(other.equals(schema) for other, _ in described)
+        return cls(tuple(files), schema, sum(rows for _, rows in described)) if same else None
 
     @property
     def columns(self) -> list[str]:
@@ -208,18 +221,17 @@ class ParquetPeople:
         return [str(name) for name in self.schema.names]
 
     def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
-        """What all values of some metrics say; few columns are quickly read."""
-        found = {name: guess_profile((batch.column(0) for batch in self._batches([name])), name) for name in metrics}
-        return {name: profile for name, profile in found.items() if profile is not None}
+        """Return what all values of some metrics say; few columns are quickly read."""
+        return guess_profiles(metrics, lambda name: (batch.column(0) for batch in self._batches([name])))
 
-    def count(self, task: Task, progress: Progress | None) -> PairSums:
+    def count(self, task: CountTask, progress: Progress | None) -> PairSums:
         """Count everybody in all files."""
         if not self.total:
-            raise SourceError("there are no rows to count", "Check the file, the query or the filter.")
-        names = [*task.experiments, *(one.name for one in task.metrics)]
+            raise SourceError(*NO_ROWS)
+        names = [*task.experiments, *(metric.name for metric in task.metrics)]
         arms, values = slice(0, len(task.experiments)), slice(len(task.experiments), None)
         batches = (
-            Batch(columns[arms], columns[values])
+            PeopleBatch(columns[arms], columns[values])
             for columns in ([batch.column(name) for name in names] for batch in self._batches(names))
         )
         return count_batches(batches, task, self.total, progress)

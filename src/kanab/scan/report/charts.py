@@ -9,7 +9,7 @@ from typing import Any
 
 from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.figures import Row, spoken_p
-from kanab.scan.report.words import PAIRS, effect_figures, named, several
+from kanab.scan.report.words import PAIRS, effect_figures, name_sides, number_of
 from kanab.scan.stats.verdicts import ALARMS
 
 Data = Mapping[str, Any]
@@ -30,7 +30,7 @@ _ROW = 46
 
 
 def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | None = None) -> str:
-    """Every pair of one metric as a square, the darker the smaller p; marks where there is a verdict to act upon.
+    """Draw every pair of one metric as a square, the darker the smaller p; marks where there is a verdict to act upon.
 
     ``links`` lead from the mark of a flagged pair to its place on the page.
     """
@@ -42,7 +42,7 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     size = side * len(names)
     parts = [f'<g transform="translate({left:g} {top:g})">']
     parts.append(f'<rect width="{size:g}" height="{size:g}" fill="{TRACK}"/>')
-    parts += [_squares(cells, side, style) for style, cells in _levels(rows, place).items()]
+    parts += [_squares(cells, side, style) for style, cells in _by_style(rows, place).items()]
     diagonal = [(at, at) for at in range(len(names))]
     parts += [_squares(diagonal, side, 'class="same"'), _lines(len(names), side)]
     parts += [
@@ -51,7 +51,7 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     parts += [*_labels(names, side), "</g>"]
     alt = f"Pairs of experiments on {metric}"
     return _svg(
-        (left + size + 8, top + size + 4), alt, _told(data, rows), parts, "map large" if size > WIDTH else "map"
+        (left + size + 8, top + size + 4), alt, _describe_map(data, rows), parts, "map large" if size > WIDTH else "map"
     )
 
 
@@ -60,33 +60,33 @@ def _marked(row: Row) -> bool:
 
 
 def _gutter(names: Sequence[str]) -> float:
-    """Room for the names beside the map."""
-    return 12 + 8.5 * (max(len(_cut(name)) for name in names) + 1 + len(str(len(names))))
+    """Return the room for the names beside the map."""
+    return 12 + 8.5 * (max(len(_shorten(name)) for name in names) + 1 + len(str(len(names))))
 
 
-def _cut(name: str) -> str:
-    """A long name without its middle: many names differ only at their end."""
+def _shorten(name: str) -> str:
+    """Cut the middle out of a long name: many names differ only at their end."""
     return name if len(name) <= NAMES else f"{name[: NAMES // 2]}…{name[1 - NAMES // 2 :]}"
 
 
-def _levels(rows: Iterable[Row], place: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-    """Which squares have which look: both halves of the map, so that a row is all of one experiment."""
-    found: dict[str, list[tuple[int, int]]] = {}
+def _by_style(rows: Iterable[Row], place: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
+    """Group squares by their style: both halves of the map, so that a row is all of one experiment."""
+    squares: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
         p = row["p_robust"]
         if row["verdict"] == "not testable" or p is None:
-            look = 'class="none"'
+            style = 'class="none"'
         elif passed := sum(p < limit for limit in LIMITS):
-            look = f'class="e{passed}"'
+            style = f'class="e{passed}"'
         else:
             continue
         a, b = place[row["a"]], place[row["b"]]
-        found.setdefault(look, []).extend([(a, b), (b, a)])
-    return found
+        squares.setdefault(style, []).extend([(a, b), (b, a)])
+    return squares
 
 
-def _squares(cells: Iterable[tuple[int, int]], side: float, look: str) -> str:
-    """Squares of one look as one path; neighbours in a row become one piece."""
+def _squares(cells: Iterable[tuple[int, int]], side: float, style: str) -> str:
+    """Draw squares of one style as one path; neighbours in a row become one piece."""
     runs: list[list[int]] = []
     for down, across in sorted(cells):
         if runs and runs[-1][0] == down and runs[-1][1] + runs[-1][2] == across:
@@ -97,7 +97,7 @@ def _squares(cells: Iterable[tuple[int, int]], side: float, look: str) -> str:
         f"M{_short(across * side)} {_short(down * side)}h{_short(count * side)}v{_short(side)}H{_short(across * side)}z"
         for down, across, count in runs
     )
-    return f'<path {look} d="{drawn}"/>'
+    return f'<path {style} d="{drawn}"/>'
 
 
 def _short(value: float) -> str:
@@ -105,7 +105,7 @@ def _short(value: float) -> str:
 
 
 def _lines(count: int, side: float) -> str:
-    """Thin lines between squares, where squares are large enough; every tenth one where they are not."""
+    """Draw thin lines between squares, where squares are large enough; every tenth one where they are not."""
     step = 1 if side >= 12 else 10
     size = _short(count * side)
     drawn = "".join(f"M0 {_short(at * side)}H{size}M{_short(at * side)} 0V{size}" for at in range(step, count, step))
@@ -113,16 +113,16 @@ def _lines(count: int, side: float) -> str:
 
 
 def _mark(data: Data, row: Row, place: Mapping[str, int], side: float, link: str) -> str:
-    """A dot, a triangle or a cross on both squares of a pair, with its numbers on hovering."""
-    said = f"{named(data, row)}: {row['verdict']}, {spoken_p(row['p_robust'])}"
+    """Draw a dot, a triangle or a cross on both squares of a pair, with its numbers on hovering."""
+    title = f"{name_sides(data, row)}: {row['verdict']}, {spoken_p(row['p_robust'])}"
     if row["verdict"] == "assignment broken":
-        said = f"{named(data, row)}: {row['note']}"
+        title = f"{name_sides(data, row)}: {row['note']}"
     size = max(side * 0.24, 3.5)
     shapes = []
     for down, across in ((row["a"], row["b"]), (row["b"], row["a"])):
         x, y = (place[across] + 0.5) * side, (place[down] + 0.5) * side
         shapes.append(_shape(row["verdict"], x, y, size))
-    body = f"<g><title>{escape(said)}</title>{''.join(shapes)}</g>"
+    body = f"<g><title>{escape(title)}</title>{''.join(shapes)}</g>"
     return f'<a href="#{escape(link)}">{body}</a>' if link else body
 
 
@@ -136,16 +136,16 @@ def _shape(verdict: str, x: float, y: float, size: float) -> str:
 
 
 def _labels(names: Sequence[str], side: float) -> list[str]:
-    """Names and numbers down the side, numbers along the top; as many as there is room for."""
+    """Draw names and numbers down the side, numbers along the top; as many as there is room for."""
     step = 1 if side >= 15 else 5 if side >= 5 else 10
-    found = []
+    labels = []
     for at in range(len(names)):
         if step == 1 or (at + 1) % step == 0 or at == 0:
             middle = (at + 0.5) * side
-            found.append(_text(-8, middle + 4.5, f"{_cut(names[at])} {at + 1}", "end"))
+            labels.append(_text(-8, middle + 4.5, f"{_shorten(names[at])} {at + 1}", "end"))
             if side >= 22 or (at + 1) % (10 if side < 15 else 5) == 0 or at == 0:
-                found.append(_text(middle, -8, str(at + 1), "middle"))
-    return found
+                labels.append(_text(middle, -8, str(at + 1), "middle"))
+    return labels
 
 
 def _text(x: float, y: float, words: str, anchor: str, colour: str = MUTED, *, more: str = "") -> str:
@@ -155,20 +155,20 @@ def _text(x: float, y: float, words: str, anchor: str, colour: str = MUTED, *, m
     )
 
 
-def _told(data: Data, rows: Sequence[Row]) -> str:
-    """The map in words: what is marked on it."""
+def _describe_map(data: Data, rows: Sequence[Row]) -> str:
+    """Put the map into words: what is marked on it."""
     marked = [row for row in rows if _marked(row)]
-    shown = "; ".join(f"{named(data, row)} {row['verdict']}" for row in marked[:20])
+    shown = "; ".join(f"{name_sides(data, row)} {row['verdict']}" for row in marked[:20])
     more = f" and {len(marked) - 20} more" if len(marked) > 20 else ""
-    return f"{several(len(rows), 'pair')}; marked: {shown or 'none'}{more}."
+    return f"{number_of(len(rows), 'pair')}; marked: {shown or 'none'}{more}."
 
 
 def expected_chart(data: Data, metric: str) -> str:
-    """Observed against expected p-values on scales of powers of ten; nothing where nothing was tested."""
-    found = data["quantiles"][metric]
+    """Plot observed against expected p-values on scales of powers of ten; nothing where nothing was tested."""
+    quantiles = data["quantiles"][metric]
     points = [
         (-math.log10(expected), HIGHEST * 2 if observed <= 0 else -math.log10(observed))
-        for expected, observed in zip(found["expected"], found["observed"], strict=True)
+        for expected, observed in zip(quantiles["expected"], quantiles["observed"], strict=True)
         if expected and observed is not None
     ]
     if not points:
@@ -193,9 +193,11 @@ def expected_chart(data: Data, metric: str) -> str:
     parts += [_text(left - 8, y_of(at) + 4.5, _power(at), "end") for at in _ticks(up)]
     parts.append(_text(left, top + high + 42, "p expected by chance alone", "start"))
     parts.append(_text(-top - high, 12, "p observed", "start", more=' transform="rotate(-90)"'))
-    least = min(value for value in found["observed"] if value is not None)
-    told = f"The smallest observed is {spoken_p(least)}, where {found['expected'][0]:.2g} is expected."
-    return _svg((WIDTH, top + high + 52), f"Observed against expected p-values of {metric}", told, parts, "expected")
+    least = min(value for value in quantiles["observed"] if value is not None)
+    description = f"The smallest observed is {spoken_p(least)}, where {quantiles['expected'][0]:.2g} is expected."
+    return _svg(
+        (WIDTH, top + high + 52), f"Observed against expected p-values of {metric}", description, parts, "expected"
+    )
 
 
 def _ticks(most: float) -> list[int]:
@@ -208,10 +210,10 @@ def _power(at: int) -> str:
 
 
 def effects_chart(data: Data, flagged: Row) -> str:
-    """Effects within arms with their intervals, one line each; the upright mark is no effect."""
+    """Draw effects within arms with their intervals, one line each; the upright mark is no effect."""
     effects = flagged["effects"]
     figures = effect_figures(data, flagged)
-    ends = [0.0, *(end for one in effects for end in one["interval"])]
+    ends = [0.0, *(end for effect in effects for end in effect["interval"])]
     least, most = min(ends), max(ends)
     air = 0.04 * (most - least) or 1.0
     scale = WIDTH / (most - least + 2 * air)
@@ -219,14 +221,18 @@ def effects_chart(data: Data, flagged: Row) -> str:
     def x_of(value: float) -> str:
         return _short((value - least + air) * scale)
 
-    parts, told = [], []
-    for at, one in enumerate(effects):
+    parts, described = [], []
+    for at, effect in enumerate(effects):
         y = at * _ROW
-        low, high = one["interval"]
-        value = f"{figures.change(one['effect'], signed=True)} ({figures.between(one['interval'])})"
-        label = f"{one['experiment']} where {one['within']} is {one['level']}"
-        arms = f"{one['arm']} − {one['control']}"
-        label = label if _two_arms(effects, one) else f"{one['experiment']} {arms}, {one['within']} {one['level']}"
+        low, high = effect["interval"]
+        value = f"{figures.change(effect['effect'], signed=True)} ({figures.between(effect['interval'])})"
+        label = f"{effect['experiment']} where {effect['within']} is {effect['level']}"
+        arms = f"{effect['arm']} − {effect['control']}"
+        label = (
+            label
+            if _two_arms(effects, effect["experiment"])
+            else f"{effect['experiment']} {arms}, {effect['within']} {effect['level']}"
+        )
         clear = low > 0 or high < 0
         colour = UP if clear else QUIET
         room = max(8, int(WIDTH / LETTER) - len(value) - 2)
@@ -246,25 +252,25 @@ def effects_chart(data: Data, flagged: Row) -> str:
         parts.append(
             f'<path d="M{x_of(low)} {y + 30}H{x_of(high)}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'
         )
-        parts.append(f'<circle cx="{x_of(one["effect"])}" cy="{y + 30}" r="5.5" fill="{colour}"/>')
-        told.append(f"{label} {value}")
+        parts.append(f'<circle cx="{x_of(effect["effect"])}" cy="{y + 30}" r="5.5" fill="{colour}"/>')
+        described.append(f"{label} {value}")
     title = f"Effects of {flagged['a']} and {flagged['b']} on {flagged['metric']}"
-    return _svg((WIDTH, _ROW * len(effects) + 2), title, f"95 % intervals. {'; '.join(told)}.", parts, "effects")
+    return _svg((WIDTH, _ROW * len(effects) + 2), title, f"95 % intervals. {'; '.join(described)}.", parts, "effects")
 
 
-def _two_arms(effects: Sequence[Row], one: Row) -> bool:
-    """Has the experiment a single arm beside its control?"""
-    return len({other["arm"] for other in effects if other["experiment"] == one["experiment"]}) == 1
+def _two_arms(effects: Sequence[Row], experiment: str) -> bool:
+    """Tell whether the experiment has a single arm beside its control."""
+    return len({effect["arm"] for effect in effects if effect["experiment"] == experiment}) == 1
 
 
 def legend(verdicts: Iterable[str]) -> str:
-    """What the squares and marks mean, as a small picture with words."""
+    """Draw what the squares and marks mean, as a small picture with words."""
     parts, x = [], 0.0
-    said = [f"p ≥ {LIMITS[0]:g}", *(f"< {limit:g}" for limit in LIMITS)]
-    for at, words in enumerate(said):
-        look = f'class="e{at}"' if at else f'fill="{TRACK}"'
+    shades = [f"p ≥ {LIMITS[0]:g}", *(f"< {limit:g}" for limit in LIMITS)]
+    for at, words in enumerate(shades):
+        style = f'class="e{at}"' if at else f'fill="{TRACK}"'
         parts.append(f'<rect x="{_short(x)}" y="3" width="16" height="16" fill="{TRACK}"/>')
-        parts.append(f'<rect {look} x="{_short(x)}" y="3" width="16" height="16"/>')
+        parts.append(f'<rect {style} x="{_short(x)}" y="3" width="16" height="16"/>')
         parts.append(_text(x + 22, 16, words, "start"))
         x += 22 + LETTER * len(words) + 14
     x = 0.0
@@ -275,23 +281,23 @@ def legend(verdicts: Iterable[str]) -> str:
     return _svg(
         (WIDTH, 48 if x else 22),
         "Key to the map",
-        f"Darker squares have smaller p: {', '.join(said)}.",
+        f"Darker squares have smaller p: {', '.join(shades)}.",
         parts,
         "legend",
     )
 
 
 def marks_of(data: Data) -> list[str]:
-    """The verdicts that are marked on the maps of this scan."""
+    """Return the verdicts that are marked on the maps of this scan."""
     present = {row["verdict"] for row in data[PAIRS.rows]}
     return [verdict for verdict in (*ALARMS, "assignment broken") if verdict in present]
 
 
-def _svg(size: tuple[float, float], title: str, told: str, parts: Sequence[str], kind: str) -> str:
-    """A picture with a title and a description that screen readers read out."""
+def _svg(size: tuple[float, float], title: str, description: str, parts: Sequence[str], kind: str) -> str:
+    """Return a picture with a title and a description that screen readers read out."""
     wide, high = map(_short, size)
     return (
         f'<svg role="img" aria-label="{escape(title)}" class="{kind}" xmlns="http://www.w3.org/2000/svg" '
         f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}">'
-        f"<title>{escape(title)}</title><desc>{escape(told)}</desc>{''.join(parts)}</svg>"
+        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{''.join(parts)}</svg>"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -19,14 +19,14 @@ from kanab.scan.report.words import (
     effect_sentences,
     expectation,
     follow_up_sentences,
-    look_of,
+    kind_of_scan,
     method_sentences,
-    named,
+    name_sides,
     note_sentences,
     outcome,
     privacy_sentences,
     rest_sentences,
-    scanned,
+    scope_line,
     untestable_sentences,
 )
 from kanab.tabular import Table, p_value
@@ -96,21 +96,21 @@ def scan_report(*, pairs: Data | None = None, segments: Data | None = None) -> s
     first, *second = scans
     sections = (*scan_sections(first), *(section for data in second for section in scan_sections(data, "by-segment-")))
     footer = "Made with Kanab from counts and sums. This file loads nothing from elsewhere."
-    return Page(f"Scan: {scanned(first)}", _header(first), sections, footer, SCAN_STYLE).to_html()
+    return Page(f"Scan: {scope_line(first)}", _header(first), sections, footer, SCAN_STYLE).to_html()
 
 
 def _header(data: Data) -> str:
-    what, _, people = scanned(data).partition("; ")
-    experiments, _, rest = what.partition(", ")
+    scope, _, people = scope_line(data).partition("; ")
+    experiments, _, rest = scope.partition(", ")
     lede = f"{rest}; {people}" if people else rest
-    told = "".join(f'<p class="lede">{marked(text)}</p>\n' for text in (f"{lede}.", expectation(data)) if text)
-    return f'<header>\n<p class="kicker">Scan</p>\n<h1>{escape(experiments)}</h1>\n{told}</header>\n'
+    ledes = "".join(f'<p class="lede">{marked(text)}</p>\n' for text in (f"{lede}.", expectation(data)) if text)
+    return f'<header>\n<p class="kicker">Scan</p>\n<h1>{escape(experiments)}</h1>\n{ledes}</header>\n'
 
 
 def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
     """Return the sections of one scan; the second on a page has a ``prefix``, and says first what it is."""
-    pairs = look_of(data) is PAIRS
-    intro = bullets([f"{scanned(data)}.", expectation(data)]) if prefix else ""
+    pairs = kind_of_scan(data) is PAIRS
+    intro = bullets([f"{scope_line(data)}.", expectation(data)]) if prefix else ""
     bodies = [
         ("attention", "Which experiments interfere?" if pairs else "Which effects differ?", intro + _attention(data)),
         ("flagged", "What flagged tests look like", _flagged(data, prefix)),
@@ -130,110 +130,108 @@ def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
 
 
 def _attention(data: Data) -> str:
-    """The verdict in a sentence, then the ranked table."""
+    """Say the verdict in a sentence, then show the ranked table."""
     ringing, shown = alarms(data), strongest(data)
-    found = ""
-    if said := outcome(data):
+    call = ""
+    if sentence := outcome(data):
         alarm = ' alarm" role="alert' if ringing or data["verdicts"].get("assignment broken") else ""
-        how, _, what = said.partition("): ") if "): " in said else said.partition(": ")
-        bracket = ")" if "): " in said else ""
-        call = marked(what[:1].upper() + what[1:])
-        found = f'<p class="call{alarm}"><strong>{call}</strong> {marked(how + bracket)}.</p>'
+        how, _, verdict_text = sentence.partition("): ") if "): " in sentence else sentence.partition(": ")
+        bracket = ")" if "): " in sentence else ""
+        verdict = marked(verdict_text[:1].upper() + verdict_text[1:])
+        call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
-        return f"{found}<p>Nothing could be tested.</p>"
+        return f"{call}<p>Nothing could be tested.</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {len(ringing):,}.</p>' if len(ringing) > len(shown) else ""
     near = "" if ringing else '<p class="key">The tests with the smallest p:</p>'
-    return f"{found}{cut}{near}{_ranked(data, shown)}"
+    return f"{call}{cut}{near}{_ranked(data, shown)}"
 
 
 def _ranked(data: Data, rows: list[Row]) -> str:
-    """The same columns as on a terminal, both sides of a test in the first."""
+    """Show the same columns as on a terminal, both sides of a test in the first."""
     plain = ranked_table(data, rows)
-    joined = look_of(data).joined
+    joined = kind_of_scan(data).joined
     header = (f" {joined} ".join(plain.header[:2]) if joined == "by" else "pair", *plain.header[2:])
     body = []
     for row, cells in zip(rows, plain.rows, strict=True):
         mark = f'<span class="mark" aria-hidden="true">{MARKS.get(row["verdict"], "○")}</span>'
         verdict = f'<span class="{row["verdict"].split()[0]}">{mark}{escape(cells[-1])}</span>'
-        body.append((escape(named(data, row)), *(escape(cell) for cell in cells[2:-1]), verdict))
+        body.append((escape(name_sides(data, row)), *(escape(cell) for cell in cells[2:-1]), verdict))
     return card_table("Tests by urgency", header, body, "cards wide")
 
 
 def _maps(data: Data, prefix: str) -> str:
-    """For every metric its map, and its p-values against chance; a handful of tests is read as a table."""
+    """Draw for every metric its map, and its p-values against chance; a handful of tests is read as a table."""
     if len(data[PAIRS.rows]) <= FEW_ROWS:
         return ""
-    found = []
+    articles = []
     for metric in data["metrics"]:
         links = {
-            (one["a"], one["b"]): f"{prefix}flag-{at}"
-            for at, one in enumerate(data["effects"])
-            if one["metric"] == metric
+            (pair["a"], pair["b"]): f"{prefix}flag-{at}"
+            for at, pair in enumerate(data["effects"])
+            if pair["metric"] == metric
         }
         drawn = heat_map(data, metric, links)
         chance = expected_chart(data, metric)
         beside = "pair" if 'class="map"' in drawn and chance else "pair words"
-        found.append(
+        articles.append(
             f'<article>\n<h3>{escape(metric)}</h3>\n<div class="{beside}"><figure class="maps" tabindex="0" '
             f'role="region" aria-label="{escape(f"Map of {metric}")}">{drawn}</figure>'
             f"{f'<figure>{chance}</figure>' if chance else ''}</div>\n</article>"
         )
     keys = f'<p class="key">{escape(_MAP_KEY)}</p><figure>{legend(marks_of(data))}</figure>'
-    return f'{keys}<p class="key">{escape(_EXPECTED_KEY)}</p>' + "\n".join(found)
+    return f'{keys}<p class="key">{escape(_EXPECTED_KEY)}</p>' + "\n".join(articles)
 
 
 def _flagged(data: Data, prefix: str) -> str:
-    """Each flagged test to be unfolded: its words, its numbers, its picture."""
-    rows = {(named(data, row), row["metric"]): row for row in alarms(data)}
-    if look_of(data) is PAIRS:
-        flagged = [(named(data, one), one["metric"], _pair(data, one)) for one in data["effects"]]
+    """Show each flagged test, to be unfolded: its words, its numbers, its picture."""
+    rows = {(name_sides(data, row), row["metric"]): row for row in alarms(data)}
+    if kind_of_scan(data) is PAIRS:
+        flagged = [(pair, _effects_body(data, pair)) for pair in data["effects"]]
     else:
-        flagged = [(named(data, row), row["metric"], _levels(data, row)) for row in alarms(data) if row["follow_ups"]]
-    found = []
-    for at, (name, metric, body) in enumerate(flagged):
+        flagged = [(row, _follow_ups_body(data, row)) for row in alarms(data) if row["follow_ups"]]
+    details = []
+    for at, (test, body) in enumerate(flagged):
+        name, metric = name_sides(data, test), test["metric"]
         row = rows.get((name, metric))
         verdict = f", {row['verdict']}, corrected {spoken_p(row['p_adjusted'])}" if row else ""
-        found.append(
+        details.append(
             f"<details{' open' if at < OPENED else ''}><summary><strong>{escape(name)}</strong>"
             f'<span>{marked(metric + verdict)}</span></summary><div id="{prefix}flag-{at}">{body}</div></details>'
         )
-    key = f'<p class="key">{escape(_EFFECTS_KEY)}</p>' if found and look_of(data) is PAIRS else ""
-    return key + "\n".join(found)
+    key = f'<p class="key">{escape(_EFFECTS_KEY)}</p>' if details and kind_of_scan(data) is PAIRS else ""
+    return key + "\n".join(details)
 
 
-def _pair(data: Data, one: Row) -> str:
-    told = bullets(effect_sentences(data, one))
-    means = table_html(means_table(data, one), f"Means of {one['metric']}: {one['a']} × {one['b']}", kind="grid")
-    drawn = f"<figure>{effects_chart(data, one)}</figure>" if one["effects"] else ""
-    return f'<div class="pair"><div>{told}{means}</div>{drawn}</div>'
+def _effects_body(data: Data, pair: Row) -> str:
+    """Show effects within arms in words, as means and as a picture."""
+    sentences = bullets(effect_sentences(data, pair))
+    means = table_html(means_table(data, pair), f"Means of {pair['metric']}: {pair['a']} × {pair['b']}", kind="grid")
+    drawn = f"<figure>{effects_chart(data, pair)}</figure>" if pair["effects"] else ""
+    return f'<div class="pair"><div>{sentences}{means}</div>{drawn}</div>'
 
 
-def _levels(data: Data, test: Row) -> str:
-    """Each level against the rest, in words and as a table."""
-    figures = error_figures([one["se"] for one in test["follow_ups"]], share=test["metric"] in data["shares"])
+def _follow_ups_body(data: Data, test: Row) -> str:
+    """Compare each level with the rest, in words and as a table."""
+    figures = error_figures([row["se"] for row in test["follow_ups"]], share=test["metric"] in data["shares"])
     rows = tuple(
         (
-            one["level"], f"{one['arm']} − {one['control']}",
-            *(figures.change(one[side], signed=True) for side in ("effect", "rest", "difference")),
-            figures.bare(one["se"]), p_value(one["p"]), p_value(one["p_adjusted"]),
+            row["level"], f"{row['arm']} − {row['control']}",
+            *(figures.change(row[side], signed=True) for side in ("effect", "rest", "difference")),
+            figures.bare(row["se"]), p_value(row["p"]), p_value(row["p_adjusted"]),
         )
-        for one in test["follow_ups"]
+        for row in test["follow_ups"]
     )  # fmt: skip
     header = (test["covariate"], "arms", "effect", "in the rest", "difference", "std. error", "p", "corrected p")
     name = f"{test['experiment']} by {test['covariate']}: {test['metric']}"
-    told = bullets(follow_up_sentences(data, test))
-    return f'<div class="pair words">{told}{table_html(Table(header, rows), name, kind="cards wide")}</div>'
+    sentences = bullets(follow_up_sentences(data, test))
+    return f'<div class="pair words">{sentences}{table_html(Table(header, rows), name, kind="cards wide")}</div>'
 
 
 def _assignment(data: Data) -> str:
-    said = bullets(assignment_sentences(data))
-    return said + _tables(broken_tables(data))
-
-
-def _tables(parts: Iterable[str | Table]) -> str:
-    return "".join(
+    """Say whether assignment was independent, and list where it was not."""
+    return bullets(assignment_sentences(data)) + "".join(
         table_html(part, "Broken assignments", kind="cards wide")
         if isinstance(part, Table)
         else f"<p>{marked(part)}</p>"
-        for part in parts
+        for part in broken_tables(data)
     )

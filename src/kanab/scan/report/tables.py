@@ -1,4 +1,4 @@
-"""A scan's tests as tables of short texts, and the order in which everything is shown."""
+"""A scan's tests as tables of short texts, the order in which everything is shown, and the whole on a terminal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from kanab.report.figures import Row
 from kanab.report.sections import Section
+from kanab.report.text import PROSE_WIDTH, folded, printable, ruled, wrapped
 from kanab.report.words import CORRECTIONS
 from kanab.scan.report.words import (
     PAIRS,
@@ -14,14 +15,17 @@ from kanab.scan.report.words import (
     assignment_sentences,
     effect_figures,
     effect_sentences,
+    expectation,
     follow_up_sentences,
-    look_of,
+    kind_of_scan,
     method_sentences,
-    named,
+    name_sides,
     note_sentences,
+    number_of,
+    outcome,
     privacy_sentences,
     rest_sentences,
-    several,
+    scope_line,
     size_words,
     untestable_sentences,
     with_verdict,
@@ -40,25 +44,53 @@ MOST_FLAGGED = 5
 """So many flagged tests are explained on a terminal; the report and the plain data hold more."""
 
 
+def scan_text(data: Data, *, width: int | None = None) -> str:
+    """Write a scan for a terminal: what was scanned, what rings, what was missed, what may be published.
+
+    At most ``width`` columns wide where names allow it; without a width tables are as wide as they need.
+    """
+    prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
+    lines = []
+    for sentence in (f"{scope_line(data)}.", expectation(data), outcome(data)):
+        lines += wrapped(printable(sentence), prose)
+    for section in sections(data):
+        lines += ["", ruled(printable(section.heading), prose)]
+        for before, part in zip((None, *section.parts), section.parts, strict=False):
+            if isinstance(part, Table):
+                shown = "\n\n".join(str(table) for table in folded(_printable(part), width)).splitlines()
+                lines += shown if before is None else ["", *shown]
+            else:
+                lines += [""] if isinstance(before, Table) else []
+                lines += wrapped(printable(part), prose)
+    return "\n".join(lines)
+
+
+def _printable(table: Table) -> Table:
+    """Return the same table without control characters: a name cannot move the cursor."""
+    rows = tuple(tuple(printable(cell) for cell in row) for row in table.rows)
+    return Table(tuple(printable(cell) for cell in table.header), rows, table.title)
+
+
 def sections(data: Data) -> list[Section]:
-    """The whole scan in reading order: what rings, what it looks like, the rest, and at what k."""
-    found = [Section("What needs attention", attention(data))]
-    found += explained(data)[:MOST_FLAGGED]
-    if (left := len(explained(data)) - MOST_FLAGGED) > 0:
-        found.append(Section("More", (f"{several(left, 'more flagged test')} in the report (--html) and plain data.",)))
+    """Return the whole scan in reading order: what rings, what it looks like, the rest, and at what k."""
+    flagged = explain_flagged(data)
+    parts = [Section("What needs attention", attention(data)), *flagged[:MOST_FLAGGED]]
+    if (left := len(flagged) - MOST_FLAGGED) > 0:
+        more = f"{number_of(left, 'more flagged test')} in the report (--html) and plain data."
+        parts.append(Section("More", (more,)))
     quiet = with_verdict(data, "nothing found", "clear within tolerance")
     if len(quiet) > FEW_ROWS and (rest := rest_sentences(data)):  # fewer are shown one by one
-        found.append(Section("The rest", tuple(rest)))
-    found.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
+        parts.append(Section("The rest", tuple(rest)))
+    parts.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
     if reasons := untestable_sentences(data):
-        found.append(Section("Not testable", tuple(reasons)))
-    found.append(Section("Privacy", tuple(privacy_sentences(data))))
-    found.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
-    return [one for one in found if one.parts]
+        parts.append(Section("Not testable", tuple(reasons)))
+    parts.append(Section("Privacy", tuple(privacy_sentences(data))))
+    parts.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
+    return [section for section in parts if section.parts]
 
 
 def strongest(data: Data) -> list[Row]:
-    """What is shown one by one: all that rings, or the nearest to it, but not too many."""
+    """Return what is shown one by one: all that rings, or the nearest to it, but not too many."""
     ringing = alarms(data)
     if len(ringing) >= FEW_ROWS:
         return ringing[:MOST_ROWS]
@@ -70,7 +102,7 @@ def strongest(data: Data) -> list[Row]:
 
 
 def attention(data: Data) -> tuple[str | Table, ...]:
-    """The ranked table, and in words whether anything rings at all."""
+    """Return the ranked table, and in words whether anything rings at all."""
     ringing, shown = alarms(data), strongest(data)
     if not shown:
         return ("Nothing could be tested.",)
@@ -83,8 +115,8 @@ def attention(data: Data) -> tuple[str | Table, ...]:
 
 
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
-    """One row per test: who, what, F, p, corrected p, verdict."""
-    sides = look_of(data).sides
+    """Return one row per test: experiments, metric, F, p, corrected p, verdict."""
+    sides = kind_of_scan(data).sides
     method = CORRECTIONS.get(data["correction"], data["correction"])
     header = (*sides, "metric", "F", "p", *([f"p ({method})"] if method else []), "verdict")
     body = []
@@ -97,7 +129,7 @@ def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
 
 
 def verdict_words(row: Row, *, share: bool = False) -> str:
-    """The verdict; where nothing was found, with what could have been missed.
+    """Return the verdict; where nothing was found, with what could have been missed.
 
     >>> verdict_words({"verdict": "nothing found", "could_miss": 0.1234})
     'nothing found, could miss ± 0.12'
@@ -107,22 +139,24 @@ def verdict_words(row: Row, *, share: bool = False) -> str:
     return str(row["verdict"])
 
 
-def explained(data: Data) -> list[Section]:
-    """What the flagged tests look like: means, effects and words, one section each."""
-    if look_of(data) is PAIRS:
+def explain_flagged(data: Data) -> list[Section]:
+    """Show what the flagged tests look like: means, effects and words, one section each."""
+    if kind_of_scan(data) is PAIRS:
         return [
-            Section(f"{named(data, one)}: {one['metric']}", (*effect_sentences(data, one), means_table(data, one)))
-            for one in data["effects"]
+            Section(
+                f"{name_sides(data, pair)}: {pair['metric']}", (*effect_sentences(data, pair), means_table(data, pair))
+            )
+            for pair in data["effects"]
         ]
     return [
-        Section(f"{named(data, row)}: {row['metric']}", tuple(follow_up_sentences(data, row)))
+        Section(f"{name_sides(data, row)}: {row['metric']}", tuple(follow_up_sentences(data, row)))
         for row in alarms(data)
         if row["follow_ups"]
     ]
 
 
 def means_table(data: Data, flagged: Row) -> Table:
-    """The mean of every class: arms of the first experiment down, of the second across."""
+    """Return the mean of every class: arms of the first experiment down, of the second across."""
     figures = effect_figures(data, flagged)
     rows, columns = flagged["arms"]
     header = (f"mean {flagged['metric']}", *(f"{flagged['b']}: {arm}" for arm in columns))
@@ -134,13 +168,13 @@ def means_table(data: Data, flagged: Row) -> Table:
 
 
 def broken_tables(data: Data) -> tuple[str | Table, ...]:
-    """Broken assignments, each once however many metrics it spoils."""
-    sides = look_of(data).sides
-    found = list({tuple(row[side] for side in sides): row for row in with_verdict(data, "assignment broken")}.items())
-    if not found:
+    """List broken assignments, each once however many metrics it spoils."""
+    sides = kind_of_scan(data).sides
+    broken = list({tuple(row[side] for side in sides): row for row in with_verdict(data, "assignment broken")}.items())
+    if not broken:
         return ()
-    found.sort(key=lambda item: 2.0 if item[1]["assignment_p"] is None else item[1]["assignment_p"])
-    body = tuple((*place, p_value(row["assignment_p"]), row["note"]) for place, row in found[:MOST_ROWS])
-    left = len(found) - len(body)
+    broken.sort(key=lambda item: 2.0 if item[1]["assignment_p"] is None else item[1]["assignment_p"])
+    body = tuple((*place, p_value(row["assignment_p"]), row["note"]) for place, row in broken[:MOST_ROWS])
+    left = len(broken) - len(body)
     more = (f"{left:,} more are in the plain data.",) if left else ()
     return (Table((*sides, "p", "what is wrong"), body), *more)

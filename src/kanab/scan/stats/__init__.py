@@ -1,1 +1,1 @@
-"""F-tests, effects and verdicts of all pairs at once."""
+"""F tests and verdicts of many two-way tables at once; others use `pairs`, `segments`, `effects`, `verdicts`."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from kanab.scan.stats.cells import Block, Places, side_by_side
-from kanab.scan.stats.double_double import Whole
+from kanab.scan.pairs import Whole
+from kanab.scan.stats.cells import Places, TableBlock, tables_last
 from kanab.stats.gram import Floats
 
 CHECKS = (
@@ -24,7 +24,7 @@ CHECKS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Assigned:
+class AssignmentChecks:
     """p of every check of every table (not a number where there is nothing to check).
 
     Column 0: arm × arm. Column 1: arm of the first × being in the second. Column 2: the other way.
@@ -33,7 +33,7 @@ class Assigned:
     p: Floats
 
     @property
-    def together(self) -> Floats:
+    def combined(self) -> Floats:
         """One p per table: the smallest, times the number of checks."""
         known = ~np.isnan(self.p)
         least = np.min(np.where(known, self.p, 1.0), axis=1)
@@ -45,31 +45,31 @@ class Assigned:
         return np.asarray(np.argmin(np.where(np.isnan(self.p), np.inf, self.p), axis=1))
 
 
-def check_assignment(block: Block) -> Assigned:
-    """All checks of a block's tables."""
-    people = side_by_side(block.people.astype(np.float64))
+def check_assignment(block: TableBlock) -> AssignmentChecks:
+    """Run all checks of a block's tables."""
+    people = tables_last(block.people.astype(np.float64))
     inside = people.sum(axis=2), people.sum(axis=1)
-    sides = [_entry(own, people) for own, people in zip(block.arms, inside, strict=True)]
-    return Assigned(np.stack([independence(people), *sides], axis=1))
+    sides = [_enrollment_p(arms, counts) for arms, counts in zip(block.arms, inside, strict=True)]
+    return AssignmentChecks(np.stack([independence_p(people), *sides], axis=1))
 
 
-def _entry(own: Whole | None, inside: Floats) -> Floats:
-    """Arm × in the other experiment or not."""
-    if own is None:
+def _enrollment_p(arms: Whole | None, inside: Floats) -> Floats:
+    """Test arm × in the other experiment or not."""
+    if arms is None:
         return np.full(len(inside), np.nan)
-    outside = own.astype(np.float64) - inside
+    outside = arms.astype(np.float64) - inside
     known = np.all(outside >= 0, axis=1)  # stored tables of other cohorts may hold fewer people
-    p = independence(np.stack([inside, np.maximum(outside, 0.0)], axis=2))
+    p = independence_p(np.stack([inside, np.maximum(outside, 0.0)], axis=2))
     return np.where(known, p, np.nan)
 
 
-def independence(observed: Floats) -> Floats:
-    """P of the likelihood-ratio test (G, with Williams' correction) of rows × columns, per table.
+def independence_p(observed: Floats) -> Floats:
+    """Return p of the likelihood-ratio test (G, with Williams' correction) of rows × columns, per table.
 
     G, because thousands of checks are judged at p near 1e-5, where χ² rings ten times too often if
     a class expects three or five people. G does not (measured: 0.3 to 1.2 times).
 
-    >>> independence(np.array([[[50.0, 50.0], [50.0, 50.0]], [[100.0, 50.0], [50.0, 100.0]]])).round(10)
+    >>> independence_p(np.array([[[50.0, 50.0], [50.0, 50.0]], [[100.0, 50.0], [50.0, 100.0]]])).round(10)
     array([1.0e+00, 6.1e-09])
     """
     total = observed.sum(axis=(1, 2))
@@ -85,15 +85,15 @@ def independence(observed: Floats) -> Floats:
 
 
 def _excess(side: Floats, total: Floats) -> Floats:
-    """N Σ 1/n − 1 over the levels that hold somebody."""
+    """Return N Σ 1/n − 1 over the levels that hold somebody."""
     shares = np.where(side > 0, total[:, None] / np.where(side > 0, side, 1.0), 0.0)
     return np.asarray(shares.sum(axis=1) - 1)
 
 
 def _chi2_tail(x: Floats, df: Places) -> Floats:
-    """χ² tails; one degree of freedom is a normal tail, which is ten times as quick."""
+    """Return χ² tails; one degree of freedom is a normal tail, which is ten times as quick."""
     p = np.full(len(x), np.nan)
-    one, more = df == 1, df > 1
-    p[one] = special.erfc(np.sqrt(np.maximum(x[one], 0.0) / 2))
+    single, more = df == 1, df > 1
+    p[single] = special.erfc(np.sqrt(np.maximum(x[single], 0.0) / 2))
     p[more] = special.chdtrc(df[more], x[more])
     return p

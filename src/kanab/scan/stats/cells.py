@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.scan.pairs import PairMoments, Pairs
-from kanab.scan.stats.double_double import SAFE, Twofold, Whole, compact
+from kanab.scan.pairs import PairMoments, Pairs, Whole
+from kanab.scan.stats.double_double import SAFE, DoubleDouble, compact
 from kanab.stats.gram import Floats
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -25,7 +25,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MetricTables:
     """One metric over the tables: counts and sums by class; squares by row, column or class where kept."""
 
     metric: Metric
@@ -44,16 +44,16 @@ class Measured:
             return ""
         return "by_arm" if self.columns is None else "two_marginals"
 
-    def chosen(self, tables: Places) -> Measured:
-        """Only some of the tables."""
+    def select(self, tables: Places) -> MetricTables:
+        """Return only some of the tables."""
         if len(tables) == len(self.counts):
             return self
         arrays = (self.counts, self.sums, self.rows, self.columns, self.classes)
-        return Measured(self.metric, *(None if one is None else one[tables] for one in arrays))  # type: ignore[arg-type]
+        return MetricTables(self.metric, *(None if array is None else array[tables] for array in arrays))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class TableBlock:
     """Some of a scan's tables, all of one shape.
 
     ``places`` says which ones of the scan these are. ``arms`` are everybody in each arm of the
@@ -62,23 +62,23 @@ class Block:
 
     places: Places
     people: Whole
-    metrics: tuple[Measured, ...]
+    metrics: tuple[MetricTables, ...]
     arms: tuple[Whole | None, Whole | None] = (None, None)
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class CentredCells:
     """A metric's classes in floats without having lost a digit: all in grid steps about a centre.
 
     The centre of each table is a whole number near its mean. Spreads are Σ (y − class mean)².
     """
 
-    part: Measured
+    part: MetricTables
     n: Floats
-    means: Twofold
+    means: DoubleDouble
     centre: Whole
     centred: Whole
-    between: Twofold
+    between: DoubleDouble
     """S²/n of every class."""
 
     @property
@@ -107,46 +107,46 @@ class Cells:
         return None if self.part.classes is None else self._spread(self.part.classes)
 
     def _spread(self, squares: Whole, over: int | None = None) -> Floats:
-        """Squares about the centre minus Σ S²/n, the large parts as whole numbers."""
+        """Return squares about the centre minus Σ S²/n, the large parts as whole numbers."""
         sums, centred, between = self.part.sums, self.centred, self.between
         if over is not None:
             sums, centred, between = sums.sum(axis=over), centred.sum(axis=over), between.sum(over)
         centre = self.centre.reshape(-1, *(1,) * (squares.ndim - 1))
-        squares, centre, sums, centred = _wide_enough(squares, centre, sums, centred)
-        about = Twofold.of_whole(squares - centre * (sums + centred))  # Q − K (S + S'), S' = S − nK
+        squares, centre, sums, centred = _widen(squares, centre, sums, centred)
+        about = DoubleDouble.of_whole(squares - centre * (sums + centred))  # Q − K (S + S'), S' = S − nK
         spread = (about - between).high
         # Whole numbers that are not all alike have a spread of at least 1/2.
         still = spread < 0.25 + 1e-29 * np.abs(about.high)
         return np.where(still, 0.0, spread)
 
 
-def cells_of(part: Measured) -> Cells:
+def centre_cells(part: MetricTables) -> CentredCells:
     """Re-centre every table about a whole number near its own mean, exactly."""
-    counts = side_by_side(part.counts.astype(np.int64))
+    counts = tables_last(part.counts.astype(np.int64))
     total = np.maximum(counts.sum(axis=(1, 2)), 1)
-    sums = side_by_side(compact(part.sums))
+    sums = tables_last(compact(part.sums))
     if np.abs(sums.astype(np.float64)).sum(axis=(1, 2)).max(initial=0.0) >= SAFE:
         sums = sums.astype(object)
     centre = sums.sum(axis=(1, 2)) // total
     centred = compact(sums - counts * centre[:, None, None])
     n = counts.astype(np.float64)
-    whole = Twofold.of_whole(centred)
+    whole = DoubleDouble.of_whole(centred)
     divisor = np.maximum(n, 1.0)
     squares = {
-        name: None if cells is None else side_by_side(compact(cells))
+        name: None if cells is None else tables_last(compact(cells))
         for name, cells in (("rows", part.rows), ("columns", part.columns), ("classes", part.classes))
     }
-    exact = Measured(part.metric, counts, sums, **squares)
-    return Cells(exact, n, whole.over(divisor), centre, centred, whole.squared().over(divisor))
+    exact = MetricTables(part.metric, counts, sums, **squares)
+    return CentredCells(exact, n, whole.over(divisor), centre, centred, whole.squared().over(divisor))
 
 
-def side_by_side(values: Whole) -> Whole:
-    """The same array with the same class of all tables next to each other in memory: sums over classes are quick."""
+def tables_last(values: Whole) -> Whole:
+    """Return the same array with its tables on the last axis in memory, which makes sums over classes quick."""
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 0, -1)), -1, 0)
 
 
-def _wide_enough(squares: Whole, centre: Whole, sums: Whole, centred: Whole) -> tuple[Whole, Whole, Whole, Whole]:
-    """The same numbers as Python integers where 64 bits might not hold Q − K (S + S')."""
+def _widen(squares: Whole, centre: Whole, sums: Whole, centred: Whole) -> tuple[Whole, Whole, Whole, Whole]:
+    """Return the same numbers, as Python integers where 64 bits might not hold Q − K (S + S')."""
     q, k, s, c = (np.abs(values.astype(np.float64)) for values in (squares, centre, sums, centred))
     largest = np.max(q + np.maximum(k, 1.0) * (s + c), initial=0.0)
     if largest < SAFE:
@@ -157,86 +157,88 @@ def _wide_enough(squares: Whole, centre: Whole, sums: Whole, centred: Whole) -> 
 # ── where tables come from ─────────────────────────────────────────────────────────────────────
 
 
-def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[Block]:
-    """All pairs, those with the same numbers of arms together; places follow ``pairs.pairs``."""
+def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[TableBlock]:
+    """Yield all pairs, those with the same numbers of arms together; places follow ``pairs.pairs``."""
     starts = np.array(pairs.starts)
     sizes = np.diff(starts)
     first, second = np.array(pairs.pairs, dtype=np.intp).reshape(-1, 2).T
-    parts = {part.metric.name: part for part in pairs.moments}
-    own = np.diagonal(pairs.people)
+    moments = {part.metric.name: part for part in pairs.moments}
+    alone = np.diagonal(pairs.people)
     for shape in dict.fromkeys(zip(sizes[first].tolist(), sizes[second].tolist(), strict=True)):
         places = np.flatnonzero((sizes[first] == shape[0]) & (sizes[second] == shape[1]))
         a, b = first[places], second[places]
-        one, two = (starts[side] + np.arange(size)[:, None] for side, size in zip((a, b), shape, strict=True))
-        measured = tuple(_of_pairs(parts[name], one, two, (a, b)) for name in metrics)
-        yield Block(places, _taken(pairs.people, one[:, None], two), measured, (_taken(own, one), _taken(own, two)))
+        rows, columns = (starts[side] + np.arange(size)[:, None] for side, size in zip((a, b), shape, strict=True))
+        metric_tables = tuple(_of_pairs(moments[name], rows, columns, (a, b)) for name in metrics)
+        people = _take(pairs.people, rows[:, None], columns)
+        yield TableBlock(places, people, metric_tables, (_take(alone, rows), _take(alone, columns)))
 
 
-def _of_pairs(part: PairMoments, one: Places, two: Places, pair: tuple[Places, Places]) -> Measured:
-    counts, sums = (_taken(cells, one[:, None], two) for cells in (part.counts, part.sums))
+def _of_pairs(part: PairMoments, rows: Places, columns: Places, pair: tuple[Places, Places]) -> MetricTables:
+    counts, sums = (_take(cells, rows[:, None], columns) for cells in (part.counts, part.sums))
     if part.metric.binary:
-        return Measured(part.metric, counts, sums)
-    return Measured(part.metric, counts, sums, _taken(part.squares, one, pair[1]), _taken(part.squares, two, pair[0]))
+        return MetricTables(part.metric, counts, sums)
+    squares = _take(part.squares, rows, pair[1]), _take(part.squares, columns, pair[0])
+    return MetricTables(part.metric, counts, sums, *squares)
 
 
-def _taken(cells: Whole, *places: Places) -> Whole:
-    """Cells at places of which the last axis numbers the tables, which then come first."""
+def _take(cells: Whole, *places: Places) -> Whole:
+    """Return cells at places of which the last axis numbers the tables, which then come first."""
     return np.moveaxis(cells[places], -1, 0)
 
 
 def blocks_of_tables(
     tables: Sequence[Tally], metrics: Sequence[str], alone: Mapping[str, Tally] | None = None
-) -> Iterator[Block]:
-    """Two-way tallies, those of one shape with the same squares together; places follow the tables."""
+) -> Iterator[TableBlock]:
+    """Yield two-way tallies, those of one shape with the same squares together; places follow the tables."""
     groups: dict[object, list[int]] = {}
-    own = alone or {}
+    alone = alone or {}
     for place, table in enumerate(tables):
-        kinds = tuple((part.metric, _margins(table, part)) for part in _measured(table, metrics))
-        known = tuple(factor.name in own for factor in table.factors)
+        kinds = tuple((part.metric, _marginals(table, part)) for part in _wanted_moments(table, metrics))
+        known = tuple(factor.name in alone for factor in table.factors)
         groups.setdefault((table.shape, kinds, known), []).append(place)
     for places in groups.values():
         chosen = [tables[place] for place in places]
-        names = [part.metric.name for part in _measured(chosen[0], metrics)]
-        yield Block(
+        names = [part.metric.name for part in _wanted_moments(chosen[0], metrics)]
+        yield TableBlock(
             np.array(places, dtype=np.intp),
             np.stack([table.people for table in chosen]),
             tuple(_of_tables(chosen, name) for name in names),
-            (_own_arms(chosen, 0, own), _own_arms(chosen, 1, own)),
+            (_people_by_arm(chosen, 0, alone), _people_by_arm(chosen, 1, alone)),
         )
 
 
-def _measured(table: Tally, metrics: Sequence[str]) -> list[Moments]:
+def _wanted_moments(table: Tally, metrics: Sequence[str]) -> list[Moments]:
     return [part for name in metrics for part in table.moments if part.metric.name == name]
 
 
-def _margins(table: Tally, part: Moments) -> frozenset[tuple[int, ...]]:
-    """The axes of the margins at which squares were kept."""
+def _marginals(table: Tally, part: Moments) -> frozenset[tuple[int, ...]]:
+    """Return the axes of the marginals at which squares were kept."""
     return frozenset(tuple(map(table.axes.index, by)) for by in part.squares)
 
 
-def _of_tables(tables: Sequence[Tally], name: str) -> Measured:
+def _of_tables(tables: Sequence[Tally], name: str) -> MetricTables:
     parts = [table.moments_of(name) for table in tables]
 
-    def margin(*axes: int) -> Whole | None:
-        found = [table.squares(name, [table.axes[axis] for axis in axes]) for table in tables]
-        known = [cells for cells in found if cells is not None]
-        return np.stack(known) if len(known) == len(found) else None
+    def squares(*axes: int) -> Whole | None:
+        arrays = [table.squares(name, [table.axes[axis] for axis in axes]) for table in tables]
+        known = [cells for cells in arrays if cells is not None]
+        return np.stack(known) if len(known) == len(arrays) else None
 
     counts, sums = np.stack([part.counts for part in parts]), np.stack([part.sums for part in parts])
     metric = parts[0].metric
     if metric.binary:
-        return Measured(metric, counts, sums)
-    return Measured(metric, counts, sums, margin(0), margin(1), margin(0, 1))
+        return MetricTables(metric, counts, sums)
+    return MetricTables(metric, counts, sums, squares(0), squares(1), squares(0, 1))
 
 
-def _own_arms(tables: Sequence[Tally], axis: int, alone: Mapping[str, Tally]) -> Whole | None:
-    """Everybody in each arm of the experiment on one axis, from its own table."""
-    found = []
+def _people_by_arm(tables: Sequence[Tally], axis: int, alone: Mapping[str, Tally]) -> Whole | None:
+    """Return everybody in each arm of the experiment on one axis, from its own table."""
+    counts = []
     for table in tables:
         factor = table.factors[axis]
-        own = alone.get(factor.name)
-        if own is None:
+        experiment = alone.get(factor.name)
+        if experiment is None:
             return None
-        people = own.people_by(factor.name)
-        found.append([people.get(level, 0) for level in factor.levels])
-    return np.array(found, dtype=np.int64)
+        people = experiment.people_by(factor.name)
+        counts.append([people.get(level, 0) for level in factor.levels])
+    return np.array(counts, dtype=np.int64)

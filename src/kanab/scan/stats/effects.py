@@ -1,4 +1,4 @@
-"""What does an interaction look like? Each experiment's effect within every arm of the other."""
+"""What an interaction looks like: each experiment's effect within every arm of the other."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def effects_within(
     controls: Mapping[str, Any] | None = None,
     confidence: float = 0.95,
 ) -> PairEffects:
-    """The means of a pair's classes, and effects within arms with the robust test's variances.
+    """Return the means of a pair's classes, and effects within arms with the robust test's variances.
 
-    ``controls`` name the arm that effects are measured against, per experiment.
+    ``controls`` name the arm that effects are measured against, per experiment. Raises
+    `AnalysisError` where the table is not of two experiments, or cannot be tested.
     """
     cells = two_way(tally, None, metric)
     if len(cells.tally.arms) != 2:
@@ -75,28 +76,28 @@ def effects_within(
     tables = [np.full(shape, np.nan) for _ in range(3)]
     for table, values in zip(tables, (classes.means, variances / classes.n, df), strict=True):
         table[tuple(classes.places.T)] = values
-    found: list[EffectWithin] = []
+    effects: list[EffectWithin] = []
     for axis in (0, 1):
         base = (controls or {}).get(factors[axis].name, factors[axis].control)
         mean, noise, freedom = (table if axis == 0 else table.T for table in tables)
-        found += _effects(cells, axis, factors[axis].index(base), (mean, noise, freedom), confidence)
+        effects += _effects(cells, axis, factors[axis].index(base), (mean, noise, freedom), confidence)
     scale = classes.scale
     means = tuple(
         tuple(None if np.isnan(value) else float(value + classes.centre) / scale for value in row) for row in tables[0]
     )
     arms = (factors[0].levels, factors[1].levels)
-    return PairEffects(cells.metric, (factors[0].name, factors[1].name), arms, means, tuple(found))
+    return PairEffects(cells.metric, (factors[0].name, factors[1].name), arms, means, tuple(effects))
 
 
 def _effects(
     cells: TwoWay, axis: int, control: int, tables: tuple[Floats, Floats, Floats], confidence: float
 ) -> list[EffectWithin]:
-    """Every arm against the control, within every arm of the other experiment."""
-    own, other = cells.tally.factors[axis], cells.tally.factors[1 - axis]
+    """Compare every arm with the control, within every arm of the other experiment."""
+    factor, other = cells.tally.factors[axis], cells.tally.factors[1 - axis]
     mean, noise, freedom = tables
     scale = cells.classes.scale
-    found = []
-    for arm in range(len(own.levels)):
+    effects = []
+    for arm in range(len(factor.levels)):
         for level in range(len(other.levels)):
             if arm == control or np.isnan(mean[arm, level]) or np.isnan(mean[control, level]):
                 continue
@@ -105,6 +106,6 @@ def _effects(
             effect = float(mean[arm, level] - mean[control, level]) / scale
             se = float(np.sqrt(parts.sum())) / scale
             half = t_quantile((1 + confidence) / 2, df) * se
-            sides = (own.name, own.levels[arm], own.levels[control], other.name, other.levels[level])
-            found.append(EffectWithin(*sides, effect, se, effect - half, effect + half))
-    return found
+            sides = (factor.name, factor.levels[arm], factor.levels[control], other.name, other.levels[level])
+            effects.append(EffectWithin(*sides, effect, se, effect - half, effect + half))
+    return effects

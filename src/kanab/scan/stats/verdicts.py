@@ -10,11 +10,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import AnalysisError, LevelError, listed
+from kanab.arguments import check_arguments
+from kanab.errors import AnalysisError
+from kanab.plan.model import DEFAULT_K
 from kanab.scan.stats.cells import Flags
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import Correction, corrected_array
-from kanab.tally.metric import Metric
 
 Verdict = Literal[
     "interference", "differs", "watch", "assignment broken", "nothing found", "clear within tolerance", "not testable"
@@ -26,6 +27,12 @@ Family = Literal["metric", "all"]
 ORDER: tuple[Verdict, ...] = get_args(Verdict)
 """From what needs attention to what does not."""
 
+ALPHA = 0.05
+"""The rate of false alarms, unless another one is chosen."""
+
+PAIR_CORRECTION: Correction = "holm"
+"""The chance of even one false alarm among all pairs is bounded."""
+
 ALARMS = ("interference", "differs", "watch")
 
 CARRIED = "a few people could have made it"
@@ -33,18 +40,20 @@ WITHIN = "it is there, but smaller than the tolerance"
 ALMOST = "within the tolerance, unless a few people hide something"
 
 
+@check_arguments()
 @dataclass(frozen=True)
 class Rules:
     """How a scan judges: the smallest class, the family of a correction, what counts as negligible.
 
     ``family`` "metric" corrects over all tests of one metric, "all" over everything. ``tolerance``
     and ``bounds`` are in units of the metrics; ``bounds`` are for metrics that declare none.
+    Raises `AnalysisError` where one of them makes no sense.
     """
 
-    k: int
-    family: Family
-    correction: Correction
-    alpha: float = 0.05
+    k: int = DEFAULT_K
+    family: Family = "metric"
+    correction: Correction = PAIR_CORRECTION
+    alpha: float = ALPHA
     tolerance: Mapping[str, float] = field(default_factory=dict)
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -60,46 +69,41 @@ class Rules:
         if not all(isinstance(limit, Real) and limit > 0 for limit in self.tolerance.values()):
             raise AnalysisError("a tolerance must be a positive number", "Give it in units of the metric.")
 
-    def check_names(self, metrics: Mapping[str, Metric]) -> None:
-        """Refuse a tolerance or bounds for a metric that is not tested."""
-        if not {*self.tolerance, *self.bounds} <= metrics.keys():
-            raise LevelError("a tolerance or bounds name an unknown metric", f"Tested are: {listed(metrics)}.")
-
     def families(self, metric: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The number of each test's family, from the number of its metric."""
+        """Return the number of each test's family, from the number of its metric."""
         return metric if self.family == "metric" else np.zeros_like(metric)
 
 
-def corrected(p: Floats, families: NDArray[np.intp], correction: Correction) -> Floats:
-    """Adjusted p-values, family by family; not a number stays out."""
-    found = np.full(len(p), np.nan)
+def correct_families(p: Floats, families: NDArray[np.intp], correction: Correction) -> Floats:
+    """Return p-values adjusted family by family; not a number stays out."""
+    adjusted = np.full(len(p), np.nan)
     for family in np.unique(families):
         inside = np.flatnonzero((families == family) & ~np.isnan(p))
         if len(inside):
-            found[inside] = corrected_array(p[inside], correction)
-    return found
+            adjusted[inside] = corrected_array(p[inside], correction)
+    return adjusted
 
 
-def levels(adjusted: Floats, families: NDArray[np.intp], rules: Rules) -> Floats:
-    """At which level is each test's interval, so that all of a family hold together?
+def interval_levels(adjusted: Floats, families: NDArray[np.intp], rules: Rules) -> Floats:
+    """Return the level of each test's interval, so that all of a family hold together.
 
     Bonferroni's (Šidák's) for corrections of the family-wise rate; with a false-discovery rate the
     share of wrong intervals is bounded, by m₁α/m for each of m₁ alarms and m₀α/m for the others.
     """
-    found = np.full(len(adjusted), rules.alpha)
+    levels = np.full(len(adjusted), rules.alpha)
     for family in np.unique(families):
         inside = (families == family) & ~np.isnan(adjusted)
         tests = int(inside.sum())
         if rules.correction in ("bonferroni", "holm", "hochberg"):
-            found[inside] = rules.alpha / max(1, tests)
+            levels[inside] = rules.alpha / max(1, tests)
         elif rules.correction == "sidak":
-            found[inside] = -np.expm1(np.log1p(-rules.alpha) / max(1, tests))
+            levels[inside] = -np.expm1(np.log1p(-rules.alpha) / max(1, tests))
         elif rules.correction in ("bh", "by"):
             alarm = inside & (adjusted < rules.alpha)
             harmonic = float(np.sum(1 / np.arange(1, tests + 1))) if rules.correction == "by" else 1.0
             for side in (alarm, inside & ~alarm):
-                found[side] = rules.alpha * side.sum() / max(1, tests) / harmonic
-    return found
+                levels[side] = rules.alpha * side.sum() / max(1, tests) / harmonic
+    return levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +122,7 @@ class Evidence:
 def decide(
     evidence: Evidence, alpha: float, alarm: Literal["interference", "differs"]
 ) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-    """The verdict of every test, and a remark where it needs one."""
+    """Return the verdict of every test, and a remark where it needs one."""
     with np.errstate(invalid="ignore"):
         rings = evidence.p_adjusted < alpha
         holds = evidence.p_guarded < alpha

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from kanab.scan.count import kernel
-from kanab.scan.count.counter import square_parts, value_parts
-from kanab.scan.count.kernel import ROWS, kernels
-from kanab.scan.count.layout import NOT_IN, Layout, pack
-from kanab.scan.count.sums import buckets
+from kanab.scan.count.counter import count_buckets, square_parts, value_parts
+from kanab.scan.count.kernel import NOT_IN, ROWS, ArmLayout, choose_kernels, pack
 
-BOTH = [kernels("numpy"), kernels("numba")]
+BOTH = [choose_kernels("numpy"), choose_kernels("numba")]
 
 
-def drawn(layout: Layout, people: int, seed: int = 1) -> list[np.ndarray]:
+def drawn(layout: ArmLayout, people: int, seed: int = 1) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     found = []
     for arms, gap in zip(layout.arms, layout.gaps, strict=True):
@@ -29,26 +27,26 @@ def drawn(layout: Layout, people: int, seed: int = 1) -> list[np.ndarray]:
 
 
 LAYOUTS = [
-    Layout((2,) * 13, (False,) * 13),
-    Layout((2, 3, 4, 8, 5, 2, 2), (True, False, True, True, False, False, True)),
-    Layout((8,) * 5, (True,) * 5),
-    Layout((2, 2), (False, False)),
-    Layout((1, 0, 3), (True, True, False)),
-    Layout((2, 5, 3, 4, 4, 2), (True,) * 6, largest_shift=4),
+    ArmLayout((2,) * 13, (False,) * 13),
+    ArmLayout((2, 3, 4, 8, 5, 2, 2), (True, False, True, True, False, False, True)),
+    ArmLayout((8,) * 5, (True,) * 5),
+    ArmLayout((2, 2), (False, False)),
+    ArmLayout((1, 0, 3), (True, True, False)),
+    ArmLayout((2, 5, 3, 4, 4, 2), (True,) * 6, largest_shift=4),
 ]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("loops", BOTH, ids=lambda one: one.name)
 @pytest.mark.parametrize("people", [1, 64, 1000])
-def test_people_sums_and_squares_of_any_two_arms(layout: Layout, loops: kernel.Kernels, people: int) -> None:
+def test_people_sums_and_squares_of_any_two_arms(layout: ArmLayout, loops: kernel.Kernels, people: int) -> None:
     codes = drawn(layout, people)
     steps = np.random.default_rng(2).integers(-1000, 1000, people)
     rows = layout.bits(codes)
     counts = np.zeros((len(rows), len(rows)), dtype=np.int64)
     loops.count_bits(rows, rows, counts)
-    packed = layout.packed(codes)
-    sums, squares = layout.tables(layout.sum_pairs), layout.tables(layout.square_pairs)
+    packed = layout.pack_groups(codes)
+    sums, squares = layout.empty_tables(layout.sum_pairs), layout.empty_tables(layout.square_pairs)
     loops.add_weights(packed, layout.sum_pairs, steps, sums, layout.shift)
     loops.add_weights(packed, layout.square_pairs, steps**2, squares, layout.shift)
     arms = np.stack([codes[test] == arm for test, many in enumerate(layout.arms) for arm in range(many)]).astype(int)
@@ -73,16 +71,16 @@ def test_before_numpy_2_bits_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> N
     expected = np.bitwise_count(words).sum(axis=1).tolist()
     monkeypatch.delattr(np, "bitwise_count")
     found = np.zeros((4, 4), dtype=np.int64)
-    kernels("numpy").count_bits(np.vstack([words, words[:1]]), np.vstack([words, words[:1]]), found)
+    choose_kernels("numpy").count_bits(np.vstack([words, words[:1]]), np.vstack([words, words[:1]]), found)
     assert np.diag(found)[:3].tolist() == expected
 
 
 def test_the_heaviest_weights_are_added_without_rounding() -> None:
-    layout = Layout((2, 2), (False, False))
+    layout = ArmLayout((2, 2), (False, False))
     codes = [np.zeros(ROWS, dtype=np.uint8)] * 2
-    packed = layout.packed(codes)
+    packed = layout.pack_groups(codes)
     for one in BOTH:
-        table = layout.tables(layout.sum_pairs)
+        table = layout.empty_tables(layout.sum_pairs)
         weights = np.full(ROWS, one.widest - 1, dtype=np.int64)
         one.add_weights(packed, layout.sum_pairs, weights, table, layout.shift)
         one.add_weights(packed, layout.sum_pairs, -weights[:1], table, layout.shift)
@@ -102,28 +100,28 @@ def test_values_and_squares_are_sums_of_parts_that_fit(most: int, loops: kernel.
 
 
 def test_a_hundred_tests_of_two_arms_make_seventeen_groups() -> None:
-    layout = Layout((2,) * 100, (False,) * 100)
+    layout = ArmLayout((2,) * 100, (False,) * 100)
     assert (len(layout.groups), len(layout.sum_pairs), len(layout.square_pairs)) == (17, 136, 9)
-    gaps = Layout((2, 3, 4) * 33, (True,) * 99)
+    gaps = ArmLayout((2, 3, 4) * 33, (True,) * 99)
     assert (len(gaps.groups), len(gaps.open_groups)) == (33, 17)
 
 
 def test_five_hundred_tests_take_smaller_groups_and_little_memory() -> None:
-    layout = Layout((2,) * 500, (True,) * 500)
+    layout = ArmLayout((2,) * 500, (True,) * 500)
     tables = len(layout.sum_pairs) + len(layout.square_pairs)
     assert layout.shift < 6
     assert tables * (8 << 2 * layout.shift) < 130 << 20
-    assert Layout((2,) * 500, (False,) * 500).shift == 5
+    assert ArmLayout((2,) * 500, (False,) * 500).shift == 5
 
 
 def test_the_commonest_value_is_looked_for_in_buckets_that_are_never_too_small() -> None:
     rng = np.random.default_rng(6)
     for values in (rng.integers(-(2**51), 2**51, 50_000), np.arange(5_000) * 2**22, np.arange(9_000) % 4_000):
-        found = buckets(values, binary=False)
+        found = count_buckets(values, binary=False)
         commonest = int(np.unique(values, return_counts=True)[1].max())
         assert int(found.sum()) == len(values)
         assert commonest <= int(found.max()) <= commonest + 20
-    assert buckets(np.array([0, 1, 1]), binary=True).tolist() == [1, 2]
+    assert count_buckets(np.array([0, 1, 1]), binary=True).tolist() == [1, 2]
 
 
 def test_bits_beyond_the_last_person_are_empty() -> None:
@@ -132,12 +130,12 @@ def test_bits_beyond_the_last_person_are_empty() -> None:
 
 
 def test_numba_is_taken_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels.cache_clear()
-    assert kernels().name == "numba"
-    kernels.cache_clear()
+    choose_kernels.cache_clear()
+    assert choose_kernels().name == "numba"
+    choose_kernels.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert kernels().name == "numpy"
-    kernels.cache_clear()
+    assert choose_kernels().name == "numpy"
+    choose_kernels.cache_clear()
 
 
 @pytest.mark.slow
@@ -154,8 +152,8 @@ import numba
 from numba.core import caching
 def nowhere(*_): raise RuntimeError("cannot cache function: no locator available")
 caching.CacheImpl.__init__ = nowhere
-from kanab.scan.count.kernel import kernels
-print(kernels().name)
+from kanab.scan.count.kernel import choose_kernels
+print(choose_kernels().name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.stdout.strip() == "numba", done.stderr

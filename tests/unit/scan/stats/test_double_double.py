@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kanab.scan.stats.double_double import SAFE, Twofold, compact
+from kanab.scan.stats.double_double import SAFE, DoubleDouble, compact
 
 rng = np.random.default_rng(1)
 LARGE = [int(value) * 3**50 + 7 for value in rng.integers(-(2**62), 2**62, 50)]
@@ -29,15 +29,15 @@ def whole(values):
 
 @pytest.mark.parametrize("values", [LARGE, SMALL.tolist()])
 def test_whole_numbers_keep_106_binary_digits(values):
-    assert close(Twofold.of_whole(whole(values)), values, digits=104)
+    assert close(DoubleDouble.of_whole(whole(values)), values, digits=104)
 
 
 def test_64_bit_numbers_are_exact():
-    assert exact(Twofold.of_whole(SMALL)) == SMALL.tolist()
+    assert exact(DoubleDouble.of_whole(SMALL)) == SMALL.tolist()
 
 
 def test_sums_differences_squares_and_quotients_keep_30_digits():
-    a, b = Twofold.of_whole(whole(LARGE)), Twofold.of_whole(SMALL)
+    a, b = DoubleDouble.of_whole(whole(LARGE)), DoubleDouble.of_whole(SMALL)
     pairs = list(zip(exact(a), exact(b), strict=True))
     assert close(a + b, [x + y for x, y in pairs])
     assert close(a - b, [x - y for x, y in pairs])
@@ -46,12 +46,12 @@ def test_sums_differences_squares_and_quotients_keep_30_digits():
 
 
 def test_a_small_difference_of_large_numbers_is_not_lost():
-    a, b = (Twofold.of_whole(np.array([10**17 + extra])).over(np.array([3.0])) for extra in (1, 0))
+    a, b = (DoubleDouble.of_whole(np.array([10**17 + extra])).over(np.array([3.0])) for extra in (1, 0))
     assert (a - b).high[0] == pytest.approx(1 / 3, rel=1e-12)
 
 
 def test_a_double_can_be_taken_away():
-    third = Twofold.of_whole(np.array([1])).over(np.array([3.0]))
+    third = DoubleDouble.of_whole(np.array([1])).over(np.array([3.0]))
     rest = third - np.array([1 / 3])
     assert rest.high[0] == float(Fraction(1, 3) - Fraction(1 / 3))
 
@@ -59,7 +59,7 @@ def test_a_double_can_be_taken_away():
 def test_sums_go_along_an_axis():
     values = np.arange(24).reshape(2, 3, 4)
     for axis in range(3):
-        assert np.array_equal(Twofold.of_whole(values).sum(axis).high, values.sum(axis=axis))
+        assert np.array_equal(DoubleDouble.of_whole(values).sum(axis).high, values.sum(axis=axis))
 
 
 def test_compact_uses_64_bits_where_all_numbers_fit():

@@ -11,6 +11,7 @@ import pytest
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.scan.stats.pairs import scan_pairs
+from kanab.scan.stats.verdicts import Rules
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
@@ -89,7 +90,7 @@ def test_what_needs_attention_comes_first():
 def test_a_family_is_all_pairs_of_a_metric_or_everything():
     pairs = crowd(effect=1.5)
     small = scan_pairs(pairs)
-    large = scan_pairs(pairs, family="all")
+    large = scan_pairs(pairs, Rules(family="all"))
     assert (small.families, large.families) == ({"spend": 6, "bought": 6}, {"all": 12})
     p = min(one.p_robust for one in small)
     assert min(one.p_adjusted for one in small) == pytest.approx(6 * p)
@@ -98,16 +99,15 @@ def test_a_family_is_all_pairs_of_a_metric_or_everything():
 
 
 def test_the_corrected_p_is_that_of_the_robust_test():
-    scan = scan_pairs(crowd(), correction="bonferroni")
+    scan = scan_pairs(crowd(), Rules(correction="bonferroni"))
     assert [one.p_adjusted for one in scan] == pytest.approx([min(1, 6 * one.p_robust) for one in scan])
 
 
-@pytest.mark.slow
 def test_so_many_small_p_values_are_expected():
     scan = scan_pairs(crowd(names="abcdefghijklmnop", seed=2))
     assert (scan.tested, scan.expected) == (240, pytest.approx(12))
     assert scan.observed == sum(one.p_robust < 0.05 for one in scan)
-    assert scan_pairs(crowd(), alpha=0.1).expected == pytest.approx(1.2)
+    assert scan_pairs(crowd(), Rules(alpha=0.1)).expected == pytest.approx(1.2)
 
 
 def test_quantiles_are_sorted_p_values_beside_even_steps():
@@ -118,7 +118,6 @@ def test_quantiles_are_sorted_p_values_beside_even_steps():
     assert len(scan.quantiles().observed) == 12
 
 
-@pytest.mark.slow
 def test_long_quantiles_keep_all_the_small_p_values():
     scan = scan_pairs(crowd(names="abcdefghijklmnopqrst"))
     found = scan.quantiles("spend", most=20)
@@ -136,15 +135,15 @@ def test_an_interaction_inside_the_tolerance_is_clear():
     found = scan_pairs(pairs)
     wide = {"spend": 1.2 * max(one.could_miss for one in found if one.metric == "spend")}
     assert {one.verdict for one in found} == {"nothing found"}
-    assert {one.verdict for one in scan_pairs(pairs, tolerance=wide) if one.metric == "spend"} == {
+    assert {one.verdict for one in scan_pairs(pairs, Rules(tolerance=wide)) if one.metric == "spend"} == {
         "clear within tolerance"
     }
     narrow = {"spend": 0.5 * min(one.could_miss for one in found if one.metric == "spend")}
-    assert {one.verdict for one in scan_pairs(pairs, tolerance=narrow)} == {"nothing found"}
+    assert {one.verdict for one in scan_pairs(pairs, Rules(tolerance=narrow))} == {"nothing found"}
 
 
 def test_an_interaction_that_is_there_but_smaller_than_the_tolerance_is_clear():
-    scan = scan_pairs(crowd(effect=5), tolerance={"spend": 50.0})
+    scan = scan_pairs(crowd(effect=5), Rules(tolerance={"spend": 50.0}))
     found = row(scan, "a", "b")
     assert found.p_adjusted < 1e-6
     assert (found.verdict, found.note) == (
@@ -225,8 +224,8 @@ def test_bounds_that_the_curator_knows_make_an_alarm_sure():
     codes = {name: rng.integers(0, 2, 2_000) for name in "ab"}
     y = np.rint((rng.uniform(-1, 1, 2_000) + 0.2 * codes["a"] * codes["b"]) * 1000).astype(np.int64)
     pairs = bench.count_pairs(codes, {Metric("y", 1000): y})
-    assert scan_pairs(pairs, alpha=0.02).rows[0].verdict == "watch"
-    assert scan_pairs(pairs, alpha=0.02, bounds={"y": (-1.0, 1.2)}).rows[0].verdict == "interference"
+    assert scan_pairs(pairs, Rules(alpha=0.02)).rows[0].verdict == "watch"
+    assert scan_pairs(pairs, Rules(alpha=0.02, bounds={"y": (-1.0, 1.2)})).rows[0].verdict == "interference"
 
 
 # ── stored tables ──────────────────────────────────────────────────────────────────────────────
@@ -302,4 +301,4 @@ def test_a_table_under_a_wrong_name_is_refused():
 @pytest.mark.parametrize("wrong", [{"tolerance": {"x": 1.0}}, {"bounds": {"x": (0.0, 1.0)}}])
 def test_a_rule_for_an_unknown_metric_is_refused(wrong):
     with pytest.raises(LevelError, match="Tested are: spend, bought"):
-        scan_pairs(crowd(), **wrong)
+        scan_pairs(crowd(), Rules(**wrong))

@@ -7,7 +7,8 @@ import pytest
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError, LevelError
-from kanab.scan.stats.segments import segment_scan
+from kanab.scan.stats.segments import scan_covariates
+from kanab.scan.stats.verdicts import Rules
 from kanab.stats import correct, follow_ups, pooled_f, robust_f
 
 METRICS = {"spend": Metric("spend", 100, (0, 100)), "bought": Metric("bought", 1, (0, 1))}
@@ -37,7 +38,7 @@ def four_tables(rows):
 
 def test_every_row_has_the_tests_of_its_own_table():
     tables = four_tables(people())
-    scan = segment_scan(tables)
+    scan = scan_covariates(tables)
     assert len(scan.rows) == 8
     for row in scan:
         own = next(one for one in tables if one.axes == (row.experiment, row.covariate))
@@ -48,7 +49,7 @@ def test_every_row_has_the_tests_of_its_own_table():
 
 
 def test_p_values_are_corrected_by_false_discovery_over_a_metric():
-    scan = segment_scan(four_tables(people()))
+    scan = scan_covariates(four_tables(people()))
     assert (scan.rules.correction, scan.families) == ("bh", {"spend": 4, "bought": 4})
     for metric in METRICS:
         rows = [row for row in scan if row.metric == metric]
@@ -57,7 +58,7 @@ def test_p_values_are_corrected_by_false_discovery_over_a_metric():
 
 def test_survivors_are_followed_up_and_nothing_else():
     tables = four_tables(people())
-    scan = segment_scan(tables)
+    scan = scan_covariates(tables)
     (found,) = scan.flagged
     assert (found.experiment, found.covariate, found.metric, found.verdict) == ("checkout", "tier", "spend", "differs")
     assert found.follow_ups == follow_ups(tables[0], "tier", "spend")
@@ -67,25 +68,25 @@ def test_survivors_are_followed_up_and_nothing_else():
 
 
 def test_follow_ups_compare_with_the_named_control():
-    scan = segment_scan([table(people(), "checkout", "tier")], controls={"checkout": "B"})
+    scan = scan_covariates([table(people(), "checkout", "tier")], controls={"checkout": "B"})
     assert {one.arm for one in scan.flagged[0].follow_ups} == {"A"}
 
 
 def test_a_table_with_several_covariates_is_tested_for_each():
     rows = people()
-    together = segment_scan([table(rows, "checkout", "tier", "device")])
-    apart = segment_scan([table(rows, "checkout", "tier"), table(rows, "checkout", "device")])
+    together = scan_covariates([table(rows, "checkout", "tier", "device")])
+    apart = scan_covariates([table(rows, "checkout", "tier"), table(rows, "checkout", "device")])
     assert [row.to_dict() for row in together] == [row.to_dict() for row in apart]
 
 
 def test_tables_may_come_with_names():
     tables = four_tables(people())
-    named = segment_scan(dict(zip("abcd", tables, strict=True)))
-    assert [row.to_dict() for row in named] == [row.to_dict() for row in segment_scan(tables)]
+    named = scan_covariates(dict(zip("abcd", tables, strict=True)))
+    assert [row.to_dict() for row in named] == [row.to_dict() for row in scan_covariates(tables)]
 
 
 def test_squares_by_arm_alone_are_said_to_assume_equal_variances():
-    scan = segment_scan([table(people(), "banner", "tier", squares="arm")])
+    scan = scan_covariates([table(people(), "banner", "tier", squares="arm")])
     assert [row.variance for row in scan] == ["by_arm", "by_class"]
     assert [row.note for row in scan] == ["assumes equal variance across levels", ""]
 
@@ -93,7 +94,7 @@ def test_squares_by_arm_alone_are_said_to_assume_equal_variances():
 def test_a_covariate_that_the_arm_changed_is_broken_assignment():
     rows = people()
     rows["tier"] = np.where(rows["checkout"] == "B", np.minimum(rows["tier"] + 1, 3), rows["tier"])
-    scan = segment_scan([table(rows, "checkout", "tier"), table(rows, "banner", "device")])
+    scan = scan_covariates([table(rows, "checkout", "tier"), table(rows, "banner", "device")])
     assert [row.verdict for row in scan] == ["assignment broken", "assignment broken", "nothing found", "nothing found"]
     assert scan.rows[0].note == "the arms of checkout are not spread alike over tier"
     assert scan.rows[0].follow_ups == ()
@@ -101,19 +102,19 @@ def test_a_covariate_that_the_arm_changed_is_broken_assignment():
 
 def test_small_classes_are_not_tested():
     rows = {name: values[:40] for name, values in people().items()}
-    scan = segment_scan([table(rows, "checkout", "tier")])
+    scan = scan_covariates([table(rows, "checkout", "tier")])
     assert {row.note for row in scan} == {"a class holds fewer than k = 10 people"}
     assert scan.tested == 0
     assert scan.families == {"spend": 0, "bought": 0}
 
 
 def test_a_tolerance_makes_segments_clear():
-    scan = segment_scan([table(people(), "banner", "device")], tolerance={"spend": 20.0})
+    scan = scan_covariates([table(people(), "banner", "device")], Rules(correction="bh", tolerance={"spend": 20.0}))
     assert [row.verdict for row in scan] == ["clear within tolerance", "nothing found"]
 
 
 def test_plain_data_is_ready_for_json():
-    data = segment_scan(four_tables(people())).to_dict()
+    data = scan_covariates(four_tables(people())).to_dict()
     assert json.loads(json.dumps(data)) == data
     first = data["segments"][0]
     assert list(first)[:3] == ["experiment", "covariate", "metric"]
@@ -125,7 +126,7 @@ def test_many_levels_are_compared_too():
     rng = np.random.default_rng(3)
     rows = {"arm": rng.integers(0, 3, 60_000), "city": rng.integers(0, 150, 60_000), "y": rng.normal(0, 1, 60_000)}
     tally = count_columns(rows, arm="arm", covariates=["city"], metrics={"y": Metric("y", 1000)}, squares="margins")
-    (row,) = segment_scan([tally]).rows
+    (row,) = scan_covariates([tally]).rows
     expected = robust_f(tally)
     assert (row.F_robust, row.p_robust) == pytest.approx((expected.F, expected.p), rel=1e-10)
     assert row.could_miss > 0
@@ -134,8 +135,8 @@ def test_many_levels_are_compared_too():
 def test_what_cannot_be_compared_is_refused():
     rows = people()
     with pytest.raises(AnalysisError, match="no covariates"):
-        segment_scan([table(rows, "checkout")])
+        scan_covariates([table(rows, "checkout")])
     with pytest.raises(AnalysisError, match="one experiment at a time"):
-        segment_scan([table(rows, ["checkout", "banner"])])
+        scan_covariates([table(rows, ["checkout", "banner"])])
     with pytest.raises(LevelError, match="Counted are: spend, bought"):
-        segment_scan(four_tables(rows), metrics=["clicks"])
+        scan_covariates(four_tables(rows), metrics=["clicks"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kanab.report.words import UNCHAINED
-from kanab.scan.report.text import pairs_text, segments_text
+from kanab.scan.report.tables import scan_text
 from kanab.scan.report.words import effect_sentences, expectation, outcome, privacy_sentences
 
 Scan = dict[str, Any]
@@ -50,18 +50,18 @@ def flat(text: str) -> str:
 
 
 def test_the_first_line_says_what_was_scanned(six: Scan) -> None:
-    first = pairs_text(six).splitlines()[0]
+    first = scan_text(six).splitlines()[0]
     assert first == "6 experiments, 15 pairs, 2 metrics (revenue, bought); at least 20,000 people."
 
 
 def test_alarms_by_chance_stand_beside_those_found_and_those_left(six: Scan) -> None:
-    text = flat(pairs_text(six))
+    text = flat(scan_text(six))
     assert "about 1 of 20 tests would still show p < 0.05; 2 do." in text
     assert "Corrected (Holm, over the 10 tests of each metric): interference in 1 test; 1 to watch" in text
 
 
 def test_what_rings_comes_first_then_the_nearest(six: Scan) -> None:
-    lines = pairs_text(six).splitlines()
+    lines = scan_text(six).splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("a  "))
     assert lines[start].split() == ["a", "b", "metric", "F", "p", "p", "(Holm)", "verdict"]
     assert lines[start + 2].split() == "banner price revenue 10.5 0.00120 0.0120 interference".split()
@@ -71,14 +71,14 @@ def test_what_rings_comes_first_then_the_nearest(six: Scan) -> None:
 
 
 def test_a_flagged_pair_is_explained_by_its_means_and_in_words(six: Scan) -> None:
-    text = pairs_text(six)
+    text = scan_text(six)
     assert "price's effect on revenue (on − off) is +0.08 where banner shows ‘off’, +3.19 where ‘on’." in text
     assert "banner: on         22.88      26.07" in text
 
 
 def test_a_metric_of_zeros_and_ones_is_told_in_percent(six: Scan) -> None:
     six["shares"] = ["revenue", "bought"]
-    text = flat(pairs_text(six))
+    text = flat(scan_text(six))
     assert "price's effect on revenue (on − off) is +8 points where banner shows ‘off’, +319 points where ‘on’." in text
     assert "2,607 %" in text
     assert "revenue: 7 tests, nothing found; a difference of effects of up to ± 452 points could have been" in text
@@ -92,28 +92,28 @@ def test_many_arms_are_not_all_put_into_words(six: Scan) -> None:
 
 
 def test_the_rest_says_what_could_have_been_missed(six: Scan) -> None:
-    text = flat(pairs_text(six))
+    text = flat(scan_text(six))
     assert "revenue: 7 tests, nothing found; a difference of effects of up to ± 4.5 could have been missed" in text
     assert "(median; at worst ± 5.9)" in text
 
 
 def test_a_broken_assignment_is_told_once_and_apart(six: Scan) -> None:
-    text = pairs_text(six)
+    text = scan_text(six)
     assert text.count("the arms of banner and search are not independent") == 1
     assert text.index("A broken assignment is not an interaction") > text.index("── Assignment")
 
 
 def test_unchecked_enrollment_is_admitted(six: Scan) -> None:
-    assert "was not checked" not in flat(pairs_text(six))
-    assert "depends on the arm of another was not checked" in flat(pairs_text(six | {"enrollment_checked": False}))
+    assert "was not checked" not in flat(scan_text(six))
+    assert "depends on the arm of another was not checked" in flat(scan_text(six | {"enrollment_checked": False}))
 
 
 def test_reasons_are_counted_in_tests_and_never_in_people(six: Scan) -> None:
-    assert "10 tests: a class holds fewer than k = 10 people." in pairs_text(six)
+    assert "10 tests: a class holds fewer than k = 10 people." in scan_text(six)
     for row in six["pairs"]:
         if row["verdict"] == "not testable" and row["metric"] == "bought":
             row["note"] = f"reason of {row['a']}" if row["a"] == "banner" else row["note"]
-    assert "1 test: reason of banner (banner × beta on bought)." in pairs_text(six)
+    assert "1 test: reason of banner (banner × beta on bought)." in scan_text(six)
 
 
 def test_the_budget_says_what_may_leave_and_why(six: Scan) -> None:
@@ -127,7 +127,7 @@ def test_the_budget_says_what_may_leave_and_why(six: Scan) -> None:
 
 
 def test_a_hundred_experiments_stay_readable(six: Scan) -> None:
-    text = pairs_text(widened(six, 100))
+    text = scan_text(widened(six, 100))
     assert len(text.splitlines()) < 45
     assert max(map(len, text.splitlines())) <= 100
     assert "about 495 of 9,900 tests would still show p < 0.05; 496 do." in flat(text)
@@ -140,13 +140,13 @@ def test_many_alarms_are_cut_with_their_number(six: Scan) -> None:
     for row in many["pairs"]:
         row["verdict"] = "interference"
     many["verdicts"] = {"interference": 90}
-    text = pairs_text(many)
+    text = scan_text(many)
     assert "The 20 most urgent of 90:" in text
     assert text.count("  interference") == 20
 
 
 def test_two_experiments_are_enough(six: Scan) -> None:
-    text = pairs_text(widened(six, 2) | {"observed": 0})
+    text = scan_text(widened(six, 2) | {"observed": 0})
     assert text.startswith("2 experiments, 1 pair, 2 metrics")
     assert "With one test per metric there is nothing to correct: interference in no test." in text
     assert "── The rest" not in text
@@ -166,7 +166,7 @@ def test_without_any_test_the_reasons_are_left(six: Scan) -> None:
         "verdicts": {"not testable": 30},
         "effects": [],
     }
-    text = pairs_text(none)
+    text = scan_text(none)
     assert "No test could be done; the reasons are below." in text
     assert "30 tests: no squares were kept." in text
     assert outcome(none) == ""
@@ -176,14 +176,14 @@ def test_a_tolerance_makes_small_interactions_clear(six: Scan) -> None:
     for row in six["pairs"]:
         if row["verdict"] == "nothing found" and row["metric"] == "bought":
             row["verdict"] = "clear within tolerance"
-    assert "bought: 9 tests, clear within the tolerance." in pairs_text(six)
+    assert "bought: 9 tests, clear within the tolerance." in scan_text(six)
 
 
 def test_families_may_be_one_or_differ_and_nothing_may_be_corrected(six: Scan) -> None:
     assert outcome(six | {"family": "all", "tests": {"all": 20}}).startswith("Corrected (Holm, over 20 tests)")
     differ = outcome(six | {"tests": {"revenue": 10, "bought": 9}})
     assert differ.startswith("Corrected (Holm, over all tests of each metric, revenue 10, bought 9)")
-    plain = pairs_text(six | {"correction": "none"})
+    plain = scan_text(six | {"correction": "none"})
     assert "Without any correction: interference" in plain
     assert "(Holm)" not in plain
 
@@ -191,18 +191,18 @@ def test_families_may_be_one_or_differ_and_nothing_may_be_corrected(six: Scan) -
 def test_names_cannot_move_the_cursor(six: Scan) -> None:
     for row in six["pairs"]:
         row["a"] = "\x1b[2J" + row["a"]
-    text = pairs_text(six | {"notes": ["one\ntwo"]})
+    text = scan_text(six | {"notes": ["one\ntwo"]})
     assert "\x1b" not in text
     assert "␛[2Jbanner" in text
     assert "one␊two." in text
 
 
 def test_a_narrow_terminal_folds_tables(six: Scan) -> None:
-    assert max(map(len, pairs_text(six, width=60).splitlines())) <= 60
+    assert max(map(len, scan_text(six, width=60).splitlines())) <= 60
 
 
 def test_segments_are_told_level_by_level(segments: Scan) -> None:
-    text = segments_text(segments)
+    text = scan_text(segments)
     assert text.startswith("2 experiments by 2 covariates, 1 metric (revenue).\n")
     assert "Corrected (Benjamini–Hochberg, over 4 tests): effects differ in 1 test." in text
     assert "── banner by tier: revenue ─" in text
@@ -216,10 +216,10 @@ def test_segments_are_told_level_by_level(segments: Scan) -> None:
 def test_levels_that_do_not_stand_out_are_counted(segments: Scan) -> None:
     row = next(row for row in segments["segments"] if row["follow_ups"])
     row["follow_ups"][1]["p_adjusted"] = 0.5
-    assert "1 other comparison of a level with the rest: nothing clear." in segments_text(segments)
+    assert "1 other comparison of a level with the rest: nothing clear." in scan_text(segments)
     for one in row["follow_ups"]:
         one["p_adjusted"] = 0.5
-    assert "No single level of tier clearly differs from the rest." in segments_text(segments)
+    assert "No single level of tier clearly differs from the rest." in scan_text(segments)
 
 
 def test_uneven_covariates_are_no_difference(segments: Scan) -> None:
@@ -227,26 +227,26 @@ def test_uneven_covariates_are_no_difference(segments: Scan) -> None:
         "verdict": "assignment broken", "assignment_p": 1e-5,
         "note": "the arms of banner are not spread alike over tier",
     }  # fmt: skip
-    text = segments_text(segments)
+    text = scan_text(segments)
     assert "the arms of banner are not spread alike over tier" in text
     assert "Perhaps the covariate was measured after assignment." in flat(text)
 
 
 def test_flagged_pairs_beyond_five_are_counted(six: Scan) -> None:
     six["effects"] *= 4
-    assert "3 more flagged tests in the report (--html) and plain data." in pairs_text(six)
+    assert "3 more flagged tests in the report (--html) and plain data." in scan_text(six)
 
 
 def test_many_clear_levels_are_cut_with_their_number(segments: Scan) -> None:
     row = next(row for row in segments["segments"] if row["follow_ups"])
     row["follow_ups"] *= 4
-    assert "These are the 6 clearest of 12 such differences." in segments_text(segments)
+    assert "These are the 6 clearest of 12 such differences." in scan_text(segments)
 
 
 def test_remarks_on_tests_are_counted_once_and_unknown_limits_left_out(six: Scan) -> None:
     for row in six["pairs"]:
         if row["verdict"] == "nothing found":
             row |= {"note": "within the tolerance, unless a few people hide something", "could_miss": None}
-    text = flat(pairs_text(six))
+    text = flat(scan_text(six))
     assert "16 tests: within the tolerance, unless a few people hide something." in text
     assert "revenue: 7 tests, nothing found." in text

@@ -1,16 +1,112 @@
-"""Both F tests for many tables at once."""
+"""The additive fit and both F tests, for many tables at once."""
 
 import numpy as np
 import pytest
 
 from kanab import Metric, Tally, count_columns
-from kanab.scan.stats.cells import Measured, blocks_of_tables, cells_of
-from kanab.scan.stats.tests import ALONE, NO_SQUARES, STILL, TOO_FEW_CELLS, f_tests
+from kanab.scan.stats.cells import MetricTables, blocks_of_tables, centre_cells
+from kanab.scan.stats.double_double import DoubleDouble
+from kanab.scan.stats.f_tests import (
+    ALONE,
+    NO_SQUARES,
+    STILL,
+    TOO_FEW_CELLS,
+    AdditiveFit,
+    fit_interaction,
+    interaction_df,
+    run_f_tests,
+)
 from kanab.stats import pooled_f, robust_f
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
 BINARY = Metric("y", 1, (0, 1))
+
+rng = np.random.default_rng(2)
+
+
+# ── the additive fit ───────────────────────────────────────────────────────────────────────────
+
+
+def tables(shape, count=20, empty=0.0):
+    n = rng.integers(2, 50, (count, *shape)).astype(float)
+    n[rng.random(n.shape) < empty] = 0.0
+    means = np.where(n > 0, rng.normal(0, 1, n.shape), 0.0)
+    return n, means
+
+
+def doubles(values):
+    return DoubleDouble(values, np.zeros_like(values))
+
+
+def by_lstsq(n, means):
+    """Residuals, extra sum of squares, leverage-free shares and rank of one table, by the full design."""
+    places = np.argwhere(n > 0)
+    root = np.sqrt(n[tuple(places.T)])
+    design = np.concatenate([np.eye(n.shape[axis])[places[:, axis]] for axis in (0, 1)], axis=1)
+    u, s, _ = np.linalg.svd(root[:, None] * design, full_matrices=False)
+    basis = u[:, s > 1e-9]
+    m = np.eye(len(places)) - basis @ basis.T
+    rest = m @ (root * means[tuple(places.T)])
+    return rest / root, float(rest @ rest), m, places
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 5), (3, 3), (8, 2), (4, 7)])
+@pytest.mark.parametrize("empty", [0.0, 0.3])
+def test_residuals_extra_squares_and_leverages_are_those_of_the_full_design(shape, empty):
+    n, means = tables(shape, empty=empty)
+    found, q = fit_interaction(doubles(means), n), interaction_df(n > 0)
+    for at in range(len(n)):
+        if not n[at].any():
+            continue
+        rest, extra, m, places = by_lstsq(n[at], means[at])
+        inside = tuple(places.T)
+        assert q[at] == round(np.trace(m))
+        assert found.residuals[at][inside] == pytest.approx(rest, abs=1e-12)
+        assert found.extra[at] == pytest.approx(extra, rel=1e-10, abs=1e-12)
+        assert found.free[at][inside] == pytest.approx(np.diag(m), abs=1e-12)
+
+
+def test_shares_within_rows_are_those_of_the_full_design():
+    n, means = tables((3, 4), empty=0.2)
+    found = AdditiveFit(n).row_squares()
+    for at in range(len(n)):
+        _, _, m, places = by_lstsq(n[at], means[at])
+        for row in range(3):
+            own = places[:, 0] == row
+            assert found[at, row] == pytest.approx(np.sum(m[np.ix_(own, own)] ** 2), abs=1e-12)
+
+
+def test_an_additive_table_leaves_exactly_nothing():
+    rows, columns = rng.integers(-(10**9), 10**9, (2, 30, 3))
+    means = (rows[:, :, None] + columns[:, None, :]).astype(float)
+    n = rng.integers(1, 1000, means.shape).astype(float)
+    for shape in ((slice(None), slice(2), slice(2)), (slice(None),) * 3):
+        assert not fit_interaction(doubles(means[shape]), n[shape]).extra.any()
+
+
+def test_two_by_two_with_an_empty_class_has_no_interaction():
+    n = np.array([[[5.0, 0.0], [5.0, 5.0]]])
+    assert interaction_df(n > 0).tolist() == [0]
+    assert fit_interaction(doubles(np.ones_like(n)), n).extra.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("filled", "q"),
+    [
+        ([[1, 1], [1, 1]], 1),
+        ([[1, 1, 0], [1, 1, 0], [0, 0, 1]], 1),
+        ([[1, 1, 0], [0, 1, 1], [1, 0, 1]], 1),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], 0),
+        ([[1, 1, 1], [1, 1, 1], [0, 0, 0]], 2),
+        ([[0, 0], [0, 0]], 0),
+    ],
+)
+def test_degrees_of_freedom_count_connected_parts(filled, q):
+    assert interaction_df(np.array([filled], dtype=bool)).tolist() == [q]
+
+
+# ── the tests ──────────────────────────────────────────────────────────────────────────────────
 
 
 def tally(shape, seed, *, low=5, high=60, size=1, squares="margins", metric=None):
@@ -28,7 +124,7 @@ def tally(shape, seed, *, low=5, high=60, size=1, squares="margins", metric=None
 
 def outcome(*tables):
     (block,) = blocks_of_tables(tables, ["y"])
-    return f_tests(block.metrics[0])
+    return run_f_tests(block.metrics[0])
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 3), (8, 5)])
@@ -64,7 +160,7 @@ def test_numbers_beyond_64_bits_cost_no_digits():
 def test_sums_at_the_edge_of_64_bits_are_added_exactly():
     near = 2**61
     part = measured([[5, 5], [5, 5]], [[near, near + 7], [near + 20, near + 1]], metric=Metric("y", 4))
-    found = cells_of(part)
+    found = centre_cells(part)
     assert found.centre.tolist() == [(4 * near + 28) // 20]
     centre = found.centre[0]
     assert found.centred.tolist() == [
@@ -92,7 +188,7 @@ def test_where_proportional_fitting_crawls_newtons_method_takes_over():
 def test_margins_that_leave_no_spread_to_a_class_say_so():
     """Row 2 has one class, which takes all of column 2: nothing is left for the two classes above it."""
     counts, still = [[20, 20, 20], [20, 20, 20], [0, 0, 20]], [[0, 0, 0]] * 3
-    found = f_tests(measured(counts, still, [38, 38, 19], [38, 38, 19]))
+    found = run_f_tests(measured(counts, still, [38, 38, 19], [38, 38, 19]))
     assert found.q.tolist() == [2]
     assert found.problem.tolist() == [STILL]
 
@@ -101,7 +197,7 @@ def measured(counts, sums, rows=None, columns=None, metric=None):
     def cells(values):
         return None if values is None else np.array([values], dtype=object)
 
-    return Measured(metric or Metric("y"), cells(counts), cells(sums), cells(rows), cells(columns))
+    return MetricTables(metric or Metric("y"), cells(counts), cells(sums), cells(rows), cells(columns))
 
 
 @pytest.mark.parametrize(
@@ -116,21 +212,21 @@ def measured(counts, sums, rows=None, columns=None, metric=None):
     ],
 )
 def test_what_cannot_be_tested_says_why(part, problem):
-    found = f_tests(part)
+    found = run_f_tests(part)
     assert found.problem.tolist() == [problem]
     assert np.isnan(found.robust.F[0]) == (problem != "")
 
 
 def test_the_pooled_test_needs_spread_and_more_people_than_classes():
-    still = f_tests(measured([[5, 5], [5, 5]], [[5, 10], [5, 5]], [25, 10], [10, 25]))
-    single = f_tests(measured([[1, 1], [1, 1]], [[5, 10], [5, 5]], [125, 50], [50, 125]))
+    still = run_f_tests(measured([[5, 5], [5, 5]], [[5, 10], [5, 5]], [25, 10], [10, 25]))
+    single = run_f_tests(measured([[1, 1], [1, 1]], [[5, 10], [5, 5]], [125, 50], [50, 125]))
     assert np.isnan([still.pooled.F[0], single.pooled.F[0]]).all()
     assert [still.problem[0], single.problem[0]] == [STILL, ALONE]
 
 
 def test_sums_are_centred_near_the_mean_of_each_table():
     part = measured([[5, 5], [5, 5]], [[5 * 10**12, 5 * 10**12 + 3]] * 2, [50 * 10**24, 50 * 10**24], [0, 0])
-    found = cells_of(part)
+    found = centre_cells(part)
     assert found.centre.tolist() == [10**12]
     assert found.centred.tolist() == [[[0, 3], [0, 3]]]
     assert found.means.high[0].tolist() == [[0.0, 0.6], [0.0, 0.6]]

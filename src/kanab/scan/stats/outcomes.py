@@ -1,0 +1,372 @@
+"""Test, correct and judge the tables of a scan: its outcomes as columns and as rows, and how many were expected."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from kanab.errors import LevelError, listed
+from kanab.scan.pairs import Pairs, Whole
+from kanab.scan.stats.assignment import check_assignment
+from kanab.scan.stats.cells import MetricTables, Places, TableBlock, tables_last
+from kanab.scan.stats.f_tests import EQUAL_LEVELS, FTests, Texts, run_f_tests
+from kanab.scan.stats.guard import GuardedTests, critical_values, guard_tests, largest_contrast, widen_critical
+from kanab.scan.stats.verdicts import (
+    ALARMS,
+    ORDER,
+    Evidence,
+    Rules,
+    Verdict,
+    correct_families,
+    decide,
+    interval_levels,
+)
+from kanab.stats.gram import Floats
+from kanab.tally.metric import Metric
+from kanab.tally.tally import Tally
+
+NOT_HELD = "the table does not hold this metric"
+SMALL = "a class holds fewer than k = {k} people"
+NOBODY = {"interference": "nobody is in both experiments", "differs": "nobody has been counted"}
+FEW = {
+    "interference": "fewer than k = {k} people are in both experiments",
+    "differs": "fewer than k = {k} people have been counted",
+}
+
+Alarm = Literal["interference", "differs"]
+
+
+# ── testing ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Everything a scan computed, one number per table and metric; not a number where there is none.
+
+    Line i is metric i mod m of table i div m. ``check`` says which assignment check has the
+    smallest p (see ``assignment.CHECKS``).
+    """
+
+    F: Floats
+    df: Floats
+    p: Floats
+    F_robust: Floats
+    df_robust: Floats
+    p_robust: Floats
+    p_adjusted: Floats
+    p_guarded: Floats
+    could_miss: Floats
+    assignment_p: Floats
+    assignment_adjusted: Floats
+    check: Places
+    variance: Texts
+    verdict: Texts
+    note: Texts
+
+
+@dataclass(frozen=True, eq=False)
+class _TestedMetric:
+    """One metric of a block: all its lines and why some were not tested, and the lines that were."""
+
+    lines: Places
+    reasons: Texts
+    variance: str
+    open: Places
+    tested: FTests
+    guarded: GuardedTests
+
+
+def scan_blocks(
+    blocks: Iterable[TableBlock], tables: int, metrics: Mapping[str, Metric], rules: Rules, alarm: Alarm
+) -> Lines:
+    """Test, correct and judge every table of the blocks."""
+    names = list(metrics)
+    parts: list[_TestedMetric] = []
+    assignment_p, check = np.full(tables, np.nan), np.zeros(tables, dtype=np.intp)
+    for block in blocks:
+        checks, reasons = check_assignment(block), _reasons(block.people, rules.k, alarm)
+        assignment_p[block.places] = np.where(reasons == "", checks.combined, np.nan)
+        check[block.places] = checks.worst
+        for part in block.metrics:
+            lines = block.places * len(names) + names.index(part.metric.name)
+            parts.append(_test(lines, reasons, part, rules, alarm))
+    tested = _Tested(tuple(parts), tables * len(names))
+    return _judge(tested, (assignment_p, check), names, rules, alarm)
+
+
+def _test(lines: Places, reasons: Texts, part: MetricTables, rules: Rules, alarm: Alarm) -> _TestedMetric:
+    """Test one metric of a block; tables with small classes are left out of everything."""
+    reasons = np.where(reasons == "", _reasons(part.counts, rules.k, alarm), reasons)
+    fine = np.flatnonzero(reasons == "")
+    tested = run_f_tests(part.select(fine))
+    guarded = guard_tests(tested, rules.bounds.get(part.metric.name))
+    reasons[fine] = tested.problem
+    return _TestedMetric(lines, reasons, part.variance, lines[fine], tested, guarded)
+
+
+def _reasons(people: Whole, k: int, alarm: Alarm) -> Texts:
+    """Say why a table must not be tested, without a number from it; "" if it may be."""
+    count = tables_last(people.astype(np.int64))
+    total = count.sum(axis=(1, 2))
+    small = np.any((count > 0) & (count < k), axis=(1, 2))
+    texts = np.full(len(count), "", dtype=object)
+    texts[small], texts[total < k], texts[total == 0] = SMALL.format(k=k), FEW[alarm].format(k=k), NOBODY[alarm]
+    return texts
+
+
+@dataclass(frozen=True, eq=False)
+class _Tested:
+    """All tested metrics of a scan's blocks, and how many lines the scan has."""
+
+    parts: tuple[_TestedMetric, ...]
+    size: int
+
+    def column(self, values: Callable[[_TestedMetric], Floats], *width: int) -> Floats:
+        """Return one number (or several) per line; not a number where nothing was tested."""
+        column = np.full((self.size, *width), np.nan)
+        for part in self.parts:
+            column[part.open] = values(part)
+        return column
+
+    def texts(self, values: Callable[[_TestedMetric], Texts | str], otherwise: str) -> Texts:
+        """Return one text per line."""
+        column = np.full(self.size, otherwise, dtype=object)
+        for part in self.parts:
+            column[part.lines] = values(part)
+        return column
+
+
+def _judge(
+    tested: _Tested, assignment: tuple[Floats, Places], names: Sequence[str], rules: Rules, alarm: Alarm
+) -> Lines:
+    """Correct over families, ask how much could be missed, and say what follows."""
+    families = rules.families(np.arange(tested.size) % len(names))
+    assignment_p, check = assignment
+    whole = correct_families(assignment_p, np.zeros(len(assignment_p), dtype=np.intp), "holm")
+    evidence = _evidence(tested, families, rules, np.repeat(whole, len(names)), names)
+    verdict, note = decide(evidence, rules.alpha, alarm)
+    variance = tested.texts(lambda part: part.variance, "")
+    assumed = variance == "by_arm"
+    note[assumed] = [f"{text}; {EQUAL_LEVELS}" if text else EQUAL_LEVELS for text in note[assumed]]
+    reasons = tested.texts(lambda part: part.reasons, NOT_HELD)
+    return Lines(
+        F=tested.column(lambda part: part.tested.pooled.F),
+        df=tested.column(lambda part: part.tested.pooled.df, 2),
+        p=tested.column(lambda part: part.tested.pooled.p),
+        F_robust=tested.column(lambda part: part.tested.robust.F),
+        df_robust=tested.column(lambda part: part.tested.robust.df, 2),
+        p_robust=tested.column(lambda part: part.tested.robust.p),
+        p_adjusted=evidence.p_adjusted,
+        p_guarded=evidence.p_guarded,
+        could_miss=evidence.could_miss,
+        assignment_p=np.repeat(assignment_p, len(names)),
+        assignment_adjusted=evidence.assignment,
+        check=np.repeat(check, len(names)),
+        variance=variance,
+        verdict=verdict,
+        note=np.where(verdict == "not testable", reasons, note),
+    )
+
+
+def _evidence(tested: _Tested, families: Places, rules: Rules, assignment: Floats, names: Sequence[str]) -> Evidence:
+    """Return corrected p-values, and intervals at the level that the correction leaves."""
+    robust = tested.column(lambda part: part.tested.robust.p)
+    adjusted = correct_families(robust, families, rules.correction)
+    level = interval_levels(adjusted, families, rules)
+    limit = tested.column(lambda part: critical_values(part.tested, level[part.open]))
+
+    def plain(part: _TestedMetric) -> Floats:
+        return largest_contrast(part.tested.cells, part.tested.variances, limit[part.open])
+
+    def guarded(part: _TestedMetric) -> Floats:
+        critical = widen_critical(limit[part.open], part.guarded.pull)
+        return largest_contrast(part.tested.cells, part.guarded.variances, critical)
+
+    return Evidence(
+        p_adjusted=adjusted,
+        p_guarded=correct_families(tested.column(lambda part: part.guarded.p), families, rules.correction),
+        could_miss=tested.column(plain),
+        could_miss_guarded=tested.column(guarded) if rules.tolerance else np.full(tested.size, np.nan),
+        assignment=assignment,
+        tolerance=np.tile([rules.tolerance.get(name, np.nan) for name in names], tested.size // len(names)),
+        untested=np.isnan(robust),
+    )
+
+
+# ── what a scan returns ────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One test of a scan. Numbers are None where the test cannot be done; ``note`` says why.
+
+    ``F``, ``df`` and ``p`` are the paper's pooled test; the robust one carries the verdict, and
+    ``p_adjusted`` is its p, corrected over the family. ``could_miss`` is the largest difference
+    of effects that the corrected interval does not rule out.
+    """
+
+    metric: str
+    F: float | None
+    df: tuple[float, float] | None
+    p: float | None
+    variance: str
+    F_robust: float | None
+    df_robust: tuple[float, float] | None
+    p_robust: float | None
+    p_adjusted: float | None
+    assignment_p: float | None
+    could_miss: float | None
+    verdict: Verdict
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the test as plain data."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiles:
+    """Sorted p-values beside what as many tests without any effect would show."""
+
+    expected: Floats
+    observed: Floats
+
+
+Row = TypeVar("Row", bound=Outcome)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(ABC, Generic[Row]):
+    """Lines and the rules by which they were judged; each kind of scan says what a row is."""
+
+    metrics: tuple[Metric, ...]
+    lines: Lines
+    rules: Rules
+
+    def __len__(self) -> int:
+        return len(self.lines.p)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One row per table and metric."""
+        return tuple(self._row(line) for line in range(len(self)))
+
+    @abstractmethod
+    def _row(self, line: int) -> Row:
+        """Return one line as a row."""
+
+    @property
+    def ranked(self) -> list[Row]:
+        """The rows, what needs attention first, then by p."""
+
+        def urgency(row: Row) -> tuple[int, float, float]:
+            adjusted, raw = (1.0 if p is None else p for p in (row.p_adjusted, row.p_robust))
+            return ORDER.index(row.verdict), adjusted, raw
+
+        return sorted(self.rows, key=urgency)
+
+    @property
+    def flagged(self) -> list[Row]:
+        """The alarms: "interference" or "differs", and "watch"."""
+        return [row for row in self.ranked if row.verdict in ALARMS]
+
+    @property
+    def metric_of(self) -> Places:
+        """The number of each line's metric."""
+        return np.arange(len(self)) % len(self.metrics)
+
+    @property
+    def tested(self) -> int:
+        """How many tests could be done."""
+        return int(np.sum(~np.isnan(self.lines.p_adjusted)))
+
+    @property
+    def families(self) -> dict[str, int]:
+        """Tests per family of the correction."""
+        done = ~np.isnan(self.lines.p_adjusted)
+        numbers = self.rules.families(self.metric_of)
+        names = [metric.name for metric in self.metrics] if self.rules.family == "metric" else ["all"]
+        return {name: int(np.sum(done & (numbers == number))) for number, name in enumerate(names)}
+
+    @property
+    def expected(self) -> float:
+        """How many raw p-values below alpha are to be expected if there is nothing to find."""
+        return self.tested * self.rules.alpha
+
+    @property
+    def observed(self) -> int:
+        """How many raw p-values of the robust test lie below alpha."""
+        with np.errstate(invalid="ignore"):
+            return int(np.sum(self.lines.p_robust[~np.isnan(self.lines.p_adjusted)] < self.rules.alpha))
+
+    def verdicts(self) -> dict[Verdict, int]:
+        """Count the lines of each verdict."""
+        names, counts = np.unique(self.lines.verdict.astype(str), return_counts=True)
+        return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+    def quantiles(self, metric: str | None = None, most: int = 500) -> Quantiles:
+        """Return observed against expected p-values; of more than ``most`` all small ones and some of the others."""
+        chosen = ~np.isnan(self.lines.p_adjusted)
+        if metric is not None:
+            chosen &= np.array([known.name == metric for known in self.metrics])[self.metric_of]
+        observed = np.sort(self.lines.p_robust[chosen])
+        expected = (np.arange(len(observed)) + 0.5) / max(1, len(observed))
+        if len(observed) > most:
+            spaced = np.geomspace(1, len(observed), most).astype(np.intp) - 1
+            places = np.unique(np.concatenate([spaced, np.linspace(0, len(observed) - 1, most).astype(np.intp)]))
+            observed, expected = observed[places], expected[places]
+        return Quantiles(expected, observed)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the whole scan was, as plain data."""
+        return {
+            "family": self.rules.family,
+            "correction": self.rules.correction,
+            "alpha": self.rules.alpha,
+            "k": self.rules.k,
+            "tests": self.families,
+            "expected": self.expected,
+            "observed": self.observed,
+        }
+
+    def outcome(self, line: int, broken: str) -> dict[str, Any]:
+        """Return the common part of one line; ``broken`` is what a failed assignment check means here."""
+        values = self._outcomes[line]
+        return {**values, "note": broken} if values["verdict"] == "assignment broken" else values
+
+    @cached_property
+    def _outcomes(self) -> list[dict[str, Any]]:
+        """All lines, with None instead of not a number."""
+        lines = self.lines
+        columns: dict[str, list[Any]] = {"metric": [self.metrics[number].name for number in self.metric_of]}
+        for name in ("F", "p", "F_robust", "p_robust", "p_adjusted", "assignment_p", "could_miss"):
+            columns[name] = [None if math.isnan(value) else value for value in getattr(lines, name).tolist()]
+        for name in ("df", "df_robust"):
+            columns[name] = [None if math.isnan(a) else (a, b) for a, b in getattr(lines, name).tolist()]
+        for name in ("variance", "verdict", "note"):
+            columns[name] = getattr(lines, name).tolist()
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def choose_metrics(tables: Iterable[Pairs | Tally], wanted: Sequence[str] | None, rules: Rules) -> dict[str, Metric]:
+    """Return the metrics to test: all that were counted, or the named ones.
+
+    Raises `LevelError` where a name, a tolerance or bounds are of a metric that was not counted.
+    """
+    known = {part.metric.name: part.metric for table in tables for part in table.moments}
+    names = list(known) if wanted is None else list(dict.fromkeys(wanted))
+    if not names or not set(names) <= known.keys():
+        raise LevelError("unknown metric" if names else "no metric to test", f"Counted are: {listed(known) or 'none'}.")
+    if not {*rules.tolerance, *rules.bounds} <= set(names):
+        raise LevelError("a tolerance or bounds name an unknown metric", f"Tested are: {listed(names)}.")
+    return {name: known[name] for name in names}
