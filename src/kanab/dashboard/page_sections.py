@@ -168,7 +168,9 @@ def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[M
     for row, cells in zip(shown, plain.rows, strict=True):
         mark = VERDICT_MARKS.get(row["verdict"], "○")
         start = f'<span class="{escape(row["verdict"].split()[0])}"><span class="mark" aria-hidden="true">{mark}</span>'
-        body.append((str(escape(name_sides(data, row))), *map(escape, cells[2:-1]), f"{start}{escape(cells[-1])}</span>"))
+        body.append(
+            (str(escape(name_sides(data, row))), *map(escape, cells[2:-1]), f"{start}{escape(cells[-1])}</span>")
+        )
     return Markup(card_table("Every pair", ("pair", *plain.header[2:]), body, "cards wide")), len(rows)
 
 

@@ -247,5 +247,7 @@ def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:
         return ParquetPeople.open(files) if importlib.util.find_spec("pyarrow") is not None else None
     if importlib.util.find_spec("ibis") is None and place.lower().endswith((".csv", ".csv.gz")):
         tables = [read_texts(file) for file in files or [Path(place)]]
-        return FramePeople({name: parse_fields(chain.from_iterable(texts[name] for texts in tables)) for name in tables[0]})
+        return FramePeople(
+            {name: parse_fields(chain.from_iterable(texts[name] for texts in tables)) for name in tables[0]}
+        )
     return None

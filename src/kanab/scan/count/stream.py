@@ -31,7 +31,6 @@ NO_ROWS = ("there are no rows to count", "Check the file, the query or the filte
 _MOST_WORKERS = 16
 
 
-
 @dataclass(frozen=True)
 class PeopleOptions:
     """Which rows of a source are read, and how they become people."""
