@@ -1,4 +1,4 @@
-"""Adjusting for several covariates that were never crossed, from tables of two at a time.
+"""Adjust for several covariates that were never crossed, from tables of two at a time.
 
 An additive fit per arm needs counts of arm × covariate × covariate, sums of arm × covariate and the
 squares per arm. With three covariates or more these are pair tables, far coarser than the one table
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import AnalysisError, DesignError, listed
-from kanab.stats.adjust import Variance
+from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_squares
 from kanab.tally.cells import Cells, marginal
@@ -44,8 +44,8 @@ class _Coded:
 
 
 @dataclass(frozen=True, eq=False)
-class _Margins:
-    """What the tables say together, arms first: people who have a value, their sums and squares."""
+class _Marginals:
+    """The marginals of all tables, arms first: people who have a value, their sums and squares."""
 
     metric: Metric
     arms: Factor
@@ -67,36 +67,36 @@ class _Margins:
         return int(self.sums.sum()) // self.total
 
     def products(self, columns: Sequence[_Coded], place: Any) -> list[_Numbers]:
-        """X'X with an intercept, of one arm or (a slice) of everyone, exact."""
+        """Return X'X with an intercept, of one arm or (a slice) of everyone, exact."""
         size = len(columns) + 1
-        found: list[_Numbers] = [[0] * size for _ in range(size)]
-        found[0][0] = int(np.sum(self.counts[place]))
-        for i, one in enumerate(columns, 1):
-            counts = _arm(self.single[one.covariate][0], place)
-            found[0][i] = found[i][0] = _total(counts * one.values)
-            for j, two in enumerate(columns[:i], 1):
-                if one.covariate == two.covariate:
-                    value = _total(counts * one.values * two.values)
-                elif (two.covariate, one.covariate) in self.pairs:
-                    crossed = _arm(self.pairs[two.covariate, one.covariate], place)
-                    value = _total(crossed * two.values[:, None] * one.values[None, :])
+        xtx: list[_Numbers] = [[0] * size for _ in range(size)]
+        xtx[0][0] = int(np.sum(self.counts[place]))
+        for i, right in enumerate(columns, 1):
+            counts = _arm(self.single[right.covariate][0], place)
+            xtx[0][i] = xtx[i][0] = _total(counts * right.values)
+            for j, left in enumerate(columns[:i], 1):
+                pair = left.covariate, right.covariate
+                if left.covariate == right.covariate:
+                    value = _total(counts * right.values * left.values)
                 else:
-                    crossed = _arm(self.pairs[one.covariate, two.covariate], place)
-                    value = _total(crossed * one.values[:, None] * two.values[None, :])
-                found[i][j] = found[j][i] = value
-        return found
+                    crossed = (
+                        _arm(self.pairs[pair], place) if pair in self.pairs else _arm(self.pairs[pair[::-1]], place).T
+                    )
+                    value = _total(crossed * left.values[:, None] * right.values[None, :])
+                xtx[i][j] = xtx[j][i] = value
+        return xtx
 
     def right_side(self, columns: Sequence[_Coded], place: int) -> _Numbers:
-        """X'y of one arm, y about the centre."""
+        """Return X'y of one arm, y about the centre."""
         first = int(self.sums[place]) - self.centre * int(self.counts[place])
         rest: _Numbers = []
-        for one in columns:
-            counts, sums = (cells[place] for cells in self.single[one.covariate])
-            rest.append(_total((sums - self.centre * counts) * one.values))
+        for column in columns:
+            counts, sums = (cells[place] for cells in self.single[column.covariate])
+            rest.append(_total((sums - self.centre * counts) * column.values))
         return [first, *rest]
 
     def squares_about(self, place: int) -> int:
-        """Σ y² of one arm about the centre."""
+        """Return Σ y² of one arm about the centre."""
         k, n = self.centre, int(self.counts[place])
         return int(self.squares[place]) - 2 * k * int(self.sums[place]) + n * k**2
 
@@ -108,21 +108,21 @@ def additive_means(
     *,
     variance: Variance = "ding",
 ) -> ArmMeans:
-    """Arm means adjusted for several covariates, added, from tables that hold two of them each.
+    """Return arm means adjusted for several covariates, added, from tables that hold two of them each.
 
     The same numbers as ``adjusted_means`` gives from one table that crosses all of them. All tables
-    must be about the same people: their margins must be equal, to the last digit.
+    must be about the same people: their marginals must be equal, to the last digit. Raises
+    `AnalysisError` where they are not or a pair is missing, `DesignError` where people are too few.
 
     >>> from kanab.counting.columns import count_columns
     >>> from kanab.datasets import shop_rows
     >>> rows = shop_rows(20_000)
     >>> pairs = [("tier", "device"), ("tier", "country"), ("device", "country")]
-    >>> found = additive_means(count_columns(rows, arm="variant", covariates=p, metrics=["bought"]) for p in pairs)
-    >>> found.covariates, found.means.round(4)
+    >>> means = additive_means(count_columns(rows, arm="variant", covariates=p, metrics=["bought"]) for p in pairs)
+    >>> means.covariates, means.means.round(4)
     (('tier', 'device', 'country'), array([0.1082, 0.1146]))
     """
-    if variance not in ("ding", "exact"):
-        raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
+    check_variance(variance)
     held = _gathered(list(tables), metric, covariates)
     columns = [column for factor in held.factors for column in _coded(factor, held.single[factor.name][0].sum(axis=0))]
     if not columns:
@@ -143,9 +143,9 @@ def additive_means(
 
 
 def _arm_fit(
-    held: _Margins, columns: Sequence[_Coded], mean: list[Fraction], place: int, variance: Variance
+    held: _Marginals, columns: Sequence[_Coded], mean: list[Fraction], place: int, variance: Variance
 ) -> tuple[Fraction, tuple[Fraction, ...], float, float]:
-    """One arm's mean at the common covariate means, its slopes, its variance and degrees of freedom."""
+    """Return one arm's mean at the common covariate means, its slopes, its variance and degrees of freedom."""
     arm, n = label(held.arms.levels[place]), int(held.counts[place])
     freedom = n - 1 - len(columns)
     if freedom < 1:
@@ -166,7 +166,7 @@ def _arm_fit(
 
 
 def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> tuple[list[int], Floats]:
-    """Coefficients to the last digit: residuals of the normal equations are exact, and fitted again."""
+    """Solve the normal equations to the last digit: residuals are exact, and fitted again."""
     matrix = np.array([[float(x) for x in row] for row in xtx])
     lengths = np.sqrt(np.diag(matrix))
     idle = [name for name, length in zip(names, lengths, strict=True) if length == 0]
@@ -187,25 +187,24 @@ def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> t
     return b, inverse
 
 
-def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str] | None) -> _Margins:
-    """The margins that an additive fit needs, checked to be those of the same people in every table."""
-    found = {factor.name: factor for table in tables for factor in table.covariates}
-    names = list(found) if covariates is None else list(covariates)
-    if not names or not set(names) <= set(found):
-        raise AnalysisError("a covariate is in none of the tables", f"They have: {listed(found) or 'none'}.")
+def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str] | None) -> _Marginals:
+    """Return the marginals that an additive fit needs, checked to be those of the same people in every table."""
+    factors = {factor.name: factor for table in tables for factor in table.covariates}
+    names = list(factors) if covariates is None else list(covariates)
+    if not names or not set(names) <= set(factors):
+        raise AnalysisError("a covariate is in none of the tables", f"They have: {listed(factors) or 'none'}.")
     arms = tables[0].experiment
-    kept = [table.keep(*(name for name in names if name in table.axes)) for table in tables]
     held: dict[tuple[str, ...], list[Cells]] = {}
-    for table in kept:
-        if table.experiment != arms or any(found[factor.name] != factor for factor in table.covariates):
+    for table in [table.keep(*(name for name in names if name in table.axes)) for table in tables]:
+        if table.experiment != arms or any(factors[factor.name] != factor for factor in table.covariates):
             raise AnalysisError("the tables have different arms or levels", "Use one level map per covariate in all.")
         part = table.moments_of(metric)
         cells = [part.counts, part.sums]
         _agree(held, (), [*(marginal(x, table.axes, (arms.name,)) for x in cells), arm_squares(table, metric)])
-        own = [factor.name for factor in table.covariates]
-        for name in own:
+        crossed = [factor.name for factor in table.covariates]
+        for name in crossed:
             _agree(held, (name,), [marginal(x, table.axes, (arms.name, name)) for x in cells])
-        for first, second in combinations(own, 2):
+        for first, second in combinations(crossed, 2):
             _agree(held, (first, second), [marginal(part.counts, table.axes, (arms.name, first, second))])
     missing = [f"{a} × {b}" for a, b in combinations(names, 2) if not {(a, b), (b, a)} & held.keys()]
     if missing:
@@ -218,26 +217,27 @@ def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str]
         raise AnalysisError("an arm has nobody in it", "Select the arms that have people first.")
     single = {name: (held[name,][0], held[name,][1]) for name in names}
     pairs = {(key[0], key[1]): cells[0] for key, cells in held.items() if len(key) == 2}
-    factors = tuple(found[name] for name in names)
-    return _Margins(tables[0].moments_of(metric).metric, arms, factors, counts, sums, squares, single, pairs)
+    used = tuple(factors[name] for name in names)
+    return _Marginals(tables[0].moments_of(metric).metric, arms, used, counts, sums, squares, single, pairs)
 
 
 def _agree(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
-    """The first table to say so is believed; another that says otherwise is about other people."""
+    """Hold a marginal, or check that it equals the one that an earlier table held."""
     if key[::-1] in held and len(key) == 2:
-        key, cells = (key[1], key[0]), [np.swapaxes(one, 1, 2) for one in cells]
+        key, cells = (key[1], key[0]), [np.swapaxes(table, 1, 2) for table in cells]
     earlier = held.setdefault(key, cells)
-    if not all(np.array_equal(one, two) for one, two in zip(earlier, cells, strict=True)):
+    if not all(np.array_equal(before, now) for before, now in zip(earlier, cells, strict=True)):
         raise AnalysisError(
-            "the tables are not about the same people: their margins differ", "Count them in one pass, from one source."
+            "the tables are not about the same people: their marginals differ",
+            "Count them in one pass, from one source.",
         )
 
 
 def _coded(factor: Factor, people: Cells) -> list[_Coded]:
-    """Scores of a numeric covariate, else one column per level but the first; levels that nobody has are left out."""
+    """Return a column of scores, or one per level but the first; levels that nobody has are left out."""
     present = [place for place in range(len(factor.levels)) if people[place]]
     if factor.scores is None:
-        found = [
+        named = [
             (f"{factor.name}[{factor.labels[level]}]", [Fraction(i == level) for i in range(len(people))])
             for level in present[1:]
         ]
@@ -247,11 +247,11 @@ def _coded(factor: Factor, people: Cells) -> list[_Coded]:
         total = sum(int(people[place]) for place in known)
         middle = round(sum(int(people[place]) * scores[place] for place in known) / total) if total else 0
         shifted = [x - middle if factor.scores[i] is not None else Fraction(0) for i, x in enumerate(scores)]
-        found = [(factor.name, shifted)] if len(known) > 1 else []
+        named = [(factor.name, shifted)] if len(known) > 1 else []
         if len(known) < len(present) and known:
-            found.append((f"{factor.name}[missing]", [Fraction(score is None) for score in factor.scores]))
+            named.append((f"{factor.name}[missing]", [Fraction(score is None) for score in factor.scores]))
     columns = []
-    for name, values in found:
+    for name, values in named:
         whole = all(value.denominator == 1 for value in values)
         cells = np.empty(len(values), dtype=object)
         cells[:] = [value.numerator for value in values] if whole else values
@@ -260,13 +260,13 @@ def _coded(factor: Factor, people: Cells) -> list[_Coded]:
 
 
 def _arm(cells: Cells, place: Any) -> Cells:
-    """One arm's cells, or those of all arms added up."""
+    """Return one arm's cells, or those of all arms added up."""
     return np.asarray(cells.sum(axis=0) if isinstance(place, slice) else cells[place])
 
 
 def _total(cells: Cells) -> _Number:
-    found: _Number = sum(cells.ravel().tolist())
-    return found
+    total: _Number = sum(cells.ravel().tolist())
+    return total
 
 
 def _dot(first: Sequence[_Number], second: Sequence[_Number]) -> _Number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from kanab.tally.tally import Tally
 Variance = Literal["ding", "exact"]
 
 
+def check_variance(variance: str) -> None:
+    """Check that the variance of adjusted means is a known one; raises `AnalysisError`."""
+    if variance not in get_args(Variance):
+        raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
+
+
 def adjusted_means(
     tally: Tally,
     metric: str | None = None,
@@ -26,7 +32,7 @@ def adjusted_means(
     *,
     variance: Variance = "ding",
 ) -> ArmMeans:
-    """Arm means at the covariates' mean over all arms, each arm with slopes of its own.
+    """Return arm means at the covariates' mean over all arms, each arm with slopes of its own.
 
     ``covariates`` is a formula ("tier + C(device)") or a list of names; by default all of the
     tally's, added. A categorical covariate makes this post-stratification.
@@ -34,10 +40,10 @@ def adjusted_means(
         Cov(α) = diag(rss_a / (n_a (n_a − p_a))) + B Sxx B' / (N (N − 1))
 
     ``variance="exact"`` adds what Ding's formula leaves out: the arm's own distance from the
-    common covariate mean.
+    common covariate mean. Raises `AnalysisError` for what cannot be adjusted for, `DesignError` where an
+    arm has too few people or classes for its coefficients.
     """
-    if variance not in ("ding", "exact"):
-        raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
+    check_variance(variance)
     axis = tally.axes.index(tally.experiment.name)
     classes = classes_of(tally, metric)
     terms = _terms(tally, covariates)
@@ -47,12 +53,12 @@ def adjusted_means(
     at_mean = np.array([1.0, *map(float, mean)])
     exact, sample, df, slopes = [], [], [], []
     for position, (arm, within, n, part) in enumerate(parts):
-        own = np.column_stack([np.ones(len(part.counts)), matrix[classes.places[:, axis] == position]])
+        columns = np.column_stack([np.ones(len(part.counts)), matrix[classes.places[:, axis] == position]])
         try:
-            solution = solve(own, part.n, part, ("Intercept", *names), within)
+            solution = solve(columns, part.n, part, ("Intercept", *names), within)
         except DesignError as problem:
             raise DesignError(f"in arm {label(arm)!r} {problem.fact}", problem.remedy) from None
-        freedom = n - own.shape[1]
+        freedom = n - columns.shape[1]
         rss = within + float(part.n @ solution.residuals**2)
         share = 1 / n if variance == "ding" else float(at_mean @ solution.inverse @ at_mean)
         centre, *beta = solution.exact
@@ -70,7 +76,7 @@ def adjusted_means(
 def _centred(
     tally: Tally, terms: Sequence[Term], classes: Classes
 ) -> tuple[tuple[str, ...], Floats, list[Fraction], Floats]:
-    """Covariate columns about a whole number near their mean, the exact mean there, and Sxx / (N (N − 1)).
+    """Return covariate columns about a whole number near their mean, the exact mean there, and Sxx / (N (N − 1)).
 
     Whole-number scores stay whole numbers, so that the fits stay exact.
     """
@@ -98,14 +104,14 @@ def _terms(tally: Tally, covariates: str | Sequence[str] | None) -> tuple[Term, 
         terms = tuple(term for name in covariates for term in _named(tally, name))
     else:
         raise AnalysisError("covariates must be a formula or a list of names", "For example ['tier'].")
-    own = {tally.experiment.name} | ({"arm"} - set(tally.axes))
-    if any(variable.name in own for term in terms for variable in term):
+    arm_names = {tally.experiment.name} | ({"arm"} - set(tally.axes))
+    if any(variable.name in arm_names for term in terms for variable in term):
         raise AnalysisError("an effect cannot be adjusted for the arm itself", "Name covariates only.")
     return terms
 
 
 def _named(tally: Tally, name: str) -> tuple[Term, ...]:
-    """A covariate of that name, whatever characters it has; else a formula such as C(tier)."""
+    """Return the covariate of that name, whatever characters it has; else a formula such as C(tier)."""
     return ((Variable(name),),) if name in tally.axes else parse(name)
 
 
@@ -120,7 +126,7 @@ def adjusted_effect(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """The regression-adjusted effect of one arm against the control.
+    """Return the regression-adjusted effect of one arm against the control; raises what `adjusted_means` raises.
 
     >>> from kanab.datasets import eighteen
     >>> effect = adjusted_effect(eighteen(altered=True))

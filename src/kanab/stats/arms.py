@@ -1,4 +1,4 @@
-"""Do any arms differ? Which ones differ from the control? Answers for all arms at once."""
+"""All arms at once: do any differ (omnibus), and which ones differ from the control (Dunnett)?"""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from kanab.errors import AnalysisError, LevelError, listed
+from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_tail
-from kanab.stats.effect import ArmMeans, Effect, contrast
+from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import joint_quantile, joint_tail
+from kanab.stats.joint_t import correlations_of, joint_quantile, joint_tail
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
-from kanab.tally.factor import Level, as_level, label
+from kanab.tally.factor import Level, label
 
 Errors = Literal["own", "pooled"]
 
 
 def omnibus(means: ArmMeans) -> FTest:
-    """Do any of the arms differ? Welch's analysis of variance; of adjusted means too.
+    """Test whether any of the arms differ, by Welch's analysis of variance; of adjusted means too.
 
     Every arm has its own variance. What adjusted means share, because people were drawn from one
     population, is in the covariance; the degrees of freedom are those of the arms' own parts, as in
@@ -37,7 +37,7 @@ def omnibus(means: ArmMeans) -> FTest:
     note = f"adjusted for {listed(means.covariates)}" if means.covariates else ""
     if np.any(means.sample <= 0):
         return FTest(means.metric, between, "by_arm", None, None, None, "nothing varies in an arm")
-    c = _against(means, means.arms[0])
+    c = differences_from(0, len(means.arms))
     differences = np.array([means.combined(row)[0] for row in c])
     inverse = np.linalg.inv(c @ means.covariance @ c.T)
     q = len(c)
@@ -58,22 +58,21 @@ def many_to_one(
     alternative: Alternative = "two-sided",
     variance: Errors = "own",
 ) -> tuple[Simultaneous, ...]:
-    """Every arm against the control, corrected by how the comparisons go together (Dunnett).
+    """Compare every arm with the control, corrected for how the comparisons correlate (Dunnett).
 
     They share the control, which Bonferroni and Holm do not use. Each arm has its own variance, and
     each comparison its own degrees of freedom (Hasler and Hothorn); ``variance="pooled"`` is Dunnett's
     original, with one variance for all arms. Intervals hold together and agree with the p-values.
+    Raises `LevelError` for an unknown control, `AnalysisError` for an unknown kind of variance.
 
     >>> from kanab.counting.columns import count_columns
     >>> from kanab.stats.effect import plain_means
     >>> rows = {"arm": ["A", "B", "C"] * 10, "y": [1, 2, 4, 2, 4, 3, 3, 3, 5, 2, 5, 4, 1, 2, 6] * 2}
-    >>> found = many_to_one(plain_means(count_columns(rows, arm="arm", metrics=["y"])))
-    >>> [round(one.p_adjusted, 5) for one in found]
+    >>> family = many_to_one(plain_means(count_columns(rows, arm="arm", metrics=["y"])))
+    >>> [round(arm.p_adjusted, 5) for arm in family]
     [0.01589, 2e-05]
     """
-    base = means.control if control is None else as_level(control, "arm")
-    if base not in means.arms:
-        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, means.arms))}.")
+    base = means.base(control)
     if variance not in get_args(Errors):
         raise AnalysisError("unknown kind of variance", "Use 'own' or 'pooled'.")
     others = [arm for arm in means.arms if arm != base]
@@ -90,14 +89,15 @@ def joint_contrasts(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> tuple[Simultaneous, ...]:
-    """Any contrasts of the arms, corrected by how they go together.
+    """Return any contrasts of the arms, corrected for how they correlate.
 
-    None of them may follow from the others (B − A and C − A and C − B: leave one out).
+    None of them may follow from the others (B − A and C − A and C − B: leave one out); raises
+    `AnalysisError` otherwise.
     """
     check_sides(confidence, alternative)
     if not contrasts:
         raise AnalysisError("there are no contrasts", "For example [{'B': 1, 'A': -1}].")
-    effects = [contrast(means, one, confidence=confidence, alternative=alternative) for one in contrasts]
+    effects = [contrast(means, weighted, confidence=confidence, alternative=alternative) for weighted in contrasts]
     weights = np.array([[dict(effect.contrast).get(arm, 0.0) for arm in means.arms] for effect in effects])
     return _joined(effects, weights @ means.covariance @ weights.T, confidence, alternative)
 
@@ -105,35 +105,33 @@ def joint_contrasts(
 def _joined(
     effects: Sequence[Effect], covariance: Floats, confidence: float, alternative: Alternative
 ) -> tuple[Simultaneous, ...]:
-    """Corrected p and interval of every effect by the joint t; those that nothing varies in stay out."""
+    """Return corrected p and interval of every effect by the joint t; what cannot be tested stays out."""
     tested = [place for place, effect in enumerate(effects) if effect.testable]
-    kept = covariance[np.ix_(tested, tested)]
-    deviation = np.sqrt(np.diag(kept))
-    correlations = kept / np.outer(deviation, deviation)
-    found = []
+    correlations = correlations_of(covariance[np.ix_(tested, tested)])
+    joined = []
     for effect in effects:
         if effect.t is None or effect.df is None:
-            found.append(Simultaneous(effect, "dunnett", None, None, None, True, ALL_TOGETHER))
+            joined.append(Simultaneous(effect, "dunnett", None, None, None, True, ALL_TOGETHER))
             continue
         size = abs(effect.t) if alternative == "two-sided" else effect.t
         p = joint_tail(size, effect.df, correlations, alternative)
         reach = joint_quantile(confidence, effect.df, correlations, alternative)
         level = 1 - t_tail(reach, effect.df, "two-sided" if alternative == "two-sided" else "greater")
         interval = t_interval(effect.estimate, effect.se_population, effect.df, level, alternative)
-        found.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER))
-    return tuple(found)
+        joined.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER))
+    return tuple(joined)
 
 
 def _pooled(
     means: ArmMeans, others: Sequence[Level], base: Level, confidence: float, alternative: Alternative
 ) -> tuple[list[Effect], Floats]:
-    """The effects with one variance for all arms, and their covariance."""
+    """Return the effects with one variance for all arms, and their covariance."""
     if means.covariates:
         raise AnalysisError("adjusted means have a variance per arm", "Use variance='own'.")
     people = np.array(means.people, dtype=np.float64)
     df = float(means.df.sum())
     variance = float(np.sum(means.sample * people * means.df)) / df
-    c = _against(means, base)
+    c = differences_from(means.arms.index(base), len(means.arms))
     effects = []
     for arm, row in zip(others, c, strict=True):
         effect = contrast(means, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
@@ -146,13 +144,3 @@ def _pooled(
             )
         effects.append(effect)
     return effects, np.asarray((c / people) @ c.T * variance)
-
-
-def _against(means: ArmMeans, base: Level) -> Floats:
-    """One row of weights for every arm but one, minus that one."""
-    control = means.arms.index(base)
-    others = [place for place in range(len(means.arms)) if place != control]
-    c = np.zeros((len(others), len(means.arms)))
-    c[np.arange(len(others)), others] = 1.0
-    c[:, control] = -1.0
-    return c

@@ -1,7 +1,7 @@
-"""What should one believe about the effect? The same estimates, read with a declared normal prior.
+"""Bayesian readings: the same estimates, read with a declared normal prior.
 
-Off unless asked for: the prior has to be said, and to be said before the data are seen. The error of
-the estimate is taken as known, which tallies of more than a few dozen people allow.
+Off unless asked for: the prior has to be declared, and before the data are seen. The error of the
+estimate is taken as known, which tallies of more than a few dozen people allow.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from scipy import special
 
 from kanab.arguments import check_arguments
-from kanab.errors import AnalysisError, LevelError, listed
+from kanab.errors import AnalysisError
 from kanab.stats.distributions import check_sides
-from kanab.stats.effect import ArmMeans, Effect
+from kanab.stats.effect import ArmMeans, Effect, differences_from
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import box_probability, lattice
+from kanab.stats.joint_t import box_probability, correlations_of, lattice
 from kanab.tabular import number
-from kanab.tally.factor import Level, as_level, label
+from kanab.tally.factor import Level, label
 
 _ROOT = math.sqrt(2 * math.pi)
 
@@ -29,7 +29,7 @@ _ROOT = math.sqrt(2 * math.pi)
 @check_arguments(skip=("mean", "sd"))
 @dataclass(frozen=True)
 class Prior:
-    """What was believed before: the effect is normal about ``mean``, with this ``sd``, in units of the metric.
+    """What was believed before the data: the effect is normal about ``mean``, with this ``sd``, in units of the metric.
 
     An infinite sd says that nothing was believed.
 
@@ -70,7 +70,7 @@ class Posterior:
     confidence: float
 
     def above(self, limit: float = 0.0) -> float:
-        """The probability that the effect is above a limit."""
+        """Return the probability that the effect is above a limit."""
         return float(special.ndtr((self.mean - limit) / self.sd))
 
     @property
@@ -80,15 +80,15 @@ class Posterior:
 
     def __str__(self) -> str:
         low, high = (number(end) for end in self.interval)
-        what = "the contrast" if self.arm is None else f"{label(self.arm)} − {label(self.control)}"
+        pair = "the contrast" if self.arm is None else f"{label(self.arm)} − {label(self.control)}"
         return (
-            f"{self.metric}: {what} is {number(self.mean)} ± {number(self.sd)}, with "
+            f"{self.metric}: {pair} is {number(self.mean)} ± {number(self.sd)}, with "
             f"probability {self.confidence:.0%} in {low} … {high}; above 0 with probability {100 * self.positive:.4g} %"
         )
 
 
 def posterior(effect: Effect, prior: Prior, *, confidence: float | None = None) -> Posterior:
-    """Prior and estimate weighed by their precisions.
+    """Weigh prior and estimate by their precisions; raises `AnalysisError` where nothing varies.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import difference_in_means
@@ -128,72 +128,60 @@ class Candidate:
 def best_arm(
     means: ArmMeans, prior: Prior, *, control: Any = None, better: Literal["higher", "lower"] = "higher"
 ) -> tuple[Candidate, ...]:
-    """Which arm is best, and what would choosing another lose? The likeliest first.
+    """Return how probably each arm is the best and what choosing it would lose, the likeliest first.
 
     The prior holds for the effect of every arm against the control. All arms are judged together:
     they share the control's people. Deterministic to about four digits with three arms or more,
-    exact with two.
+    exact with two. Raises `LevelError` for an unknown control, `AnalysisError` where nothing varies.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
-    >>> for one in best_arm(plain_means(eighteen()), Prior(0, 0.2)):
-    ...     print(one)
+    >>> for candidate in best_arm(plain_means(eighteen()), Prior(0, 0.2)):
+    ...     print(candidate)
     A: best with probability 55.5 %, expected loss 0.05948
     B: best with probability 44.5 %, expected loss 0.08402
     """
-    base = means.control if control is None else as_level(control, "arm")
-    if base not in means.arms:
-        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, means.arms))}.")
+    base = means.base(control)
     if better not in ("higher", "lower"):
         raise AnalysisError("unknown direction", "Say better='higher' or better='lower'.")
     if np.any(means.sample <= 0):
         raise AnalysisError("nothing varies in an arm, so there is nothing to weigh", "Wait for more people.")
     sign = 1.0 if better == "higher" else -1.0
     mean, covariance = _believed(means, base, prior)
-    place = [arm for arm in means.arms if arm != base]
-    # the control joins as an effect of exactly 0
-    all_arms = (base, *place)
+    all_arms = (base, *(arm for arm in means.arms if arm != base))  # the control joins as an effect of exactly 0
     full = np.zeros((len(all_arms), len(all_arms)))
     full[1:, 1:] = covariance
     centre = sign * np.concatenate([[0.0], mean])
     top = _expected_best(centre[1:], covariance)
-    found = [
+    candidates = [
         Candidate(arm, float(sign * centre[i]), _best(i, centre, full), max(0.0, top - float(centre[i])))
         for i, arm in enumerate(all_arms)
     ]
-    return tuple(sorted(found, key=lambda one: -one.best))
+    return tuple(sorted(candidates, key=lambda candidate: -candidate.best))
 
 
 def _believed(means: ArmMeans, base: Level, prior: Prior) -> tuple[Floats, Floats]:
-    """Mean and covariance of every arm's effect against the control, prior and data together."""
-    control = means.arms.index(base)
-    others = [i for i in range(len(means.arms)) if i != control]
-    c = np.zeros((len(others), len(means.arms)))
-    c[np.arange(len(others)), others] = 1.0
-    c[:, control] = -1.0
+    """Return mean and covariance of every arm's effect against the control, prior and data together."""
+    c = differences_from(means.arms.index(base), len(means.arms))
     estimates = np.array([means.combined(row)[0] for row in c])
     data = np.linalg.inv(c @ means.covariance @ c.T)
-    covariance = np.linalg.inv(data + np.eye(len(others)) * prior.precision)
-    mean = covariance @ (data @ estimates + np.full(len(others), prior.mean * prior.precision))
+    covariance = np.linalg.inv(data + np.eye(len(c)) * prior.precision)
+    mean = covariance @ (data @ estimates + np.full(len(c), prior.mean * prior.precision))
     return mean, (covariance + covariance.T) / 2
 
 
 def _best(place: int, mean: Floats, covariance: Floats) -> float:
-    """How often one is larger than all others."""
-    others = [i for i in range(len(mean)) if i != place]
-    d = np.zeros((len(others), len(mean)))
-    d[:, place] = 1.0
-    d[np.arange(len(others)), others] = -1.0
-    of = d @ covariance @ d.T
-    deviation = np.sqrt(np.diag(of))
-    away = d @ mean / deviation
-    if len(others) == 1:
+    """Return how often the effect at a place is larger than all others."""
+    d = -differences_from(place, len(mean))
+    of_differences = d @ covariance @ d.T
+    away = d @ mean / np.sqrt(np.diag(of_differences))
+    if len(d) == 1:
         return float(special.ndtr(away[0]))
-    return box_probability(-away, np.full(len(others), np.inf), of / np.outer(deviation, deviation))
+    return box_probability(-away, np.full(len(d), np.inf), correlations_of(of_differences))
 
 
 def _expected_best(mean: Floats, covariance: Floats) -> float:
-    """The mean of the largest of 0 and all effects."""
+    """Return the mean of the largest of 0 and all effects."""
     if len(mean) == 1:
         m, s = float(mean[0]), math.sqrt(float(covariance[0, 0]))
         return m * float(special.ndtr(m / s)) + s * math.exp(-((m / s) ** 2) / 2) / _ROOT

@@ -1,4 +1,4 @@
-"""Warnings that save people: what numbers alone do not say, as codes and sentences."""
+"""Cautions: what the numbers of an analysis do not say by themselves, as codes and sentences."""
 
 from __future__ import annotations
 
@@ -48,18 +48,20 @@ class Caution:
 
 
 def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Caution]:
-    """Did the arms' shares change between batches? Then adding them mixes arms with time (Simpson).
+    """Warn if the arms' shares changed between batches: adding them then mixes arms with time (Simpson).
+
+    Raises `AnalysisError` where the batches have different arms.
 
     >>> from kanab.counting.columns import count_columns
     >>> even, uneven = ({"arm": ["A"] * a + ["B"] * b} for a, b in ((500, 500), (900, 100)))
-    >>> for one in changed_shares([count_columns(rows, arm="arm") for rows in (even, uneven)]):
-    ...     print(one)
+    >>> for caution in changed_shares([count_columns(rows, arm="arm") for rows in (even, uneven)]):
+    ...     print(caution)
     The arms' shares changed between batches (p = 7.72e-85): whatever else differs between them is taken for ...
     """
     if len(batches) < 2:
         return []
     levels = [batch.factor(experiment).levels for batch in batches]
-    if any(set(found) != set(levels[0]) for found in levels):
+    if any(set(arms) != set(levels[0]) for arms in levels):
         raise AnalysisError("the batches have different arms", "Compare batches of one experiment.")
     people = [batch.people_by(batch.factor(experiment).name) for batch in batches]
     table = np.array([[n[arm] for arm in levels[0]] for n in people], dtype=np.float64)
@@ -69,19 +71,15 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     chi2 = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
     p = chi2_tail(chi2, (len(table) - 1) * (int(np.sum(table.sum(axis=0) > 0)) - 1))
-    if p >= CHANGED_SHARES_ALARM:
-        return []
-    return [
-        Caution(
-            "shares-changed",
-            f"The arms' shares changed between batches (p = {p_value(p)}): whatever else differs between them is taken "
-            "for an effect. Add only batches of equal shares, or adjust for the batch.",
-        )
-    ]
+    sentence = (
+        f"The arms' shares changed between batches (p = {p_value(p)}): whatever else differs between them is taken "
+        "for an effect. Add only batches of equal shares, or adjust for the batch."
+    )
+    return [Caution("shares-changed", sentence)] if p < CHANGED_SHARES_ALARM else []
 
 
 def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
-    """How many people's values were cut to the bounds? The effect is then one on cut values.
+    """Warn of metrics whose values were cut to the bounds: the effect is then one on cut values.
 
     ``clamped`` are people per metric, already floored to a multiple of k.
 
@@ -101,7 +99,7 @@ def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
 
 
 def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
-    """Does nothing vary in an arm? Does its mean rest on few people? Could tails matter with these shares?"""
+    """Warn if nothing varies in an arm, its mean rests on few people, or tails could matter with these shares."""
     table = tally.keep()
     name = table.moments_of(metric).metric.name
     arms = _arms(table, metric)
@@ -109,34 +107,27 @@ def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
     if still:
         sentence = f"Nothing varies in {name} in {_named(still)}: its effects are not testable."
         return [Caution("nothing-varies", sentence, name)]
-    found = []
     few = [arm.level for arm in arms if arm.carriers is not None and arm.carriers < FEWEST_CARRIERS]
     if few:
-        found.append(
-            Caution(
-                "few-carry-the-mean",
-                f"The mean of {name} in {_named(few)} rests on very few people: p-values and intervals are rough. Wait "
-                "for more people, or lower the bounds.",
-                name,
-            )
+        sentence = (
+            f"The mean of {name} in {_named(few)} rests on very few people: p-values and intervals are rough. Wait "
+            "for more people, or lower the bounds."
         )
-    elif _tail_error(arms) > MOST_TAIL_EXCESS:
-        found.append(
-            Caution(
-                "tails-could-matter",
-                f"The arms' sizes differ so much that heavy tails of {name} could make errors on one side much more "
-                f"frequent than {100 * NOMINAL_TAIL:g} %. Sums do not tell how heavy they are: lower the bounds, or "
-                "give equal shares.",
-                name,
-            )
+        return [Caution("few-carry-the-mean", sentence, name)]
+    if _tail_error(arms) > MOST_TAIL_EXCESS:
+        sentence = (
+            f"The arms' sizes differ so much that heavy tails of {name} could make errors on one side much more "
+            f"frequent than {100 * NOMINAL_TAIL:g} %. Sums do not tell how heavy they are: lower the bounds, or give "
+            "equal shares."
         )
-    return found
+        return [Caution("tails-could-matter", sentence, name)]
+    return []
 
 
 def looked_early(looks: int, sequential: bool) -> list[Caution]:
-    """Were results looked at several times without a method that allows it?
+    """Warn if results were looked at several times without a method that allows it.
 
-    >>> [one.code for one in looked_early(5, False)], looked_early(5, True), looked_early(1, False)
+    >>> [caution.code for caution in looked_early(5, False)], looked_early(5, True), looked_early(1, False)
     (['looked-early'], [], [])
     """
     if looks < 2 or sequential:
@@ -149,7 +140,7 @@ def looked_early(looks: int, sequential: bool) -> list[Caution]:
 
 
 def assigned_together(by: str) -> Caution:
-    """Arms were assigned by something that several people share, but people were counted.
+    """Warn that arms were assigned by something that several people share, but people were counted.
 
     >>> print(assigned_together("household"))
     Arms were assigned by household, which several people share, and people are counted: standard errors and ...
@@ -175,41 +166,35 @@ class _Arm:
 def _arms(table: Tally, metric: str | None) -> list[_Arm]:
     part = table.moments_of(metric)
     squares = arm_squares(table, metric)
-    found = []
+    arms = []
     for place, level in enumerate(table.experiment.levels):
         n, s, q = (int(cells[place]) for cells in (part.counts, part.sums, squares))
         if n == 0:
             continue
         spread = q * n - s * s  # n² times the variance, in whole steps
         ends = part.metric.grid_bounds
-        found.append(
-            _Arm(
-                level,
-                n,
-                spread / n**2,
-                None if ends is None else min(_carriers((n, s, q), end) for end in ends),
-                None if ends is None or spread <= 0 else max(_skewness((n, s), spread, end) for end in ends),
-            )
-        )
-    return found
+        carriers = None if ends is None else min(_carriers((n, s, q), end) for end in ends)
+        skewness = None if ends is None or spread <= 0 else max(_skewness((n, s), spread, end) for end in ends)
+        arms.append(_Arm(level, n, spread / n**2, carriers, skewness))
+    return arms
 
 
 def _carriers(sums: tuple[int, int, int], end: int) -> float:
-    """(Σ d)²/Σ d², d being the distance from a bound: n if all are alike, 1 if one person has it all."""
+    """Return (Σ d)²/Σ d², d being the distance from a bound: n if all are alike, 1 if one person has it all."""
     n, s, q = sums
     away, squares = s - n * end, q - 2 * end * s + n * end**2
     return away**2 / squares if squares else 0.0
 
 
 def _skewness(sums: tuple[int, int], spread: int, end: int) -> float:
-    """The largest skewness towards a bound that this mean and variance allow: two values, one of them there."""
+    """Return the largest skewness towards a bound that this mean and variance allow: two values, one of them there."""
     n, s = sums
     distance, deviation = abs(end - s / n), math.sqrt(spread) / n
     return distance / deviation - deviation / distance if distance > 0 else 0.0
 
 
 def _tail_error(arms: Sequence[_Arm]) -> float:
-    """How much the error on one side could grow, by the first term of Edgeworth's series, if arms are alike."""
+    """Return how much the error on one side could grow, by the first term of Edgeworth's series, if arms are alike."""
     known = [arm.skewness for arm in arms if arm.skewness is not None]
     if not known or len(arms) < 2:
         return 0.0
@@ -222,7 +207,7 @@ def _tail_error(arms: Sequence[_Arm]) -> float:
 
 
 def _floored(share: float) -> str:
-    """A share to two digits, never more than it is.
+    """Format a share to two digits, never more than it is.
 
     >>> _floored(3.0), _floored(2.996), _floored(0.01278)
     ('3', '2.9', '0.012')

@@ -1,4 +1,4 @@
-"""What does an arm change? Arm means, their covariance, and any contrast of them."""
+"""Arm means, their covariance, and effects: any contrast of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class ArmMeans:
     @property
     def slopes(self) -> Floats:
         """The coefficients of the covariates, one row per arm."""
-        return np.array([[float(slope) for slope in own] for own in self.exact_slopes]).reshape(len(self.arms), -1)
+        return np.array([[float(slope) for slope in slopes] for slopes in self.exact_slopes]).reshape(
+            len(self.arms), -1
+        )
 
     @property
     def covariance(self) -> Floats:
@@ -58,12 +60,16 @@ class ArmMeans:
         return np.asarray(np.diag(self.sample) + self.slopes @ self.spread @ self.slopes.T)
 
     def combined(self, weights: Floats) -> tuple[float, float]:
-        """A weighted sum of the means, and its variance beyond the arms' own."""
+        """Return a weighted sum of the means, and its variance beyond the arms' own."""
         exact = [Fraction(weight) for weight in weights.tolist()]
         estimate = sum((w * mean for w, mean in zip(exact, self.exact, strict=True)), Fraction(0))
         columns = zip(*self.exact_slopes, strict=True)
         slopes = np.array([float(sum(w * b for w, b in zip(exact, column, strict=True))) for column in columns])
         return float(estimate), float(slopes @ self.spread @ slopes)
+
+    def base(self, control: Any = None) -> Level:
+        """Return the arm to compare with: the control unless another one is named; raises `LevelError`."""
+        return known_control(self.arms, self.control if control is None else as_level(control, "arm"))
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Effect:
 
     @property
     def testable(self) -> bool:
-        """Does anything vary, so that there is an error to compare the effect with?"""
+        """Whether anything varies, so that there is an error to compare the effect with."""
         return self.t is not None
 
     def __str__(self) -> str:
@@ -112,8 +118,27 @@ def _weight(weight: float) -> str:
     return "" if abs(weight) == 1 else f"{abs(weight):g} "
 
 
+def known_control(arms: tuple[Level, ...], control: Level) -> Level:
+    """Return the control; raises `LevelError` where it is none of the arms."""
+    if control not in arms:
+        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
+    return control
+
+
+def differences_from(base: int, size: int) -> Floats:
+    """Return one row of weights for every place but one: that place minus the base.
+
+    >>> differences_from(1, 3)
+    array([[ 1., -1.,  0.],
+           [ 0., -1.,  1.]])
+    """
+    rows = np.delete(np.eye(size), base, axis=0)
+    rows[:, base] = -1.0
+    return rows
+
+
 def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
-    """The arm means as they are, each with its own variance (Welch)."""
+    """Return the arm means as they are, each with its own variance (Welch); raises what `arm_parts` raises."""
     table = tally.keep()
     classes = classes_of(table, metric)
     exact, sample, people = [], [], []
@@ -131,7 +156,10 @@ def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
 def arm_parts(
     tally: Tally, metric: str | None, classes: Classes, parameters: int
 ) -> list[tuple[Level, float, int, Classes]]:
-    """Per arm: its name, the squares within its classes, its people and its own classes."""
+    """Return for each arm its name, the squares within its classes, its people and its classes.
+
+    Raises `AnalysisError` for a single or an empty arm, `DesignError` for one with too few people.
+    """
     factor = tally.experiment
     if len(factor.levels) < 2:
         raise AnalysisError(f"{factor.name!r} has a single arm", "An effect needs two arms to compare.")
@@ -162,7 +190,9 @@ def contrast(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """Any weighted sum of arm means: ``{"B": 1, "A": -1}``, or ``{"B": 0.5, "C": 0.5, "A": -1}``.
+    """Return any weighted sum of arm means: ``{"B": 1, "A": -1}``, or ``{"B": 0.5, "C": 0.5, "A": -1}``.
+
+    Raises `LevelError` for an unknown arm, `AnalysisError` for weights that compare nothing.
 
     >>> from kanab.datasets import eighteen
     >>> print(contrast(plain_means(eighteen()), {"B": 1, "A": -1}))
@@ -207,10 +237,11 @@ def against_control(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """One arm minus the control; with two arms neither need be named."""
-    base = means.control if control is None else as_level(control, "arm")
-    if base not in means.arms:
-        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, means.arms))}.")
+    """Return one arm minus the control; with two arms neither need be named.
+
+    Raises `LevelError` for an unknown arm, `AnalysisError` where it is not clear which arm is meant.
+    """
+    base = means.base(control)
     others = [level for level in means.arms if level != base]
     if arm is None:
         if len(others) != 1:
@@ -233,7 +264,7 @@ def difference_in_means(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """The plain effect: Welch's t with Satterthwaite's degrees of freedom.
+    """Return the plain effect: Welch's t with Satterthwaite's degrees of freedom; raises what `contrast` raises.
 
     >>> from kanab.datasets import eighteen
     >>> difference_in_means(eighteen()).estimate

@@ -38,7 +38,7 @@ class Variable:
 
 
 def parse(formula: str) -> tuple[Term, ...]:
-    """The terms of a formula, main effects first, each once.
+    """Return the terms of a formula, main effects first, each once; raises `FormulaError`.
 
     >>> [":".join(map(str, term)) for term in parse("arm * C(tier) + device")]
     ['arm', 'C(tier)', 'device', 'arm:C(tier)']
@@ -157,7 +157,7 @@ class _Parser:
 
 
 def _is_name(token: str) -> bool:
-    """A word that starts with a letter, or anything in backticks."""
+    """Return whether a token is a word that starts with a letter, or anything in backticks."""
     return bool(_NAME.fullmatch(token)) and (token[0] in "`_" or token[0].isalpha())
 
 
@@ -170,16 +170,17 @@ def _products(left: list[frozenset[Variable]], right: list[frozenset[Variable]])
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """One row per class (never per person), one named column per coefficient."""
+    """A design matrix: one row per class (never per person), one named column per coefficient."""
 
     names: tuple[str, ...]
     matrix: Floats
 
 
 def design(tally: Tally, terms: Sequence[Term], classes: Classes) -> Design:
-    """Treatment-coded columns for every term; a term brings the simpler ones that it contains.
+    """Return treatment-coded columns for every term; a term brings the simpler ones that it contains.
 
-    Levels that nobody has are left out, as they would be with rows.
+    Levels that nobody has are left out, as they would be with rows. Raises `FormulaError` for names
+    that the tally has not.
     """
     resolved = [tuple(dict.fromkeys(_resolve(tally, variable) for variable in term)) for term in terms]
     names, columns = ["Intercept"], [np.ones(len(classes.counts))]
@@ -203,7 +204,7 @@ def _resolve(tally: Tally, variable: Variable) -> Variable:
 
 
 def _subsets(term: Term) -> Iterator[Term]:
-    """The term's numeric part with every choice of its categorical ones, small choices first."""
+    """Yield the term's numeric part with every choice of its categorical ones, small choices first."""
     numeric = tuple(variable for variable in term if not variable.categorical)
     categorical = [variable for variable in term if variable.categorical]
     for size in range(len(categorical) + 1):

@@ -1,4 +1,4 @@
-"""How often is any of several correlated t statistics so large? The joint t of estimates that share a control.
+"""The joint t of correlated estimates, such as effects that share a control: how often is any of them so large?
 
 Where the correlations come from one common part (every arm against one control), two nested
 quadratures give eight digits or more; otherwise a fixed lattice rule gives four (Genz's order of
@@ -28,7 +28,7 @@ _SHIFTS, _POINTS = 8, 2048
 
 
 def joint_tail(t: float, df: float, correlations: Floats, alternative: Alternative = "two-sided") -> float:
-    """How often at least one of the statistics is this far out if there is no effect at all.
+    """Return how often at least one of the statistics is this far out if there is no effect at all.
 
     >>> round(joint_tail(2.2, 60, np.array([[1, 0.5], [0.5, 1]])), 6)
     0.058112
@@ -45,15 +45,15 @@ def joint_tail(t: float, df: float, correlations: Floats, alternative: Alternati
     loadings = one_factor(correlations)
     two_sided = alternative == "two-sided"
     if loadings is not None:
-        found = _by_quadrature(reach, df, loadings, two_sided)
+        beyond = _by_quadrature(reach, df, loadings, two_sided)
     else:
         low = np.full(m, -reach if two_sided else -np.inf)
-        found = 1 - box_probability(low, np.full(m, reach), correlations, df)
-    return min(1.0, single * m, max(single, found))
+        beyond = 1 - box_probability(low, np.full(m, reach), correlations, df)
+    return min(1.0, single * m, max(single, beyond))
 
 
 def joint_quantile(confidence: float, df: float, correlations: Floats, alternative: Alternative = "two-sided") -> float:
-    """How far out a statistic must be so that any of them gets there with probability 1 − confidence.
+    """Return how far out a statistic must be so that any of them gets there with probability 1 − confidence.
 
     >>> round(joint_quantile(0.95, 60, np.array([[1, 0.5], [0.5, 1]])), 3)     # Dunnett's table: 2.27
     2.265
@@ -63,14 +63,20 @@ def joint_quantile(confidence: float, df: float, correlations: Floats, alternati
     single = -t_quantile(alpha / sides, df)
     if m == 1:
         return single
-    one: Alternative = "two-sided" if sides == 2 else "greater"
+    side: Alternative = "two-sided" if sides == 2 else "greater"
     bonferroni = -t_quantile(alpha / (sides * m), df) * (1 + 1e-12)  # beyond it, whatever rounding does
     # on the scale of logarithms tails are nearly straight, and found in few steps
-    return find_root(lambda t: math.log(joint_tail(t, df, correlations, one) / alpha), single, bonferroni)
+    return find_root(lambda t: math.log(joint_tail(t, df, correlations, side) / alpha), single, bonferroni)
+
+
+def correlations_of(covariance: Floats) -> Floats:
+    """Return the correlations that belong to a covariance."""
+    deviation = np.sqrt(np.diag(covariance))
+    return np.asarray(covariance / np.outer(deviation, deviation))
 
 
 def one_factor(correlations: Floats) -> Floats | None:
-    """Loadings λ with ρ_ij = λ_i λ_j, if there are any: then one common part explains everything."""
+    """Return loadings λ with ρ_ij = λ_i λ_j, if there are any: then one common part explains everything."""
     m = len(correlations)
     if m == 2:
         rho = float(correlations[0, 1])
@@ -87,7 +93,7 @@ def one_factor(correlations: Floats) -> Floats | None:
 
 
 def _by_quadrature(reach: float, df: float, loadings: Floats, two_sided: bool) -> float:
-    """1 − E Π P(|T_j| ≤ reach | common part, scale)."""
+    """Return 1 − E Π P(|T_j| ≤ reach | common part, scale)."""
     shift, unit, weights, scale_weights = _grid(df, tuple(loadings.tolist()), two_sided)
     limit = reach * unit
     beyond = special.ndtr(shift - limit)
@@ -99,20 +105,20 @@ def _by_quadrature(reach: float, df: float, loadings: Floats, two_sided: bool) -
 
 @lru_cache(maxsize=8)
 def _grid(df: float, loadings: tuple[float, ...], two_sided: bool) -> tuple[Floats, Floats, Floats, Floats]:
-    """What the quadrature needs at every reach: kept, because a limit is looked for by several of them."""
+    """Return what the quadrature needs at every reach; cached, because a limit is looked for at several."""
     load = np.array(loadings)
-    own = np.sqrt(1 - load**2)
-    pieces = 3 if own.min() > 0.2 else 12  # the common part decides nearly alone: steep steps
+    unshared = np.sqrt(1 - load**2)
+    pieces = 3 if unshared.min() > 0.2 else 12  # the common part decides nearly alone: steep steps
     z, weights = _gauss(0.0, 9.0, 20, pieces)
     if not two_sided:  # two-sided, both halves of the common part are alike
         z, weights = np.concatenate([-z, z]), np.concatenate([weights, weights]) / 2
     weights = weights * np.exp(-(z**2) / 2) * math.sqrt(2 / math.pi)
     scales, scale_weights = _scales(df)
-    return load[:, None] * z / own[:, None], scales[:, None, None] / own[:, None], weights, scale_weights
+    return load[:, None] * z / unshared[:, None], scales[:, None, None] / unshared[:, None], weights, scale_weights
 
 
 def _scales(df: float) -> tuple[Floats, Floats]:
-    """Points and weights of s = χ/√df, the estimated error over the true one."""
+    """Return points and weights of s = χ/√df, the estimated error over the true one."""
     if df >= _NORMAL:
         return np.ones(1), np.ones(1)
     low, high = (math.sqrt(2 * special.gammaincinv(df / 2, p) / df) for p in (1e-13, 1 - 1e-13))
@@ -124,12 +130,12 @@ def _scales(df: float) -> tuple[Floats, Floats]:
 
 @cache
 def legendre(order: int) -> tuple[Floats, Floats]:
-    """Points and weights of Gauss and Legendre's rule on −1 … 1."""
+    """Return points and weights of Gauss and Legendre's rule on −1 … 1."""
     return np.polynomial.legendre.leggauss(order)
 
 
 def _gauss(low: float, high: float, order: int, pieces: int) -> tuple[Floats, Floats]:
-    """Gauss and Legendre's rule on several pieces in a row."""
+    """Return Gauss and Legendre's rule on several pieces in a row."""
     x, w = legendre(order)
     edges = np.linspace(low, high, pieces + 1)
     half = np.diff(edges)[:, None] / 2
@@ -138,7 +144,7 @@ def _gauss(low: float, high: float, order: int, pieces: int) -> tuple[Floats, Fl
 
 
 def box_probability(low: Floats, high: Floats, correlations: Floats, df: float = math.inf) -> float:
-    """How often a joint t (or, by default, a normal) lies between two corners."""
+    """Return how often a joint t (or, by default, a normal) lies between two corners; raises what `lattice` raises."""
     order = np.argsort(special.ndtr(high) - special.ndtr(low), kind="stable")  # the narrowest side first
     low, high = low[order], high[order]
     root = _root(correlations[np.ix_(order, order)])
@@ -159,7 +165,10 @@ def box_probability(low: Floats, high: Floats, correlations: Floats, df: float =
 
 @cache
 def lattice(dimensions: int) -> Floats:
-    """Points spread evenly over a cube of one dimension more, the same ones every time (Richtmyer's, shifted)."""
+    """Return points spread evenly over a cube of one dimension more (Richtmyer's, shifted), always the same.
+
+    Raises `AnalysisError` beyond the dimensions that there are primes for.
+    """
     if dimensions + 1 > len(_PRIMES):
         raise AnalysisError("there are too many comparisons for their joint distribution", "Use Holm's correction.")
     rng = np.random.default_rng(2025)

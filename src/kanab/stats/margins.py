@@ -1,4 +1,4 @@
-"""Is it not worse, better by enough, or the same? Tests of an effect against a margin instead of 0."""
+"""Tests of an effect against a margin instead of 0: not worse, better by enough, or the same."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Margin:
 
     @property
     def tests(self) -> tuple[tuple[float, Alternative], ...]:
-        """What must be shown: the effect lies above or below these limits."""
+        """The limits that the effect must be shown to lie above or below."""
         if self.claim == "equivalence":
             low, high = self.size if isinstance(self.size, tuple) else (-self.size, self.size)
             return (low, "greater"), (high, "less")
@@ -72,7 +72,7 @@ class Margin:
         return ((self.size if above else -self.size, "greater" if upwards else "less"),)
 
     def in_units(self, mean: float | None) -> Margin:
-        """The margin in units of the metric, given the control's mean."""
+        """Return the margin in units of the metric, given the control's mean; raises `AnalysisError` where it is 0."""
         if not self.relative:
             return self
         if mean is None or mean == 0:
@@ -99,7 +99,7 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class MarginTest:
-    """Was the claim shown? It was exactly if the interval lies inside the margin.
+    """The test of a claim, which is shown exactly if the interval lies inside the margin.
 
     ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
     confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
@@ -116,7 +116,7 @@ class MarginTest:
 
     @property
     def shown(self) -> bool:
-        """Does the data show the claim?"""
+        """Whether the data show the claim."""
         return self.p is not None and self.p < 1 - self.confidence
 
     def __str__(self) -> str:
@@ -142,7 +142,8 @@ def against_margin(
     """Test an effect (plain, adjusted or of a ratio) against a margin.
 
     Each test is one-sided at 1 − confidence (the effect's own unless another is given). A relative
-    margin needs the arm ``means`` from which the effect was made.
+    margin needs the arm ``means`` from which the effect was made. Raises `AnalysisError` without them,
+    and where the control's mean cannot be told from 0.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import difference_in_means
@@ -160,14 +161,13 @@ def against_margin(
     if effect.df is None:
         return MarginTest(effect, margin, effect.estimate, None, None, None, level)
     df, se = effect.df, effect.se_population
-    found = [((effect.estimate - limit) / se, one) for limit, one in margin.tests]
-    t, p = _weakest(found, df)
+    t, p = _weakest([((effect.estimate - limit) / se, beyond) for limit, beyond in margin.tests], df)
     interval = t_interval(effect.estimate, se, df, wide, side)
     return MarginTest(effect, margin, effect.estimate, t, p, interval, level)
 
 
 def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: float) -> MarginTest:
-    """H0: arm = (1 + limit) · control, tested as one contrast: what Fieller's interval inverts."""
+    """Test H0: arm = (1 + limit) · control as one contrast, which is what Fieller's interval inverts."""
     if means is None or effect.arm is None:
         raise AnalysisError(
             "a relative margin needs the two arms' means", "Give means=…, and an effect of one arm against another."
@@ -182,21 +182,20 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
     if ratio.interval is None:
         raise AnalysisError("the control's mean cannot be told from 0", "Give a margin in units of the metric.")
     covariance, upwards = means.covariance, math.copysign(1.0, base)
-    found: list[tuple[float, Alternative]] = []
+    tests: list[tuple[float, Alternative]] = []
     for limit, side in margin.tests:
         shift = limit * upwards
         variance = (
             covariance[arm, arm] - 2 * (1 + shift) * covariance[arm, control]
             + (1 + shift) ** 2 * covariance[control, control]
         )  # fmt: skip
-        found.append(((effect.estimate - shift * base) / math.sqrt(variance), side))
-    t, p = _weakest(found, effect.df)
+        tests.append(((effect.estimate - shift * base) / math.sqrt(variance), side))
+    t, p = _weakest(tests, effect.df)
     low, high = ratio.interval
     interval = (low, high) if upwards > 0 else (-high, -low)  # shares of the mean's size, not of its sign
     return MarginTest(effect, margin, upwards * ratio.estimate, t, p, interval, level)
 
 
-def _weakest(found: list[tuple[float, Alternative]], df: float) -> tuple[float, float]:
-    """The statistic and p of the test that is hardest to pass."""
-    tested = [(t, t_tail(t, df, side)) for t, side in found]
-    return max(tested, key=lambda one: one[1])
+def _weakest(tests: list[tuple[float, Alternative]], df: float) -> tuple[float, float]:
+    """Return the statistic and p of the test that is hardest to pass."""
+    return max(((t, t_tail(t, df, side)) for t, side in tests), key=lambda test: test[1])

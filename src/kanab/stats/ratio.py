@@ -1,4 +1,4 @@
-"""Revenue per order, clicks per view: a ratio of two metrics per arm, plain and adjusted.
+"""Ratios of two metrics per arm (revenue per order, clicks per view), plain and adjusted.
 
 Per arm R = Σ y / Σ z. A person's part in it is u = (y − R z) / z̄, which has mean 0 and whose variance is
 that of R (the delta method). Its sums and squares follow from n, S, Q and C = Σ y z. So a ratio becomes
@@ -29,7 +29,9 @@ from kanab.tally.tally import Tally
 
 
 def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
-    """One ratio per arm, with the delta method's variance; compare them as any arm means.
+    """Return one ratio per arm, with the delta method's variance; compare them as any arm means.
+
+    Raises `AnalysisError` where products were not kept, or a denominator has a mean of 0.
 
     >>> from kanab.counting.columns import count_columns
     >>> rows = {"arm": ["A", "A", "A", "B", "B", "B"], "spent": [4, 0, 6, 9, 3, 0], "orders": [2, 0, 3, 2, 1, 0]}
@@ -37,7 +39,7 @@ def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     >>> ratio_means(shop, "spent", "orders").means
     array([2., 4.])
     """
-    cross = _kept(tally, numerator, denominator)
+    cross = _products(tally, numerator, denominator)
     line = _linear(tally, cross)
     table = Tally((tally.experiment,), cross.counts, (line.moments(cross.counts, np.zeros_like(cross.counts)),))
     return line.restored(plain_means(table))
@@ -51,11 +53,12 @@ def adjusted_ratio_means(
     *,
     variance: Variance = "ding",
 ) -> ArmMeans:
-    """One ratio per arm at the covariates' mean over all arms: each arm's u on the covariates (Lin, Ding).
+    """Return one ratio per arm at the covariates' mean over all arms: each arm's u on the covariates (Lin, Ding).
 
-    It needs both metrics of the same people in every class: sums per class, products per arm.
+    It needs both metrics of the same people in every class: sums per class, products per arm. Raises
+    `AnalysisError` otherwise.
     """
-    cross = _kept(tally, numerator, denominator)
+    cross = _products(tally, numerator, denominator)
     line = _linear(tally, cross)
     y, z = (tally.moments_of(name) for name in (numerator, denominator))
     if np.any(y.counts != z.counts) or np.any(marginal(y.counts, tally.axes, cross.by) != cross.counts):
@@ -80,7 +83,7 @@ def ratio_effect(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """The difference of two arms' ratios."""
+    """Return the difference of two arms' ratios; raises what `ratio_means` raises."""
     means = ratio_means(tally, numerator, denominator)
     return against_control(means, arm, control, confidence=confidence, alternative=alternative)
 
@@ -97,21 +100,21 @@ def adjusted_ratio_effect(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """The difference of two arms' ratios after regression adjustment."""
+    """Return the difference of two arms' ratios after regression adjustment."""
     means = adjusted_ratio_means(tally, numerator, denominator, covariates, variance=variance)
     return against_control(means, arm, control, confidence=confidence, alternative=alternative)
 
 
-def _kept(tally: Tally, numerator: str, denominator: str) -> Cross:
-    """The products of the pair per arm, in either order; else the line of the plan that would have kept them."""
+def _products(tally: Tally, numerator: str, denominator: str) -> Cross:
+    """Return the pair's products per arm, in either order; the error names the line of a plan that keeps them."""
     for name in (numerator, denominator):
         tally.moments_of(name)
     arm = tally.experiment.name
-    for found in tally.crosses:
-        if found.by == (arm,) and found.pair == (numerator, denominator):
-            return found
-        if found.by == (arm,) and found.pair == (denominator, numerator):
-            return replace(found, pair=(numerator, denominator), sums=found.sums[::-1], squares=found.squares[::-1])
+    for cross in tally.crosses:
+        if cross.by == (arm,) and cross.pair == (numerator, denominator):
+            return cross
+        if cross.by == (arm,) and cross.pair == (denominator, numerator):
+            return replace(cross, pair=(numerator, denominator), sums=cross.sums[::-1], squares=cross.squares[::-1])
     raise AnalysisError(
         f"no cross-products of {numerator!r} and {denominator!r} were kept, so their ratio has no error",
         "Count again with this line under [metrics] of the plan: "
@@ -133,11 +136,11 @@ class _Linear:
     """u in units of the ratio for every unit of v."""
 
     def moments(self, counts: Cells, sums: Cells) -> Moments:
-        """The moments of v."""
+        """Return the moments of v."""
         return Moments(Metric(self.name), counts, sums, {self.by: self.squares})
 
     def restored(self, means: ArmMeans) -> ArmMeans:
-        """Arm means of v as ratios."""
+        """Return the arm means of v as ratios."""
         arms = list(zip(means.exact, means.exact_slopes, self.ratios, self.units, strict=True))
         units: Floats = np.array([float(unit**2) for unit in self.units])
         return replace(
@@ -149,7 +152,7 @@ class _Linear:
 
 
 def _linear(tally: Tally, cross: Cross) -> _Linear:
-    """Each arm's own line through 0 and its means."""
+    """Return v for each arm: its own line through 0 and its means."""
     y, z = (tally.moments_of(name).metric for name in cross.pair)
     grids = Fraction(z.scale, y.scale)
     rows = zip(

@@ -1,4 +1,4 @@
-"""By how many percent? The relative effect, with an interval that agrees with the test (Fieller)."""
+"""The relative effect (lift, in percent), with an interval that agrees with the test (Fieller)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Relative:
 
 
 def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
-    """The arm's mean over the control's, minus one.
+    """Return the arm's mean over the control's, minus one.
 
     The interval holds every ratio ρ for which a test of mean(arm) = ρ · mean(control) does not
     reject, with the effect's own degrees of freedom: it excludes 0 exactly when p is below α.
@@ -58,14 +58,14 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
 
 
 def _control(means: ArmMeans, effect: Effect) -> tuple[float, float, float]:
-    """The control's mean, its variance, and its covariance with the difference."""
+    """Return the control's mean, its variance, and its covariance with the difference."""
     control, arm = means.arms.index(effect.control), means.arms.index(effect.arm)
     of_control = means.covariance[control].tolist()
     return float(means.exact[control]), of_control[control], of_control[arm] - of_control[control]
 
 
 def relative_delta(means: ArmMeans, effect: Effect) -> Relative:
-    """The relative effect with the delta method's interval: the familiar alternative to Fieller's.
+    """Return the relative effect with the delta method's interval: the familiar alternative to Fieller's.
 
     It is symmetric, and good where the control's mean is many of its errors away from 0. Nearer to 0
     it may disagree with p, or exist where Fieller's says that there is none: then believe Fieller's.

@@ -1,4 +1,4 @@
-"""How far can chance carry a test by each look? Spending functions and their boundaries (Lan and DeMets).
+"""Spending functions and the boundaries of planned looks (Lan and DeMets).
 
 The test statistic of a growing experiment moves like Brownian motion. Its density among the
 experiments that are still running is carried from look to look by numerical integration (Armitage,
@@ -55,14 +55,15 @@ def boundaries(
     alternative: Alternative = "two-sided",
     spending: Spending = "obrien-fleming",
 ) -> tuple[Boundary, ...]:
-    """The boundaries of looks at these fractions of the planned people, equally spaced or not.
+    """Return the boundaries of looks at these fractions of the planned people, equally spaced or not.
 
     "obrien-fleming" is strict early and nearly as good as a single look at the end; "pocock" asks
-    for about the same p at every look. Two-sided designs spend half on either side.
+    for about the same p at every look. Two-sided designs spend half on either side. Raises
+    `AnalysisError` where fractions do not grow, or end beyond 1.
 
-    >>> [round(one.z, 4) for one in boundaries([0.2, 0.4, 0.6, 0.8, 1])]
+    >>> [round(look.z, 4) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1])]
     [4.8769, 3.357, 2.6803, 2.2898, 2.031]
-    >>> [round(one.z, 4) for one in boundaries([0.2, 0.4, 0.6, 0.8, 1], spending="pocock")]
+    >>> [round(look.z, 4) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1], spending="pocock")]
     [2.438, 2.4268, 2.4102, 2.3966, 2.386]
     """
     check_sides(confidence, alternative)
@@ -72,27 +73,27 @@ def boundaries(
         raise AnalysisError("a look lies beyond the end of the design", "Fractions end at 1, the planned people.")
     sides = sides_of(alternative)
     shares = tuple(spent_by(time, 1 - confidence, sides, spending) for time in times)
-    found = zip(times, shares, z_boundaries(times, shares, sides), strict=True)
+    looks = zip(times, shares, z_boundaries(times, shares, sides), strict=True)
     return tuple(
-        Boundary(number, time, share, z, tail(z, sides)) for number, (time, share, z) in enumerate(found, start=1)
+        Boundary(number, time, share, z, tail(z, sides)) for number, (time, share, z) in enumerate(looks, start=1)
     )
 
 
 def check_spending(spending: str) -> None:
-    """Refuse an unknown spending function."""
+    """Check that the spending function is a known one; raises `AnalysisError`."""
     if spending not in get_args(Spending):
         raise AnalysisError("unknown spending function", f"Use one of: {', '.join(get_args(Spending))}.")
 
 
-def growing(values: Sequence[float], what: str) -> tuple[float, ...]:
-    """Positive numbers that grow from look to look, and not by next to nothing."""
+def growing(values: Sequence[float], name: str) -> tuple[float, ...]:
+    """Check that positive numbers grow from look to look, and not by next to nothing; raises `AnalysisError`."""
     if not len(values) or not all(isinstance(value, Real) and 0 < value < math.inf for value in values):
-        raise AnalysisError(f"{what} must be positive numbers, one for every look", "The earliest look comes first.")
+        raise AnalysisError(f"{name} must be positive numbers, one for every look", "The earliest look comes first.")
     times = tuple(float(value) for value in values)
     for before, after in pairwise(times):
         if after <= before:
             raise AnalysisError(
-                f"{what} do not grow from one look to the next",
+                f"{name} do not grow from one look to the next",
                 "Give everyone counted up to each look, the earliest look first; leave out looks that added nobody.",
             )
         if after < before * (1 + CLOSEST):
@@ -104,22 +105,22 @@ def growing(values: Sequence[float], what: str) -> tuple[float, ...]:
 
 
 def sides_of(alternative: Alternative) -> int:
-    """Two for a two-sided test, else one."""
+    """Return 2 for a two-sided test, else 1."""
     return 2 if alternative == "two-sided" else 1
 
 
 def tail(z: float, sides: int) -> float:
-    """The p-value of a z on one side or on both."""
+    """Return the p-value of a z on one side or on both."""
     return float(sides * special.ndtr(-z))
 
 
 def z_of(p: float, sides: int) -> float:
-    """The z that has this p-value."""
+    """Return the z that has this p-value."""
     return -float(special.ndtri(p / sides))
 
 
 def spent_by(fraction: float, alpha: float, sides: int, spending: Spending) -> float:
-    """The chance of a false alarm that may be used up by a fraction of the design; all of it at the end.
+    """Return the chance of a false alarm that may be spent by a fraction of the design; all of it at the end.
 
     >>> [round(spent_by(t, 0.05, 2, "obrien-fleming"), 5) for t in (0.2, 0.6, 1)]
     [0.0, 0.00762, 0.05]
@@ -134,8 +135,8 @@ def spent_by(fraction: float, alpha: float, sides: int, spending: Spending) -> f
 
 @lru_cache(maxsize=256)
 def z_boundaries(information: tuple[float, ...], spent: tuple[float, ...], sides: int) -> tuple[float, ...]:
-    """The z at each look beyond which exactly the next part of ``spent`` falls, given the looks before."""
-    found: list[float] = []
+    """Return the z at each look beyond which exactly the next part of ``spent`` falls, given the looks before."""
+    boundary: list[float] = []
     running: _Density | None = None
     for place, time in enumerate(information):
         before = information[place - 1] if place else 0.0
@@ -145,10 +146,10 @@ def z_boundaries(information: tuple[float, ...], spent: tuple[float, ...], sides
             z = alone
         else:
             z = _crossed(running, share / sides, alone * math.sqrt(time), time - before) / math.sqrt(time)
-        found.append(z)
+        boundary.append(z)
         if place + 1 < len(information):
             running = _still_running(running, z, (before, time, information[place + 1]), sides)
-    return tuple(found)
+    return tuple(boundary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +166,7 @@ _PANEL = 3.0
 
 
 def _still_running(running: _Density | None, z: float, times: tuple[float, float, float], sides: int) -> _Density:
-    """The density at a look, between the one before and the next, of everything inside its boundary."""
+    """Return the density at a look, between those before and after it, of everything inside its boundary."""
     before, time, after = times
     narrowest = min(time - before, after - time)
     root = math.sqrt(time)
@@ -189,7 +190,7 @@ def _normal(x: Floats) -> Floats:
 
 
 def _crossed(running: _Density, share: float, start: float, step: float) -> float:
-    """The level above which exactly this share ends up after one more step.
+    """Return the level above which exactly this share ends up after one more step.
 
     The logarithm of the share falls ever faster with the level, so Newton's steps from above (where
     nobody had stopped before) never overshoot.
@@ -217,7 +218,7 @@ _CERTAIN = 1 - 1e-6
 def smallest_alpha(
     z: float, information: tuple[float, ...], fractions: tuple[float, ...], sides: int, spending: Spending
 ) -> float:
-    """The sequential p-value: the smallest α whose design would have stopped at the last of these looks.
+    """Return the sequential p-value: the smallest α whose design would have stopped at the last of these looks.
 
     It is looked for on the z scale, where the last boundary is nearly a straight line in α.
     """
