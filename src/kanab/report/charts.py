@@ -37,41 +37,44 @@ _COLOURS = {"up": UP, "down": DOWN}
 
 
 def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """A forest plot: every effect with its interval, a panel of its own for each metric; None without effects.
+    """Return a forest plot: every effect with its interval, a panel for each metric; None without effects.
 
     Blue is clearly more than the control, orange clearly less, grey neither, after correction.
     """
     alt = _altair()
     chosen = metrics_of(data) if metric is None else [metric]
-    found = {name: rows for name in chosen if (rows := _forest_rows(data, name))}
-    if not found:
+    by_metric = {name: rows for name in chosen if (rows := _forest_rows(data, name))}
+    if not by_metric:
         return None
-    told = "; ".join(f"{row['label']} {row['text']}" for rows in found.values() for row in rows)
-    panels = [_forest_panel(alt, rows, _axis_title(data, name)) for name, rows in found.items()]
-    title = f"Effects on {listed(found)} against {data['control']}"
-    return _finished(alt, panels, title, f"{percent(data['confidence'])} intervals. {told}.")
+    description = "; ".join(f"{row['label']} {row['text']}" for rows in by_metric.values() for row in rows)
+    panels = [_forest_panel(alt, rows, _axis_title(data, name)) for name, rows in by_metric.items()]
+    title = f"Effects on {listed(by_metric)} against {data['control']}"
+    return _finished(alt, panels, title, f"{percent(data['confidence'])} intervals. {description}.")
 
 
 def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """The effect at each level beside the effect in the rest; None where no follow-up was needed."""
-    chosen = [one for one in data["follow_ups"] if metric in (None, one["metric"])]
-    places = list(dict.fromkeys((one["metric"], one["covariate"]) for one in chosen))
+    """Return the effect at each level beside the effect in the rest; None where no follow-up was needed."""
+    chosen = [level for level in data["follow_ups"] if metric in (None, level["metric"])]
+    places = list(dict.fromkeys((level["metric"], level["covariate"]) for level in chosen))
     if not places:
         return None
     alt = _altair()
-    panels, told = [], []
+    panels, texts = [], []
     for name, covariate in places:
-        own = [one for one in chosen if (one["metric"], one["covariate"]) == (name, covariate)]
-        rows = _segment_rows(data, name, own)
-        told += [f"{row['label']} {row['text']}" for row in rows]
-        cut = f"; the {len(rows)} clearest of {len(own)}" if len(rows) < len(own) else ""
+        levels = [level for level in chosen if (level["metric"], level["covariate"]) == (name, covariate)]
+        rows = _segment_rows(data, name, levels)
+        texts += [f"{row['label']} {row['text']}" for row in rows]
+        cut = f"; the {len(rows)} clearest of {len(levels)}" if len(rows) < len(levels) else ""
         panels.append(_segment_panel(alt, rows, f"{_axis_title(data, name)}: ● there, ○ in the rest{cut}"))
     title = f"Where the effect differs: {listed(f'{name} by {covariate}' for name, covariate in places)}"
-    return _finished(alt, panels, title, f"The effect at one level, then in the rest. {'; '.join(told)}.")
+    return _finished(alt, panels, title, f"The effect at one level, then in the rest. {'; '.join(texts)}.")
 
 
 def report_charts(data: Data) -> dict[str, str]:
-    """Every picture of the report as SVG, named "forest: metric" and "segments: metric"."""
+    """Return every picture of the report as SVG, named "forest: metric" and "segments: metric".
+
+    Raises `MissingExtraError` where the extra is not installed.
+    """
     specs: dict[str, Spec | None] = {}
     for metric in metrics_of(data):
         specs[f"forest: {metric}"] = forest_chart(data, metric)
@@ -88,16 +91,16 @@ def charts_if_installed(data: Data) -> dict[str, str]:
 
 
 def chart_svg(spec: Mapping[str, Any]) -> str:
-    """A chart as static SVG with a title and a description that screen readers read out; its marks have no names."""
+    """Return a chart as static SVG with a title and a description for screen readers; its marks have no names."""
     convert = _extra("vl_convert")
     version = re.search(r"v(\d+\.\d+)", spec["$schema"])
     drawn: str = convert.vegalite_to_svg(dict(spec), vl_version=version.group(1) if version else None)
-    title, told = spec["usermeta"]["title"], spec["description"]
-    name = "chart-" + hashlib.sha256(f"{title}{told}".encode()).hexdigest()[:12]
+    title, description = spec["usermeta"]["title"], spec["description"]
+    name = "chart-" + hashlib.sha256(f"{title}{description}".encode()).hexdigest()[:12]
     head = f'<svg role="img" aria-label="{escape(title)}" aria-describedby="{name}" xmlns="http://www.w3.org/2000/svg"'
     body = re.sub(r'^<svg xmlns="[^"]*"( xmlns:xlink="[^"]*")?', head, drawn.strip(), count=1)
     body = re.sub(r' (role|aria-label|aria-roledescription)="[^"]*"(?=[^<]*>)', "", body[len(head) :])
-    inside = f'<title>{escape(title)}</title><desc id="{name}">{escape(told)}</desc>'
+    inside = f'<title>{escape(title)}</title><desc id="{name}">{escape(description)}</desc>'
     return head + body.replace(">", f">{inside}", 1)
 
 
@@ -117,7 +120,7 @@ def _axis_title(data: Data, metric: str) -> str:
 
 
 def _forest_rows(data: Data, metric: str) -> list[Spec]:
-    """What is drawn for each effect: where, in which colour, with which words."""
+    """Return what is drawn for each effect: where, in which colour, with which words."""
     effects = [row for row in data["effects"] if row["metric"] == metric]
     share = is_share(data, metric)
     figures = figures_of(effects, share=share)
@@ -145,31 +148,31 @@ def _forest_row(data: Data, row: Row, figures: Figures, place: str) -> Spec:
     }
 
 
-def _segment_rows(data: Data, metric: str, own: Sequence[Row]) -> list[Spec]:
-    """What is drawn for each comparison of a level with the rest, the clearest ones if there are many."""
+def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
+    """Return what is drawn for each comparison of a level with the rest, the clearest if there are many."""
     share = is_share(data, metric)
-    figures = error_figures([one["se"] for one in own], share=share)
-    clearest = sorted(own, key=lambda one: (one["p_adjusted"] is None, one["p_adjusted"]))[:MOST_LEVELS]
+    figures = error_figures([level["se"] for level in levels], share=share)
+    clearest = sorted(levels, key=lambda level: (level["p_adjusted"] is None, level["p_adjusted"]))[:MOST_LEVELS]
     rows: list[Spec] = []
-    for one in own:
-        if one in clearest:
-            here, rest = (figures.bare(one[side], signed=True) for side in ("effect", "rest"))
+    for level in levels:
+        if level in clearest:
+            here, rest = (figures.bare(level[side], signed=True) for side in ("effect", "rest"))
             rows.append(
                 {
                     "row": str(len(rows)),
-                    "label": f"{one['covariate']} = {one['level']}, {one['arm']}",
-                    "weight": "bold" if differs(one, data["confidence"]) else "normal",
+                    "label": f"{level['covariate']} = {level['level']}, {level['arm']}",
+                    "weight": "bold" if differs(level, data["confidence"]) else "normal",
                     "text": f"{here}, rest {rest}",
-                    "estimate": scaled(one["effect"], share),
-                    "rest": scaled(one["rest"], share),
-                    "colour": UP if differs(one, data["confidence"]) else QUIET,
+                    "estimate": scaled(level["effect"], share),
+                    "rest": scaled(level["rest"], share),
+                    "colour": UP if differs(level, data["confidence"]) else QUIET,
                 }
             )
     return rows
 
 
 def _domain(values: Sequence[float | None]) -> list[float]:
-    """From the least to the most, 0 included, with a little air; never empty."""
+    """Return the range from the least to the most, 0 included, with a little air; never empty."""
     known = [0.0, *(value for value in values if value is not None)]
     least, most = min(known), max(known)
     air = 0.05 * (most - least) or 1.0
@@ -205,7 +208,7 @@ def _segment_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
 
 
 def _base(alt: Any, rows: Sequence[Spec]) -> Any:
-    """One line per row, each in its own colour."""
+    """Return a chart with one line per row, each in its own colour."""
     values = [row | {"name": _cut(row["label"], row["text"])} for row in rows]
     return alt.Chart(alt.Data(values=values)).encode(
         y=alt.Y("row:N", axis=None, sort=None), color=alt.Color("colour:N", scale=None)
@@ -213,7 +216,7 @@ def _base(alt: Any, rows: Sequence[Spec]) -> Any:
 
 
 def _cut(label: str, text: str) -> str:
-    """As much of a name as fits beside the row's numbers."""
+    """Return as much of a name as fits beside the row's numbers."""
     room = max(8, int(WIDTH / LETTER) - len(text) - 2)
     return label if len(label) <= room else f"{label[: room - 1]}…"
 
@@ -225,7 +228,7 @@ def _x(alt: Any, domain: Sequence[float], axis_title: str) -> Any:
 
 
 def _ground(alt: Any, base: Any, x: Any) -> list[Any]:
-    """A track for every row and its piece of the zero line, which so never runs through words."""
+    """Return a track for every row and its piece of the zero line, so that the line never runs through words."""
     track = base.mark_bar(height=22, yOffset=10, cornerRadius=4)
     zero = base.transform_calculate(zero="0").mark_tick(orient="vertical", size=22, thickness=1.5, yOffset=10)
     return [
@@ -235,7 +238,7 @@ def _ground(alt: Any, base: Any, x: Any) -> list[Any]:
 
 
 def _texts(alt: Any, base: Any) -> list[Any]:
-    """The row's name on the left and its numbers on the right, above the line."""
+    """Return the row's name on the left and its numbers on the right, above the line."""
     names = []
     for weight in ("bold", "normal"):
         text = base.transform_filter(f"datum.weight === '{weight}'")
@@ -246,7 +249,7 @@ def _texts(alt: Any, base: Any) -> list[Any]:
 
 
 def _finished(alt: Any, panels: Sequence[Any], title: str, description: str) -> Spec:
-    """Panels under each other, each with its own scale, in one sober style."""
+    """Return the panels under each other, each with its own scale, in one style."""
     chart = panels[0] if len(panels) == 1 else alt.vconcat(*panels, spacing=28)
     axis = {"domain": False, "ticks": True, "tickColor": MUTED, "tickSize": 4, "labelColor": MUTED, "titleColor": MUTED}
     letters = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal", "titleAnchor": "start"}

@@ -1,4 +1,4 @@
-"""How many digits? Numbers rounded by what is known about them: the half-width of their interval."""
+"""Numbers as texts, rounded by what is known about them: the half-width of their interval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 MOST_DECIMALS = 6
 """Smaller steps than a millionth are written with an exponent."""
 
-_TOGETHER = re.compile(
+_UNBREAKABLE = re.compile(
     r"(?<=\bp) (?=[=<])|(?<=\bp [=<]) |(?<=\d) (?=%|points)|(?<=\d %) (?=interval)| (?=±)|(?<=[±≥≤]) "
 )
 _TINY = 1e-100
@@ -30,7 +30,7 @@ class Figures:
     decimals: int | None = None
 
     def bare(self, value: float | None, *, signed: bool = False) -> str:
-        """The number without its unit.
+        """Return the number without its unit.
 
         >>> Figures(share=True, decimals=2).bare(0.0765896, signed=True), Figures().bare(None)
         ('+7.66', '–')
@@ -38,17 +38,17 @@ class Figures:
         return fixed(scaled(value, self.share), self.decimals, signed=signed)
 
     def mean(self, value: float | None) -> str:
-        """A mean, with its percent sign where it is a share."""
+        """Return a mean, with its percent sign where it is a share."""
         text = self.bare(value)
         return f"{text} %" if self.share and value is not None else text
 
     def change(self, value: float | None, *, signed: bool = False) -> str:
-        """A difference between means; between shares it is in percentage points."""
+        """Return a difference between means; between shares it is in percentage points."""
         text = self.bare(value, signed=signed)
         return f"{text} points" if self.share and value is not None else text
 
     def between(self, interval: Sequence[float | None] | None) -> str:
-        """An interval, short enough for a table; an open end becomes ≥ or ≤."""
+        """Return an interval, short enough for a table; an open end becomes ≥ or ≤."""
         if interval is None:
             return "–"
         low, high = interval
@@ -57,7 +57,7 @@ class Figures:
         return f"{self.bare(low)} to {self.bare(high)}"
 
     def spoken(self, interval: Sequence[float | None]) -> str:
-        """An interval in words.
+        """Return an interval in words.
 
         >>> Figures(decimals=1).spoken([-0.25, None]), Figures(decimals=1).spoken([-0.25, 1])
         ('−0.2 or more', '−0.2 to 1.0')
@@ -71,12 +71,12 @@ class Figures:
 
 
 def scaled(value: float | None, share: bool) -> float | None:
-    """A share in percent, anything else as it is."""
+    """Return a share in percent, anything else as it is."""
     return value * 100 if share and value is not None else value
 
 
 def fixed(value: float | None, decimals: int | None, *, signed: bool = False) -> str:
-    """A number to so many decimals, with a true minus and never a negative zero.
+    """Return a number to so many decimals, with a true minus and never a negative zero.
 
     >>> fixed(-0.004, 2), fixed(-1234.5, 1), fixed(0.25, 1, signed=True), fixed(2.5e-9, 10)
     ('0.00', '−1,234.5', '+0.2', '2.50e-09')
@@ -93,7 +93,7 @@ def fixed(value: float | None, decimals: int | None, *, signed: bool = False) ->
 
 
 def figures_of(rows: Iterable[Row], *, share: bool, brief: bool = False) -> Figures:
-    """Enough decimals for the narrowest interval of these rows: two digits of its half-width.
+    """Return enough decimals for the narrowest interval of these rows: two digits of its half-width.
 
     ``brief`` is for sentences: one digit is enough unless the half-width starts with 1, 2 or 3
     (the rule of the Particle Data Group). An interval that stops short of 0 never shows 0 as its end.
@@ -102,21 +102,21 @@ def figures_of(rows: Iterable[Row], *, share: bool, brief: bool = False) -> Figu
 
 
 def relative_figures(rows: Iterable[Row], *, brief: bool = False) -> Figures:
-    """The same for relative effects, which are always in percent."""
+    """Return the same for relative effects, which are always in percent."""
     return _figures([(row["relative"], row["relative_interval"]) for row in rows], share=True, brief=brief)
 
 
 def error_figures(errors: Iterable[float | None], *, share: bool) -> Figures:
-    """Enough decimals for two digits of the smallest standard error."""
-    sizes = [found for error in errors if (found := _decimals(scaled(error, share), brief=False)) is not None]
-    return Figures(share, max(sizes, default=None))
+    """Return enough decimals for two digits of the smallest standard error."""
+    sizes = [_decimals(scaled(error, share), brief=False) for error in errors]
+    return Figures(share, max((size for size in sizes if size is not None), default=None))
 
 
 def _figures(
-    found: Sequence[tuple[float | None, Sequence[float | None] | None]], *, share: bool, brief: bool
+    estimates: Sequence[tuple[float | None, Sequence[float | None] | None]], *, share: bool, brief: bool
 ) -> Figures:
     sizes = []
-    for estimate, interval in found:
+    for estimate, interval in estimates:
         decimals = _decimals(scaled(half_width(estimate, interval), share), brief=brief)
         if decimals is not None and interval is not None:
             ends = [scaled(end, share) for end in interval if end]
@@ -126,7 +126,7 @@ def _figures(
 
 
 def half_width(estimate: float | None, interval: Sequence[float | None] | None) -> float | None:
-    """Half an interval; with an open end, from the estimate to the other end."""
+    """Return half the width of an interval; with an open end, from the estimate to the other end."""
     if interval is None:
         return None
     low, high = interval
@@ -137,7 +137,7 @@ def half_width(estimate: float | None, interval: Sequence[float | None] | None) 
 
 
 def _decimals(size: float | None, *, brief: bool) -> int | None:
-    """Decimals that show two significant digits of a size, or by the Particle Data Group's rule."""
+    """Return how many decimals show two significant digits of a size, or by the Particle Data Group's rule."""
     if size is None or size == 0 or not math.isfinite(size):
         return None
     lead, _, exponent = f"{size:.2e}".partition("e")
@@ -147,7 +147,7 @@ def _decimals(size: float | None, *, brief: bool) -> int | None:
 
 
 def spoken_p(p: float | None) -> str:
-    """A p-value with its sign, for a sentence.
+    """Return a p-value with its sign, for a sentence.
 
     >>> spoken_p(1.36e-112), spoken_p(0.0412), spoken_p(None)
     ('p < 1e-100', 'p = 0.0412', 'p unknown')
@@ -157,13 +157,13 @@ def spoken_p(p: float | None) -> str:
     return "p < 1e-100" if p < _TINY else f"p = {p_value(p)}"
 
 
-def together(sentence: str) -> str:
-    """The sentence with spaces that do not break inside "p = 0.04", "7.7 points" and the like."""
-    return _TOGETHER.sub("\N{NO-BREAK SPACE}", sentence)
+def bind_numbers(sentence: str) -> str:
+    """Return the sentence with no-break spaces inside "p = 0.04", "7.7 points" and the like."""
+    return _UNBREAKABLE.sub("\N{NO-BREAK SPACE}", sentence)
 
 
 def percent(value: float, decimals: int = 0) -> str:
-    """A proportion in percent; as few decimals as tell it from a rounder one.
+    """Return a proportion in percent; as few decimals as tell it from a rounder one.
 
     >>> percent(0.95), percent(0.995), percent(1 / 3, 1)
     ('95 %', '99.5 %', '33.3 %')
@@ -173,7 +173,7 @@ def percent(value: float, decimals: int = 0) -> str:
 
 
 def is_share(data: Mapping[str, Any], metric: str) -> bool:
-    """Is the metric 0 or 1 for everyone, so that its means are percentages?
+    """Return whether the metric is 0 or 1 for everyone, so that its means are percentages.
 
     Then and, for whole numbers, only then Σy² = Σy, and the plain effect's variance is
     Σ m (1 − m) / (n − 1) over its two arms. Where values are missing the people per arm do not

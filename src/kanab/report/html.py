@@ -1,4 +1,4 @@
-"""The readout in a notebook, and as a report in one file that asks nothing of the network."""
+"""The readout in a notebook, and as a report in one file that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.errors import MissingExtraError
-from kanab.report.figures import together
+from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, filled, table_html
 from kanab.report.sections import Part, caution_sentences, further_sections, metric_sentences, readout_sections
 from kanab.report.tables import arms_table, effects_table, follow_ups_table, metric_heading, segments_table
@@ -43,7 +43,7 @@ _ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
 
 
 def readout_html(data: Data) -> str:
-    """A fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
+    """Return a fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
     alarm = alarmed(data)
     parts = [f"<p><strong>{escape(title(data))}</strong><br>{escape(summary(data))}</p>"]
     for section in readout_sections(data):
@@ -53,7 +53,7 @@ def readout_html(data: Data) -> str:
                 parts.append(f'<div style="overflow-x:auto;white-space:nowrap">{part.to_html()}</div>')
             else:
                 style = _ALARM if alarm and part == sample_ratio_sentence(data) else "margin:.2em 0"
-                parts.append(f'<p style="{style}">{escape(together(part))}</p>')
+                parts.append(f'<p style="{style}">{escape(bind_numbers(part))}</p>')
     return f'<div class="kanab-readout">{"".join(parts)}</div>'
 
 
@@ -90,24 +90,24 @@ def _header(data: Data) -> str:
 
 
 def _cautions(data: Data) -> str:
-    """Each caution in a box of its own, so that none is overlooked."""
+    """Return each caution in a box of its own, so that none is overlooked."""
     return "\n".join(
         f'<p class="call caution" role="note">{marked(sentence)}</p>' for sentence in caution_sentences(data)
     )
 
 
 def _parts(parts: Iterable[Part], name: str) -> str:
-    """Sentences before the table that they are about, in reading order."""
-    found: list[str] = []
-    said: list[str] = []
+    """Return sentences before the table that they are about, in reading order."""
+    pieces: list[str] = []
+    sentences: list[str] = []
     for part in parts:
         if isinstance(part, str):
-            said.append(part)
+            sentences.append(part)
             continue
-        told = bullets(said) if len(said) > 1 else "".join(f"<p>{marked(sentence)}</p>" for sentence in said)
-        found += [told, table_html(part, f"{name} {part.header[0]}", kind="cards wide")]
-        said = []
-    return "\n".join(found)
+        pieces.append(bullets(sentences) if len(sentences) > 1 else "".join(f"<p>{marked(s)}</p>" for s in sentences))
+        pieces.append(table_html(part, f"{name} {part.header[0]}", kind="cards wide"))
+        sentences = []
+    return "\n".join(pieces)
 
 
 def _arrival(data: Data) -> str:
@@ -126,14 +126,14 @@ def _effects(data: Data, charts: Mapping[str, str]) -> str:
 
 
 def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
-    """The verdicts on one metric beside its forest plot, then the numbers."""
+    """Return the verdicts on one metric beside its forest plot, then the numbers."""
     unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
-    said = f'<p class="unit">{escape(unit)}</p>' if unit else ""
+    units = f'<p class="unit">{escape(unit)}</p>' if unit else ""
     items = "".join(
-        f'<li class="{one.kind}"><span class="mark" aria-hidden="true">{MARKS[one.kind]}</span>'
-        f'<span class="claim">{marked(one.claim)}</span> '
-        f'<span class="evidence">{marked(_sentence(one.evidence))}</span></li>'
-        for one in verdicts(data, metric)
+        f'<li class="{verdict.kind}"><span class="mark" aria-hidden="true">{MARKS[verdict.kind]}</span>'
+        f'<span class="claim">{marked(verdict.claim)}</span> '
+        f'<span class="evidence">{marked(_sentence(verdict.evidence))}</span></li>'
+        for verdict in verdicts(data, metric)
     )
     items += "".join(
         f'<li class="unclear"><span class="evidence">{marked(sentence)}</span></li>'
@@ -142,14 +142,14 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
     picture = _figure(charts.get(f"forest: {metric}"))
     pair = "pair" if picture else "pair words"
     return (
-        f"<article>\n<h3>{escape(metric)}</h3>{said}\n"
+        f"<article>\n<h3>{escape(metric)}</h3>{units}\n"
         f'<div class="{pair}"><ul class="verdicts">{items}</ul>{picture}</div>\n'
         f"{table_html(effects_table(data, metric), f'Effects on {metric}', kind='cards wide')}\n</article>"
     )
 
 
 def _sentence(evidence: str) -> str:
-    """The evidence as a line of its own."""
+    """Return the evidence as a line of its own."""
     text = evidence.lstrip(",;: ")
     return text[:1].upper() + text[1:]
 
@@ -158,17 +158,16 @@ def _segments(data: Data, charts: Mapping[str, str]) -> str:
     if not data["segments"]:
         return ""
     drawn = "".join(_figure(charts.get(f"segments: {metric}")) for metric in metrics_of(data))
-    told = bullets(segment_sentences(data))
     tables = [table_html(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
     if data["follow_ups"]:
         tables.append(table_html(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
     pair = "pair" if drawn else "pair words"
     key = f'<p class="key">{escape(_SEGMENT_KEY)}</p>' if drawn else ""
-    return f'{key}<div class="{pair}">{told}<div>{drawn}</div></div>\n' + "\n".join(tables)
+    return f'{key}<div class="{pair}">{bullets(segment_sentences(data))}<div>{drawn}</div></div>\n' + "\n".join(tables)
 
 
 def _privacy(data: Data) -> str:
-    """The receipt as terms and their values."""
+    """Return the receipt as terms and their values."""
     privacy = data["privacy"]
     rows = [
         ("Rule", f"k-anonymous at k = {privacy['k']}"),
@@ -185,7 +184,7 @@ def _privacy(data: Data) -> str:
         rows.append(("Merged levels", "none"))
     if not privacy["left_out"]:
         rows.append(("Left out", "nothing"))
-    return f"<dl>{''.join(f'<dt>{escape(term)}</dt><dd>{escape(str(said))}</dd>' for term, said in rows)}</dl>"
+    return f"<dl>{''.join(f'<dt>{escape(term)}</dt><dd>{escape(str(value))}</dd>' for term, value in rows)}</dl>"
 
 
 def _effective(k: int | None) -> str:
@@ -193,14 +192,14 @@ def _effective(k: int | None) -> str:
 
 
 def bullets(sentences: Iterable[str]) -> str:
-    """Sentences as a list; nothing where there are none."""
+    """Return sentences as a list; nothing where there are none."""
     items = "".join(f"<li>{marked(sentence)}</li>" for sentence in sentences)
     return f'<ul class="said">{items}</ul>' if items else ""
 
 
 def marked(sentence: str) -> str:
-    """A sentence, escaped, whose numbers do not break at the end of a line."""
-    return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(together(sentence)))
+    """Return a sentence, escaped, whose numbers do not break at the end of a line."""
+    return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(bind_numbers(sentence)))
 
 
 def _figure(svg: str | None) -> str:

@@ -1,7 +1,8 @@
-"""What else was asked: intervals that hold together, all arms at once, contrasts, claims, beliefs; and cautions."""
+"""The readout in sections of sentences and tables; among them what else was asked: contrasts, claims, bayes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from kanab.errors import listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
 from kanab.report.tables import arms_table, effects_table, metric_heading, segments_table
 from kanab.report.words import (
-    CORRECTIONS,
+    correction_name,
     family_of,
     family_size,
     headlines,
@@ -64,41 +65,41 @@ def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:
 def further_sections(data: Data) -> list[Section]:
     """Return the answers to what was asked besides, or what several comparisons bring with them."""
     sections = [
-        Section("Do they hold together?", simultaneous_parts(data), "together"),
+        Section("Do the intervals hold simultaneously?", simultaneous_parts(data), "simultaneous"),
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
         Section("Are the claims shown?", margin_parts(data), "claims"),
-        Section("What to believe, given the prior", bayes_parts(data), "beliefs"),
+        Section("What to believe, given the prior", bayes_parts(data), "bayes"),
     ]
     return [section for section in sections if section.parts]
 
 
 def caution_sentences(data: Data) -> list[str]:
-    """What to know before any number is acted on."""
-    return [one["sentence"] for one in data.get("cautions", ())]
+    """Return what to know before acting on any number."""
+    return [caution["sentence"] for caution in data.get("cautions", ())]
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:
-    """What is said about a metric beside its verdicts: may one stop, do any arms differ."""
+    """Return what is said about a metric beside its verdicts: may one stop, do any arms differ."""
     return [*look_sentences(data, metric), *omnibus_sentences(data, metric)]
 
 
 def look_sentences(data: Data, metric: str) -> list[str]:
-    """May I stop? One line for a metric that is looked at more than once."""
+    """Return whether one may stop, in one line, for a metric that is looked at more than once."""
     rows = [row for row in headlines(data, metric) if row.get("sequential")]
     if not rows:
         return []
     first = rows[0]["sequential"]
     of = f" of {first['looks']}" if first["looks"] else ""
     when = "At any time" if first["method"] == "always" else f"Look {first['look']}{of}"
-    said = [
+    advice = [
         f"{spoken_arm(row['arm'])}: {_stop(row['sequential'])}" if len(rows) > 1 else _stop(row["sequential"])
         for row in rows
     ]
-    return [f"{when}: {'; '.join(said)}."]
+    return [f"{when}: {'; '.join(advice)}."]
 
 
 def _stop(look: Row) -> str:
-    """What a look allows."""
+    """Return what a look allows."""
     if look["verdict"] != "keep going":
         return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
     if look["method"] == "always":
@@ -113,31 +114,27 @@ def _stop(look: Row) -> str:
 
 
 def omnibus_sentences(data: Data, metric: str) -> list[str]:
-    """Do any arms differ? One line for a metric of more than two arms, by the method that carries the verdict."""
+    """Return whether any arms differ, in one line, by the method that carries the verdict; for three arms or more."""
     wanted = {family_of(row) for row in headlines(data, metric)}
-    found = [
-        row
-        for row in data.get("omnibus", ())
-        if row["metric"] == metric and row["F"] is not None and family_of(row) in wanted
-    ]
-    sentences = []
-    for row in found[:1]:
-        said = "some of them differ" if row["p"] < 1 - data["confidence"] else "no sign that any of them differ"
-        first, second = row["df"]
-        test = f"Welch's F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_p(row['p'])}"
-        sentences.append(f"All {len(data['arms'])} arms at once: {said} ({test}{_adjusted(row)}).")
-    return sentences
+    rows = [row for row in data.get("omnibus", ()) if row["metric"] == metric and family_of(row) in wanted]
+    row = next((row for row in rows if row["F"] is not None), None)
+    if row is None:
+        return []
+    finding = "some of them differ" if row["p"] < 1 - data["confidence"] else "no sign that any of them differ"
+    first, second = row["df"]
+    test = f"Welch's F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_p(row['p'])}"
+    return [f"All {len(data['arms'])} arms at once: {finding} ({test}{_adjusted(row)})."]
 
 
 def _adjusted(row: Row) -> str:
     return f", adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else ""
 
 
-# ── intervals that hold together ───────────────────────────────────────────────────────────────
+# ── simultaneous intervals ─────────────────────────────────────────────────────────────────────
 
 
 def simultaneous_parts(data: Data) -> tuple[Part, ...]:
-    """The intervals that go with corrected p-values, where several effects were corrected together."""
+    """Return the intervals that go with corrected p-values, where several effects were corrected as one family."""
     rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
     tested = [row for row in rows if row["p"] is not None and "interval_adjusted" in row]
     if data["correction"] == "none" or not any(family_size(data, row) > 1 for row in tested):
@@ -146,8 +143,8 @@ def simultaneous_parts(data: Data) -> tuple[Part, ...]:
 
 
 def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
-    """What the intervals promise together, and which of them do not agree with their corrected p."""
-    method, level = CORRECTIONS.get(data["correction"], data["correction"]), percent(data["confidence"])
+    """Return what the intervals promise as a family, and which of them do not agree with their corrected p."""
+    method, level = correction_name(data), percent(data["confidence"])
     apart = ", for each method by itself" if len({family_of(row) for row in rows}) > 1 else ""
     if data["correction"] in ("bh", "by"):
         if not any(row["interval_adjusted"] for row in rows):
@@ -156,31 +153,30 @@ def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
             f"Of the intervals of selected effects ({method}), at most {percent(1 - data['confidence'])} are expected "
             f"to miss{apart}; effects that were not selected have none."
         )
-    promise = f"All intervals here hold their effects together, with {level} confidence{apart}"
-    wrong = [row for row in rows if row["agrees"] is False]
+    promise = f"All intervals here contain their effects simultaneously, with {level} confidence{apart}"
+    disagreeing = [row for row in rows if row["agrees"] is False]
     if data["correction"] not in ("holm", "hochberg"):
         how = "Dunnett over arms, Bonferroni over metrics" if data["correction"] == "dunnett" else method
-        return f"{promise}, and agree with the corrected p ({how}){_but(data, wrong)}."
-    own = f"{method}'s p has none of its own, so they are Bonferroni's"
-    return f"{promise}; {own}{_but(data, wrong) or ', and all of them agree with p'}."
+        return f"{promise}, and agree with the corrected p ({how}){_disagreement(data, disagreeing)}."
+    whose = f"{method}'s p has none of its own, so they are Bonferroni's"
+    return f"{promise}; {whose}{_disagreement(data, disagreeing) or ', and all of them agree with p'}."
 
 
-def _but(data: Data, wrong: Sequence[Row]) -> str:
-    """The intervals that contradict their corrected p, in either direction."""
+def _disagreement(data: Data, rows: Sequence[Row]) -> str:
+    """Return which intervals contradict their corrected p, in either direction."""
     alpha = 1 - data["confidence"]
-    said = ""
+    sentence = ""
     for small, verbs, side in ((True, ("contains", "contain"), "is"), (False, ("leaves out", "leave out"), "is not")):
         names = [
-            f"{spoken_arm(row['arm'])} on {row['metric']}" for row in wrong if (row["p_adjusted"] <= alpha) == small
+            f"{spoken_arm(row['arm'])} on {row['metric']}" for row in rows if (row["p_adjusted"] <= alpha) == small
         ]
         if names:
             that, verb = ("that", verbs[0]) if len(names) == 1 else ("those", verbs[1])
-            said += f", but {that} of {listed(names)} {verb} 0 although p {side} below {alpha:.4g}"
-    return said
+            sentence += f", but {that} of {listed(names)} {verb} 0 although p {side} below {alpha:.4g}"
+    return sentence
 
 
 def _simultaneous_table(data: Data, rows: Sequence[Row]) -> Table:
-    method = CORRECTIONS.get(data["correction"], data["correction"])
     cells = []
     for row in rows:
         share = is_share(data, row["metric"])
@@ -195,7 +191,7 @@ def _simultaneous_table(data: Data, rows: Sequence[Row]) -> Table:
                 {True: "yes", False: "no", None: "–"}[row["agrees"]],
             )
         )
-    return Table(("effect of", "effect", "interval", "each at", f"p ({method})", "agree"), tuple(cells))
+    return Table(("effect of", "effect", "interval", "each at", f"p ({correction_name(data)})", "agree"), tuple(cells))
 
 
 def _unit(metric: str, share: bool) -> str:
@@ -206,16 +202,16 @@ def _unit(metric: str, share: bool) -> str:
 
 
 def contrast_parts(data: Data) -> tuple[Part, ...]:
-    """Comparisons that were asked for beside those with the control."""
+    """Return the comparisons that were asked for beside those with the control."""
     rows = data.get("contrasts", ())
     if not rows:
         return ()
-    method = CORRECTIONS.get(data["correction"], data["correction"])
-    size = max(len([one for one in rows if family_of(one) == family_of(row)]) for row in rows)
-    said = (
-        f"Corrected by themselves ({method}), {size} comparisons at a time."
+    method = correction_name(data)
+    size = max(Counter(map(family_of, rows)).values())
+    family = (
+        f"Corrected separately ({method}), {size} comparisons at a time."
         if method and size > 1
-        else "Each comparison stands by itself."
+        else "Each comparison is tested on its own."
     )
     cells = []
     for row in rows:
@@ -231,11 +227,11 @@ def contrast_parts(data: Data) -> tuple[Part, ...]:
             )
         )
     header = ("contrast", "effect", f"{percent(data['confidence'])} interval", "p", f"p ({method or 'no correction'})")
-    return said, Table(header, tuple(cells))
+    return family, Table(header, tuple(cells))
 
 
 def contrast_name(weights: Mapping[str, float]) -> str:
-    """The contrast as a sum.
+    """Return the contrast as a sum.
 
     >>> contrast_name({"B": 0.5, "C": 0.5, "A": -1})
     '0.5 B + 0.5 C − A'
@@ -251,21 +247,18 @@ def contrast_name(weights: Mapping[str, float]) -> str:
 
 
 def margin_parts(data: Data) -> tuple[Part, ...]:
-    """Non-inferiority, superiority, equivalence: a sentence for each claim and arm, then all methods."""
+    """Return non-inferiority, superiority, equivalence: a sentence for each claim and arm, then all methods."""
     rows = data.get("margins", ())
     if not rows:
         return ()
     carried = {(row["metric"], row["arm"], family_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
-    said = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], family_of(row)) in carried]
+    claims = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], family_of(row)) in carried]
     level = percent(rows[0]["confidence"])
-    return *said, f"Each claim is tested by itself, one-sided at {level}.", _margin_table(data, rows)
+    return *claims, f"Each claim is tested on its own, one-sided at {level}.", _margin_table(data, rows)
 
 
 def margin_sentence(data: Data, row: Row) -> str:
-    """Was it shown?
-
-    A claim that is not shown is not refuted.
-    """
+    """Return whether a claim is shown; one that is not shown is not refuted."""
     figures = _margin_figures(data, row)
     head = f"{row['claim'].capitalize()} of {spoken_arm(row['arm'])} on {row['metric']}"
     if row["p"] is None:
@@ -279,7 +272,7 @@ def margin_sentence(data: Data, row: Row) -> str:
 
 
 def _limits(row: Row, figures: Figures, unit: str = "") -> str:
-    """Where the effect must lie. Limits are as they were given, not rounded to what is known."""
+    """Return where the effect must lie. Limits are as they were given, not rounded to what is known."""
     scale = 100 if figures.share else 1
     low, high = (None if limit is None else f"{limit * scale:+.6g}".replace("-", "−") for limit in row["limits"])
     if low is None or high is None:
@@ -312,35 +305,35 @@ def _margin_table(data: Data, rows: Sequence[Row]) -> Table:
     return Table(("effect of", "claim", "lies", "effect", "interval", "p", "shown"), tuple(cells))
 
 
-# ── beliefs ────────────────────────────────────────────────────────────────────────────────────
+# ── bayes ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def bayes_parts(data: Data) -> tuple[Part, ...]:
-    """Every metric with a prior: what was believed, and what to believe now."""
+    """Return the prior and the posterior of every metric that has a prior."""
     parts: list[Part] = []
     for metric in metrics_of(data):
         wanted = {family_of(row) for row in headlines(data, metric)}
-        own = [one for one in data.get("bayes", ()) if one["metric"] == metric]
-        for one in [one for one in own if family_of(one) in wanted][:1]:
-            parts += [_prior_sentence(data, one), _bayes_table(data, one)]
+        rows = [row for row in data.get("bayes", ()) if row["metric"] == metric and family_of(row) in wanted]
+        for posterior in rows[:1]:
+            parts += [_prior_sentence(data, posterior), _bayes_table(data, posterior)]
     return tuple(parts)
 
 
-def _prior_sentence(data: Data, one: Row) -> str:
-    share = is_share(data, one["metric"])
+def _prior_sentence(data: Data, posterior: Row) -> str:
+    share = is_share(data, posterior["metric"])
     unit = " points" if share else ""
     scale = 100 if share else 1
-    mean, sd = one["prior"]["mean"], one["prior"]["sd"]
-    said = "nothing" if sd is None else f"{scale * mean:g} ± {scale * sd:g}{unit} (one standard deviation)"
-    less = "; less is better" if one["better"] == "lower" else ""
-    from_what = f"; its estimate is{_adjusted(one).removeprefix(',')}" if one["method"] == "adjusted" else ""
-    return f"Believed before about an effect on {one['metric']}: {said}{less}{from_what}."
+    mean, sd = posterior["prior"]["mean"], posterior["prior"]["sd"]
+    prior = "none" if sd is None else f"{scale * mean:g} ± {scale * sd:g}{unit} (one standard deviation)"
+    less = "; less is better" if posterior["better"] == "lower" else ""
+    adjusted = f"; its estimate is{_adjusted(posterior).removeprefix(',')}" if _adjusted(posterior) else ""
+    return f"Prior for the effect on {posterior['metric']}: {prior}{less}{adjusted}."
 
 
-def _bayes_table(data: Data, one: Row) -> Table:
-    share = is_share(data, one["metric"])
-    rows = {row["arm"]: {"estimate": row["mean"], "interval": row["interval"]} for row in one["effects"]}
-    chances = {row["arm"]: row["positive"] for row in one["effects"]}
+def _bayes_table(data: Data, posterior: Row) -> Table:
+    share = is_share(data, posterior["metric"])
+    rows = {row["arm"]: {"estimate": row["mean"], "interval": row["interval"]} for row in posterior["effects"]}
+    chances = {row["arm"]: row["positive"] for row in posterior["effects"]}
     figures = figures_of(rows.values(), share=share)
     cells = tuple(
         (
@@ -351,14 +344,14 @@ def _bayes_table(data: Data, one: Row) -> Table:
             chance(row["best"]),
             number(100 * row["loss"] if share else row["loss"], 2),
         )
-        for row in one["arms"]
+        for row in posterior["arms"]
     )
     credible = f"{percent(data['confidence'])} credible"
-    return Table((_unit(one["metric"], share), "effect", credible, "above 0", "best arm", "expected loss"), cells)
+    return Table((_unit(posterior["metric"], share), "effect", credible, "above 0", "best arm", "expected loss"), cells)
 
 
 def chance(probability: float | None) -> str:
-    """A probability in percent, never quite certain.
+    """Return a probability in percent, never quite certain.
 
     >>> chance(0.99999), chance(0.1234), chance(0.0), chance(None)
     ('> 99.9 %', '12.3 %', '< 0.1 %', '–')

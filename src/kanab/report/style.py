@@ -19,7 +19,7 @@ def _variables(colours: dict[str, str]) -> str:
 
 
 def _recoloured() -> str:
-    """Charts carry light colours of their own; on the page they follow its variables."""
+    """Return rules by which charts, which carry light colours of their own, follow the page's variables."""
     drawn = {"ink": INK, "muted": MUTED, "track": TRACK, "up": UP, "down": DOWN, "quiet": QUIET}
     return "\n".join(
         f'svg [{side}="{colour}"]{{{side}:var(--{name})}}'

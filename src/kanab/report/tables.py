@@ -7,19 +7,19 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.report.words import CORRECTIONS, differs
+from kanab.report.words import correction_name, differs
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
 
 
 def metric_heading(data: Data, metric: str) -> str:
-    """The metric, and its units where they are known."""
+    """Return the metric, and its units where they are known."""
     return f"{metric} (means in %, effects in points)" if is_share(data, metric) else metric
 
 
 def arms_table(data: Data) -> Table:
-    """People per arm beside their planned shares."""
+    """Return people per arm beside their planned shares."""
     ratio = data["sample_ratio"]
     total = data["people"]
     rows = tuple(
@@ -37,13 +37,13 @@ def arms_table(data: Data) -> Table:
 
 
 def effects_table(data: Data, metric: str) -> Table:
-    """Each arm against the control, plain and adjusted; decimals follow the narrowest interval."""
+    """Return each arm against the control, plain and adjusted; decimals follow the narrowest interval."""
     rows = [row for row in data["effects"] if row["metric"] == metric]
     ordered = [row for arm in dict.fromkeys(row["arm"] for row in rows) for row in rows if row["arm"] == arm]
     figures = figures_of(rows, share=is_share(data, metric))
     relative = relative_figures(rows)
     level = f"{percent(data['confidence'])} interval"
-    method = CORRECTIONS.get(data["correction"], data["correction"])
+    method = correction_name(data)
     header = (f"against {data['control']}", "control", "arm", "effect", level, "relative", level, "p")
     cells = [
         (
@@ -69,32 +69,32 @@ def _percent(text: str) -> str:
 
 
 def segments_table(data: Data) -> Table:
-    """Every test of segments: the robust F that decides, and the pooled one beside it."""
+    """Return every test of segments: the robust F that decides, and the pooled one beside it."""
     pooled = {(row["metric"], row["covariate"]): row for row in data["segments"] if not row["decides"]}
     rows = []
     for row in data["segments"]:
         if row["decides"]:
             beside = pooled.get((row["metric"], row["covariate"]), {"F": None, "p": None})
-            said = "not testable" if row["p"] is None else "yes" if differs(row, data["confidence"]) else "no sign"
+            answer = "not testable" if row["p"] is None else "yes" if differs(row, data["confidence"]) else "no sign"
             stub = f"{row['metric']} by {row['covariate']}"
             robust = (number(row["F"], 3), p_value(row["p"]), p_value(row["p_adjusted"]))
             rows.append(
-                (stub, said, row["variance"].replace("_", " "), *robust, number(beside["F"], 3), p_value(beside["p"]))
+                (stub, answer, row["variance"].replace("_", " "), *robust, number(beside["F"], 3), p_value(beside["p"]))
             )
     header = ("effect on", "differs", "variance", "robust F", "p", "corrected p", "pooled F", "pooled p")
     return Table(header, tuple(rows))
 
 
 def follow_ups_table(data: Data) -> Table:
-    """The effect in each level against the effect in the rest."""
+    """Return the effect in each level against the effect in the rest."""
     rows = []
-    for one in data["follow_ups"]:
-        peers = [other["se"] for other in data["follow_ups"] if other["metric"] == one["metric"]]
-        share = is_share(data, one["metric"])
-        figures = error_figures(peers, share=share)
-        stub = f"{one['metric']}{' (points)' if share else ''}, {one['covariate']} = {one['level']}"
-        sides = (figures.bare(one[side], signed=True) for side in ("effect", "rest", "difference"))
-        tests = (figures.bare(one["se"]), p_value(one["p"]), p_value(one["p_adjusted"]))
-        rows.append((stub, one["arm"], *sides, *tests))
+    for level in data["follow_ups"]:
+        errors = [other["se"] for other in data["follow_ups"] if other["metric"] == level["metric"]]
+        share = is_share(data, level["metric"])
+        figures = error_figures(errors, share=share)
+        stub = f"{level['metric']}{' (points)' if share else ''}, {level['covariate']} = {level['level']}"
+        sides = (figures.bare(level[side], signed=True) for side in ("effect", "rest", "difference"))
+        tests = (figures.bare(level["se"]), p_value(level["p"]), p_value(level["p_adjusted"]))
+        rows.append((stub, level["arm"], *sides, *tests))
     header = ("effect on", "arm", "there", "in the rest", "difference", "std. error", "p", "corrected p")
     return Table(header, tuple(rows))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kanab.report.figures import together
+from kanab.report.figures import bind_numbers
 from kanab.report.sections import readout_sections
 from kanab.report.words import summary, title
 from kanab.tabular import Table
@@ -20,7 +20,7 @@ _MARKUP = re.compile(r"[\\`*\[\]<>&~]|(?<![^\W_])_|_(?![^\W_])|^(?=[#+-])")
 
 
 def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
-    """The readout for a terminal, at most ``width`` columns wide where names allow it.
+    """Return the readout for a terminal, at most ``width`` columns wide where names allow it.
 
     Without a width tables are as wide as they need. Control characters in names become visible.
     """
@@ -39,18 +39,18 @@ def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
 
 
 def wrapped(sentence: str, width: int) -> list[str]:
-    """A sentence in lines; "p = 0.04" and "7.7 points" stay on one of them."""
-    lines = textwrap.wrap(together(sentence), width, subsequent_indent="  ", break_on_hyphens=False)
+    """Return a sentence in lines; "p = 0.04" and "7.7 points" are not broken."""
+    lines = textwrap.wrap(bind_numbers(sentence), width, subsequent_indent="  ", break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def ruled(heading: str, width: int) -> str:
-    """A heading with a rule to the edge of the prose."""
+    """Return a heading with a rule to the edge of the prose."""
     return f"── {heading} ".ljust(width, "─")
 
 
 def readout_markdown(data: Mapping[str, Any]) -> str:
-    """The readout as Markdown; names that look like markup are escaped."""
+    """Return the readout as Markdown; names that look like markup are escaped."""
     safe = mapped(data, _escaped)
     lines = [f"# {title(safe)}", "", summary(safe)]
     for section in readout_sections(safe):
@@ -64,16 +64,16 @@ def readout_markdown(data: Mapping[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _MARKUP.sub(lambda found: f"\\{found.group()}", printable(text))
+    return _MARKUP.sub(lambda match: f"\\{match.group()}", printable(text))
 
 
 def printable(text: str) -> str:
-    """Control characters as pictures of themselves: a name cannot move the cursor."""
-    return _CONTROL.sub(lambda found: chr(0x2400 + ord(found.group())) if ord(found.group()) < 32 else "�", text)
+    """Return the text with control characters as pictures of themselves: a name cannot move the cursor."""
+    return _CONTROL.sub(lambda match: chr(0x2400 + ord(match.group())) if ord(match.group()) < 32 else "�", text)
 
 
 def mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """The same plain data with every text changed, names of arms among them.
+    """Return the same plain data with every text changed, names of arms among them.
 
     >>> mapped({"arms": {"<A>": 1}, "notes": ["A > B"]}, lambda text: text.replace(">", "›"))
     {'arms': {'<A›': 1}, 'notes': ['A › B']}
@@ -86,7 +86,7 @@ def mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def folded(table: Table, width: int | None) -> list[Table]:
-    """The table cut into several, each within the width and each starting with the first column.
+    """Return the table cut into several, each within the width and each starting with the first column.
 
     >>> [print(part) for part in folded(Table(("arm", "n", "mean"), (("A", "10", "1.25"),)), 10)]
     arm   n
@@ -109,7 +109,7 @@ def folded(table: Table, width: int | None) -> list[Table]:
 
 
 def _grouped(header: Sequence[str], sizes: Sequence[int], width: int) -> list[list[int]]:
-    """Columns side by side for as long as they fit."""
+    """Return the columns in groups that fit side by side."""
     groups: list[list[int]] = [[]]
     for columns in _inseparable(header):
         used = sizes[0] + sum(2 + sizes[i] for i in (*groups[-1], *columns))
@@ -120,17 +120,16 @@ def _grouped(header: Sequence[str], sizes: Sequence[int], width: int) -> list[li
 
 
 def _inseparable(header: Sequence[str]) -> list[list[int]]:
-    """Columns to be kept together: a heading that occurs twice is only clear beside its neighbour."""
-    found: list[list[int]] = []
+    """Return the columns that must not be parted: a heading that occurs twice is only clear beside its neighbour."""
+    groups: list[list[int]] = []
     for column in range(1, len(header)):
-        if found and header.count(header[column]) > 1:
-            found[-1].append(column)
+        if groups and header.count(header[column]) > 1:
+            groups[-1].append(column)
         else:
-            found.append([column])
-    return found
+            groups.append([column])
+    return groups
 
 
-def _columns(table: Table, chosen: Iterable[int]) -> Table:
-    kept = list(chosen)
-    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
-    return Table(tuple(table.header[i] for i in kept), rows, table.title)
+def _columns(table: Table, chosen: Sequence[int]) -> Table:
+    rows = tuple(tuple(row[i] for i in chosen) for row in table.rows)
+    return Table(tuple(table.header[i] for i in chosen), rows, table.title)

@@ -1,4 +1,4 @@
-"""Which sentences does a readout come down to? Verdicts that someone without statistics can act on."""
+"""A readout in sentences: verdicts that someone without statistics can act on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "hint": "△", "unclear": 
 MOST_FOLLOW_UPS = 6
 """So many levels are put into words for one test; tables and plain data hold all of them."""
 
-CORRECTIONS = {
+CORRECTIONS: dict[str, str] = {
     "none": "",
     "bonferroni": "Bonferroni",
     "sidak": "Šidák",
@@ -56,23 +56,23 @@ class Verdict:
 
 
 def metrics_of(data: Data) -> list[str]:
-    """The metrics, in the order of the effects."""
+    """Return the metrics, in the order of the effects."""
     return list(dict.fromkeys(row["metric"] for row in data["effects"]))
 
 
 def title(data: Data) -> str:
-    """The experiment, its people and its arms, in one line."""
+    """Return the experiment, its people and its arms, in one line."""
     named = "" if data["control"].lower() == "control" else f", control {data['control']}"
     return f"{data['experiment']}: {data['people']:,} people in {len(data['arms'])} arms{named}"
 
 
 def alarmed(data: Data) -> bool:
-    """Did people arrive in shares that chance does not explain?"""
+    """Return whether people arrived in shares that chance does not explain (a sample ratio mismatch, SRM)."""
     return is_alarm(data["sample_ratio"]["p"])
 
 
 def sample_ratio_sentence(data: Data) -> str:
-    """Fine, or an alarm that names the arm at fault."""
+    """Return that the sample ratio is fine, or an alarm that names the arm at fault."""
     ratio = data["sample_ratio"]
     test = f"χ²({ratio['df']}) = {number(ratio['chi2'], 3)}, {spoken_p(ratio['p'])}"
     if ratio.get("p_any_time") is not None:  # which is not the p of that χ²
@@ -89,7 +89,7 @@ def sample_ratio_sentence(data: Data) -> str:
 
 
 def _at_fault(data: Data) -> str:
-    """The arms whose residuals are beyond the limit, else the worst; two arms are always both at fault."""
+    """Return the arms whose residuals are beyond the limit, else the worst; of two arms, both."""
     ratio, arms = data["sample_ratio"], data["arms"]
     residuals = ratio["residuals"]
     worst = max(residuals, key=lambda arm: abs(residuals[arm]))
@@ -104,36 +104,34 @@ def _at_fault(data: Data) -> str:
 
 
 def kind_of(row: Row, confidence: float) -> Kind:
-    """What the corrected p-value decides; a hint is clear only before the correction."""
+    """Return what the corrected p-value decides; a hint is clear only before the correction."""
     p, limit = row["p"], 1 - confidence
     if p is None or row["estimate"] is None:
         return "untestable"
-    decisive = p if row["p_adjusted"] is None else row["p_adjusted"]
-    if decisive < limit:
+    if differs(row, confidence):
         return "up" if row["estimate"] > 0 else "down"
     return "hint" if p < limit else "unclear"
 
 
 def headlines(data: Data, metric: str) -> list[Row]:
-    """One row per arm: the adjustment named first where one was asked for, else the plain effect."""
+    """Return one row per arm: the adjustment named first where one was asked for, else the plain effect."""
     rows = [row for row in data["effects"] if row["metric"] == metric]
     chosen = []
     for arm in dict.fromkeys(row["arm"] for row in rows):
-        own = [row for row in rows if row["arm"] == arm]
-        adjusted = [row for row in own if row["method"] == "adjusted" and row["p"] is not None]
-        chosen.append((adjusted or own)[0])
+        of_arm = [row for row in rows if row["arm"] == arm]
+        adjusted = [row for row in of_arm if row["method"] == "adjusted" and row["p"] is not None]
+        chosen.append((adjusted or of_arm)[0])
     return chosen
 
 
 def verdicts(data: Data, metric: str) -> list[Verdict]:
-    """One sentence for every arm of a metric."""
+    """Return one verdict for every arm of a metric."""
     share = is_share(data, metric)
-    found = [_verdict(data, row, share=share) for row in headlines(data, metric)]
-    return [_beside_plain(data, one, share=share) for one in found]
+    return [_beside_plain(data, _verdict(data, row, share=share), share=share) for row in headlines(data, metric)]
 
 
 def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
-    """Where adjustment changes the verdict, both effects are said."""
+    """Add the plain effect to the evidence where adjustment changes the verdict."""
     key = ("metric", "arm", "method")
     wanted = (verdict.row["metric"], verdict.row["arm"], "difference")
     plain = next((row for row in data["effects"] if tuple(row[name] for name in key) == wanted), None)
@@ -182,18 +180,24 @@ def _interval(data: Data, row: Row, figures: Figures) -> str:
 
 
 def family_of(row: Row) -> tuple[str, tuple[str, ...]]:
-    """Plain effects are corrected together, and each adjustment by itself."""
+    """Return what is corrected as one family: plain effects are, and each adjustment is."""
     return row["method"], tuple(row["covariates"])
 
 
 def family_size(data: Data, row: Row) -> int:
-    """How many comparisons were corrected together with this one?"""
-    own = family_of(row)
-    return len([one for one in data["effects"] if family_of(one) == own and one["p"] is not None])
+    """Return how many comparisons are corrected with this one."""
+    family = family_of(row)
+    return len([effect for effect in data["effects"] if family_of(effect) == family and effect["p"] is not None])
+
+
+def correction_name(data: Data) -> str:
+    """Return the correction for multiple comparisons as people write it; empty for none."""
+    correction: str = data["correction"]
+    return CORRECTIONS.get(correction, correction)
 
 
 def spoken_ps(row: Row) -> str:
-    """The p-value, and the corrected one where it reads differently."""
+    """Return the p-value, and the corrected one where it reads differently."""
     alone, corrected = spoken_p(row["p"]), spoken_p(row["p_adjusted"])
     if row["p_adjusted"] is None or alone == corrected:
         return alone
@@ -201,7 +205,7 @@ def spoken_ps(row: Row) -> str:
 
 
 def spoken_arm(arm: str) -> str:
-    """An arm as the subject of a sentence; "arm 1" where its name is no word.
+    """Return an arm as the subject of a sentence; "arm 1" where its name is no word.
 
     >>> spoken_arm("Mens E-Mail"), spoken_arm("1"), spoken_arm("true")
     ('Mens E-Mail', 'arm 1', 'arm true')
@@ -210,17 +214,17 @@ def spoken_arm(arm: str) -> str:
 
 
 def _capital(text: str) -> str:
-    """A sentence's first letter, unless it is a name's."""
+    """Return the text with a capital letter, unless it begins with a name."""
     return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ")) else text
 
 
 def summary(data: Data) -> str:
-    """How many of the comparisons are clear?"""
-    kinds = [found.kind for metric in metrics_of(data) for found in verdicts(data, metric)]
+    """Return how many of the comparisons are clear."""
+    kinds = [kind_of(row, data["confidence"]) for metric in metrics_of(data) for row in headlines(data, metric)]
     if not kinds:
         return "No effect could be computed; the notes say why."
     clear = len([kind for kind in kinds if kind in ("up", "down")])
-    method = CORRECTIONS.get(data["correction"], data["correction"])
+    method = correction_name(data)
     corrected = f" after correction ({method})" if method and len(kinds) > 1 else ""
     warned = " But people did not arrive as planned." if alarmed(data) else ""
     if len(kinds) == 1:
@@ -229,18 +233,18 @@ def summary(data: Data) -> str:
 
 
 def segment_sentences(data: Data) -> list[str]:
-    """Where does the effect differ? Tests that alarm, each with its levels; then the others in one sentence."""
+    """Return where the effect differs: clear tests, each with its levels; then the others in one sentence."""
     tests = [row for row in data["segments"] if row["decides"]]
-    found = [row for row in tests if differs(row, data["confidence"])]
-    quiet = [row for row in tests if row["p"] is not None and row not in found]
+    clear = [row for row in tests if differs(row, data["confidence"])]
+    unclear = [row for row in tests if row["p"] is not None and row not in clear]
     sentences = []
-    for row in found:
+    for row in clear:
         first, second = row["df"]
         test = f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_ps(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
-    if quiet:
-        names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in quiet)
+    if unclear:
+        names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
     for row in tests:
         if row["p"] is None:
@@ -249,21 +253,21 @@ def segment_sentences(data: Data) -> list[str]:
 
 
 def differs(row: Row, confidence: float) -> bool:
-    """Does a test of segments alarm, after correction?"""
+    """Return whether a test is clear after correction."""
     p = row["p"] if row["p_adjusted"] is None else row["p_adjusted"]
     return p is not None and p < 1 - confidence
 
 
 def _follow_up_sentences(data: Data, test: Row) -> list[str]:
-    """The levels that clearly stand out, one sentence each, and how many others do not."""
+    """Return the levels that clearly differ, one sentence each, and how many others do not."""
     place = (test["metric"], test["covariate"])
-    own = [one for one in data["follow_ups"] if (one["metric"], one["covariate"]) == place]
-    clear = [one for one in own if differs(one, data["confidence"])]
-    told = sorted(clear, key=lambda one: one["p_adjusted"])[:MOST_FOLLOW_UPS]
-    sentences = [_follow_up_sentence(data, one) for one in clear if one in told]
-    if len(told) < len(clear):
-        sentences.append(f"These are the {len(told)} clearest of {len(clear)} such differences.")
-    others = len(own) - len(clear)
+    levels = [level for level in data["follow_ups"] if (level["metric"], level["covariate"]) == place]
+    clear = [level for level in levels if differs(level, data["confidence"])]
+    clearest = sorted(clear, key=lambda level: level["p_adjusted"])[:MOST_FOLLOW_UPS]
+    sentences = [_follow_up_sentence(data, level) for level in clear if level in clearest]
+    if len(clearest) < len(clear):
+        sentences.append(f"These are the {len(clearest)} clearest of {len(clear)} such differences.")
+    others = len(levels) - len(clear)
     if others and clear:
         sentences.append(f"{others} other comparison{'s' * (others > 1)} of a level with the rest: nothing clear.")
     elif others:
@@ -271,15 +275,14 @@ def _follow_up_sentences(data: Data, test: Row) -> list[str]:
     return sentences
 
 
-def _follow_up_sentence(data: Data, one: Row) -> str:
-    """The effect in one level against the effect in the rest."""
-    figures = error_figures([one["se"]], share=is_share(data, one["metric"]))
-    here, rest = (figures.change(one[side], signed=True) for side in ("effect", "rest"))
-    difference = figures.bare(one["difference"], signed=True)
+def _follow_up_sentence(data: Data, level: Row) -> str:
+    figures = error_figures([level["se"]], share=is_share(data, level["metric"]))
+    here, rest = (figures.change(level[side], signed=True) for side in ("effect", "rest"))
+    difference = figures.bare(level["difference"], signed=True)
     return (
-        f"Where {one['covariate']} is {one['level']}, {spoken_arm(one['arm'])} changes {one['metric']} by {here}, "
-        f"elsewhere by {rest}: a difference of {difference} ± {figures.bare(one['se'])} (one standard error), "
-        f"{spoken_ps(one)}."
+        f"Where {level['covariate']} is {level['level']}, {spoken_arm(level['arm'])} changes {level['metric']} by "
+        f"{here}, elsewhere by {rest}: a difference of {difference} ± {figures.bare(level['se'])} "
+        f"(one standard error), {spoken_ps(level)}."
     )
 
 
@@ -287,7 +290,7 @@ UNCHAINED = "Curator only, unchained: what else was released about these people 
 
 
 def privacy_sentences(data: Data) -> list[str]:
-    """The receipt: the rule, the smallest class, what was merged and what was left out."""
+    """Return the receipt: the rule, the smallest class, what was merged and what was left out."""
     privacy = data["privacy"]
     k = privacy["k"]
     effective = privacy["effective_k"]
@@ -305,23 +308,25 @@ def privacy_sentences(data: Data) -> list[str]:
 
 
 def merged_levels(data: Data) -> list[tuple[str, str]]:
-    """For each table, which levels became which."""
-    own = f"{data['experiment']}/"
+    """Return which levels became which, for each table."""
     return [
-        (name.removeprefix(own), "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()))
+        (
+            name.removeprefix(f"{data['experiment']}/"),
+            "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()),
+        )
         for name, levels in data["privacy"]["merged"].items()
         if levels
     ]
 
 
 def note_sentences(data: Data) -> list[str]:
-    """The notes that the receipt does not already hold."""
-    said = {ended(text) for text in (*data["privacy"]["left_out"].values(), *data["privacy"]["deviations"])}
-    return [ended(text) for text in data["notes"] if ended(text) not in said]
+    """Return the notes that the receipt does not already hold."""
+    receipt = {ended(text) for text in (*data["privacy"]["left_out"].values(), *data["privacy"]["deviations"])}
+    return [ended(text) for text in data["notes"] if ended(text) not in receipt]
 
 
 def method_sentences(data: Data) -> list[str]:
-    """Which variance, which estimand, which family: what a statistician asks next."""
+    """Return which variance, which estimand and which family were used: what a statistician asks next."""
     methods = {row["method"] for row in data["effects"]}
     level = percent(data["confidence"])
     sentences = (
@@ -334,7 +339,7 @@ def method_sentences(data: Data) -> list[str]:
             "Adjusted effects: one regression per arm (Lin) with Ding's variance; "
             "where an adjustment was asked for, it carries the verdict."
         )
-    method = CORRECTIONS.get(data["correction"], data["correction"])
+    method = correction_name(data)
     size = max((family_size(data, row) for row in data["effects"]), default=0)
     if method and size > 1:
         sentences.append(f"p ({method}) is corrected over metrics × arms: {size} comparisons at a time.")

@@ -24,7 +24,7 @@ from kanab.tabular import Table
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]
-TOGETHER = "All intervals here hold their effects together, with 95 % confidence"
+SIMULTANEOUS = "All intervals here contain their effects simultaneously, with 95 % confidence"
 
 
 def joint(effect: Maker, **changes: Any) -> Readout:
@@ -71,11 +71,11 @@ def test_a_single_comparison_and_older_plain_data_have_nothing_further(small: Ma
 @pytest.mark.parametrize(
     ("correction", "said"),
     [
-        ("bonferroni", f"{TOGETHER}, and agree with the corrected p (Bonferroni)."),
-        ("dunnett", f"{TOGETHER}, and agree with the corrected p (Dunnett over arms, Bonferroni over metrics)."),
+        ("bonferroni", f"{SIMULTANEOUS}, and agree with the corrected p (Bonferroni)."),
+        ("dunnett", f"{SIMULTANEOUS}, and agree with the corrected p (Dunnett over arms, Bonferroni over metrics)."),
         (
             "holm",
-            f"{TOGETHER}; Holm's p has none of its own, so they are Bonferroni's, and all of them agree with p.",
+            f"{SIMULTANEOUS}; Holm's p has none of its own, so they are Bonferroni's, and all of them agree with p.",
         ),
         (
             "bh",
@@ -183,10 +183,10 @@ def test_contrasts_are_named_as_sums(small: Maker, effect: Maker) -> None:
     pair = effect(p=0.01, p_adjusted=0.02) | {"contrast": {"C": 1.0, "B": -1.0}}
     mixed = pair | {"contrast": {"B": 0.5, "C": 0.5, "A": -1.0}, "metric": "spend"}
     parts = contrast_parts(small(contrasts=[pair, mixed]))
-    assert parts[0] == "Corrected by themselves (Holm), 2 comparisons at a time."
+    assert parts[0] == "Corrected separately (Holm), 2 comparisons at a time."
     assert [row[0] for row in table(parts).rows] == ["C − B on spend", "0.5 B + 0.5 C − A on spend"]
     assert table(parts).rows[0][1:] == ("+0.50", "0.30 to 0.70", "0.0100", "0.0200")
-    assert contrast_parts(small(contrasts=[pair]))[0] == "Each comparison stands by itself."
+    assert contrast_parts(small(contrasts=[pair]))[0] == "Each comparison is tested on its own."
 
 
 def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
@@ -199,7 +199,7 @@ def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
         "Superiority of B on spend is not shown: that the effect lies above +0.45 is not certain "
         "(interval ≥ 0.34; p = 0.310)."
     )
-    assert parts[2] == "Each claim is tested by itself, one-sided at 95 %."
+    assert parts[2] == "Each claim is tested on its own, one-sided at 95 %."
     assert [row[-1] for row in table(parts).rows] == ["yes", "no"]
 
 
@@ -228,14 +228,14 @@ def test_only_the_method_that_carries_the_verdict_is_told(small: Maker, effect: 
 
 def test_a_belief_names_its_prior_and_is_never_quite_certain(small: Maker) -> None:
     parts = bayes_parts(small(bayes=[belief()]))
-    assert parts[0] == "Believed before about an effect on spend: 0 ± 0.5 (one standard deviation)."
+    assert parts[0] == "Prior for the effect on spend: 0 ± 0.5 (one standard deviation)."
     assert table(parts).header == ("spend", "effect", "95 % credible", "above 0", "best arm", "expected loss")
     assert table(parts).rows == (
         ("B", "+0.48", "0.29 to 0.67", "> 99.9 %", "> 99.9 %", "2.5e-08"),
         ("A", "–", "–", "–", "< 0.1 %", "0.48"),
     )
     less = belief(prior={"mean": 0.0, "sd": None}, better="lower")
-    assert bayes_parts(small(bayes=[less]))[0] == "Believed before about an effect on spend: nothing; less is better."
+    assert bayes_parts(small(bayes=[less]))[0] == "Prior for the effect on spend: none; less is better."
 
 
 def test_beliefs_about_shares_are_in_points(small: Maker, effect: Maker) -> None:
@@ -247,8 +247,7 @@ def test_beliefs_about_shares_are_in_points(small: Maker, effect: Maker) -> None
     one = belief(metric="bought", prior={"mean": 0.0, "sd": 0.01}, method="adjusted", covariates=["tier"])
     parts = bayes_parts(small(share, adjusted, bayes=[one]))
     assert parts[0] == (
-        "Believed before about an effect on bought: 0 ± 1 points (one standard deviation); its estimate is adjusted "
-        "for tier."
+        "Prior for the effect on bought: 0 ± 1 points (one standard deviation); its estimate is adjusted for tier."
     )
     assert table(parts).rows[0][1] == "+48"
 
@@ -275,7 +274,7 @@ def test_text_markdown_notebook_and_page_have_the_same_answers(full: Readout) ->
     page = report_html(full, charts={})
     for shown in (flat(readout_text(full)), readout_markdown(full), flat(readout_html(full)), flat(page)):
         plain = shown.replace("\N{NO-BREAK SPACE}", " ").replace("&#x27;", "'")
-        for heading in ("Do they hold together?", "Other comparisons of arms", "Are the claims shown?"):
+        for heading in ("Do the intervals hold simultaneously?", "Other comparisons of arms", "Are the claims shown?"):
             assert heading in plain
         assert "What to believe, given the prior" in plain
         assert "Non-inferiority of B on spend is shown" in plain

@@ -12,7 +12,7 @@ from typing import Any
 from kanab.errors import listed
 from kanab.inspection.officer.field_tables import field_rows, table_rows
 from kanab.inspection.officer.flow_chart import flow_svg
-from kanab.report.figures import percent, together
+from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table
 
 Data = Mapping[str, Any]
@@ -198,7 +198,7 @@ def _figures(one: Data) -> str:
     ]
     if one["cohorts"] is not None:
         rows.append(("Cohorts", cohorts(one["cohorts"])))
-    told = "".join(f"<dt>{escape(term)}</dt><dd>{escape(together(said))}</dd>" for term, said in rows)
+    told = "".join(f"<dt>{escape(term)}</dt><dd>{escape(bind_numbers(said))}</dd>" for term, said in rows)
     return f'<dl class="figures">{told}<dt>Hash</dt><dd>{_hash(one["hash"])}</dd></dl>'
 
 

@@ -10,7 +10,7 @@ from kanab.planning.report.power_charts import LOOK, SCHEMA
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
 from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
-from kanab.report.figures import together
+from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, card_table, filled
 from kanab.tabular import Table
 
@@ -75,10 +75,10 @@ def plan_report(data: Data, name: str, said: str, tables: Sequence[Table], *, ch
     drawn = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
     pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
     whole, *effects = (_table(table) for table in tables)
-    notes = "".join(f"<li>{escape(together(note))}</li>" for note in data["notes"])
+    notes = "".join(f"<li>{escape(bind_numbers(note))}</li>" for note in data["notes"])
     header = (
         f'<header>\n<p class="kicker">Forecast of a plan</p>\n<h1>{escape(name)}</h1>\n'
-        f'<p class="lede">{escape(together(said))}</p>\n</header>\n'
+        f'<p class="lede">{escape(bind_numbers(said))}</p>\n</header>\n'
     )
     sections = filled(
         PageSection("tables", "When is every table whole?", whole),

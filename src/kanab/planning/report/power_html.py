@@ -8,7 +8,7 @@ from typing import Any
 
 from kanab.errors import MissingExtraError
 from kanab.planning.report.power_words import answer, basis_sentences, chance, change, curve_table, how_tested
-from kanab.report.figures import percent, together
+from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, filled
 
 Data = Mapping[str, Any]
@@ -72,4 +72,4 @@ def _listed(sentences: list[str]) -> str:
 
 
 def _said(sentence: str) -> str:
-    return escape(together(sentence))
+    return escape(bind_numbers(sentence))
