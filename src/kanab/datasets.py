@@ -1,4 +1,4 @@
-"""The paper's eighteen people, and the classes they become."""
+"""Example data: the paper's eighteen people and their classes, and a made-up shop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MINUTES = (
 
 
 def eighteen_rows(*, altered: bool = False) -> dict[str, list[Any]]:
-    """The paper's Table 1; altered: user 9 has moved from level 3 to level 2 (Table 6A)."""
+    """Return the paper's Table 1; altered: user 9 has moved from level 3 to level 2 (Table 6A)."""
     tier = [1, 2, 3] * 6
     if altered:
         tier[8] = 2
@@ -25,7 +25,7 @@ def eighteen_rows(*, altered: bool = False) -> dict[str, list[Any]]:
 
 
 def eighteen(*, altered: bool = False) -> Tally:
-    """The paper's Tables 2 and 3 (or 6A): six classes and two sums of squares.
+    """Return the paper's Tables 2 and 3 (or 6A): six classes and two sums of squares.
 
     >>> eighteen().show()
     treatment  tier  people    Σ minutes
@@ -47,7 +47,7 @@ def eighteen(*, altered: bool = False) -> Tally:
 
 
 def count_eighteen(rows: dict[str, list[Any]], *, squares: Squares = "arm") -> Tally:
-    """Rows of the paper's kind as a tally on its grid of nine decimals."""
+    """Count rows of the paper's kind into a tally on its grid of nine decimals."""
     return count_columns(
         rows,
         arm="treatment",
@@ -60,7 +60,7 @@ def count_eighteen(rows: dict[str, list[Any]], *, squares: Squares = "arm") -> T
 
 
 def shop_rows(people: int = 40_000, seed: int = 7) -> dict[str, Any]:
-    """A made-up shop: a new checkout (B) that helps on phones and does nothing elsewhere.
+    """Return the rows of a made-up shop: a new checkout (B) that helps on phones and does nothing elsewhere.
 
     >>> rows = shop_rows(1_000)
     >>> sorted(rows), len(rows["spend"])

@@ -1,4 +1,4 @@
-"""A ready class table: many people have only counts and sums, and need nothing else."""
+"""Read a ready class table: many people have only counts and sums, and need nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from kanab.counting.columns import name_list, per_metric
 from kanab.counting.csvfile import parse_fields, read_texts
-from kanab.counting.frames import Array, column_names, encode, get_column, get_columns, numeric_scores
+from kanab.counting.frames import Array, check_column, column_names, encode, get_columns, numeric_scores
 from kanab.counting.grids import too_fine
 from kanab.errors import SourceError, TallyError, listed
 from kanab.tally.cells import Cells, check_shape, zeros
@@ -44,8 +44,8 @@ class _Roles(NamedTuple):
     metrics: list[str]
 
 
-class _Margin(NamedTuple):
-    """The squares of one metric on a margin: where each stands among the levels of the factors."""
+class _Marginal(NamedTuple):
+    """The squares of one metric on a marginal: where each stands among the levels of the factors."""
 
     factors: list[Factor]
     places: list[tuple[int, ...]]
@@ -63,12 +63,14 @@ def read_classes(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
 ) -> Tally:
-    """A tally from a table like the paper's Table 2, and one of squares like its Table 3.
+    """Read a tally from a table like the paper's Table 2, and one of squares like its Table 3.
 
     ``classes`` is a CSV path, a dict of columns or a frame: arm, covariates, count, then one
-    column of sums per metric. ``squares`` is the same with squares, per arm or per any margin; a
-    list of tables gives several margins. By default the first column is the arm, the columns up
+    column of sums per metric. ``squares`` is the same with squares, per arm or per any factors; a
+    list gives several such tables. By default the first column is the arm, the columns up
     to the count are covariates, and the rest are metrics ("sum of spend" is the metric spend).
+    Raises `SourceError` where a column is missing or unfit, `TallyError` where the numbers contradict
+    each other.
 
     >>> table2 = {"arm": list("AABB"), "tier": [1, 2, 1, 2], "count": [30, 20, 31, 19], "spend": [12.5, 9, 15, 11]}
     >>> read_classes(table2, {"arm": ["A", "B"], "spend": [40.75, 52.5]})
@@ -76,41 +78,40 @@ def read_classes(
     """
     table = _columns(classes)
     roles = _roles(list(table), arm, covariates, count, metrics)
-    own_names = [_own_name(name) for name in roles.metrics]
-    bounds = per_metric(bounds, own_names, "bounds")
-    resolution = per_metric(resolution, own_names, "resolution")
+    names = [_metric_name(column) for column in roles.metrics]
+    bounds = per_metric(bounds, names, "bounds")
+    resolution = per_metric(resolution, names, "resolution")
     factors, places = _factors(table, roles)
     tables = squares if isinstance(squares, (list, tuple)) else [] if squares is None else [squares]
-    margins = _margins([_columns(one) for one in tables], factors, roles)
-    people = _filled(factors, places, _whole(table[roles.counts], "counts"))
+    marginals = _marginals([_columns(each) for each in tables], factors, roles)
+    people = _fill(factors, places, _whole(table[roles.counts], "counts"))
     moments = []
-    for name, own in zip(roles.metrics, own_names, strict=True):
-        sums = _exact(table[name], f"sums of {own!r}")
-        metric = _metric(own, sums, margins[name], bounds.get(own), resolution.get(own))
-        kept = {
-            by: _filled(one.factors, one.places, _steps(one.squares, metric.scale**2))
-            for by, one in margins[name].items()
+    for column, name in zip(roles.metrics, names, strict=True):
+        sums = _exact(table[column], f"sums of {name!r}")
+        metric = _metric(name, sums, marginals[column], bounds.get(name), resolution.get(name))
+        squared = {
+            by: _fill(marginal.factors, marginal.places, _steps(marginal.squares, metric.scale**2))
+            for by, marginal in marginals[column].items()
         }
-        moments.append(Moments(metric, people, _filled(factors, places, _steps(sums, metric.scale)), kept))
+        moments.append(Moments(metric, people, _fill(factors, places, _steps(sums, metric.scale)), squared))
     return Tally(factors, people, tuple(moments))
 
 
 def _columns(source: Any) -> Table:
-    """Columns of a path, a dict or a frame."""
+    """Read the columns of a path, a dict or a frame."""
     table = read_texts(source) if isinstance(source, (str, PathLike)) else source
     names = column_names(table)
     return get_columns(table, names) if names else {}
 
 
 def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics: Any) -> _Roles:
-    """The columns as named, or by their order."""
-    for word, given in (("arm", arm), ("count", count)):
-        name_list([] if given is None else [given], word)
+    """Return the columns' roles as named, or by their order."""
+    for word, name in (("arm", arm), ("count", count)):
+        name_list([] if name is None else [name], word)
     counts = next((name for name in names if name.lower() in _COUNT_NAMES), None) if count is None else count
     if counts is None:
         raise SourceError("the table has no column of counts", f"Call it {listed(_COUNT_NAMES)}, or name it.")
-    known = dict.fromkeys(names, ())
-    get_column(known, counts)  # an unknown name fails here, with a hint
+    check_column(counts, names)
     place = names.index(counts)
     armed = names[0] if arm is None else arm
     before = [name for name in names[:place] if name != armed]
@@ -119,23 +120,23 @@ def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics:
     summed = after if metrics is None else name_list(metrics, "metrics")
     used = [armed, *crossed, *summed]
     for name in used:
-        get_column(known, name)
+        check_column(name, names)
     if len({counts, *used}) != 1 + len(used):
         raise SourceError("a column of the class table has two roles", "Name arm, covariates, count and metrics apart.")
     return _Roles(armed, crossed, counts, summed)
 
 
-def _exact(values: Iterable[Any], what: str) -> list[Fraction]:
-    """Numbers exactly as they are written."""
-    found = []
+def _exact(values: Iterable[Any], word: str) -> list[Fraction]:
+    """Return numbers exactly as they are written."""
+    numbers = []
     for value in values:
         number = _decimal(value)
         if number is None or not number.is_finite():
-            raise SourceError(f"the {what} must be finite numbers", "Leave no field empty.")
+            raise SourceError(f"the {word} must be finite numbers", "Leave no field empty.")
         if number and abs(number.adjusted()) > _MOST_DIGITS:
-            raise SourceError(f"the {what} are beyond anything that people add up to", "Check the numbers' exponents.")
-        found.append(Fraction(number if number else 0))
-    return found
+            raise SourceError(f"the {word} are beyond anything that people add up to", "Check the numbers' exponents.")
+        numbers.append(Fraction(number if number else 0))
+    return numbers
 
 
 def _decimal(value: Any) -> Decimal | None:
@@ -149,15 +150,15 @@ def _decimal(value: Any) -> Decimal | None:
         return None
 
 
-def _whole(values: Iterable[Any], what: str) -> list[int]:
-    numbers = _exact(values, what)
+def _whole(values: Iterable[Any], word: str) -> list[int]:
+    numbers = _exact(values, word)
     if any(number.denominator != 1 or number < 0 for number in numbers):
-        raise TallyError(f"the {what} must be whole numbers of people", "Check for negative or fractional ones.")
+        raise TallyError(f"the {word} must be whole numbers of people", "Check for negative or fractional ones.")
     return [int(number) for number in numbers]
 
 
 def _factors(table: Table, roles: _Roles) -> tuple[tuple[Factor, ...], list[tuple[int, ...]]]:
-    """The factors, and where each row of the table stands among their levels."""
+    """Return the factors, and where each row of the table stands among their levels."""
     codes, levels = encode(_levels(table, roles.arm), roles.arm)
     factors, places = [Factor(roles.arm, levels, "arm")], [codes.tolist()]
     for name in roles.covariates:
@@ -173,7 +174,7 @@ def _levels(table: Table, name: str) -> Array:
     return parse_fields(values) if all(isinstance(value, str) for value in values) else values
 
 
-def _filled(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values: Iterable[int]) -> Cells:
+def _fill(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values: Iterable[int]) -> Cells:
     if len(set(places)) != len(places):
         raise TallyError("the same class comes twice", "Add such rows up first.")
     cells = zeros(tuple(len(factor.levels) for factor in factors))
@@ -182,13 +183,15 @@ def _filled(factors: Sequence[Factor], places: Sequence[tuple[int, ...]], values
     return cells
 
 
-def _metric(name: str, sums: Sequence[Fraction], margins: Mapping[By, _Margin], bounds: Any, resolution: Any) -> Metric:
-    """The metric as declared, or on the coarsest decimal grid that holds sums, squares and bounds."""
+def _metric(
+    name: str, sums: Sequence[Fraction], marginals: Mapping[By, _Marginal], bounds: Any, resolution: Any
+) -> Metric:
+    """Return the metric as declared, or on the coarsest decimal grid that holds sums, squares and bounds."""
     if resolution is not None:
         return Metric.declare(name, bounds=bounds, resolution=resolution)
     limits = _exact(Metric(name, 1, bounds).bounds or (), "bounds")
     whole = math.lcm(*(number.denominator for number in (*sums, *limits)))
-    square = math.lcm(*(number.denominator for one in margins.values() for number in one.squares))
+    square = math.lcm(*(number.denominator for marginal in marginals.values() for number in marginal.squares))
     grids = (10**digits for digits in range(_FINEST))
     scale = next((grid for grid in grids if grid % whole == 0 and grid**2 % square == 0), 10**_FINEST)
     if any(sums) and not any(_steps(sums, scale)):
@@ -201,9 +204,9 @@ def _steps(values: Iterable[Fraction], per_unit: int) -> Iterator[int]:
     return (math.floor(value * per_unit + Fraction(1, 2)) for value in values)
 
 
-def _margins(tables: Sequence[Table], factors: Sequence[Factor], roles: _Roles) -> dict[str, dict[By, _Margin]]:
-    """The squares of every metric, by margin. A column of counts may come along."""
-    found: dict[str, dict[By, _Margin]] = {name: {} for name in roles.metrics}
+def _marginals(tables: Sequence[Table], factors: Sequence[Factor], roles: _Roles) -> dict[str, dict[By, _Marginal]]:
+    """Return the squares of every metric, by marginal. A column of counts may come along."""
+    marginals: dict[str, dict[By, _Marginal]] = {name: {} for name in roles.metrics}
     for table in tables:
         named = [factor for factor in factors if factor.name in table]
         if not named:
@@ -216,15 +219,15 @@ def _margins(tables: Sequence[Table], factors: Sequence[Factor], roles: _Roles) 
         rest = [name for name in table if name not in (*by, roles.counts)]
         for name in rest:
             metric = _metric_of(name, roles.metrics, alone=len(rest) == 1)
-            if by in found[metric]:
-                raise SourceError(f"squares of {_own_name(metric)!r} by {listed(by)} come twice", "Give them once.")
-            values = _exact(table[name], f"squares of {_own_name(metric)!r}")
-            found[metric][by] = _Margin(named, list(zip(*rows, strict=True)), values)
-    return found
+            if by in marginals[metric]:
+                raise SourceError(f"squares of {_metric_name(metric)!r} by {listed(by)} come twice", "Give them once.")
+            values = _exact(table[name], f"squares of {_metric_name(metric)!r}")
+            marginals[metric][by] = _Marginal(named, list(zip(*rows, strict=True)), values)
+    return marginals
 
 
 def _metric_of(squares: str, metrics: Sequence[str], *, alone: bool) -> str:
-    """The metric that a column of squares is about: of its name, or the only one."""
+    """Return the metric that a column of squares is about: of its name, or the only one."""
     if alone and len(metrics) == 1:
         return metrics[0]
     for metric in metrics:
@@ -233,10 +236,9 @@ def _metric_of(squares: str, metrics: Sequence[str], *, alone: bool) -> str:
     raise SourceError(f"the squares {squares!r} are of no metric", f"Name them like one of: {listed(metrics)}.")
 
 
-def _own_name(name: str) -> str:
-    """The metric's own name: "Sum Time on App" is about Time on App."""
-    stripped = re.sub(r"^(sum( of)?|Σ)[ _]+", "", name, flags=re.IGNORECASE)
-    return stripped or name
+def _metric_name(column: str) -> str:
+    """Return the metric's name of a column: "Sum Time on App" is about Time on App."""
+    return re.sub(r"^(sum( of)?|Σ)[ _]+", "", column, flags=re.IGNORECASE) or column
 
 
 def _bare(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Any source as an Ibis table: files, frames, connection URLs with a table or a query.
+"""Open any source as an Ibis table: files, frames, connection URLs with a table or a query.
 
 A message about a connection never repeats its user, its password or its options.
 """
@@ -6,7 +6,6 @@ A message about a connection never repeats its user, its password or its options
 from __future__ import annotations
 
 import difflib
-import glob
 import importlib.util
 import socket
 from collections.abc import Iterator, Mapping
@@ -17,48 +16,50 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 from uuid import uuid4
 
+from kanab.counting.csvfile import matching_files
 from kanab.counting.engine.dialects import without_notices
 from kanab.errors import MissingExtraError, SourceError, listed
 
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb"}
 _FILES = (".csv", ".csv.gz", ".parquet", ".pq")
-_PATIENCE = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
+_SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
 def open_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Any:
-    """An Ibis table of a path, glob, connection URL, frame, dict of columns or Ibis table.
+    """Open a path, glob, connection URL, frame, dict of columns or Ibis table as an Ibis table.
 
-    A connection needs ``table`` (also as schema.table) or ``sql``, the text of a query.
+    A connection needs ``table`` (also as schema.table) or ``sql``, the text of a query. Raises `SourceError`
+    where the source cannot be read, `MissingExtraError` where its extra is not installed.
 
     >>> open_table({"variant": ["A", "B"], "spend": [0.5, 2.0]}).columns
     ('variant', 'spend')
     """
     _needs("ibis", "reading files, frames or engines through SQL", "sql")
     with without_notices():
-        return _opened(source, table, sql)
+        return _open(source, table, sql)
 
 
 @contextmanager
 def opened_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Iterator[Any]:
-    """``open_table`` for a while: a connection made for it is closed at the end.
+    """Open a table for a while: a connection made for it is closed at the end.
 
     >>> with opened_table({"variant": ["A", "B"]}) as people:
     ...     people.columns
     ('variant',)
     """
-    found = open_table(source, table=table, sql=sql)
+    rows = open_table(source, table=table, sql=sql)
     try:
-        yield found
+        yield rows
     finally:
-        backend = found.get_backend()
-        if found is not source and backend.name != "pyspark":  # a Spark session may have other users
+        backend = rows.get_backend()
+        if rows is not source and backend.name != "pyspark":  # a Spark session may have other users
             backend.disconnect()
 
 
-def _opened(source: Any, table: str | None, sql: str | None) -> Any:
+def _open(source: Any, table: str | None, sql: str | None) -> Any:
     if isinstance(source, (str, PathLike)) and "://" in fspath(source):
-        return _chosen(_connected(fspath(source)), table, sql)
+        return _open_table_or_query(_connect(fspath(source)), table, sql)
     if table is not None or sql is not None:
         raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
     if isinstance(source, (str, PathLike)):
@@ -70,12 +71,12 @@ def _opened(source: Any, table: str | None, sql: str | None) -> Any:
 
 
 def open_beside(table: Any, place: str) -> Any:
-    """Another table of the same connection, by its name; a file, where the first is one too."""
+    """Open another table of the same connection by its name, or a file where the first is one too."""
     with without_notices():
         backend = table.get_backend()
         if backend.name == "duckdb" and place.lower().endswith(_FILES):
             return _open_files(backend, place)
-        return _chosen(backend, place, None)
+        return _open_table_or_query(backend, place, None)
 
 
 def _needs(package: str, doing: str, extra: str) -> None:
@@ -96,13 +97,10 @@ def _memory() -> Any:
 
 
 def _open_files(backend: Any, place: str) -> Any:
-    """The files of a path or pattern, as one table."""
-    path = Path(place)
-    files = [path] if path.is_file() or not glob.has_magic(place) else [Path(one) for one in sorted(glob.glob(place))]
-    if not files:
-        raise SourceError(f"no file matches {path.name!r}", "Check the path.")
+    """Open the files of a path or pattern as one table."""
+    name, files = Path(place).name, matching_files(place)
     if not files[0].is_file():
-        raise SourceError(f"there is no file {path.name!r}", "Check the path.")
+        raise SourceError(f"there is no file {name!r}", "Check the path.")
     kinds = {"csv" if file.name.lower().endswith((".csv", ".csv.gz")) else file.suffix.lower() for file in files}
     if kinds == {"csv"}:
         from kanab.counting.engine.csv_files import open_csv  # noqa: PLC0415 - needs the [sql] extra
@@ -116,11 +114,11 @@ def _open_files(backend: Any, place: str) -> Any:
                 f"{files[0].name} cannot be read as Parquet ({type(problem).__name__})",
                 "Check that it is whole, and that all files have the same columns.",
             ) from None
-    raise SourceError(f"{path.name!r} is of an unknown kind", "Give .csv, .csv.gz or .parquet files, of one kind.")
+    raise SourceError(f"{name!r} is of an unknown kind", "Give .csv, .csv.gz or .parquet files, of one kind.")
 
 
 def _open_frame(source: Any) -> Any:
-    """A dict of columns, or a pandas, polars or Arrow table, handed to DuckDB."""
+    """Hand a dict of columns, or a pandas, polars or Arrow table, to DuckDB."""
     import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
 
     try:
@@ -155,10 +153,10 @@ def _open_spark_frame(frame: Any) -> Any:
 # ── connections ────────────────────────────────────────────────────────────────────────────────
 
 
-def shown(url: str) -> str:
-    """A URL without user, password and options.
+def without_secrets(url: str) -> str:
+    """Return a URL without user, password and options.
 
-    >>> shown("postgresql://ann:secret@db.example:5432/shop?sslmode=require")
+    >>> without_secrets("postgresql://ann:secret@db.example:5432/shop?sslmode=require")
     'postgresql://db.example:5432/shop'
     """
     parts = urlsplit(url)
@@ -178,7 +176,7 @@ def _split(url: str) -> SplitResult:
         ) from None
 
 
-def _connected(url: str) -> Any:
+def _connect(url: str) -> Any:
     parts = _split(url)
     extra = _EXTRAS.get(parts.scheme)
     if extra is not None:
@@ -206,22 +204,21 @@ def _connected(url: str) -> Any:
 
 def _unreachable(url: str, problem: Exception) -> SourceError:
     return SourceError(
-        f"no connection to {shown(url)} ({type(problem).__name__})",
+        f"no connection to {without_secrets(url)} ({type(problem).__name__})",
         "Check host, port, database, user and password, and that the server runs.",
     )
 
 
 def _database(parts: SplitResult) -> str:
-    """The file of a DuckDB database, which must be there: connecting would make an empty one."""
+    """Return the file of a DuckDB database, which must be there: connecting would make an empty one."""
     place = parts.netloc + parts.path
-    file = Path(place)
-    if not file.is_file():
-        raise SourceError(f"there is no file {file.name!r}", "Check the path.")
+    if not Path(place).is_file():
+        raise SourceError(f"there is no file {Path(place).name!r}", "Check the path.")
     return place
 
 
 def _spark(parts: SplitResult, url: str) -> Any:
-    """A Spark session: local, or with the master of a standalone cluster.
+    """Start a Spark session: local, or with the master of a standalone cluster.
 
     Options of the URL are Spark's own: spark://host:7077?spark.executor.memory=4g.
     """
@@ -246,13 +243,13 @@ def _spark(parts: SplitResult, url: str) -> Any:
 
 def _reach(parts: SplitResult, url: str) -> None:
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or 7077), timeout=_PATIENCE):
+        with socket.create_connection((parts.hostname or "", parts.port or 7077), timeout=_SPARK_TIMEOUT):
             return
     except (OSError, ValueError) as problem:
         raise _unreachable(url, problem) from None
 
 
-def _chosen(backend: Any, table: str | None, sql: str | None) -> Any:
+def _open_table_or_query(backend: Any, table: str | None, sql: str | None) -> Any:
     if (table is None) == (sql is None):
         raise SourceError("a connection needs one table or one query", "Name it (--table), or write it (--sql).")
     if sql is not None:
@@ -288,7 +285,7 @@ def _no_table(backend: Any, schema: str, name: str) -> SourceError:
 
 
 def _table_names(backend: Any, schema: str) -> list[str]:
-    """The tables of a connection, as far as it will say."""
+    """Return the names of a connection's tables, none where it does not tell."""
     try:
         if backend.name == "duckdb":  # Ibis 12 cannot list those of DuckDB 2
             return sorted(row[0] for row in backend.raw_sql("SELECT table_name FROM duckdb_tables()").fetchall())

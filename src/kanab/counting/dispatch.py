@@ -6,19 +6,17 @@ is not installed. Everything else is counted by an engine, through Ibis.
 
 from __future__ import annotations
 
-import glob
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 from kanab.arguments import check_arguments
 from kanab.counted import Counted
 from kanab.counting.columns import name_list
-from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.csvfile import matching_files, parse_fields, read_texts
 from kanab.counting.frames import Array
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
@@ -123,7 +121,7 @@ def chosen_plan(
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
     """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
-    counted = _counted(source, _checked(plan, earlier, options.span), options)
+    counted = _count_any(source, _check_plans(plan, earlier, options.span), options)
     again = tuple(replace(older, plan=_with_controls(older), span=options.span) for older in counted.earlier)
     return replace(counted, plan=_with_controls(counted), earlier=again, span=options.span)
 
@@ -149,7 +147,7 @@ class SourceOptions:
         return any(choice is not None for choice in (self.unit, self.aggregate, self.where, self.events, self.window))
 
     def check(self) -> None:
-        """Refuse half of what exposures and events need."""
+        """Raise `SourceError` where something that exposures and events need is missing."""
         if (self.events is None) != (self.window is None) or (self.events is not None and self.unit is None):
             raise SourceError(
                 "exposures and events need the events, a window and the person's column together",
@@ -158,35 +156,38 @@ class SourceOptions:
 
 
 def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:
-    """The statement that counting would run, in the engine's own dialect."""
+    """Return the statement that counting would run, in the engine's own dialect.
+
+    Raises `MissingExtraError` where the [sql] extra is not installed.
+    """
     if not _installed("ibis"):
         raise MissingExtraError("showing the statement", "sql")
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
-    people, choices = _opened(source, options)
-    joint = _one_plan(_checked(plan, earlier, options.span), people, choices)
+    people, choices = _open(source, options)
+    joint = _join(_check_plans(plan, earlier, options.span), people, choices)
     with own_names(joint):
         return show_sql(people, joint, **choices)
 
 
-def _checked(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> tuple[Plan, ...]:
-    """All plans, without mistakes; those for cohorts leave nothing for each of them to choose."""
+def _check_plans(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> Plans:
+    """Return all plans, checked; those for cohorts leave nothing to be taken from the data."""
     if span is not None and not isinstance(span, Span):
         raise PlanError("cohorts are given by something other than a Span", "Give Span(column, every, after, through).")
     if not isinstance(earlier, (tuple, list)):
         raise PlanError("earlier plans must be a list of plans", "For example earlier=[plan].")
-    plans = tuple(check_plan(one) for one in (plan, *earlier))
+    plans = tuple(check_plan(each) for each in (plan, *earlier))
     if span is not None:
-        for one in plans:
-            refuse(list(_open_choices(one)), "the plan of the cohorts")
+        for each in plans:
+            refuse(list(_open_choices(each)), "the plan of the cohorts")
     return plans
 
 
 def _open_choices(plan: Plan) -> Iterator[str]:
-    """What would be chosen from the people of each batch, so that batches could not be added."""
-    for one in plan.experiments:
-        if one.arms is None:
-            yield f"{path_to('experiments', one.name)} takes its arms from the data; declare them (--shares)"
+    """Yield what would be taken from the people of each batch, so that batches could not be added."""
+    for experiment in plan.experiments:
+        if experiment.arms is None:
+            yield f"{path_to('experiments', experiment.name)} takes its arms from the data; declare them (--shares)"
     for name in plan.covariates_in_use:
         covariate = plan.covariate(name)
         if covariate.levels is None and not isinstance(covariate.bins, tuple):
@@ -195,16 +196,17 @@ def _open_choices(plan: Plan) -> Iterator[str]:
 
 
 def _with_controls(counted: Counted) -> Plan:
-    """The plan with every control in its table's own spelling: "0" may be the number 0."""
+    """Return the plan with every control in its table's own spelling: "0" may be the number 0."""
     experiments = []
-    for one in counted.plan.experiments:
-        tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == one.name)
-        control = None if one.control is None else named_level(one.control, tally.factor(one.name))
-        experiments.append(replace(one, control=control))
+    for experiment in counted.plan.experiments:
+        tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == experiment.name)
+        control = experiment.control
+        named = None if control is None else named_level(control, tally.factor(experiment.name))
+        experiments.append(replace(experiment, control=named))
     return replace(counted.plan, experiments=tuple(experiments))
 
 
-def _counted(source: Any, plans: Plans, options: SourceOptions) -> Counted:
+def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if isinstance(source, (str, PathLike)):
         return _count_place(fspath(source), plans, options)
     if options.table is not None or options.sql is not None:
@@ -218,7 +220,7 @@ def _counted(source: Any, plans: Plans, options: SourceOptions) -> Counted:
 
 
 def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
-    """Files and connections: by an engine, or CSV files by the core where there is none."""
+    """Count files and connections by an engine, or CSV files by the core where there is none."""
     if _installed("ibis"):
         return _by_engine(place, plans, options)
     if not place.lower().endswith(_CSV) or "://" in place:
@@ -230,11 +232,8 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
 
 
 def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
-    """Columns of one CSV file, or of all that match a pattern, one below the other."""
-    files = [place] if Path(place).exists() or not glob.has_magic(place) else sorted(glob.glob(place))
-    if not files:
-        raise SourceError(f"no file matches {Path(place).name!r}", "Check the path.")
-    tables = [read_texts(file, names) for file in files]
+    """Read columns of one CSV file, or of all that match a pattern, one below the other."""
+    tables = [read_texts(file, names) for file in matching_files(place)]
     return {name: parse_fields(chain.from_iterable(table[name] for table in tables)) for name in names}
 
 
@@ -243,14 +242,14 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
         raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
 
-    people, choices = _opened(source, options)
-    plan = _one_plan(plans, people, choices)
+    people, choices = _open(source, options)
+    plan = _join(plans, people, choices)
     with own_names(plan):
         return count_table(people, plan, **choices)
 
 
-def _one_plan(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
-    """The plan, or the joint one of several, whose aliases are no columns of the tables."""
+def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
+    """Return the plan, or the joint one of several, whose aliases are no columns of the tables."""
     if len(plans) == 1:
         return plans[0]
     events = choices["events"]
@@ -258,8 +257,8 @@ def _one_plan(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     return join_plans(plans, taken, apart=events is not None)
 
 
-def _opened(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
-    """The source as an Ibis table, and how its rows become people."""
+def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
+    """Open the source as an Ibis table; return it with the choices of how its rows become people."""
     from kanab.counting.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.people import Events  # noqa: PLC0415
 
@@ -269,14 +268,8 @@ def _opened(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
     if events is not None:
         beside = open_beside(people, fspath(events)) if isinstance(events, (str, PathLike)) else open_table(events)
         events = Events(beside, options.window or "", options.time, options.exposure_time)
-    choices = {
-        "unit": options.unit,
-        "aggregate": options.aggregate,
-        "where": options.where,
-        "events": events,
-        "span": options.span,
-    }
-    return people, choices
+    names = ("unit", "aggregate", "where", "span")
+    return people, {name: getattr(options, name) for name in names} | {"events": events}
 
 
 def _installed(package: str) -> bool:

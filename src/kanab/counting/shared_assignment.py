@@ -1,4 +1,4 @@
-"""Were people assigned one by one? A look at whether several of them share what arms were assigned by."""
+"""Check whether several people share what arms were assigned by, such as a household or a device."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from kanab.counting.dispatch import SourceOptions
-from kanab.counting.frames import encode, get_column, get_columns
+from kanab.counting.frames import check_column, encode, get_columns
 
 
 def people_share(source: Any, by: str, arms: Sequence[str], options: SourceOptions, k: int) -> bool:
-    """Are there at least k people more than there are values of a column?
+    """Return whether there are at least k people more than there are values of a column.
 
-    Only people in an arm count, and only those whose value is known. Yes or no is all that is said:
-    neither how many people there are nor how many share.
+    Only people in an arm count, and only those whose value is known. Nothing says how many people there
+    are, nor how many share.
 
     >>> rows = {"variant": ["A", "B"] * 50, "household": [i // 4 for i in range(100)]}
     >>> people_share(rows, "household", ["variant"], SourceOptions(), 10)
@@ -33,7 +33,7 @@ def people_share(source: Any, by: str, arms: Sequence[str], options: SourceOptio
 
 
 def _in_memory(source: Any, by: str, arms: Sequence[str]) -> tuple[int, int]:
-    """One row per person, in a dict or a frame."""
+    """Count the people and the values in a dict or a frame, one row per person."""
     data = source.collect() if hasattr(source, "collect") else source
     table = {name: encode(values, name) for name, values in get_columns(data, [by, *arms]).items()}
     known = {name: np.array([level is not None for level in levels])[codes] for name, (codes, levels) in table.items()}
@@ -42,17 +42,17 @@ def _in_memory(source: Any, by: str, arms: Sequence[str]) -> tuple[int, int]:
 
 
 def _by_engine(source: Any, by: str, arms: Sequence[str], options: SourceOptions) -> tuple[int, int]:
-    """Two distinct counts in one query, over the rows that are counted."""
+    """Count the people and the values in one query, over the rows that are counted."""
     from kanab.counting.connect import opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415
     from kanab.counting.engine.sql import filter_rows  # noqa: PLC0415
 
     with opened_table(source, table=options.table, sql=options.sql) as table:
-        get_column(dict.fromkeys(table.columns, ()), by)  # an unknown one is refused with its neighbours
+        check_column(by, table.columns)
         rows = filter_rows(table, options.where) if options.where else table
         rows = rows.filter(rows[by].notnull())
         if arms:
             rows = rows.filter(reduce(or_, (rows[name].notnull() for name in arms)))
         people = rows.count() if options.unit is None else rows[options.unit].nunique()
-        found = first_row(rows.aggregate(people=people, clusters=rows[by].nunique()))
-    return int(found["people"]), int(found["clusters"])
+        row = first_row(rows.aggregate(people=people, clusters=rows[by].nunique()))
+    return int(row["people"]), int(row["clusters"])
