@@ -12,7 +12,7 @@ from kanab.tally.tally import Tally
 
 
 def from_classes() -> dict[str, float]:
-    """Every number of the paper, by its key."""
+    """Return every number of the paper, by its key."""
     tally, altered = eighteen(), eighteen(altered=True)
     main, full = fit(tally, "arm + C(tier)"), fit(tally, "arm * C(tier)")
     return {
@@ -49,7 +49,7 @@ def _squares(tally: Tally) -> dict[str, float]:
 
 
 def _messages(tally: Tally) -> dict[str, float]:
-    """A visitor of B in tier 3 spends 4 units, later 2 more: one-row tallies, added and replaced."""
+    """Count a visitor of B in tier 3 who spends 4 units, later 2 more: one-row tallies, added and replaced."""
 
     def visitor(minutes: float) -> Tally:
         return count_eighteen({"treatment": ["B"], "tier": [3], "minutes": [minutes]})
@@ -66,7 +66,7 @@ def _messages(tally: Tally) -> dict[str, float]:
 
 def _model(result: Fit, prefix: str) -> dict[str, float]:
     regression, residual, total = result.anova.ss
-    found = {
+    numbers = {
         "explained": float(result.b @ result.xtx @ result.b),
         "rss": result.rss,
         "mse": result.rss / result.df,
@@ -83,20 +83,20 @@ def _model(result: Fit, prefix: str) -> dict[str, float]:
         **numbered("t", result.t),
         **numbered("p", result.p),
     }
-    return {prefix + name: value for name, value in found.items()}
+    return {prefix + name: value for name, value in numbers.items()}
 
 
 def _adjusted(altered: Tally) -> dict[str, float]:
     people = {int(tier): n for tier, n in altered.people_by("tier").items() if tier}
     mean = sum(tier * n for tier, n in people.items()) / altered.total
     shifted = altered.coarsen("tier", {}, {tier: tier - mean for tier in people})
-    found = {"mean": mean, **{f"demeaned {tier}": tier - mean for tier in people}}
+    numbers = {"mean": mean, **{f"demeaned {tier}": tier - mean for tier in people}}
     for arm in ("A", "B"):
         alone = fit(shifted.select_arms([arm]), "tier")
-        found |= arm_numbers(arm, alone.xtx, alone.xty, alone.b, alone.rss)
+        numbers |= arm_numbers(arm, alone.xtx, alone.xty, alone.b, alone.rss)
     effect, slopes = adjusted_effect(altered), adjusted_means(altered).slopes
     return {
-        **found,
+        **numbers,
         "sxx": sum(n * (tier - mean) ** 2 for tier, n in people.items()),
         "slope": float(slopes[1, 0] - slopes[0, 0]) ** 2,
         **adjusted_numbers(effect.estimate, effect.se**2, effect.se_population**2),

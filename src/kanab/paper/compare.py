@@ -1,4 +1,4 @@
-"""The paper's numbers three times, side by side."""
+"""The paper's numbers side by side: as printed, from classes, from rows."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Line:
 
     @property
     def as_printed(self) -> bool:
-        """Does the computed number round to the printed one?"""
+        """Whether the computed number rounds to the printed one."""
         exponent = Decimal(self.printed.digits).as_tuple().exponent
         half = 0.5 * 10.0 ** (exponent if isinstance(exponent, int) else 0)
         return abs(self.classes - float(self.printed.digits)) <= half * (1 + 1e-9) + _TABLE_1_ROUNDING
 
     @property
     def holds(self) -> bool:
-        """Are classes and rows equal, and the paper either right or known to be wrong?"""
+        """Whether classes and rows are equal, and the paper is either right or known to be wrong."""
         return self.difference <= TOLERANCE and self.as_printed != bool(self.printed.misprint)
 
     @property
@@ -53,25 +53,25 @@ class Line:
 
 
 def compare() -> tuple[Line, ...]:
-    """Every number of the paper, in its order.
+    """Return every number of the paper, in its order.
 
     >>> all(line.holds for line in compare())
     True
     """
     classes, rows = from_classes(), from_rows()
-    return tuple(Line(one, classes[one.key], rows[one.key]) for one in printed())
+    return tuple(Line(number, classes[number.key], rows[number.key]) for number in printed())
 
 
 def to_text(lines: tuple[Line, ...]) -> str:
-    """The comparison as tables, one per section, and a last line that sums it up."""
+    """Return the comparison as tables, one per section, and a last line that sums it up."""
     parts = []
     for section in dict.fromkeys(line.printed.section for line in lines):
-        found = tuple(
+        rows = tuple(
             (line.printed.name, line.printed.digits, _short(line.classes), _short(line.rows), line.verdict)
             for line in lines
             if line.printed.section == section
         )
-        parts.append(str(Table(("number", "paper", "classes", "rows", ""), found, section)))
+        parts.append(str(Table(("number", "paper", "classes", "rows", ""), rows, section)))
     misprints = sum(bool(line.printed.misprint) for line in lines)
     largest = max(line.difference for line in lines)
     parts.append("\n".join(["Slips in the paper's words:", *(f"- {words}" for words in WORDS)]))
@@ -87,7 +87,7 @@ def _short(value: float) -> str:
 
 
 def to_dict(lines: tuple[Line, ...]) -> dict[str, Any]:
-    """The comparison as plain data, numbers in full precision."""
+    """Return the comparison as plain data, numbers in full precision."""
     return {
         "agree": all(line.holds for line in lines),
         "largest_difference": max(line.difference for line in lines),

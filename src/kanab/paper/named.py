@@ -1,4 +1,4 @@
-"""Names for numbers, the same for classes and rows."""
+"""The names of the paper's numbers, the same for classes and rows."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ Floats = NDArray[np.float64]
 
 
 def entries(name: str, matrix: Floats) -> dict[str, float]:
-    """The upper triangle of a matrix."""
+    """Name the upper triangle of a matrix."""
     return {f"{name} {i},{j}": float(matrix[i, j]) for i in range(len(matrix)) for j in range(i, len(matrix))}
 
 
 def numbered(name: str, values: Floats) -> dict[str, float]:
-    """The elements of a vector."""
+    """Name the elements of a vector."""
     return {f"{name}{i}": float(value) for i, value in enumerate(values)}
 
 
 def arm_numbers(arm: str, xtx: Floats, xty: Floats, b: Floats, rss: float) -> dict[str, float]:
-    """One arm's regression on the demeaned covariate."""
+    """Name the numbers of one arm's regression on the demeaned covariate."""
     values = (xtx[0, 0], xtx[0, 1], xtx[1, 1], xty[0], xty[1], b[0], b[1], b @ xtx @ b, rss)
     names = ("n", "x", "xx", "y", "xy", "b0", "b1", "explained", "rss")
     return {f"{arm} {name}": float(value) for name, value in zip(names, values, strict=True)}
 
 
 def adjusted_numbers(estimate: float, sample: float, population: float) -> dict[str, float]:
-    """The adjusted effect and its variances for these people and for the population."""
+    """Name the adjusted effect and its variances for these people and for the population."""
     return {
         "ate": estimate,
         "var sate": sample,

@@ -1,4 +1,4 @@
-"""What the paper prints: one number a line, with its key and, for a misprint, what is wrong with it."""
+"""The numbers that the paper prints, one a line, with its key and, for a misprint, what is wrong with it."""
 
 from __future__ import annotations
 
@@ -218,12 +218,12 @@ WORDS = (
 
 
 def printed() -> tuple[Printed, ...]:
-    """Every printed number, in the paper's order."""
-    found, section = [], ""
+    """Return every printed number, in the paper's order."""
+    numbers, section = [], ""
     for line in filter(None, _NUMBERS.splitlines()):
         if line.startswith("# "):
             section = line[2:]
         else:
             key, name, digits, misprint = ([part.strip() for part in line.split("|")] + [""])[:4]
-            found.append(Printed(section, key, name, digits, misprint))
-    return tuple(found)
+            numbers.append(Printed(section, key, name, digits, misprint))
+    return tuple(numbers)

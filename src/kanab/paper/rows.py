@@ -12,13 +12,13 @@ from kanab.stats.distributions import f_tail, t_tail
 
 
 def from_rows() -> dict[str, float]:
-    """Every number of the paper, by its key."""
+    """Return every number of the paper, by its key."""
     table, altered = eighteen_rows(), eighteen_rows(altered=True)
     treated, tier, y = (np.array(table[name]) for name in ("treatment", "tier", "minutes"))
     b, two, three = (flags.astype(float) for flags in (treated == "B", tier == 2, tier == 3))
     main = np.column_stack([np.ones(18), b, two, three])
     full = np.column_stack([main, b * two, b * three])
-    found = {
+    numbers = {
         **_table(table, ""),
         **_table(altered, "altered "),
         **{f"squares {arm}": float(np.sum(y[treated == arm] ** 2)) for arm in "AB"},
@@ -33,18 +33,18 @@ def from_rows() -> dict[str, float]:
         **entries("inverse", np.linalg.inv(main.T @ main)),
         **_adjusted(altered),
     }
-    found["F"] = (found["main rss"] - found["full rss"]) / 2 / (found["full rss"] / 12)
-    return found
+    numbers["F"] = (numbers["main rss"] - numbers["full rss"]) / 2 / (numbers["full rss"] / 12)
+    return numbers
 
 
 def _table(table: dict[str, list[Any]], prefix: str) -> dict[str, float]:
-    found = {}
+    numbers = {}
     people = list(zip(table["treatment"], table["tier"], table["minutes"], strict=True))
     for i, place in enumerate([(arm, tier) for arm in "AB" for tier in (1, 2, 3)], 1):
         inside = [minutes for arm, tier, minutes in people if (arm, tier) == place]
-        found[f"{prefix}count R{i}"] = float(len(inside))
-        found[f"{prefix}sum R{i}"] = float(sum(inside))
-    return found
+        numbers[f"{prefix}count R{i}"] = float(len(inside))
+        numbers[f"{prefix}sum R{i}"] = float(sum(inside))
+    return numbers
 
 
 def _fit(x: Floats, y: Floats) -> tuple[Floats, float]:
@@ -58,7 +58,7 @@ def _model(x: Floats, y: Floats, prefix: str) -> dict[str, float]:
     se = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * rss / (n - p))
     total = float(np.sum((y - y.mean()) ** 2))
     f = (total - rss) / (p - 1) / (rss / (n - p))
-    found = {
+    numbers = {
         "explained": float(np.sum((x @ b) ** 2)),
         "rss": rss,
         "mse": rss / (n - p),
@@ -75,26 +75,26 @@ def _model(x: Floats, y: Floats, prefix: str) -> dict[str, float]:
         **numbered("t", b / se),
         **{f"p{i}": t_tail(float(t), n - p) for i, t in enumerate(b / se)},
     }
-    return {prefix + name: value for name, value in found.items()}
+    return {prefix + name: value for name, value in numbers.items()}
 
 
 def _adjusted(table: dict[str, list[Any]]) -> dict[str, float]:
     treated, tier, y = (np.array(table[name]) for name in ("treatment", "tier", "minutes"))
     mean = float(tier.mean())
     x = tier - mean
-    found = {"mean": mean, **{f"demeaned {level}": level - mean for level in (1, 2, 3)}}
+    numbers = {"mean": mean, **{f"demeaned {level}": level - mean for level in (1, 2, 3)}}
     fits = []
     for arm in "AB":
-        own, mine = np.column_stack([np.ones(9), x[treated == arm]]), y[treated == arm]
-        b, rss = _fit(own, mine)
+        columns, values = np.column_stack([np.ones(9), x[treated == arm]]), y[treated == arm]
+        b, rss = _fit(columns, values)
         fits.append((b, rss))
-        found |= arm_numbers(arm, own.T @ own, own.T @ mine, b, rss)
+        numbers |= arm_numbers(arm, columns.T @ columns, columns.T @ values, b, rss)
     (a, rss_a), (b, rss_b) = fits
     sample = (rss_a + rss_b) / (9 * 7)
     sxx, slope = float(x @ x), float((b[1] - a[1]) ** 2)
     treatment = (treated == "B").astype(float)
     return {
-        **found,
+        **numbers,
         "sxx": sxx,
         "slope": slope,
         **adjusted_numbers(float(b[0] - a[0]), sample, sample + sxx * slope / (18 * 17)),

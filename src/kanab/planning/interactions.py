@@ -1,4 +1,4 @@
-"""How large must an interference or a difference between segments be to be seen?
+"""The power to see an interference of experiments, or a difference between segments.
 
 The power of the F tests of ``ftest``: two experiments that may interfere, or an effect that may
 differ between the levels of a covariate. Any two of people, effect and power give the third.
@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from kanab.errors import AnalysisError
-from kanab.planning.power import MOST_PEOPLE
+from kanab.planning.power import MOST_PEOPLE, Solved, check_two_of_three, fewest_people
 from kanab.stats.distributions import check_sides, find_root
 from kanab.stats.ftest import cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
@@ -53,7 +53,7 @@ class InteractionPower:
     the cell, the hardest to see unless a pattern was given.
     """
 
-    solved: Literal["people", "effect", "power"]
+    solved: Solved
     people: int
     effect: float
     power: float
@@ -76,16 +76,17 @@ def crossed_noise(
     rate: float | Sequence[Sequence[float]] | None = None,
     pooled: bool = False,
 ) -> CrossedNoise:
-    """Cells from numbers: shares of the arms, and of the levels or of the other experiment's arms.
+    """Return cells from numbers: shares of the arms, and of the levels or of the other experiment's arms.
 
-    ``sd`` (or ``rate``, for a 0/1 metric) is one number, or one per cell.
+    ``sd`` (or ``rate``, for a 0/1 metric) is one number, or one per cell. Raises `AnalysisError` for
+    numbers that no experiment has.
 
     >>> crossed_noise({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, rate=0.1).shares
     array([[0.375, 0.125],
            [0.375, 0.125]])
     """
-    sides = [_side(one) for one in (rows, columns)]
-    shape = len(sides[0][0]), len(sides[1][0])
+    (row_levels, row_shares), (column_levels, column_shares) = _side(rows), _side(columns)
+    shape = len(row_levels), len(column_levels)
     if (sd is None) == (rate is None):
         raise AnalysisError("give either a standard deviation or a rate", "sd=… for amounts, rate=… for 0/1 metrics.")
     if rate is not None:
@@ -97,13 +98,16 @@ def crossed_noise(
         variances = _cells(sd, shape) ** 2
     if not np.all(variances > 0):
         raise AnalysisError("a standard deviation must be positive", "Give that of one person's value.")
-    return CrossedNoise(sides[0][0], sides[1][0], np.outer(sides[0][1], sides[1][1]), variances, pooled)
+    return CrossedNoise(row_levels, column_levels, np.outer(row_shares, column_shares), variances, pooled)
 
 
 def crossed_noise_of(
     tally: Tally, covariate: str | None = None, metric: str | None = None, *, pooled: bool = False
 ) -> CrossedNoise:
-    """Cells as they were found: arm × covariate, or two experiments, with the finest variances that were kept."""
+    """Return the cells of a tally: arm × covariate, or two experiments, with the finest variances that were kept.
+
+    Raises `AnalysisError` where a combination holds nobody, or its variance is not known.
+    """
     cells = two_way(tally, covariate, metric)
     rows, columns = cells.tally.factors
     shape = len(rows.levels), len(columns.levels)
@@ -130,19 +134,18 @@ def interaction_power(
     pattern: Sequence[Sequence[float]] | None = None,
     confidence: float = 0.95,
 ) -> InteractionPower:
-    """Leave out one of people (in all cells), effect and power: it is solved for.
+    """Solve for the one of people (in all cells), effect and power that is left out.
 
     The effect is that of one cell beyond what its row and its column say; in a 2 × 2 table it is the
-    difference of the two differences. ``pattern`` says otherwise: the cells' effects, to be
-    multiplied by ``effect``.
+    difference of the two differences. ``pattern`` gives the cells' effects instead, to be multiplied
+    by ``effect``. Raises `AnalysisError` where there is not exactly one to solve for, or no solution.
 
     >>> cells = crossed_noise({"A": 1, "B": 1}, {"off": 1, "on": 1}, sd=10)
     >>> print(interaction_power(cells, effect=1, power=0.8))
     12,561 people see an interaction of 1.000 (row B, column off) with power 80 %; 95% confidence, F(1, 12,557)
     """
     check_sides(confidence, "two-sided")
-    if sum(value is None for value in (people, effect, power)) != 1:
-        raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
+    check_two_of_three(people, effect, power)
     fewest = 2 / float(noise.shares.min())
     if people is not None and not (isinstance(people, Real) and fewest <= float(people) <= MOST_PEOPLE):
         raise AnalysisError("so few (or so many) people cannot be planned with", "Every cell needs two people or more.")
@@ -156,11 +159,11 @@ def interaction_power(
     def achieved(n: float, x: float) -> float:
         return _power(noise.q, _df(noise, projected, n), n * x**2 * size, confidence)
 
-    solved: Literal["people", "effect", "power"] = "power"
+    solved: Solved = "power"
     if people is None:
         assert effect is not None
         assert power is not None
-        solved, people = "people", math.ceil(_fewest(lambda n: achieved(n, effect) - power, fewest) - 1e-9)
+        solved, people = "people", math.ceil(fewest_people(lambda n: achieved(n, effect) - power, fewest) - 1e-9)
     elif effect is None:
         assert power is not None
         unit = 1 / math.sqrt(people * size)  # the effect at which the noncentrality is 1
@@ -170,26 +173,14 @@ def interaction_power(
     return InteractionPower(solved, people, effect, achieved(people, effect), where, df, confidence)
 
 
-def _fewest(short: Any, fewest: float) -> float:
-    """The number of people at which the power is no longer short."""
-    low, high = math.log(fewest), math.log(fewest) + 1
-    if short(fewest) >= 0:
-        return fewest
-    while short(math.exp(high)) < 0:
-        low, high = high, high + 2
-        if high > math.log(MOST_PEOPLE):
-            raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
-    return math.exp(find_root(lambda log: short(math.exp(log)), low, high))
-
-
 def _side(shares: Mapping[Any, float]) -> tuple[tuple[Level, ...], Floats]:
-    found = {as_level(name, "level"): share for name, share in shares.items()} if isinstance(shares, Mapping) else {}
-    if len(found) < 2 or not all(isinstance(x, Real) and 0 < float(x) < math.inf for x in found.values()):
+    levels = {as_level(name, "level"): share for name, share in shares.items()} if isinstance(shares, Mapping) else {}
+    if len(levels) < 2 or not all(isinstance(x, Real) and 0 < float(x) < math.inf for x in levels.values()):
         raise AnalysisError(
             "shares need a positive number for every arm or level, two at least", "For example 9 and 1."
         )
-    numbers = np.array([float(x) for x in found.values()])
-    return tuple(found), numbers / numbers.sum()
+    numbers = np.array([float(x) for x in levels.values()])
+    return tuple(levels), numbers / numbers.sum()
 
 
 def _cells(value: Any, shape: tuple[int, int]) -> Floats:
@@ -200,7 +191,7 @@ def _cells(value: Any, shape: tuple[int, int]) -> Floats:
 
 
 def _projector(noise: CrossedNoise) -> Floats:
-    """M = I − QQ' of the weighted main-effects design: what rows and columns cannot explain."""
+    """Return M = I − QQ' of the weighted main-effects design: what rows and columns cannot explain."""
     r, c = noise.shares.shape
     row, column = np.divmod(np.arange(r * c), c)
     main = np.column_stack(
@@ -215,12 +206,12 @@ def _weights(noise: CrossedNoise) -> Floats:
 
 
 def _size(noise: CrossedNoise, projected: Floats, pattern: Any) -> tuple[float, str]:
-    """The noncentrality per person of a unit effect, and where that effect is."""
+    """Return the noncentrality per person of a unit effect, and where that effect is."""
     weights = _weights(noise)
     if pattern is not None:
-        own = np.sqrt(weights) * np.ravel(_cells(pattern, noise.shares.shape))
-        size = float(own @ projected @ own)
-        if not size > 1e-12 * float(own @ own):
+        effects = np.sqrt(weights) * np.ravel(_cells(pattern, noise.shares.shape))
+        size = float(effects @ projected @ effects)
+        if not size > 1e-12 * float(effects @ effects):
             raise AnalysisError("the pattern has no interaction", "Rows and columns explain it: change a single cell.")
         return size, "the given pattern"
     sizes = (weights * np.diag(projected)).reshape(noise.shares.shape)[1:]  # one cell off by 1, not in the first row
@@ -229,17 +220,17 @@ def _size(noise: CrossedNoise, projected: Floats, pattern: Any) -> tuple[float, 
 
 
 def _df(noise: CrossedNoise, projected: Floats, people: float) -> float:
-    """The denominator's degrees of freedom: N − cells, or those of the robust F."""
+    """Return the denominator's degrees of freedom: N − cells, or those of the robust F."""
     cells = noise.shares.size
     if noise.pooled:
         return max(people - cells, 1e-9)
-    own = np.maximum(people * np.ravel(noise.shares) - 1, 1e-9)
-    h = float(np.sum(np.diag(projected) ** 2 / own))
+    freedom = np.maximum(people * np.ravel(noise.shares) - 1, 1e-9)
+    h = float(np.sum(np.diag(projected) ** 2 / freedom))
     return (noise.q + 2) * noise.q / (3 * h)
 
 
 def _power(q: int, df: float, nc: float, confidence: float) -> float:
-    """How often F is beyond its limit."""
+    """Return how often F is beyond its limit."""
     limit = float(special.fdtri(q, df, confidence))
     if nc == 0:
         return 1 - confidence

@@ -1,4 +1,4 @@
-"""How much does one person's value vary? What the error of an effect is made of, before anybody has come."""
+"""Noise: how much one person's value varies, from which the error of an effect follows before anybody has come."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.stats.distributions import satterthwaite_df
-from kanab.stats.effect import ArmMeans
+from kanab.stats.effect import ArmMeans, differences_from, known_control
 from kanab.stats.gram import Floats
+from kanab.stats.joint_t import correlations_of
 from kanab.tally.factor import Level, as_level, label
 
 EVEN: Mapping[Any, float] = {"A": 1, "B": 1}
@@ -48,14 +49,14 @@ class Noise:
         return tuple(arm for arm in self.arms if arm != self.control)
 
     def place(self, arm: Any) -> int:
-        """Where an arm stands."""
+        """Return the position of an arm; raises `LevelError` for an unknown one."""
         wanted = as_level(arm, "arm")
         if wanted not in self.arms:
             raise LevelError("unknown arm", f"Arms: {listed(map(label, self.arms))}.")
         return self.arms.index(wanted)
 
     def variance_of(self, arm: Level, effect: float) -> float:
-        """The variance of one person of an arm that has this effect."""
+        """Return the variance of one person of an arm that has this effect."""
         place = self.place(arm)
         if arm == self.control or self.mean is None or not (self.binary or self.grows):
             return float(self.variances[place])
@@ -66,31 +67,24 @@ class Noise:
         return rate * (1 - rate) * left
 
     def error(self, arm: Level, people: float, effect: float) -> tuple[float, float]:
-        """Standard error and Satterthwaite's df of an arm minus the control, with so many people in all."""
-        one, base = self.place(arm), self.place(self.control)
-        n = people * self.shares[[one, base]]
+        """Return standard error and Satterthwaite's df of an arm minus the control, with so many people in all."""
+        place, base = self.place(arm), self.place(self.control)
+        n = people * self.shares[[place, base]]
         parts = np.array([self.variance_of(arm, effect), float(self.variances[base])]) / n
-        beyond = self.drawn[one, one] - 2 * self.drawn[one, base] + self.drawn[base, base]
+        beyond = self.drawn[place, place] - 2 * self.drawn[place, base] + self.drawn[base, base]
         variance = float(parts.sum()) + max(0.0, float(beyond)) / people
-        freedom = np.maximum(n - self.lost[[one, base]], 1e-9)
+        freedom = np.maximum(n - self.lost[[place, base]], 1e-9)
         return math.sqrt(variance), satterthwaite_df(parts, freedom)
 
     def correlations(self, effect: float) -> Floats:
-        """How the arms' effects go together, all being compared with one control."""
-        base = self.place(self.control)
-        places = [self.place(arm) for arm in self.others]
-        own = np.array([self.variance_of(arm, effect) / self.shares[self.place(arm)] for arm in self.arms])
-        covariance = np.diag(own) + self.drawn
-        c = np.zeros((len(places), len(self.arms)))
-        c[np.arange(len(places)), places] = 1
-        c[:, base] = -1
-        of = c @ covariance @ c.T
-        deviation = np.sqrt(np.diag(of))
-        return np.asarray(of / np.outer(deviation, deviation))
+        """Return how the arms' effects correlate, all being compared with one control."""
+        variances = [self.variance_of(arm, effect) / share for arm, share in zip(self.arms, self.shares, strict=True)]
+        c = differences_from(self.place(self.control), len(self.arms))
+        return correlations_of(c @ (np.diag(variances) + self.drawn) @ c.T)
 
     @property
     def fewest(self) -> float:
-        """With fewer people than this in all, an arm could not be fitted."""
+        """The people in all below which an arm could not be fitted."""
         return float(np.max((self.lost + 1) / self.shares))
 
 
@@ -104,11 +98,12 @@ def noise_of_amounts(
     slopes: int = 0,
     grows: bool = False,
 ) -> Noise:
-    """Noise from numbers: the standard deviation of one person, the same in all arms or per arm.
+    """Return the noise of a standard deviation of one person, the same in all arms or per arm.
 
     For a ratio metric it is that of the linearised metric, (y − R z)/z̄. ``r2`` is the share of the
     variance that covariates explain, ``slopes`` how many coefficients they take. ``mean`` is the
     control's, for relative effects. ``grows``: the effect multiplies amounts, and so their spread.
+    Raises `AnalysisError` for numbers that no experiment has, `LevelError` for an unknown control.
 
     >>> noise_of_amounts(20, r2=0.5, shares={"off": 9, "on": 1}).variances
     array([200., 200.])
@@ -132,7 +127,9 @@ def noise_of_rate(
     r2: float | Mapping[Any, float] = 0.0,
     slopes: int = 0,
 ) -> Noise:
-    """Noise of a 0/1 metric: the control's rate says it all; an arm's own follows from its effect.
+    """Return the noise of a 0/1 metric: the control's rate says it all; an arm's own follows from its effect.
+
+    Raises `AnalysisError` for a rate outside 0 … 1, `LevelError` for an unknown control.
 
     >>> noise = noise_of_rate(0.1)
     >>> round(noise.variances[0], 4).item(), round(noise.variance_of("B", 0.02), 4)
@@ -156,10 +153,11 @@ def noise_of_means(
     rate: bool = False,
     grows: bool = False,
 ) -> Noise:
-    """Noise as it was found: from plain, adjusted or ratio means of a finished experiment.
+    """Return the noise of a finished experiment, from its plain, adjusted or ratio means.
 
     Shares are the realised ones unless others are given. ``rate``: a 0/1 metric, whose variance follows
-    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts.
+    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. Raises
+    `LevelError` for unknown arms, `AnalysisError` for a rate outside 0 … 1.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -167,15 +165,12 @@ def noise_of_means(
     array([0.4222, 0.9616])
     """
     people = np.array(means.people, dtype=np.float64)
-    given = dict(zip(means.arms, people.tolist(), strict=True)) if shares is None else shares
-    arms, share, _ = _arms(given, None)
+    arms, share, _ = _arms(dict(zip(means.arms, people.tolist(), strict=True)) if shares is None else shares, None)
     if set(arms) != set(means.arms):
         raise LevelError("the shares are not those of these arms", f"Arms: {listed(map(label, means.arms))}.")
     order = [means.arms.index(arm) for arm in arms]
     drawn = means.slopes @ means.spread @ means.slopes.T * people.sum()
-    base = means.control if control is None else as_level(control, "arm")
-    if base not in arms:
-        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
+    base = known_control(arms, means.base(control))
     mean = float(means.means[means.arms.index(base)])
     variances = (means.sample * people)[order]
     left = None
@@ -191,36 +186,34 @@ def noise_of_means(
 
 
 def _arms(shares: Mapping[Any, float], control: Any) -> tuple[tuple[Level, ...], Floats, Level]:
-    """The arms, their shares adding up to one, and the control: the first unless named."""
-    found = {as_level(arm, "arm"): share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
-    if len(found) < 2 or not all(isinstance(x, Real) and 0 < x < math.inf for x in found.values()):
+    """Return the arms, their shares adding up to one, and the control: the first unless named."""
+    by_arm = {as_level(arm, "arm"): share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
+    if len(by_arm) < 2 or not all(isinstance(x, Real) and 0 < x < math.inf for x in by_arm.values()):
         raise AnalysisError(
             "shares need a positive number for each of two or more arms", "For example {'A': 9, 'B': 1}."
         )
-    arms = tuple(found)
-    base = arms[0] if control is None else as_level(control, "arm")
-    if base not in arms:
-        raise LevelError("unknown arm as control", f"Arms: {listed(map(label, arms))}.")
-    numbers = np.array([float(found[arm]) for arm in arms])
+    arms = tuple(by_arm)
+    base = known_control(arms, arms[0] if control is None else as_level(control, "arm"))
+    numbers = np.array([float(share) for share in by_arm.values()])
     return arms, numbers / numbers.sum(), base
 
 
-def _per_arm(value: Any, arms: tuple[Level, ...], what: str, least: float) -> Floats:
-    """One number for all arms, or one for each."""
-    given = {as_level(arm, "arm"): x for arm, x in value.items()} if isinstance(value, Mapping) else None
-    if given is not None and set(given) != set(arms):
-        raise AnalysisError(f"{what} is needed for every arm", f"Arms: {listed(map(label, arms))}.")
-    numbers = [value if given is None else given[arm] for arm in arms]
+def _per_arm(value: Any, arms: tuple[Level, ...], name: str, least: float) -> Floats:
+    """Return a number per arm, from one for all arms or one for each."""
+    by_arm = {as_level(arm, "arm"): x for arm, x in value.items()} if isinstance(value, Mapping) else None
+    if by_arm is not None and set(by_arm) != set(arms):
+        raise AnalysisError(f"{name} is needed for every arm", f"Arms: {listed(map(label, arms))}.")
+    numbers = [value if by_arm is None else by_arm[arm] for arm in arms]
     if not all(isinstance(x, Real) and least <= float(x) < math.inf for x in numbers):
-        raise AnalysisError(f"{what} must be a finite number, not below {least:g}", "One number, or one per arm.")
+        raise AnalysisError(f"{name} must be a finite number, not below {least:g}", "One number, or one per arm.")
     return np.array(numbers, dtype=np.float64)
 
 
 def _explained(r2: Any, arms: tuple[Level, ...]) -> Floats:
-    found = _per_arm(r2, arms, "R²", least=0.0)
-    if not np.all(found < 1):
+    explained = _per_arm(r2, arms, "R²", least=0.0)
+    if not np.all(explained < 1):
         raise AnalysisError("R² must be below 1", "It is the share of the variance that covariates explain.")
-    return found
+    return explained
 
 
 def _slopes(slopes: Any) -> int:

@@ -1,4 +1,4 @@
-"""How many people, how small an effect, how sure? Any two of them give the third."""
+"""Power: any two of people, effect and power give the third."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
 PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
+Solved = Literal["people", "effect", "power"]
 MOST_PEOPLE = 1e13
 """Nothing is planned with more people than this."""
 
@@ -34,7 +35,8 @@ class PlannedTest:
     """How the effect will be tested: which side or margin, how sure, for how many comparisons at once.
 
     ``tests`` is the number of tests that a correction is over: arms against the control, unless more
-    (metrics × arms) are said. "dunnett" knows how the arms' effects go together and is over arms only.
+    (metrics × arms) are named. "dunnett" uses how the arms' effects correlate and is over arms only.
+    Raises `AnalysisError` for choices that contradict each other.
     """
 
     confidence: float = 0.95
@@ -63,7 +65,7 @@ class Power:
     share of the control's mean, where that is known.
     """
 
-    solved: Literal["people", "effect", "power"]
+    solved: Solved
     people: int
     arms: tuple[tuple[Level, int], ...]
     arm: Level
@@ -75,13 +77,13 @@ class Power:
     def __str__(self) -> str:
         parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
         share = "" if self.relative is None else f" ({100 * self.relative:+.3g} %)"
-        asked, size = self.test, f"an effect of {number(self.effect)}{share}"
-        several = "" if asked.correction == "none" else f", {asked.correction} correction"
-        sees = f"see {size}" if asked.margin is None else f"show {asked.margin} at {size}"
-        how = f", {asked.alternative}" if asked.margin is None else ""
+        test, size = self.test, f"an effect of {number(self.effect)}{share}"
+        several = "" if test.correction == "none" else f", {test.correction} correction"
+        sees = f"see {size}" if test.margin is None else f"show {test.margin} at {size}"
+        how = f", {test.alternative}" if test.margin is None else ""
         return (
             f"{self.people:,} people ({parts}) {sees} with power {100 * self.power:.3g} %; "
-            f"{asked.confidence:.0%} confidence{how}{several}"
+            f"{test.confidence:.0%} confidence{how}{several}"
         )
 
 
@@ -94,39 +96,37 @@ def solve_power(
     relative: bool = False,
     test: PlannedTest | None = None,
 ) -> Power:
-    """Leave out one of people (in all arms), effect and power: it is solved for.
+    """Solve for the one of people (in all arms), effect and power that is left out.
 
     With ``relative`` the effect is a share of the control's mean. An arm's effect is judged against
     the control, by the same t as ``contrast`` gives: Welch's for plain means, so that shares and
-    variances may differ. Of several arms the hardest one decides.
+    variances may differ. Of several arms the hardest one decides. Raises `AnalysisError` where there
+    is not exactly one to solve for, or no solution.
 
     >>> from kanab.planning.noise import noise_of_rate
     >>> print(solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8))
     62,464 people (A 31,232, B 31,232) see an effect of 0.005000 (+10 %) with power 80 %; 95% confidence, two-sided
     """
-    asked = test or PlannedTest()
-    if sum(value is None for value in (people, effect, power)) != 1:
-        raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
+    planned = test or PlannedTest()
+    check_two_of_three(people, effect, power)
     _check(noise, people, effect, power)
     if effect is not None and relative:
         effect = effect * _mean(noise)
-    if asked.margin is not None:
-        asked = replace(asked, margin=asked.margin.in_units(noise.mean))
+    in_units = None if planned.margin is None else planned.margin.in_units(noise.mean)
     arm = _hardest(noise, effect or 0.0)
-    task = _Task(noise, asked, arm)
-    solved: Literal["people", "effect", "power"] = "power"
+    comparison = _Comparison(noise, replace(planned, margin=in_units), arm)
+    solved: Solved = "power"
     if people is None:
         assert effect is not None
         assert power is not None
-        solved, people = "people", _rounded(noise, task.people_for(effect, power))
+        solved, people = "people", _rounded(noise, comparison.people_for(effect, power))
     elif effect is None:
         assert power is not None
-        solved, effect = "effect", task.effect_for(people, power)
+        solved, effect = "effect", comparison.effect_for(people, power)
     assert effect is not None
-    found = task.power(people, effect)
     arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
     share = None if not noise.mean else effect / abs(noise.mean)
-    return Power(solved, people, arms, arm, effect, share, found, test or PlannedTest())
+    return Power(solved, people, arms, arm, effect, share, comparison.power(people, effect), planned)
 
 
 def power_curve(
@@ -138,8 +138,14 @@ def power_curve(
     relative: bool = False,
     test: PlannedTest | None = None,
 ) -> tuple[Power, ...]:
-    """The same for several numbers of people: the power of an effect, or the effect for a power."""
+    """Solve for each of several numbers of people: the power of an effect, or the effect for a power."""
     return tuple(solve_power(noise, people=n, effect=effect, power=power, relative=relative, test=test) for n in people)
+
+
+def check_two_of_three(people: Any, effect: Any, power: Any) -> None:
+    """Check that exactly one of people, effect and power is left out; raises `AnalysisError`."""
+    if sum(value is None for value in (people, effect, power)) != 1:
+        raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
 
 
 def _check(noise: Noise, people: Any, effect: Any, power: Any) -> None:
@@ -160,17 +166,17 @@ def _mean(noise: Noise) -> float:
 
 
 def _hardest(noise: Noise, effect: float) -> Level:
-    """The arm whose difference from the control has the largest error."""
+    """Return the arm whose difference from the control has the largest error."""
     return max(noise.others, key=lambda arm: noise.error(arm, 1e6, effect)[0])
 
 
 def _rounded(noise: Noise, people: float) -> int:
-    """Whole people in every arm, at least so many in each."""
+    """Return people in all such that every arm has whole people, at least its share."""
     return sum(math.ceil(people * share - 1e-9) for share in noise.shares.tolist())
 
 
 def allotted(people: float, shares: Floats) -> list[int]:
-    """Whole people per arm that add up to all of them: the largest fractions are rounded up.
+    """Return whole people per arm that add up to all of them: the largest fractions are rounded up.
 
     >>> allotted(10, np.array([0.5, 0.25, 0.25]))
     [5, 3, 2]
@@ -183,15 +189,15 @@ def allotted(people: float, shares: Floats) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
-    """One comparison and how it is tested."""
+class _Comparison:
+    """One arm against the control, and how it is tested."""
 
     noise: Noise
     test: PlannedTest
     arm: Level
 
     def power(self, people: float, effect: float) -> float:
-        """How often the test will say yes."""
+        """Return how often the test will say yes."""
         if self.noise.binary and not 0 <= (self.noise.mean or 0) + effect <= 1:
             raise AnalysisError("the effect would take the rate below 0 or above 1", "Ask for a smaller effect.")
         se, df = self.noise.error(self.arm, people, effect)
@@ -208,43 +214,31 @@ class _Task:
         return beyond(limit, df, away[0]) if len(away) == 1 else both_beyond(limit, df, away[0], away[1])
 
     def _limit(self, df: float, effect: float) -> float:
-        """How large t has to be."""
-        asked = self.test
-        sided: Alternative = "greater" if asked.margin is not None or asked.alternative != "two-sided" else "two-sided"
-        if asked.correction == "dunnett":
-            return joint_quantile(asked.confidence, df, self.noise.correlations(effect), sided)
-        alpha = 1 - asked.confidence
-        tests = len(self.noise.others) if asked.tests is None else asked.tests
-        if asked.correction == "bonferroni":
+        """Return how large t has to be."""
+        test = self.test
+        sided: Alternative = "greater" if test.margin is not None or test.alternative != "two-sided" else "two-sided"
+        if test.correction == "dunnett":
+            return joint_quantile(test.confidence, df, self.noise.correlations(effect), sided)
+        alpha = 1 - test.confidence
+        tests = len(self.noise.others) if test.tests is None else test.tests
+        if test.correction == "bonferroni":
             alpha = alpha / tests
-        elif asked.correction == "sidak":
+        elif test.correction == "sidak":
             alpha = -math.expm1(math.log1p(-alpha) / tests)
         return -t_quantile(alpha / 2 if sided == "two-sided" else alpha, df)
 
     def people_for(self, effect: float, power: float) -> float:
-        """The fewest people, not yet rounded, that reach this power."""
-
-        def short(log_people: float) -> float:
-            return self.power(math.exp(log_people), effect) - power
-
+        """Return the fewest people, not yet rounded, that reach this power."""
         self._check_reachable(effect)
-        fewest = math.log(self.noise.fewest * (1 + 1e-9))
-        if short(fewest) >= 0:
-            return math.exp(fewest)
-        high = fewest + 1
-        while short(high) < 0:
-            high += 2
-            if high > math.log(MOST_PEOPLE):
-                raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
-        return math.exp(find_root(short, max(fewest, high - 2), high))
+        return fewest_people(lambda people: self.power(people, effect) - power, self.noise.fewest * (1 + 1e-9))
 
     def _check_reachable(self, effect: float) -> None:
-        """Is the effect on the right side, so that more people help at all?"""
+        """Check that the effect is on the right side, so that more people help at all."""
         margin, side = self.test.margin, self.test.alternative
         if margin is None:
             fine = effect != 0 if side == "two-sided" else effect > 0 if side == "greater" else effect < 0
         else:
-            fine = all(effect > null if one == "greater" else effect < null for null, one in margin.tests)
+            fine = all(effect > null if beyond == "greater" else effect < null for null, beyond in margin.tests)
         if not fine:
             raise AnalysisError(
                 "the effect lies on the wrong side: no number of people would show it",
@@ -252,22 +246,22 @@ class _Task:
             )
 
     def effect_for(self, people: float, power: float) -> float:
-        """The smallest effect (for equivalence: the largest) that reaches this power."""
+        """Return the smallest effect (for equivalence: the largest) that reaches this power."""
         start, sign, most = self._range()
         equivalence = self.test.margin is not None and self.test.margin.claim == "equivalence"
 
-        def short(size: float) -> float:
+        def excess(size: float) -> float:
             return self.power(people, start + sign * size) - power
 
-        if (short(0.0) < 0) == equivalence:
+        if (excess(0.0) < 0) == equivalence:
             raise AnalysisError(*(_TOO_FEW if equivalence else _TOO_MANY))
-        end = self._far(short, most, up=not equivalence)
-        return start + sign * find_root(short, 0.0, end)
+        end = self._far(excess, most, up=not equivalence)
+        return start + sign * find_root(excess, 0.0, end)
 
-    def _far(self, short: Callable[[float], float], most: float, *, up: bool) -> float:
-        """An effect large enough to be on the other side."""
+    def _far(self, excess: Callable[[float], float], most: float, *, up: bool) -> float:
+        """Return an effect large enough to be on the other side."""
         size = most / 1024 if math.isfinite(most) else self.noise.error(self.arm, 4 * self.noise.fewest, 0.0)[0] / 64
-        while (short(min(size, most)) < 0) == up:
+        while (excess(min(size, most)) < 0) == up:
             if size >= most:
                 raise AnalysisError(
                     "even the largest possible effect would not be seen with that power", "Ask for more people."
@@ -276,7 +270,7 @@ class _Task:
         return min(size, most)
 
     def _range(self) -> tuple[float, float, float]:
-        """From which effect, in which direction and how far solutions are looked for."""
+        """Return from which effect, in which direction and how far solutions are looked for."""
         margin, mean = self.test.margin, self.noise.mean or 0.0
         if margin is None:
             start, sign = 0.0, -1.0 if self.test.alternative == "less" else 1.0
@@ -294,8 +288,23 @@ class _Task:
         return start, sign, room * (1 - 1e-9)
 
 
+def fewest_people(excess: Callable[[float], float], least: float) -> float:
+    """Return the fewest people, from the least on, with whom the power is in excess of what is asked for.
+
+    Raises `AnalysisError` where more than `MOST_PEOPLE` would be needed.
+    """
+    low, high = math.log(least), math.log(least) + 1
+    if excess(least) >= 0:
+        return least
+    while excess(math.exp(high)) < 0:
+        low, high = high, high + 2
+        if high > math.log(MOST_PEOPLE):
+            raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
+    return math.exp(find_root(lambda log_people: excess(math.exp(log_people)), low, high))
+
+
 def beyond(limit: float, df: float, nc: float) -> float:
-    """How often a t with this noncentrality is above the limit.
+    """Return how often a t with this noncentrality is above the limit.
 
     >>> round(beyond(1.96, 1e6, 2.8), 4)
     0.7995
@@ -308,7 +317,7 @@ def beyond(limit: float, df: float, nc: float) -> float:
 
 
 def both_beyond(limit: float, df: float, below: float, above: float) -> float:
-    """How often both tests of equivalence say yes, the effect being so many errors inside each limit.
+    """Return how often both tests of equivalence say yes, the effect being so many errors inside each limit.
 
     They share one estimated error, which is integrated over.
 

@@ -1,4 +1,4 @@
-"""Does the chosen analysis do what it says, on people like yours? Seeded A/A and A/B studies.
+"""Seeded A/A and A/B studies: does the chosen analysis do what it says, on people like yours?
 
 A population is described by a few numbers. People are drawn from it again and again, counted into
 tallies, and analysed: how often is an effect found, and how often does the interval hold the truth?
@@ -18,6 +18,7 @@ from scipy import special
 
 from kanab.counting.columns import fill_tally, measure
 from kanab.errors import AnalysisError, DesignError
+from kanab.planning.noise import EVEN
 from kanab.stats.effect import Effect, difference_in_means
 from kanab.stats.gram import Floats
 from kanab.tabular import number
@@ -69,7 +70,7 @@ class Population:
             raise AnalysisError(problem, "See Population for what each kind needs.")
 
     def _means(self) -> str:
-        """What is wrong with the arms' means, if anything."""
+        """Return what is wrong with the arms' means, or nothing."""
         shares = self.arm_shares
         if len(shares) < 2 or not all(_within(share, 1e-12, math.inf) for share in shares.values()):
             return "shares need a positive number for every arm, two at least"
@@ -87,27 +88,26 @@ class Population:
     @property
     def arm_shares(self) -> dict[Level, float]:
         """The arms and their shares; the first one is the control."""
-        given = {"A": 1.0, "B": 1.0} if self.shares is None else self.shares
-        return {as_level(arm, "arm"): share for arm, share in given.items()}
+        return {as_level(arm, "arm"): share for arm, share in (EVEN if self.shares is None else self.shares).items()}
 
     @property
     def _effects(self) -> dict[Level, float]:
         return {as_level(arm, "arm"): effect for arm, effect in (self.effects or {}).items()}
 
     def effect_of(self, contrast: tuple[tuple[Level, float], ...]) -> float:
-        """The true value of a contrast of arm means."""
+        """Return the true value of a contrast of arm means."""
         return math.fsum(weight * (self.mean + self._effects.get(arm, 0.0)) for arm, weight in contrast)
 
     def draw(self, rng: np.random.Generator) -> Tally:
-        """One study: people drawn, assigned and counted."""
+        """Draw the people of one study, assign and count them."""
         shares = self.arm_shares
         share = np.array(list(shares.values()), dtype=np.float64)
         arm = rng.choice(len(shares), self.people, p=share / share.sum())
         score = rng.standard_normal(self.people)
-        own = self.correlation * score + math.sqrt(1 - self.correlation**2) * rng.standard_normal(self.people)
+        correlated = self.correlation * score + math.sqrt(1 - self.correlation**2) * rng.standard_normal(self.people)
         level = np.minimum((special.ndtr(score) * self.levels).astype(np.intp), self.levels - 1)
         means = np.array([self.mean + self._effects.get(name, 0.0) for name in shares])
-        metric, values = self._values(own, means[arm], rng)
+        metric, values = self._values(correlated, means[arm], rng)
         factors = [Factor("arm", tuple(shares), "arm")]
         code = arm.astype(np.intp)
         if self.levels > 1:
@@ -119,7 +119,7 @@ class Population:
         return fill_tally(tuple(factors), code, [measured], {"y": "margins"})
 
     def _values(self, score: Floats, mean: Floats, rng: np.random.Generator) -> tuple[Metric, NDArray[np.float64]]:
-        """The metric of everybody, from their hidden normal scores."""
+        """Return everybody's value of the metric, from their hidden normal scores."""
         if self.kind == "rate":
             return Metric("y", 1, (0.0, 1.0)), (special.ndtr(score) > 1 - mean).astype(np.float64)
         if self.kind == "number":
@@ -135,7 +135,7 @@ class Population:
         return Metric("y", _steps(self.mean / self.paying)), np.where(place > 0, amount, 0.0)
 
     def _amounts(self, place: Floats) -> Floats:
-        """Amounts of mean 1 at these quantiles."""
+        """Return amounts of mean 1 at these quantiles."""
         if self.spread == 0:
             return np.ones(len(place))
         if self.tail == "gamma":
@@ -146,7 +146,7 @@ class Population:
 
 
 def _steps(size: float) -> int:
-    """A grid so fine that rounding does not matter to values of this size."""
+    """Return a grid so fine that rounding does not matter to values of this size."""
     return int(2 ** min(40, max(0, math.ceil(12 - math.log2(size))))) if size > 0 else 1
 
 
@@ -177,9 +177,9 @@ class Study:
     error_ratio: float
 
     def __str__(self) -> str:
-        what = "finds an effect falsely" if self.truth == 0 else f"finds the effect of {number(self.truth)}"
+        finds = "finds an effect falsely" if self.truth == 0 else f"finds the effect of {number(self.truth)}"
         return (
-            f"{self.runs:,} studies of {self.population.people:,} people: {what} in {100 * self.found:.3g} % "
+            f"{self.runs:,} studies of {self.population.people:,} people: {finds} in {100 * self.found:.3g} % "
             f"(± {100 * self.found_error:.2g}); {self.confidence:.0%} intervals hold it in {100 * self.covered:.3g} %, "
             f"mean width {number(self.width)}; bias {number(self.bias)}"
         )
@@ -191,7 +191,8 @@ def simulate(
     """Draw, count and analyse many studies; the same seed gives the same answer.
 
     ``analysis`` takes a tally to an effect: ``difference_in_means``, ``adjusted_effect``, or a function
-    of your own. Without ``effects`` it is an A/A study.
+    of your own. Without ``effects`` it is an A/A study. Raises `AnalysisError` where fewer than two
+    studies could be tested.
 
     >>> print(simulate(Population(400, "rate", 0.2), runs=200, seed=1))
     200 studies of 400 people: finds an effect falsely in 4.5 % (± 1.5); 95% intervals hold it in 95.5 %, ...
@@ -219,9 +220,9 @@ def _summary(population: Population, effects: list[Effect], runs: int) -> Study:
     errors = np.array([effect.se_population for effect in effects])
     p = np.array([effect.p for effect in effects], dtype=np.float64)
     low, high = np.array([effect.interval for effect in effects], dtype=np.float64).T
-    found = float(np.mean(p < 1 - first.confidence))
+    rejected = float(np.mean(p < 1 - first.confidence))
     return Study(
-        population, runs, runs - len(effects), first.confidence, truth, found,
-        math.sqrt(found * (1 - found) / len(effects)), float(np.mean((low <= truth) & (truth <= high))),
+        population, runs, runs - len(effects), first.confidence, truth, rejected,
+        math.sqrt(rejected * (1 - rejected) / len(effects)), float(np.mean((low <= truth) & (truth <= high))),
         float(estimates.mean()) - truth, float(np.mean(high - low)), float(errors.mean() / estimates.std(ddof=1)),
     )  # fmt: skip

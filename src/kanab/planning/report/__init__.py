@@ -1,1 +1,1 @@
-"""Power curves and plan forecasts as text and pages."""
+"""Answers about power and forecasts of plans as text, charts and pages; the commands import its modules."""

@@ -1,4 +1,4 @@
-"""What a plan will give, as one page: tables of classes and of effects, and how effects shrink with the days."""
+"""The forecast of a plan as one page: tables of classes and of effects, and how effects shrink with the days."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _KEY = (
 
 
 def plan_charts(data: Data, later: Mapping[float, Data]) -> dict[str, str]:
-    """A curve for every experiment and metric as SVG; ``later`` are forecasts of the same plan by days."""
-    names = dict.fromkeys((one["experiment"], one["metric"]) for one in data["effects"])
+    """Draw a curve for every experiment and metric as SVG; ``later`` are forecasts of the same plan by days.
+
+    Raises `MissingExtraError` without the extra ``[charts]``.
+    """
+    names = dict.fromkeys((row["experiment"], row["metric"]) for row in data["effects"])
     specs = {
         f"{metric} in {experiment}": effect_by_days(data, later, experiment, metric) for experiment, metric in names
     }
@@ -33,34 +36,36 @@ def plan_charts(data: Data, later: Mapping[float, Data]) -> dict[str, str]:
 
 
 def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, metric: str) -> Spec | None:
-    """The detectable effect on one metric against days: plain, and with the adjustment that helps most."""
+    """Return the chart of the detectable effect by days: plain, and with the adjustment that helps most."""
 
-    def own(one: Data) -> dict[str | None, float]:
-        found = [row for row in one["effects"] if (row["experiment"], row["metric"]) == (experiment, metric)]
-        share = all(row["relative"] is not None for row in found)
-        return {row["adjusted_for"]: 100 * row["relative"] if share else row["effect"] for row in found}
+    def effects_of(forecast: Data) -> dict[str | None, float]:
+        rows = [row for row in forecast["effects"] if (row["experiment"], row["metric"]) == (experiment, metric)]
+        share = all(row["relative"] is not None for row in rows)
+        return {row["adjusted_for"]: 100 * row["relative"] if share else row["effect"] for row in rows}
 
-    now = own(data)
+    now = effects_of(data)
     adjusted = min((name for name in now if name), key=lambda name: now[name], default=None)
     lines = [(None, QUIET)] + ([(adjusted, UP)] if adjusted else [])
     points: list[Spec] = [
         {"days": days, "y": effect, "colour": colour}
         for name, colour in lines
-        for days, one in later.items()
-        if (effect := own(one).get(name)) is not None
+        for days, forecast in later.items()
+        if (effect := effects_of(forecast).get(name)) is not None
     ]
     if len(points) < 2 * len(lines):
         return None
     relative = all(row["relative"] is not None for row in data["effects"] if row["metric"] == metric)
     title = f"smallest change of {metric}{', % of the mean' if relative else ''}"
-    told = "; ".join(f"{point['days']:g} days {short(point['y'])}" for point in points[:: max(1, len(points) // 8)])
+    description = "; ".join(
+        f"{point['days']:g} days {short(point['y'])}" for point in points[:: max(1, len(points) // 8)]
+    )
     x = {"field": "days", "type": "quantitative", "axis": {"title": "days", "grid": False, "tickCount": 6}}
     y = {"field": "y", "type": "quantitative", "axis": {"title": title, "format": ",.4~r"}, "scale": {"zero": True}}
     encoding = {"x": x, "y": y, "color": {"field": "colour", "type": "nominal", "scale": None}}
     here = [{"days": data["days"], "y": now[name], "colour": colour} for name, colour in lines if name in now]
     return {
         "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent", "config": LOOK,
-        "autosize": {"type": "fit", "contains": "padding"}, "description": f"{told}.",
+        "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
         "usermeta": {"title": f"The {title} in {experiment}, by days"},
         "layer": [
             {"data": {"values": points}, "mark": {"type": "line", "strokeWidth": 3}, "encoding": encoding},
@@ -70,15 +75,15 @@ def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, met
     }  # fmt: skip
 
 
-def plan_report(data: Data, name: str, said: str, tables: Sequence[Table], *, charts: Mapping[str, str]) -> str:
-    """The page in one file without script or outside request; ``tables`` are those of the forecast."""
+def plan_report(data: Data, name: str, summary: str, tables: Sequence[Table], *, charts: Mapping[str, str]) -> str:
+    """Return the page in one file without script or outside request; ``tables`` are those of the forecast."""
     drawn = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
     pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
     whole, *effects = (_table(table) for table in tables)
     notes = "".join(f"<li>{escape(bind_numbers(note))}</li>" for note in data["notes"])
     header = (
         f'<header>\n<p class="kicker">Forecast of a plan</p>\n<h1>{escape(name)}</h1>\n'
-        f'<p class="lede">{escape(bind_numbers(said))}</p>\n</header>\n'
+        f'<p class="lede">{escape(bind_numbers(summary))}</p>\n</header>\n'
     )
     sections = filled(
         PageSection("tables", "When is every table whole?", whole),

@@ -1,4 +1,4 @@
-"""People against the effect that is found, and against the power: two curves as static SVG.
+"""Charts of power: the effect that is found and the power, by people, as static SVG.
 
 The charts are Vega-Lite in plain data; turning them into SVG needs the extra ``[charts]``.
 """
@@ -24,13 +24,16 @@ _FEW_TICKS = 6
 
 
 def power_charts(data: Data, points: Sequence[Row]) -> dict[str, str]:
-    """Both curves as SVG, by name; a curve of which too little can be reached is left out."""
+    """Draw both curves as SVG, by name; a curve of which too little can be reached is left out.
+
+    Raises `MissingExtraError` without the extra ``[charts]``.
+    """
     specs = {"effect": effect_curve(data, points), "power": power_of_effect(data, points)}
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 
 
 def effect_curve(data: Data, points: Sequence[Row]) -> Spec | None:
-    """The effect that is found with the asked power, by people; the answer is marked."""
+    """Return the chart of the effect that is found with the asked power, by people; the answer is marked."""
     scale, unit = (100, ", percentage points") if data["binary"] else (1, "")
     rows = [
         {"people": row["people"], "y": scale * row["effect"]}
@@ -46,41 +49,41 @@ def effect_curve(data: Data, points: Sequence[Row]) -> Spec | None:
     rows = [row | {"y": 0.0} if is_nothing(row["y"], largest) else row for row in rows]
     here = _nearest(rows, data["people"])
     label = [f"{here['people']:,} people", f"{rounded(here['y'])}{' points' if data['binary'] else ''}"]
-    told = "; ".join(f"{row['people']:,} people, {rounded(row['y'])}" for row in _some(rows))
+    description = "; ".join(f"{row['people']:,} people, {rounded(row['y'])}" for row in _some(rows))
     y = {"scale": {"zero": data["margin"] is None, "nice": True}, "axis": {"title": title, "format": ",.4~r"}}
-    return _curve(rows, here, label, y, (f"The {title}", f"{told}."), up=True)
+    return _curve(rows, here, label, y, (f"The {title}", f"{description}."), up=True)
 
 
 def power_of_effect(data: Data, points: Sequence[Row]) -> Spec | None:
-    """The power for the effect of the answer, by people, with a line at the asked power."""
+    """Return the chart of the power for the answer's effect, by people, with a line at the asked power."""
     rows = [{"people": row["people"], "y": row["power"]} for row in points if row["power"] is not None]
     if len(rows) < 2:
         return None
     title = f"power for {'an interaction' if data['interaction'] else 'a change'} of {change(data)}"
     here = _nearest(rows, data["people"])
-    told = "; ".join(f"{row['people']:,} people, {chance(row['y'])}" for row in _some(rows))
-    asked = float(points[0]["at_power"])
+    description = "; ".join(f"{row['people']:,} people, {chance(row['y'])}" for row in _some(rows))
+    wanted = float(points[0]["at_power"])
     y = {
         "scale": {"domain": [0, 1], "nice": False},
         "axis": {"title": title, "format": "%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]},
     }
     label = [f"{here['people']:,} people", chance(here["y"])]
-    spec = _curve(rows, here, label, y, (f"The {title}", f"{told}."), up=False)
-    line = {"mark": {"type": "rule", "strokeDash": [4, 4], "color": MUTED}, "data": {"values": [{"y": asked}]}}
+    spec = _curve(rows, here, label, y, (f"The {title}", f"{description}."), up=False)
+    line = {"mark": {"type": "rule", "strokeDash": [4, 4], "color": MUTED}, "data": {"values": [{"y": wanted}]}}
     words = {"type": "text", "align": "left", "baseline": "bottom", "x": 4, "dy": -3, "color": MUTED}
     spec["layer"] += [
         line | {"encoding": {"y": {"field": "y", "type": "quantitative"}}},
         {
-            "mark": words | {"text": f"asked: {percent(asked)}"},
-            "data": {"values": [{"y": asked}]},
+            "mark": words | {"text": f"asked: {percent(wanted)}"},
+            "data": {"values": [{"y": wanted}]},
             "encoding": {"y": {"field": "y", "type": "quantitative"}},
         },
     ]
     return spec
 
 
-def _curve(rows: Sequence[Row], here: Row, label: list[str], y: Spec, said: tuple[str, str], *, up: bool) -> Spec:
-    """One line over people, its answer as a dot with words beside it."""
+def _curve(rows: Sequence[Row], here: Row, label: list[str], y: Spec, titles: tuple[str, str], *, up: bool) -> Spec:
+    """Return one line over people, its answer as a dot with words beside it; ``titles`` are title and description."""
     people = {"field": "people", "type": "quantitative", "scale": {"type": "log", "nice": False}, "axis": _people(rows)}
     value = {"field": "y", "type": "quantitative"} | y
     encoding = {"x": people, "y": value}
@@ -90,7 +93,7 @@ def _curve(rows: Sequence[Row], here: Row, label: list[str], y: Spec, said: tupl
     }  # fmt: skip
     dot = {"data": {"values": [dict(here)]}, "encoding": encoding}
     return {
-        "$schema": SCHEMA, "width": WIDTH, "height": HEIGHT, "description": said[1], "usermeta": {"title": said[0]},
+        "$schema": SCHEMA, "width": WIDTH, "height": HEIGHT, "description": titles[1], "usermeta": {"title": titles[0]},
         "autosize": {"type": "fit", "contains": "padding"}, "padding": 2, "background": "transparent",
         "layer": [
             {"data": {"values": [dict(row) for row in rows]}, "mark": {"type": "line", "color": UP, "strokeWidth": 3},
@@ -117,7 +120,7 @@ LOOK: Spec = {
 
 
 def _people(rows: Sequence[Row]) -> Spec:
-    """Round numbers of people within the range, few enough to stand side by side."""
+    """Return an axis of round numbers of people within the range, few enough to stand side by side."""
     low, high = rows[0]["people"], rows[-1]["people"]
     values = [
         step * 10**power
@@ -136,6 +139,6 @@ def _nearest(rows: Sequence[Row], people: float) -> Row:
 
 
 def _some(rows: Sequence[Row]) -> list[Row]:
-    """A handful of points, evenly, for those who are read to."""
+    """Return a handful of points, evenly, for the description that screen readers read."""
     step = max(1, (len(rows) - 1) // 4)
     return list(rows[::step])

@@ -22,13 +22,13 @@ _QUESTIONS = {"people": "How many people?", "effect": "How small an effect?", "p
 
 
 def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
-    """The page in one file without script or outside request; ``charts`` are those of ``power_charts``.
+    """Return the page in one file without script or outside request; ``charts`` are those of ``power_charts``.
 
     Without charts it has the same numbers in a table, and says how to add the pictures.
     """
     header = (
         f'<header>\n<p class="kicker">Plan of an experiment</p>\n<h1>{_QUESTIONS[data["solved"]]}</h1>\n'
-        f'<p class="lede">{_said(answer(data))}</p>\n<p class="lede">{_said(how_tested(data))}</p>\n</header>\n'
+        f'<p class="lede">{_escaped(answer(data))}</p>\n<p class="lede">{_escaped(how_tested(data))}</p>\n</header>\n'
     )
     sections = filled(
         PageSection("curve", "With fewer or more people", _curves(data, charts)),
@@ -40,7 +40,7 @@ def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
 
 
 def _curves(data: Data, charts: Mapping[str, str]) -> str:
-    """Both pictures side by side, then a few of their points as a table."""
+    """Return both pictures side by side, then a few of their points as a table."""
     level = chance(data["curve"][0]["at_power"])
     key = (
         f"What is found with power {level}, and how likely a change of {change(data)} is to be found. "
@@ -53,7 +53,7 @@ def _curves(data: Data, charts: Mapping[str, str]) -> str:
     table = curve_table(data)
     rows = [[f"{row[0]} people", *(escape(cell.replace("> ", "≥ ")) for cell in row[1:])] for row in table.rows]
     numbers = card_table("The curves in numbers", ("", *table.header[1:]), rows, "cards wide")
-    return f'<p class="key">{_said(key)}</p>{drawn}{numbers}'
+    return f'<p class="key">{_escaped(key)}</p>{drawn}{numbers}'
 
 
 def _arms(data: Data) -> str:
@@ -68,8 +68,8 @@ def _arms(data: Data) -> str:
 
 
 def _listed(sentences: list[str]) -> str:
-    return f'<ul class="said">{"".join(f"<li>{_said(one)}</li>" for one in sentences)}</ul>'
+    return f'<ul class="said">{"".join(f"<li>{_escaped(sentence)}</li>" for sentence in sentences)}</ul>'
 
 
-def _said(sentence: str) -> str:
+def _escaped(sentence: str) -> str:
     return escape(bind_numbers(sentence))

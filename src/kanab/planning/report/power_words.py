@@ -1,4 +1,4 @@
-"""How is a planned experiment put into words? People, effect and power as a sentence or two, and a curve."""
+"""A planned experiment in words: people, effect and power as a sentence or two, and a curve as a table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ _SIDES = {"two-sided": "two-sided", "greater": "looking for a rise only", "less"
 
 
 def power_text(data: Data) -> str:
-    """The answer first, then how it is tested, what it rests on, and the curve where one was asked for."""
-    lines = [answer(data), how_tested(data), *data["notes"]]
-    text = "\n".join(lines)
+    """Return the answer, how it is tested, what it rests on, and the curve where it was asked for."""
+    text = "\n".join([answer(data), how_tested(data), *data["notes"]])
     return text if data["curve"] is None else f"{text}\n\n{curve_table(data)}"
 
 
 def answer(data: Data) -> str:
-    """People, effect and power in one sentence."""
+    """Return people, effect and power in one sentence."""
     who = f"{data['people']:,} people in all ({_spread(data)})"
     power = f"power {chance(data['power'])}"
     if data["margin"] is not None:
@@ -37,7 +36,7 @@ def answer(data: Data) -> str:
 
 
 def _spread(data: Data) -> str:
-    """People per arm; of an interaction, its cells."""
+    """Return the people per arm; of an interaction, its cells."""
     if data["interaction"]:
         return f"{data['interaction']['rows']} × {data['interaction']['columns']} cells"
     numbers = list(data["arms"].values())
@@ -47,7 +46,7 @@ def _spread(data: Data) -> str:
 
 
 def _size(data: Data) -> str:
-    """The effect beside what it changes: a rate, a mean, or only one person's spread."""
+    """Return the effect beside what it changes: a rate, a mean, or nothing that is known."""
     share = "" if data["relative"] is None else f" ({short(100 * data['relative'], signed=True)} %)"
     if data["binary"]:
         return f"{change(data)} in a rate of {short(100 * data['mean'])} %{share}"
@@ -57,7 +56,7 @@ def _size(data: Data) -> str:
 
 
 def change(data: Data) -> str:
-    """The effect in units of the metric, of a rate in points."""
+    """Return the effect in units of the metric, of a rate in points."""
     if not data["binary"]:
         return short(data["effect"])
     points = short(100 * data["effect"])
@@ -65,7 +64,7 @@ def change(data: Data) -> str:
 
 
 def how_tested(data: Data) -> str:
-    """Confidence, sides, correction, and which arm or cell was the hardest."""
+    """Return confidence, sides, correction, and which arm or cell was the hardest."""
     parts = [f"{short(100 * data['confidence'])} % confidence"]
     if data["interaction"]:
         parts.append(f"the cell that is hardest to see: {data['interaction']['where']}")
@@ -77,30 +76,30 @@ def how_tested(data: Data) -> str:
 
 
 def basis_sentences(data: Data) -> list[str]:
-    """What the numbers assume, for somebody who was not there when they were asked for."""
+    """Return what the numbers assume, one sentence each."""
     if data["interaction"]:
         how = "The robust F test of the cells, by the noncentral F, with each cell's own variance."
     else:
         how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
-    found = [*data["notes"], how]
+    sentences = [*data["notes"], how]
     if data["binary"]:
-        found.append("The arm's variance follows from its rate.")
+        sentences.append("The arm's variance follows from its rate.")
     elif not data["interaction"]:
-        found.append(
+        sentences.append(
             "Sums of many people are taken to be normal. Where few people carry a skewed amount, a small arm shows "
             "falls that are not there more often than planned: draw studies of your design with kb.planning.simulate."
         )
         if not data["multiplies"]:
-            found.append(
+            sentences.append(
                 "The effect is taken to shift amounts. One that multiplies them widens them too, and needs more "
                 "people: --multiplies."
             )
-    found.append("People are those of all arms who have a value, each counted once.")
-    return found
+    sentences.append("People are those of all arms who have a value, each counted once.")
+    return sentences
 
 
 def curve_table(data: Data) -> Table:
-    """For fewer and more people: the effect that is found, and the power of the effect asked for."""
+    """Return, for fewer and more people, the effect that is found and the power of the effect asked for."""
     unit, scale = (" (points)", 100) if data["binary"] else ("", 1)
     level = next(row["at_power"] for row in data["curve"])
     header = ("people", f"effect{unit} with power {chance(level)}", "relative", f"power for {change(data)}")
@@ -122,22 +121,22 @@ def curve_table(data: Data) -> Table:
 
 
 def is_nothing(effect: float, largest: float) -> bool:
-    """Is this a solver's idea of 0, beside the largest effect of its curve?"""
+    """Return whether an effect is a solver's 0, beside the largest effect of its curve."""
     return abs(effect) < _NOTHING * largest
 
 
 def chance(power: float) -> str:
-    """A power in percent, never quite certain."""
+    """Format a power in percent, never quite certain."""
     return "> 99.9 %" if power > 0.9995 else f"{100 * power:.3g} %"
 
 
 def rounded(value: float) -> str:
-    """Three digits; 0.99998 is 1.00."""
+    """Format a number to three digits; 0.99998 is 1.00."""
     return number(float(f"{value:.3g}"), 3)
 
 
 def short(value: float, *, signed: bool = False) -> str:
-    """A number to four digits, without zeros that say nothing.
+    """Format a number to four digits, without zeros that say nothing.
 
     >>> short(10.0), short(0.8992), short(1234567.0), short(8.3333, signed=True)
     ('10', '0.8992', '1,234,567', '+8.333')
