@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import PrivacyError
-from kanab.inspection.attack.background import known_people
+from kanab.inspection.attack.background import place_people
 from kanab.inspection.attack.published import Published, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -70,7 +70,7 @@ def published(people: dict[str, Any], wanted: Plan, name: str, ledger: Path | No
 def check(people: dict[str, Any], releases: list[Published]) -> None:
     """The attacker knows everybody's arms and covariates, and all of it fits."""
     axes = {name: values for name, values in people.items() if name in ("arm", "other") or name.startswith("c")}
-    known = known_people(axes, releases)
+    known = place_people(axes, releases)
     assert len(known.tables) == sum(len(release.tables) for release in releases)
     played = play_attacker(releases, known)
     assert not played.broken, str(played)

@@ -14,9 +14,9 @@ import click
 from kanab.cli.counting import progress
 from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, SourceError
-from kanab.inspection.attack.background import known_people
+from kanab.inspection.attack.background import place_people
 from kanab.inspection.attack.examples import EXAMPLES, example
-from kanab.inspection.attack.published import Published, atoms, published_from_dict
+from kanab.inspection.attack.published import Published, finest_levels, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.tally.factor import Level, label
 
@@ -48,10 +48,10 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str
     with progress("attacking"):
         if name is not None:
             bad = example(name)
-            story, releases, knows = bad.story, bad.releases, bad.known
+            story, releases, knows = bad.story, bad.releases, bad.background
         else:
             story, releases = "", read_published(file)
-            knows = known_people(_people(known, releases), releases) if known else None
+            knows = place_people(_people(known, releases), releases) if known else None
         found = play_attacker(releases, knows, k)
     if as_json:
         told = {"example": name, "story": story} if name is not None else {}
@@ -90,7 +90,7 @@ def _people(path: str, releases: Sequence[Published]) -> dict[str, list[Any]]:
             axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
         ]
         if versions:
-            spelled: dict[str, Level] = {label(one): one for one in atoms(versions)}
+            spelled: dict[str, Level] = {label(one): one for one in finest_levels(versions)}
             columns[name] = [spelled[value] if value in spelled else level(value or None) for value in values]
     return columns
 

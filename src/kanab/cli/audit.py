@@ -12,7 +12,7 @@ import click
 
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
-from kanab.inspection.auditor import Check, check_chain, check_release, check_together, passes
+from kanab.inspection.auditor import Check, check_chain, check_differences, check_release, passes
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release
@@ -49,7 +49,7 @@ def audit_files(files: tuple[str, ...], ledger: str | None = None) -> dict[str, 
         for name, one in _releases(file, found):
             releases[name] = one
             found[name] = [*check_release(one), check_chain(one, _ledger_of(file, ledger))]
-    if together := list(check_together(releases)):
+    if together := list(check_differences(releases)):
         found["all together"] = together
     return found
 

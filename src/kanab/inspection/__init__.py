@@ -1,1 +1,1 @@
-"""What a privacy officer runs on releases: audit, attack and report."""
+"""What a privacy officer runs on releases: audit (`auditor`), attack (`attack`) and report (`officer`)."""

@@ -24,7 +24,7 @@ from kanab.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Check:
-    """One rule: does it hold? ``holds`` is None where it could not be evaluated."""
+    """One rule, and whether it holds; ``holds`` is None where it could not be evaluated."""
 
     rule: str
     holds: bool | None
@@ -34,20 +34,15 @@ class Check:
 
 
 def check_release(release: Release) -> tuple[Check, ...]:
-    """Every rule for one release."""
+    """Check every rule for one release."""
     return tuple(check(release) for check in _RULES)
 
 
 def _people(release: Release) -> Check:
     k = release.receipt.k
-    sparse = sum(int(np.count_nonzero((table.people > 0) & (table.people < k))) for table in release.tables.values())
-    return Check(
-        "k",
-        not sparse,
-        f"every class holds nobody or at least k = {k} people",
-        "Do not use it; release it again.",
-        sparse,
-    )
+    small = sum(int(np.count_nonzero((table.people > 0) & (table.people < k))) for table in release.tables.values())
+    says = f"every class holds nobody or at least k = {k} people"
+    return Check("k", not small, says, "Do not use it; release it again.", small)
 
 
 def _missing(release: Release) -> Check:
@@ -65,45 +60,44 @@ def _missing(release: Release) -> Check:
 
 
 def _totals(release: Release) -> Check:
-    """Tables of one experiment are about the same people, so they add up to the same arms."""
+    """Check that tables of one experiment, which are about the same people, add up to the same arms."""
     wrong = 0
     for experiment in release.plan.experiment_names:
-        own = [table.keep() for table in release.tables_of(experiment)]
-        wrong += sum(not _agree(own[0], other) for other in own[1:])
+        tables = [table.keep() for table in release.tables_of(experiment)]
+        wrong += sum(not _agree(tables[0], other) for other in tables[1:])
     return Check("totals", not wrong, "all tables of an experiment add up to the same arms", "Do not use it.", wrong)
 
 
 def _agree(first: Tally, second: Tally) -> bool:
     if first.people_by() != second.people_by():
         return False
-    for part in first.moments:
-        for other in second.moments:
-            if part.metric == other.metric and not (
-                np.array_equal(part.counts, other.counts) and np.array_equal(part.sums, other.sums)
-            ):
-                return False
-    return True
+    return all(
+        np.array_equal(part.counts, other.counts) and np.array_equal(part.sums, other.sums)
+        for part in first.moments
+        for other in second.moments
+        if part.metric == other.metric
+    )
 
 
 def _squares(release: Release) -> Check:
-    asked = release.plan.metrics_squared_by_class
-    fine = sum(
-        len(by) == len(table.axes) > 1 and part.metric.name not in asked and not part.metric.binary
+    allowed = release.plan.metrics_squared_by_class
+    by_class = sum(
+        len(by) == len(table.axes) > 1 and part.metric.name not in allowed and not part.metric.binary
         for table in release.tables.values()
         for part in table.moments
         for by in part.squares
     )
     return Check(
-        "squares", not fine, "squares are kept on margins only, unless the plan asks for them by class",
-        "Release it again.", fine,
+        "squares", not by_class, "squares are kept on marginals only, unless the plan asks for them by class",
+        "Release it again.", by_class,
     )  # fmt: skip
 
 
 def _bounds(release: Release) -> Check:
     unbounded = sum(not metric.declared for metric in release.plan.counted_metrics)
-    binary = all(part.metric.bounds is not None for table in release.tables.values() for part in table.moments)
+    bounded = all(part.metric.bounds is not None for table in release.tables.values() for part in table.moments)
     return Check(
-        "bounds", binary, "every metric has bounds, and values beyond them were clamped", "Declare them.", unbounded
+        "bounds", bounded, "every metric has bounds, and values beyond them were clamped", "Declare them.", unbounded
     )
 
 
@@ -118,25 +112,25 @@ def _freedom(release: Release) -> Check:
 def _inference(release: Release) -> Check:
     plans = release.plan.metrics_by_name
     tables = dict(release.tables) | {f"arms of {name}": table.keep() for name, table in release.tables.items()}
-    broken = [one for name, table in tables.items() for one in audit_table(name, table, plans).broken]
-    told = sum(
+    broken = [rule for name, table in tables.items() for rule in audit_table(name, table, plans).broken]
+    products = sum(
         not products_hide(cross, table, release.receipt.k)
         for table in release.tables.values()
         for cross in table.crosses
     )
     return Check(
-        "inference", not broken and not told, "counts, sums and squares of a class give nobody's value away",
-        broken[0].remedy if broken else "Release it again." if told else "",
-        sum(one.classes for one in broken) + told,
+        "inference", not broken and not products, "counts, sums and squares of a class give nobody's value away",
+        broken[0].remedy if broken else "Release it again." if products else "",
+        sum(rule.classes for rule in broken) + products,
     )  # fmt: skip
 
 
 def _unusual(release: Release) -> Check:
     few = 0
     for metric in {name for table in release.tables.values() for name in table.metric_names}:
-        own = [table for table in release.tables.values() if metric in table.metric_names]
-        crossed = [table for table in own if len(table.axes) > 1]
-        few += len(crossed) > 1 and any(too_few_off(one, metric, numbers_of(own)) for one in crossed)
+        tables = [table for table in release.tables.values() if metric in table.metric_names]
+        crossed = [table for table in tables if len(table.axes) > 1]
+        few += len(crossed) > 1 and any(too_few_off(table, metric, numbers_of(tables)) for table in crossed)
     return Check(
         "unusual values", not few, "a metric is in several tables only where enough people are off its commonest value",
         "Release it again, with fewer covariates.", few,
@@ -161,7 +155,7 @@ _RULES: tuple[Callable[[Release], Check], ...] = (
 
 
 def check_chain(release: Release, ledger: Ledger | None) -> Check:
-    """Does the release stand in its ledger?"""
+    """Check that the release stands in its ledger."""
     if not release.chained:
         return Check("ledger", None, "it was released without a ledger, which is a deviation from the defaults")
     if ledger is None:
@@ -173,18 +167,18 @@ def check_chain(release: Release, ledger: Ledger | None) -> Check:
     )  # fmt: skip
 
 
-def check_together(releases: Mapping[str, Release]) -> Iterator[Check]:
-    """What releases tell about each other: none may differ from another by a few people."""
-    alone = {name: one for name, one in releases.items() if one.receipt.batch is None}
+def check_differences(releases: Mapping[str, Release]) -> Iterator[Check]:
+    """Check that no release differs from another by a few people; batches are of different people anyway."""
+    alone = {name: release for name, release in releases.items() if release.receipt.batch is None}
     if len(alone) > 1:
-        published = [published_from_dict(release_to_dict(one), name) for name, one in alone.items()]
-        found = find_differences(published, min(one.receipt.k for one in alone.values()))
+        published = [published_from_dict(release_to_dict(release), name) for name, release in alone.items()]
+        differences = find_differences(published, min(release.receipt.k for release in alone.values()))
         yield Check(
-            "differences", not found, "no two releases differ by fewer than k people in a class",
-            "Release growing data by cohorts.", len(found),
+            "differences", not differences, "no two releases differ by fewer than k people in a class",
+            "Release growing data by cohorts.", len(differences),
         )  # fmt: skip
 
 
 def passes(checks: Sequence[Check]) -> bool:
-    """Is no rule broken?"""
-    return all(one.holds is not False for one in checks)
+    """Tell whether no rule is broken."""
+    return all(check.holds is not False for check in checks)

@@ -1,1 +1,1 @@
-"""Attacks on releases, as an outsider would run them. Others call `attack`."""
+"""Attacks on releases, as an outsider would run them; others use `run`, `examples`, `published`, `background`."""

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class Background:
     """Who is in which class of every table.
 
     ``cells[i, j]`` is the class of signature i in table j as a flat index, −1 for people who are
@@ -41,7 +41,7 @@ class Known:
     who: Ints
 
     def name(self, signature: int) -> str:
-        """Whom a finding is about."""
+        """Say whom a finding is about."""
         n, first = int(self.people[signature]), int(self.who[signature]) + 1
         return f"person {first}" if n == 1 else f"the {n} people who are like person {first} in every table"
 
@@ -53,10 +53,10 @@ class Known:
             for part in table.moments:
                 if bool(np.all(part.counts == table.people)):
                     full.setdefault(part.metric, []).append(number)
-        return tuple(Equations(metric, self, tuple(own)) for metric, own in full.items())
+        return tuple(Equations(metric, self, tuple(numbers)) for metric, numbers in full.items())
 
 
-def known_people(columns: Mapping[str, Any], releases: Sequence[Published]) -> Known:
+def place_people(columns: Mapping[str, Any], releases: Sequence[Published]) -> Background:
     """Place people, one entry each in every column, in the published tables.
 
     Tables with an axis that is not among the columns are left out, and so are those whose counts
@@ -67,31 +67,31 @@ def known_people(columns: Mapping[str, Any], releases: Sequence[Published]) -> K
     for release in releases:
         for table in release.tables:
             if set(table.names) <= levels.keys():
-                own = _places(table, levels)
+                places = _flat_places(table, levels)
                 shown = ~table.hidden.ravel()
-                counts = np.bincount(own[own != OUT], minlength=table.people.size)
+                counts = np.bincount(places[places != OUT], minlength=table.people.size)
                 if np.array_equal(counts[shown], table.people.ravel()[shown]):
                     tables.append(table)
                     titles.append(f"{release.name}, {table.name}")
-                    placed.append(own)
+                    placed.append(places)
     everyone = max((len(codes) for _, codes in levels.values()), default=0)
     matrix = np.array(placed, dtype=np.int64).T if placed else np.empty((everyone, 0), dtype=np.int64)
     cells, who, people = np.unique(matrix, axis=0, return_index=True, return_counts=True)
     order = np.argsort(who)
-    return Known(tuple(tables), tuple(titles), cells[order], people[order], who[order])
+    return Background(tuple(tables), tuple(titles), cells[order], people[order], who[order])
 
 
 def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
-    """The distinct levels of a column, and everybody's place among them."""
-    found: dict[tuple[bool, Any], int] = {}
+    """Return the distinct levels of a column, and everybody's place among them."""
+    places: dict[tuple[bool, Any], int] = {}
     codes = []
     for value in values:
         level = as_level(value, "known")
-        codes.append(found.setdefault((isinstance(level, bool), level), len(found)))
-    return [level for _, level in found], np.array(codes, dtype=np.int64)
+        codes.append(places.setdefault((isinstance(level, bool), level), len(places)))
+    return [level for _, level in places], np.array(codes, dtype=np.int64)
 
 
-def _places(table: PublishedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
+def _flat_places(table: PublishedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
     flat: Ints = np.zeros((), dtype=np.int64)
     outside: Any = False
     for axis in table.axes:
@@ -107,31 +107,31 @@ class Equations:
     """The published sums of one metric: ``matrix @ totals = sums``, an unknown total per signature."""
 
     metric: Metric
-    known: Known
+    background: Background
     tables: tuple[int, ...]
 
     @property
     def title(self) -> str:
         """The tables that say something about the metric."""
-        names = [self.known.titles[number] for number in self.tables]
+        names = [self.background.titles[number] for number in self.tables]
         return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
     @property
     def cells(self) -> Ints:
         """The classes of every signature in those tables."""
-        return self.known.cells[:, list(self.tables)]
+        return self.background.cells[:, list(self.tables)]
 
     @property
     def too_large(self) -> bool:
-        """Would the matrix be too large to solve?"""
-        classes = sum(int(self.known.tables[number].people.size) for number in self.tables)
-        return classes * len(self.known.people) > MOST_ENTRIES
+        """Whether the matrix would be too large to solve."""
+        classes = sum(int(self.background.tables[number].people.size) for number in self.tables)
+        return classes * len(self.background.people) > MOST_ENTRIES
 
     @property
     def covered(self) -> bool:
-        """Is everybody in some table that shows all its classes?"""
+        """Whether everybody is in some table that shows all its classes."""
         return any(
-            bool((self.known.cells[:, number] != OUT).all()) and not self.known.tables[number].hidden.any()
+            bool((self.background.cells[:, number] != OUT).all()) and not self.background.tables[number].hidden.any()
             for number in self.tables
         )
 
@@ -141,14 +141,14 @@ class Equations:
         distinct = {inside.tobytes(): (inside, total) for inside, total in self._rows()}
         matrix = np.array([inside for inside, _ in distinct.values()], dtype=np.float64)
         sums = np.array([float(total) for _, total in distinct.values()])
-        return matrix.reshape(len(distinct), len(self.known.people)), sums
+        return matrix.reshape(len(distinct), len(self.background.people)), sums
 
     def _rows(self) -> Iterator[tuple[NDArray[np.bool_], int]]:
-        """Who is in a class, and what its people have between them, for every class that holds somebody."""
+        """Yield who is in a class, and what its people have between them, for every class that holds somebody."""
         for column, number in zip(self.cells.T, self.tables, strict=True):
-            part = self.known.tables[number].part(self.metric.name)
+            part = self.background.tables[number].part(self.metric.name)
             sums = [] if part is None else part.sums.ravel().tolist()
-            hidden = self.known.tables[number].hidden.ravel()
+            hidden = self.background.tables[number].hidden.ravel()
             for cell in np.unique(column[column != OUT]).tolist():
                 if not hidden[cell]:
                     yield column == cell, sums[cell]
@@ -157,8 +157,8 @@ class Equations:
     def independent(self) -> tuple[Floats, Floats]:
         """The rows that do not follow from others, which say all there is to say."""
         matrix, sums = self.rows
-        kept = independent(matrix)
-        return matrix[kept], sums[kept]
+        rows = independent_rows(matrix)
+        return matrix[rows], sums[rows]
 
     @cached_property
     def solved(self) -> tuple[Floats, NDArray[np.bool_]]:
@@ -166,10 +166,10 @@ class Equations:
         return solve(*self.independent)
 
 
-def independent(matrix: Floats) -> NDArray[np.int64]:
-    """Rows of a 0/1 matrix that do not follow from others.
+def independent_rows(matrix: Floats) -> NDArray[np.int64]:
+    """Return the rows of a 0/1 matrix that do not follow from others.
 
-    >>> independent(np.array([[1.0, 1, 0], [0, 0, 1], [1, 1, 1]])).tolist()
+    >>> independent_rows(np.array([[1.0, 1, 0], [0, 0, 1], [1, 1, 1]])).tolist()
     [1, 2]
     """
     from scipy.linalg.lapack import dpstrf  # noqa: PLC0415 - `import kanab` stays light
@@ -182,7 +182,7 @@ def independent(matrix: Floats) -> NDArray[np.int64]:
 
 
 def solve(matrix: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """The smallest totals that fit independent rows, and which of them cannot be otherwise.
+    """Return the smallest totals that fit independent rows, and which of them cannot be otherwise.
 
     >>> totals, determined = solve(np.array([[1.0, 1, 1], [1, 1, 0]]), np.array([9.0, 4.0]))
     >>> totals.round(9).tolist(), determined.tolist()
@@ -196,3 +196,11 @@ def solve(matrix: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     directions = solve_triangular(root, matrix, lower=True)
     totals = directions.T @ solve_triangular(root, sums, lower=True)
     return totals, (directions**2).sum(axis=0) > 1 - 1e-7
+
+
+def minimize_linear(costs: Floats, matrix: Any, sums: Floats, bounds: Any) -> Floats | None:
+    """Return the cheapest totals within bounds that fit ``matrix @ totals = sums``; None if none do."""
+    from scipy.optimize import linprog  # noqa: PLC0415 - `import kanab` stays light
+
+    answer = linprog(costs, A_eq=matrix, b_eq=sums, bounds=bounds, method="highs")
+    return np.asarray(answer.x, dtype=np.float64) if answer.status == 0 else None

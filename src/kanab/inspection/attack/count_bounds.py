@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.differencing import in_people
-from kanab.inspection.attack.findings import Finding
-from kanab.inspection.attack.published import OUT, Axis, Published, PublishedTable, atoms
+from kanab.inspection.attack.background import Floats, minimize_linear
+from kanab.inspection.attack.findings import Finding, in_people
+from kanab.inspection.attack.published import OUT, Axis, Published, PublishedTable, finest_levels
 from kanab.tally.describe import in_units
 from kanab.tally.factor import Level, label
 
@@ -30,75 +30,74 @@ MOST_UNKNOWNS = 2_000
 MOST_PROGRAMS = 400
 _TINY = 1e-5
 
-_Floats = NDArray[np.float64]
 _Axes = frozenset[str]
 
 
 def bound_counts(releases: Sequence[Published], k: int) -> list[Finding]:
-    """Unpublished classes whose count must lie between 1 and k − 1, and their sums if they follow."""
-    found: list[Finding] = []
-    for cohorts in dict.fromkeys(one.cohorts for one in releases):
-        same = [one for one in releases if one.cohorts == cohorts]
-        together = _bound(same, k) if len(same) > 1 else None
-        # no counts fit all releases if people joined in between; then each is bounded by itself
-        for group in [same] if together is not None else [[one] for one in same]:
-            found += (together if together is not None else _bound(group, k)) or []
-    return found
+    """Find unpublished classes whose count must lie between 1 and k − 1, and their sums if they follow."""
+    findings: list[Finding] = []
+    for cohorts in dict.fromkeys(release.cohorts for release in releases):
+        same = [release for release in releases if release.cohorts == cohorts]
+        linked = _bound(same, k) if len(same) > 1 else None
+        if linked is None:  # no counts fit all releases if people joined in between; then each is bounded by itself
+            linked = [finding for release in same for finding in _bound([release], k) or []]
+        findings += linked
+    return findings
 
 
 def _bound(releases: Sequence[Published], k: int) -> list[Finding] | None:
-    """The findings about some releases of the same people; None if the same people cannot be in all."""
+    """Return the findings about some releases of the same people; None if the same people cannot be in all."""
     tables = [table for release in releases for table in release.tables]
     title = ", ".join(dict.fromkeys(release.name for release in releases))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for system in islice(_systems(tables), MOST_SYSTEMS):
-        pinned = system.pinned(k)
-        if pinned is None:
+        exposed = system.exposed(k)
+        if exposed is None:
             return None
         linked = " + ".join(dict.fromkeys(table.name for table in system.tables))
-        for unknown, (low, high) in pinned.items():
+        for unknown, (low, high) in exposed.items():
             exactly = f"exactly {in_people(low)}" if low == high else f"between {low} and {high} people"
-            told = [f"{system.words(unknown)} holds {exactly}", *system.sums(unknown)]
-            found.append(Finding(BOUNDS, f"{title}, {linked}", "", high, "; ".join(told)))
-    return list({one.learnt: one for one in found}.values())
+            learnt = [f"{system.words(unknown)} holds {exactly}", *system.sums(unknown)]
+            findings.append(Finding(BOUNDS, f"{title}, {linked}", "", high, "; ".join(learnt)))
+    return list({finding.learnt: finding for finding in findings}.values())
 
 
 # ── which tables are linked ────────────────────────────────────────────────────────────────────
 
 
 def _systems(tables: Sequence[PublishedTable]) -> Iterator[_System]:
-    """Sets of tables from which more may follow than each of them says."""
+    """Yield sets of tables from which more may follow than each of them says."""
     seen: set[_Axes] = set()
     for axes in _unions([frozenset(table.names) for table in tables]):
         if axes not in seen:
             seen.add(axes)
             inside = tuple(table for table in tables if axes.issuperset(table.names))
-            if _may_pin(inside):
+            if _may_expose(inside):
                 system = _System(inside)
                 if system.size <= MOST_UNKNOWNS:
                     yield system
 
 
 def _unions(edges: Sequence[_Axes]) -> Iterator[_Axes]:
-    """The axes of every table, of two that share one, and of three that run in a circle."""
+    """Yield the axes of every table, of two that share one, and of three that run in a circle."""
     distinct = list(dict.fromkeys(edges))
     yield from distinct
-    linked = [(one, two) for one, two in combinations(distinct, 2) if one & two]
-    for one, two in linked:
-        yield one | two
+    linked = [(left, right) for left, right in combinations(distinct, 2) if left & right]
+    for left, right in linked:
+        yield left | right
     crossing: dict[_Axes, list[_Axes]] = {}
     for edge in distinct:
         for pair in combinations(sorted(edge), 2):
             crossing.setdefault(frozenset(pair), []).append(edge)
-    for one, two in linked:
-        for first in one - two:
-            for second in two - one:
+    for left, right in linked:
+        for first in left - right:
+            for second in right - left:
                 for third in crossing.get(frozenset((first, second)), ()):
-                    yield one | two | third
+                    yield left | right | third
 
 
-def _may_pin(tables: Sequence[PublishedTable]) -> bool:
-    """Could anything be pinned? Not where plain tables hang together like a tree.
+def _may_expose(tables: Sequence[PublishedTable]) -> bool:
+    """Tell whether anything could be exposed: not where plain tables hang together like a tree.
 
     There every crossed class can be as large as the smallest published one that it is in.
     """
@@ -112,7 +111,7 @@ def _may_pin(tables: Sequence[PublishedTable]) -> bool:
 
 
 def _circular(edges: Iterable[_Axes]) -> bool:
-    """Does a set of tables hang together in a circle? (Graham's reduction leaves something over.)"""
+    """Tell whether a set of tables hangs together in a circle (Graham's reduction leaves something over)."""
     left = set(edges)
     while True:
         lone = [name for name in set().union(*left) if sum(name in edge for edge in left) == 1]
@@ -151,7 +150,7 @@ class _System:
         return math.prod(len(side.levels) for side in self.sides)
 
     def words(self, unknown: int) -> str:
-        """A crossed class in words; who is not in an experiment has no arm of it."""
+        """Describe a crossed class; who is not in an experiment has no arm of it."""
         places = np.unravel_index(unknown, [len(side.levels) for side in self.sides])
         return ", ".join(f"{side.name} = {side.levels[place]}" for side, place in zip(self.sides, places, strict=True))
 
@@ -164,15 +163,14 @@ class _System:
         for number, table in enumerate(self.tables):
             flat = self._flat(number, table)
             inside = np.flatnonzero(flat != OUT)
-            ones = np.ones(len(inside))
-            matrix = csr_array((ones, (flat[inside], inside)), shape=(table.people.size, self.size))
+            matrix = csr_array((np.ones(len(inside)), (flat[inside], inside)), shape=(table.people.size, self.size))
             shown = [(place, int(np.ravel_multi_index(place, table.people.shape))) for place in table.places()]
             blocks.append(matrix[[row for _, row in shown]])
             rows += [(number, place) for place, _ in shown]
         return vstack(blocks).tocsr(), rows
 
     def _flat(self, number: int, table: PublishedTable) -> NDArray[np.int64]:
-        """The class of every unknown in one table; ``OUT`` where it is in none."""
+        """Return the class of every unknown in one table; ``OUT`` where it is in none."""
         shape = [len(side.levels) for side in self.sides]
         flat = np.zeros(shape, dtype=np.int64)
         outside = np.zeros(shape, dtype=bool)
@@ -186,17 +184,17 @@ class _System:
         return np.where(outside, OUT, flat).ravel()
 
     @cached_property
-    def people(self) -> _Floats:
+    def people(self) -> Floats:
         """The right-hand side."""
         return np.array([float(self.tables[number].people[place]) for number, place in self.equations[1]])
 
-    def pinned(self, k: int) -> dict[int, tuple[int, int]] | None:
-        """Unknowns that lie between 1 and k − 1, with their bounds; None if no counts fit."""
+    def exposed(self, k: int) -> dict[int, tuple[int, int]] | None:
+        """Return unknowns that lie between 1 and k − 1, with their bounds; None if no counts fit."""
         matrix, _ = self.equations
         alone = np.diff(matrix.indptr) == 1
         published = set(matrix.indices[matrix.indptr[:-1][alone]].tolist())
         left = [unknown for unknown in range(self.size) if unknown not in published]
-        found: dict[int, tuple[int, int]] = {}
+        bounds: dict[int, tuple[int, int]] = {}
         for sign in (1.0, -1.0):
             fits = self._extreme(left, sign)
             if fits is None:
@@ -210,38 +208,37 @@ class _System:
             if low is None or high is None:
                 return None
             if first in _still(_still([first], low, k), high, k):
-                found[first] = (math.ceil(low[first] - _TINY), math.floor(high[first] + _TINY))
+                bounds[first] = (math.ceil(low[first] - _TINY), math.floor(high[first] + _TINY))
             left = _still(_still(left[1:], low, k), high, k)
-        return found
+        return bounds
 
-    def _extreme(self, unknowns: Sequence[int], sign: float) -> _Floats | None:
-        """Counts that fit everything published with the least (sign 1) or most people in some classes."""
-        from scipy.optimize import linprog  # noqa: PLC0415 - `import kanab` stays light
-
+    def _extreme(self, unknowns: Sequence[int], sign: float) -> Floats | None:
+        """Return counts that fit everything published with the least (sign 1) or most people in some classes."""
         costs = np.zeros(self.size)
         costs[list(unknowns)] = sign
-        answer = linprog(costs, A_eq=self.equations[0], b_eq=self.people, bounds=(0, None), method="highs")
-        return np.asarray(answer.x, dtype=np.float64) if answer.status == 0 else None
+        return minimize_linear(costs, self.equations[0], self.people, (0, None))
 
     def sums(self, unknown: int) -> Iterator[str]:
-        """The sums of a crossed class, where the published sums leave no choice."""
+        """Yield the sums of a crossed class, where the published sums leave no choice."""
         matrix, rows = self.equations
         target = np.zeros(self.size)
         target[unknown] = 1.0
         dense = matrix.toarray()
         parts = [self.tables[number].moments for number, _ in rows]
-        for metric in dict.fromkeys(one.metric for moments in parts for one in moments if one.metric.missing == "zero"):
-            own = [row for row, moments in enumerate(parts) if any(one.metric == metric for one in moments)]
-            weights, *_ = np.linalg.lstsq(dense[own].T, target, rcond=None)
-            if np.abs(dense[own].T @ weights - target).max() > 1e-9:
+        for metric in dict.fromkeys(
+            part.metric for moments in parts for part in moments if part.metric.missing == "zero"
+        ):
+            held = [row for row, moments in enumerate(parts) if any(part.metric == metric for part in moments)]
+            weights, *_ = np.linalg.lstsq(dense[held].T, target, rcond=None)
+            if np.abs(dense[held].T @ weights - target).max() > 1e-9:
                 continue
-            values = [self.tables[rows[row][0]].part(metric.name) for row in own]
-            sums = [float(part.sums[rows[row][1]]) for part, row in zip(values, own, strict=True) if part is not None]
+            values = [self.tables[rows[row][0]].part(metric.name) for row in held]
+            sums = [float(part.sums[rows[row][1]]) for part, row in zip(values, held, strict=True) if part is not None]
             yield f"their {metric.name} adds up to {in_units(round(float(weights @ np.array(sums))), metric.scale)}"
 
 
-def _still(unknowns: Sequence[int], fits: _Floats, k: int) -> list[int]:
-    """Those that some fitting counts do not already make empty, or k and more."""
+def _still(unknowns: Sequence[int], fits: Floats, k: int) -> list[int]:
+    """Return those that some fitting counts do not already make empty, or k and more."""
     return [unknown for unknown in unknowns if _TINY < fits[unknown] < k - _TINY]
 
 
@@ -249,7 +246,7 @@ def _side(name: str, tables: Sequence[PublishedTable]) -> _Side:
     versions = {number: table.axis(name) for number, table in enumerate(tables) if name in table.names}
     role = next(iter(versions.values())).role
     groups: dict[tuple[int, ...], list[Level]] = {}
-    for level in atoms(list(versions.values())):
+    for level in finest_levels(list(versions.values())):
         places = tuple(axis.place(level) for axis in versions.values())
         if any(place != OUT for place in places):
             groups.setdefault(places, []).append(level)

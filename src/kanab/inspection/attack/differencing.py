@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import isqrt
 
-from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import Published, PublishedTable, alike
 from kanab.tally.describe import in_units
 from kanab.tally.metric import Metric
@@ -20,8 +20,8 @@ _Place = tuple[int, ...]
 
 
 def find_small_classes(releases: Sequence[Published], k: int) -> list[Finding]:
-    """Classes with fewer than k people, and with fewer than k who have, or lack, a value."""
-    found = []
+    """Find classes with fewer than k people, and with fewer than k who have, or lack, a value."""
+    findings = []
     for release in releases:
         for table in release.tables:
             title = f"{release.name}, {table.name}"
@@ -29,37 +29,36 @@ def find_small_classes(releases: Sequence[Published], k: int) -> list[Finding]:
                 n = int(table.people[place])
                 where = table.words(place)
                 if 0 < n < k:
-                    found.append(Finding(SMALL, title, "", n, f"{where} holds {in_people(n)}"))
+                    findings.append(Finding(SMALL, title, "", n, f"{where} holds {in_people(n)}"))
                 for part in table.moments:
                     have = int(part.counts[place])
                     name = part.metric.name
                     if 0 < have < k and have < n:
-                        found.append(Finding(SMALL, title, name, have, f"{in_people(have)} of {where} have {name}"))
+                        findings.append(Finding(SMALL, title, name, have, f"{in_people(have)} of {where} have {name}"))
                     if 0 < n - have < k and have > 0:
                         learnt = f"{in_people(n - have)} of {where} have no {name}"
-                        found.append(Finding(SMALL, title, name, n - have, learnt))
-    return found
+                        findings.append(Finding(SMALL, title, name, n - have, learnt))
+    return findings
 
 
 def find_differences(releases: Sequence[Published], k: int) -> list[Finding]:
-    """What subtracting one table from another of the same people says about fewer than k of them.
+    """Find what subtracting one table from another of the same people says about fewer than k of them.
 
     Tables are compared where the people of one are among those of the other: the same experiments,
     or an experiment and a pair that it is in. Batches of different cohorts are different people.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for before, after, first, second in _comparable(releases):
         names = tuple(name for name in first.names if name in second.names)
-        one, two = alike(first, second, names)
-        compared = _Compared(one, two, _title(before, after, first, second), k)
-        for place in one.places():
-            if not two.hidden[place]:
-                found += compared.at(place)
-    return found
+        comparison = _Comparison(*alike(first, second, names), _title(before, after, first, second), k)
+        for place in comparison.before.places():
+            if not comparison.after.hidden[place]:
+                findings += comparison.at(place)
+    return findings
 
 
 def _comparable(releases: Sequence[Published]) -> Iterator[tuple[Published, Published, PublishedTable, PublishedTable]]:
-    inside = ((one, one, *pair) for one in releases for pair in combinations(one.tables, 2))
+    inside = ((release, release, *pair) for release in releases for pair in combinations(release.tables, 2))
     between = (
         (before, after, first, second)
         for before, after in combinations(releases, 2)
@@ -82,22 +81,22 @@ def _title(before: Published, after: Published, first: PublishedTable, second: P
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """Two tables of the same classes."""
 
-    one: PublishedTable
-    two: PublishedTable
+    before: PublishedTable
+    after: PublishedTable
     title: str
     k: int
 
     def at(self, place: _Place) -> Iterator[Finding]:
-        """What the difference in one class says."""
-        moved = int(self.two.people[place] - self.one.people[place])
-        where = self.one.words(place)
-        pairs = [(part, other) for part in self.one.moments if (other := _same(part, self.two)) is not None]
+        """Yield what the difference in one class says."""
+        moved = int(self.after.people[place] - self.before.people[place])
+        where = self.before.words(place)
+        pairs = [(part, other) for part in self.before.moments if (other := _same(part, self.after)) is not None]
         if 0 < abs(moved) < self.k:
-            told = [self._values(a, b, place) for a, b in pairs]
-            learnt = [f"{where} differs by {in_people(abs(moved))}", *(text for text in told if text)]
+            values = [self._values(a, b, place) for a, b in pairs]
+            learnt = [f"{where} differs by {in_people(abs(moved))}", *(text for text in values if text)]
             names = ", ".join(a.metric.name for a, _ in pairs)
             yield Finding(DIFFERENCES, self.title, names, abs(moved), "; ".join(learnt))
             return
@@ -112,7 +111,7 @@ class _Compared:
                 yield from self._changed(a, b, place)
 
     def _values(self, a: Moments, b: Moments, place: _Place) -> str:
-        """What the people who joined (or left) have between them."""
+        """Say what the people who joined (or left) have between them."""
         count = int(b.counts[place] - a.counts[place])
         total = int(b.sums[place] - a.sums[place])
         squares = self._squares(a, b, place)
@@ -131,32 +130,32 @@ class _Compared:
         return f"their {name} adds up to {in_units(total, scale)}"
 
     def _changed(self, a: Moments, b: Moments, place: _Place) -> Iterator[Finding]:
-        """What a sum that moved without anybody joining gives away."""
+        """Yield what a sum that moved without anybody joining gives away."""
         moved = int(b.sums[place] - a.sums[place])
         if moved == 0:
             return
-        people, told = 1, ""
+        people, learnt = 1, ""
         name, scale = a.metric.name, a.metric.scale
         squares = self._squares(a, b, place)
         if a.metric.binary:
             people = abs(moved)
-            told = f"{people} {'more' if moved > 0 else 'fewer'} of them have {name}" if people < self.k else ""
+            learnt = f"{people} {'more' if moved > 0 else 'fewer'} of them have {name}" if people < self.k else ""
         elif squares is None:
             change = in_units(moved, scale)
-            told = f"{name} moved by {change}: if one person's value changed, it changed by that much"
+            learnt = f"{name} moved by {change}: if one person's value changed, it changed by that much"
         else:
             old, rest = divmod(squares - moved**2, 2 * moved)
             if not rest and _allowed(a.metric, old) and _allowed(a.metric, old + moved):
-                told = f"one person's {name} went from {in_units(old, scale)} to {in_units(old + moved, scale)}"
-        if told:  # else no single person can have moved both sums, and how many did is not known
-            where = self.one.words(place)
-            yield Finding(DIFFERENCES, self.title, name, people, f"nobody joined or left {where}, and {told}")
+                learnt = f"one person's {name} went from {in_units(old, scale)} to {in_units(old + moved, scale)}"
+        if learnt:  # else no single person can have moved both sums, and how many did is not known
+            where = self.before.words(place)
+            yield Finding(DIFFERENCES, self.title, name, people, f"nobody joined or left {where}, and {learnt}")
 
     def _squares(self, a: Moments, b: Moments, place: _Place) -> int | None:
-        """How much the squares of one class moved: those of a margin in which nothing else did."""
-        at = dict(zip(self.one.names, place, strict=True))
+        """Return how much the squares of one class moved: those of a marginal in which nothing else did."""
+        at = dict(zip(self.before.names, place, strict=True))
         for by in a.squares.keys() & b.squares.keys():
-            block = tuple(slice(at[name], at[name] + 1) if name in by else slice(None) for name in self.one.names)
+            block = tuple(slice(at[name], at[name] + 1) if name in by else slice(None) for name in self.before.names)
             moved = (a.counts != b.counts) | (a.sums != b.sums)
             if int(moved[block].sum()) == int(bool(moved[place])):
                 cell = tuple(at[name] for name in by)
@@ -165,16 +164,11 @@ class _Compared:
 
 
 def _same(part: Moments, other: PublishedTable) -> Moments | None:
-    """The numbers of the same metric in another table, if they are on the same grid."""
-    found = other.part(part.metric.name)
-    return found if found is not None and found.metric.scale == part.metric.scale else None
+    """Return the numbers of the same metric in another table, if they are on the same grid."""
+    numbers = other.part(part.metric.name)
+    return numbers if numbers is not None and numbers.metric.scale == part.metric.scale else None
 
 
 def _allowed(metric: Metric, value: int) -> bool:
     bounds = metric.grid_bounds
     return bounds is None or bounds[0] <= value <= bounds[1]
-
-
-def in_people(n: int) -> str:
-    """So many people, in words."""
-    return "one person" if n == 1 else f"{n} people"

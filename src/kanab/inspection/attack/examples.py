@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.background import Known, known_people
+from kanab.inspection.attack.background import Background, place_people
 from kanab.inspection.attack.published import Axis, Published, PublishedTable
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.merging import LevelMap
@@ -34,18 +34,18 @@ class BadExample:
     story: str
     releases: tuple[Published, ...]
     people: Mapping[str, Any]
-    known: Known | None = None
+    background: Background | None = None
 
 
 def example(name: str) -> BadExample:
-    """A bad example by its name; the same people every time."""
+    """Return a bad example by its name; the same people every time. Raises `SourceError` for an unknown name."""
     if name not in EXAMPLES:
         raise SourceError("there is no such example", f"There are: {listed(EXAMPLES)}.")
     return EXAMPLES[name](name)
 
 
 def daily_dashboard(name: str) -> BadExample:
-    """Sixteen days of one growing table; on the last nobody joins, and one person buys again."""
+    """Make sixteen days of one growing table; on the last nobody joins, and one person buys again."""
     rng = np.random.default_rng(15)
     newcomers = [1_500, *rng.integers(95, 125, 14).tolist(), 0]
     total = sum(newcomers)
@@ -70,7 +70,7 @@ def daily_dashboard(name: str) -> BadExample:
 
 
 def two_cuts(name: str) -> BadExample:
-    """One table of the first 1,000 people, and one of the first 1,003."""
+    """Make one table of the first 1,000 people, and one of the first 1,003."""
     rng = np.random.default_rng(3)
     people = {"variant": rng.choice(["A", "B"], 1_003), "tier": rng.choice([1, 2, 3], 1_003)}
     spend = np.where(np.arange(1_003) < 1_000, _spend(rng, 1_003, 0.12), rng.integers(1_000, 9_000, 1_003))
@@ -86,7 +86,7 @@ def two_cuts(name: str) -> BadExample:
 
 
 def suppressed(name: str) -> BadExample:
-    """Small classes are blacked out, and so are others to protect them, but linked tables give totals."""
+    """Make a table with small classes blacked out, others to protect them, and linked tables that give totals."""
     rng = np.random.default_rng(22)
     towns = [f"town {i}" for i in range(1, 9)]
     sizes = np.array([22, 20, 18, 14, 11, 5, 4.5, 4]) / 98.5
@@ -117,19 +117,19 @@ def suppressed(name: str) -> BadExample:
 
 
 def _blacked_out(table: PublishedTable, k: int) -> PublishedTable:
-    """Primary suppression, and the smallest other class of a town that would be the only one."""
+    """Black out small classes, and the smallest other class of a town where one would be alone."""
     hidden = np.asarray((table.people > 0) & (table.people < k))
     for town in range(hidden.shape[1]):
         if hidden[:, town].sum() == 1:
             others = [(int(table.people[arm, town]), arm) for arm in range(hidden.shape[0]) if not hidden[arm, town]]
             hidden[min(others)[1], town] = True
     people = np.where(hidden, 0, table.people)
-    moments = tuple(Moments(one.metric, people, np.where(hidden, 0, one.sums), {}) for one in table.moments)
+    moments = tuple(Moments(part.metric, people, np.where(hidden, 0, part.sums), {}) for part in table.moments)
     return PublishedTable(table.name, table.axes, people, hidden, moments)
 
 
 def class_squares(name: str) -> BadExample:
-    """Squares in every class, as some analyses would like to have them."""
+    """Make squares in every class, as some analyses would like to have them."""
     rng = np.random.default_rng(6)
     total, shops = 280, [f"shop {i}" for i in range(1, 9)]
     people = {"variant": rng.choice(["A", "B"], total), "shop": rng.choice(shops, total)}
@@ -143,7 +143,7 @@ def class_squares(name: str) -> BadExample:
 
 
 def paper(name: str) -> BadExample:
-    """The attack in the paper: three people, a sum and a sum of squares."""
+    """Make the table of the paper's attack: three people, a sum and a sum of squares."""
     minutes = Metric("minutes", 100, (0.0, 100.0))
     people: dict[str, Any] = {"treatment": ["A"] * 9 + ["B"] * 9, "tier": [1, 2, 3] * 6}
     values = [217, 205, 82, 0, 219, 135, 0, 197, 89, 84, 22, 269, 29, 67, 214, 30, 82, 241]
@@ -154,7 +154,7 @@ def paper(name: str) -> BadExample:
 
 
 def pair_scan(name: str) -> BadExample:
-    """All pairs of thirty experiments on three hundred people."""
+    """Make all pairs of thirty experiments on three hundred people."""
     rng = np.random.default_rng(30)
     total = 300
     spend = np.maximum(_spend(rng, total, 0.5), rng.integers(0, 300, total))
@@ -163,7 +163,7 @@ def pair_scan(name: str) -> BadExample:
 
 
 def pair_scan_sparse(name: str) -> BadExample:
-    """All pairs of twenty-five experiments on a thousand people, of whom few bought."""
+    """Make all pairs of twenty-five experiments on a thousand people, of whom few bought."""
     rng = np.random.default_rng(25)
     total = 1_000
     bought = (rng.random(total) < 0.02).astype(np.int64)
@@ -203,16 +203,18 @@ def tabulate(
     ]
 
     def added(weights: _Ints, by: By) -> Cells:
-        own = [i for i, side in enumerate(sides) if side.name in by]
-        cells = np.zeros([shape[i] for i in own], dtype=np.int64)
-        np.add.at(cells, tuple(codes[i] for i in own), weights)
+        axes = [i for i, side in enumerate(sides) if side.name in by]
+        cells = np.zeros([shape[i] for i in axes], dtype=np.int64)
+        np.add.at(cells, tuple(codes[i] for i in axes), weights)
         return cells.astype(object)
 
     everybody = tuple(side.name for side in sides)
     counts = added(np.ones(len(codes[0]), dtype=np.int64), everybody)
     moments = tuple(
-        Moments(metric, counts, added(own, everybody), {by: added(own**2, by) for by in squares if not metric.binary})
-        for metric, own in values.items()
+        Moments(
+            metric, counts, added(steps, everybody), {by: added(steps**2, by) for by in squares if not metric.binary}
+        )
+        for metric, steps in values.items()
     )
     return PublishedTable(name, tuple(sides), counts, np.zeros(shape, dtype=bool), moments)
 
@@ -222,7 +224,7 @@ def _arm(name: str, arms: str) -> Axis:
 
 
 def _spend(rng: np.random.Generator, total: int, rate: float) -> _Ints:
-    """Cents: most people spend nothing."""
+    """Draw amounts in cents: most people spend nothing."""
     amounts = np.minimum(50_000, (1_000 + rng.gamma(2.0, 1_500.0, total)).astype(np.int64))
     return np.where(rng.random(total) < rate, amounts, 0)
 
@@ -233,9 +235,9 @@ def _arms(rng: np.random.Generator, total: int, experiments: int) -> dict[str, N
 
 def _pairs(name: str, story: str, arms: Mapping[str, NDArray[Any]], values: Mapping[Metric, _Ints]) -> BadExample:
     tables = tuple(
-        tabulate(f"{one}/{two}", arms, [_arm(one, "AB"), _arm(two, "AB")], values, [(one,), (two,)])
-        for one, two in combinations(arms, 2)
+        tabulate(f"{first}/{second}", arms, [_arm(first, "AB"), _arm(second, "AB")], values, [(first,), (second,)])
+        for first, second in combinations(arms, 2)
     )
     releases = (Published("pairs", tables),)
-    people = {**arms, **{metric.name: own for metric, own in values.items()}}
-    return BadExample(name, story, releases, people, known_people(arms, releases))
+    people = {**arms, **{metric.name: steps for metric, steps in values.items()}}
+    return BadExample(name, story, releases, people, place_people(arms, releases))

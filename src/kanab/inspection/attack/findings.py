@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing learnt: by which attack, where, about how many people at most, in words."""
+    """What one attack learnt: where, about how many people at most, in words."""
 
     attack: str
     table: str
@@ -18,7 +18,7 @@ class Finding:
     learnt: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the finding as plain data."""
         return {
             "attack": self.attack,
             "table": self.table,
@@ -39,7 +39,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackReport:
     """Everything that was tried on some releases. It prints itself."""
 
     releases: tuple[str, ...]
@@ -49,35 +49,35 @@ class Attacked:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What was learnt about fewer than k people."""
-        return tuple(one for attempt in self.attempts for one in attempt.findings if one.people < self.k)
+        return tuple(finding for attempt in self.attempts for finding in attempt.findings if finding.people < self.k)
 
     @property
     def broken(self) -> bool:
-        """Was anything learnt about fewer than k people?"""
+        """Whether anything was learnt about fewer than k people."""
         return bool(self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, with every finding."""
+        """Return everything as plain data, with every finding."""
         return {
             "releases": list(self.releases),
             "k": self.k,
             "broken": self.broken,
             "attacks": [
                 {
-                    "attack": one.attack,
-                    "does": one.does,
-                    "not_tried": one.not_tried or None,
-                    "findings": [finding.to_dict() for finding in one.findings],
+                    "attack": attempt.attack,
+                    "does": attempt.does,
+                    "not_tried": attempt.not_tried or None,
+                    "findings": [finding.to_dict() for finding in attempt.findings],
                 }
-                for one in self.attempts
+                for attempt in self.attempts
             ],
         }
 
     def to_text(self, most: int = 4) -> str:
-        """A paragraph per attack, with the findings about the fewest people first."""
+        """Write a paragraph per attack, with the findings about the fewest people first."""
         lines = [f"Attacked: {_listed(self.releases)}. The rule to break: k = {self.k}.", ""]
-        for one in self.attempts:
-            lines += [*_paragraph(one, most), ""]
+        for attempt in self.attempts:
+            lines += [*_paragraph(attempt, most), ""]
         return "\n".join([*lines, *self._verdict()])
 
     def __str__(self) -> str:
@@ -85,8 +85,7 @@ class Attacked:
 
     def _verdict(self) -> list[str]:
         if self.broken:
-            fewest = min(one.people for one in self.findings)
-            about = "one person" if fewest == 1 else f"{fewest} people"
+            about = in_people(min(finding.people for finding in self.findings))
             times = "once" if len(self.findings) == 1 else f"{len(self.findings):,} times"
             return [
                 f"BROKEN: something was learnt about fewer than {self.k} people, {times}; the worst is about {about}."
@@ -104,9 +103,9 @@ def _paragraph(attempt: Attempt, most: int) -> list[str]:
     if not attempt.findings:
         return [f"{name}: learnt nothing", f"  {attempt.does}"]
     times = len(attempt.findings)
-    shown = sorted(attempt.findings, key=lambda one: one.people)[:most]
+    shown = sorted(attempt.findings, key=lambda finding: finding.people)[:most]
     lines = [f"{name}: LEARNT {'one thing' if times == 1 else f'{times:,} things'}", f"  {attempt.does}"]
-    lines += [f"  - {one.table}: {one.learnt}" for one in shown]
+    lines += [f"  - {finding.table}: {finding.learnt}" for finding in shown]
     return [*lines, f"  - … and {times - most:,} more"] if times > most else lines
 
 
@@ -114,3 +113,8 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) <= 4:
         return ", ".join(names)
     return f"{names[0]}, {names[1]}, … {names[-1]} ({len(names)} in all)"
+
+
+def in_people(n: int) -> str:
+    """Return so many people, in words."""
+    return "one person" if n == 1 else f"{n} people"

@@ -48,32 +48,32 @@ class Axis:
         return {_key(level): place for place, level in enumerate(self.levels)}
 
     def place(self, level: Level) -> int:
-        """Where somebody with this level stands; ``OUT`` if nowhere."""
+        """Return where somebody with this level stands; ``OUT`` if nowhere."""
         target = level if self.merged is None else self.merged.target(level)
         return self._places.get(_key(target), OUT)
 
 
-def atoms(versions: Sequence[Axis]) -> list[Level]:
-    """The finest levels that some published versions of one axis tell apart.
+def finest_levels(versions: Sequence[Axis]) -> list[Level]:
+    """Return the finest levels that some published versions of one axis tell apart.
 
     >>> merged = LevelMap("tier", ((1, (1,)), ("2 … 3", (2, 3))), {})
-    >>> atoms([Axis("tier", (1, "2 … 3"), "covariate", merged), Axis("tier", (1, 2, 3))])
+    >>> finest_levels([Axis("tier", (1, "2 … 3"), "covariate", merged), Axis("tier", (1, 2, 3))])
     [1, 2, 3]
     """
-    found: dict[tuple[bool, Level], Level] = {}
+    levels: dict[tuple[bool, Level], Level] = {}
     cuts: set[float] = set()
-    for one in versions:
-        if one.merged is None:
-            named: list[Level] = list(one.levels)
+    for axis in versions:
+        if axis.merged is None:
+            named: list[Level] = list(axis.levels)
         else:
-            named = [old for _, olds in one.merged.groups for old in olds]
-            named += [_UNNAMED] if one.merged.rest else []
-            cuts |= set(one.merged.cuts or ())
-        found |= {_key(level): level for level in named}
+            named = [old for _, olds in axis.merged.groups for old in olds]
+            named += [_UNNAMED] if axis.merged.rest else []
+            cuts |= set(axis.merged.cuts or ())
+        levels |= {_key(level): level for level in named}
     if cuts:
         edges = [min(cuts) - 1, *sorted(cuts), max(cuts) + 1]
-        found |= {_key(middle): middle for middle in ((low + high) / 2 for low, high in pairwise(edges))}
-    return list(found.values())
+        levels |= {_key(middle): middle for middle in ((low + high) / 2 for low, high in pairwise(edges))}
+    return list(levels.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,24 +97,24 @@ class PublishedTable:
         return frozenset(axis.name for axis in self.axes if axis.role == "arm")
 
     def axis(self, name: str) -> Axis:
-        """An axis by its name."""
+        """Return an axis by its name."""
         return self.axes[self.names.index(name)]
 
     def part(self, metric: str) -> Moments | None:
-        """The numbers of one metric, if the table has them."""
+        """Return the numbers of one metric, if the table has them."""
         return next((part for part in self.moments if part.metric.name == metric), None)
 
     def places(self) -> Iterator[_Place]:
-        """Every class that is not blacked out."""
+        """Yield every class that is not blacked out."""
         return (place for place in np.ndindex(*self.people.shape) if not self.hidden[place])
 
     def words(self, place: _Place, by: By | None = None) -> str:
-        """A class, or a cell of a margin, in words: ``variant = A, tier = 3``."""
+        """Describe a class, or a cell of a marginal: ``variant = A, tier = 3``."""
         axes = self.axes if by is None else [self.axis(name) for name in by]
         return ", ".join(f"{axis.name} = {label(axis.levels[i])}" for axis, i in zip(axes, place, strict=True))
 
     def by(self, names: By) -> PublishedTable:
-        """The same people by only these axes; what adds up a blacked-out class is blacked out."""
+        """Return the same people by only these axes; what adds up a blacked-out class is blacked out."""
         table = self
         for name in self.names:
             if name not in names:
@@ -122,11 +122,11 @@ class PublishedTable:
         return table._ordered(names)
 
     def _without(self, name: str) -> PublishedTable:
-        kept = tuple(axis for axis in self.axes if axis.name != name)
+        axes = tuple(axis for axis in self.axes if axis.name != name)
         return PublishedTable(
             self.name,
-            kept,
-            marginal(self.people, self.names, [axis.name for axis in kept]),
+            axes,
+            marginal(self.people, self.names, [axis.name for axis in axes]),
             np.asarray(self.hidden.any(axis=self.names.index(name))),
             tuple(part.collapse(self.names, name) for part in self.moments),
         )
@@ -147,36 +147,36 @@ class PublishedTable:
         )
 
     def folded(self, axis: Axis, into: Sequence[int]) -> PublishedTable:
-        """The same people with the levels of one axis sent to their places in a coarser one."""
+        """Return the same people with the levels of one axis sent to their places in a coarser one."""
         position = self.names.index(axis.name)
         size = len(axis.levels)
         hidden = fold(self.hidden.astype(object), position, into, size).astype(bool)
         return PublishedTable(
             self.name,
-            tuple(axis if one.name == axis.name else one for one in self.axes),
+            tuple(axis if other.name == axis.name else other for other in self.axes),
             fold(self.people, position, into, size),
             hidden,
             tuple(part.fold(self.names, axis.name, into, size) for part in self.moments),
         )
 
 
-def alike(one: PublishedTable, two: PublishedTable, names: By) -> tuple[PublishedTable, PublishedTable]:
-    """Two tables by the same axes and the finest levels that both can be added up to."""
-    one, two = one.by(names), two.by(names)
+def alike(left: PublishedTable, right: PublishedTable, names: By) -> tuple[PublishedTable, PublishedTable]:
+    """Return two tables by the same axes and the finest levels that both can be added up to."""
+    left, right = left.by(names), right.by(names)
     for name in names:
-        first, second = one.axis(name), two.axis(name)
+        first, second = left.axis(name), right.axis(name)
         if first.merged is None and second.merged is None and first.levels == second.levels:
             continue
         common, mine, theirs = _coarsened(first, second)
-        one, two = one.folded(common, mine), two.folded(common, theirs)
-    return one, two
+        left, right = left.folded(common, mine), right.folded(common, theirs)
+    return left, right
 
 
 def _coarsened(first: Axis, second: Axis) -> tuple[Axis, list[int], list[int]]:
-    """The finest axis that both can be folded to, and where their levels go in it."""
+    """Return the finest axis that both can be folded to, and where their levels go in it."""
     groups: list[set[tuple[int, int]]] = [{(0, i)} for i in range(len(first.levels))]
     groups += [{(1, i)} for i in range(len(second.levels))]
-    for level in atoms([first, second]):
+    for level in finest_levels([first, second]):
         met = {(side, axis.place(level)) for side, axis in enumerate((first, second)) if axis.place(level) != OUT}
         touched = [group for group in groups if group & met]
         groups = [group for group in groups if not group & met]
@@ -187,7 +187,7 @@ def _coarsened(first: Axis, second: Axis) -> tuple[Axis, list[int], list[int]]:
     for group in groups:
         side = min(group)[0]
         axis = (first, second)[side]
-        names = [axis.levels[i] for own, i in sorted(group) if own == side]
+        names = [axis.levels[i] for member, i in sorted(group) if member == side]
         levels.append(names[0] if len(names) == 1 else " + ".join(label(name) for name in names))
     return (
         Axis(first.name, tuple(levels), first.role),
@@ -210,7 +210,7 @@ class Published:
     contributors: Mapping[str, str] = field(default_factory=dict)
 
     def apart(self, other: Published) -> bool:
-        """Are the two about different people? Batches of different cohorts are."""
+        """Tell whether the two are about different people: batches of different cohorts are."""
         return bool(self.cohorts and other.cohorts and self.cohorts != other.cohorts)
 
 
@@ -222,7 +222,10 @@ class _Map(msgspec.Struct):
 
 
 def published_from_dict(data: Any, name: str) -> Published:
-    """A release from its plain data; fields that no attack needs are not looked at."""
+    """Read a release from its plain data; fields that no attack needs are not looked at.
+
+    Raises `SourceError` where it is no release, or a table cannot be read.
+    """
     tables = _dict(data, "tables")
     if not tables:
         raise SourceError("this is not a release", "Give a file that kanab release wrote.")
@@ -250,12 +253,16 @@ def _table(name: str, plain: Any, levels: Any) -> PublishedTable:
         merged = None if levels is None else msgspec.convert(levels, _Map)
         hidden = np.zeros(parts.people.shape, dtype=bool)
         for entry in blacked:
-            hidden[tuple(one.index(level) for one, level in zip(parts.factors, entry["levels"], strict=True))] = True
+            hidden[tuple(factor.index(level) for factor, level in zip(parts.factors, entry["levels"], strict=True))] = (
+                True
+            )
     except KanabError as problem:
         raise SourceError(problem.fact, problem.remedy, at=f"{place} {problem.at}".strip()) from None
     except (msgspec.ValidationError, ValueError):
         raise SourceError("a table cannot be read", "Give a file that kanab release wrote.", at=place) from None
-    axes = tuple(Axis(one.name, one.levels, one.role, _map_of(merged, one.name)) for one in parts.factors)
+    axes = tuple(
+        Axis(factor.name, factor.levels, factor.role, _map_of(merged, factor.name)) for factor in parts.factors
+    )
     return PublishedTable(name, axes, parts.people, hidden, parts.moments)
 
 
@@ -267,20 +274,21 @@ def _map_of(merged: _Map | None, axis: str) -> LevelMap | None:
 
 
 def _without_gaps(plain: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The table without its blacked-out classes, and those."""
+    """Return the table without its blacked-out classes, and those."""
     classes = plain.get("classes")
     if not isinstance(classes, list):
         return plain, []
-    blacked = [one for one in classes if isinstance(one, dict) and one.get("people", 0) is None and one.get("levels")]
-    return plain | {"classes": [one for one in classes if one not in blacked]}, blacked
+    dicts = [entry for entry in classes if isinstance(entry, dict)]
+    blacked = [entry for entry in dicts if entry.get("people", 0) is None and entry.get("levels")]
+    return plain | {"classes": [entry for entry in classes if entry not in blacked]}, blacked
 
 
 def _dict(data: Any, key: str) -> dict[str, Any]:
-    """A part that is a dict; an empty one if it is not."""
-    found = data.get(key) if isinstance(data, dict) else None
-    return found if isinstance(found, dict) else {}
+    """Return a part that is a dict; an empty one if it is not."""
+    part = data.get(key) if isinstance(data, dict) else None
+    return part if isinstance(part, dict) else {}
 
 
 def _key(level: Level) -> tuple[bool, Level]:
-    """True is not the number 1."""
+    """Return a key under which true is not the number 1."""
     return isinstance(level, bool), level

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import Equations, Floats, Known
-from kanab.inspection.attack.differencing import in_people
-from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.background import Background, Equations, Floats, minimize_linear
+from kanab.inspection.attack.findings import Finding, in_people
 from kanab.privacy.leverage import leverages
 from kanab.tally.describe import in_units
 
@@ -25,69 +24,81 @@ _NEAR = 1e-6
 _WHOLE = 1e-3  # of a step of the grid
 
 
-def find_leverage(known: Known, k: int) -> list[Finding]:
-    """Combinations of published sums that rest on fewer than k people."""
-    found = []
-    for one in known.equations:
-        h = leverages(one.cells, known.people)
+def find_leverage(background: Background, k: int) -> list[Finding]:
+    """Find combinations of published sums that rest on fewer than k people."""
+    findings = []
+    for equations in background.equations:
+        h = leverages(equations.cells, background.people)
         exposed = np.flatnonzero(h > (1 + _NEAR) / k)
         if len(exposed):
             worst = int(np.argmax(h))
             size = 1 / float(h[worst])
-            people = int(known.people[exposed].sum())
+            people = int(background.people[exposed].sum())
             learnt = (
-                f"the sums of {one.metric.name} can be combined so that the result rests on {size:.3g} "
-                f"{'person' if size < 1.005 else 'people'} only ({known.name(worst)}); "
+                f"the sums of {equations.metric.name} can be combined so that the result rests on {size:.3g} "
+                f"{'person' if size < 1.005 else 'people'} only ({background.name(worst)}); "
                 f"so exposed {'is' if people == 1 else 'are'} {in_people(people)}"
             )
-            found.append(Finding(LEVERAGE, one.title, one.metric.name, max(1, int(size + _NEAR)), learnt))
-    return found
+            findings.append(
+                Finding(LEVERAGE, equations.title, equations.metric.name, max(1, int(size + _NEAR)), learnt)
+            )
+    return findings
 
 
-def find_by_least_squares(known: Known, k: int) -> list[Finding]:
-    """The values that the published sums determine, whatever else is true."""
-    found: list[Finding] = []
-    for one in known.equations:
-        if not one.too_large:
-            totals, determined = one.solved
-            for signature in np.flatnonzero(determined & (known.people < k)).tolist():
-                found.append(_told(LEAST_SQUARES, one, signature, round(float(totals[signature]))))
-    return found
+def find_by_least_squares(background: Background, k: int) -> list[Finding]:
+    """Find the values that the published sums determine, whatever else is true."""
+    findings: list[Finding] = []
+    for equations in background.equations:
+        if not equations.too_large:
+            totals, determined = equations.solved
+            for signature in np.flatnonzero(determined & (background.people < k)).tolist():
+                findings.append(_finding(LEAST_SQUARES, equations, signature, round(float(totals[signature]))))
+    return findings
 
 
-def find_sparse_values(known: Known, k: int) -> list[Finding]:
-    """People off the commonest value whom the sums and the bounds leave no way around.
+def find_sparse_values(background: Background, k: int) -> list[Finding]:
+    """Find people off the commonest value to whom the sums and the bounds leave no other value.
 
     Those whom the sums alone determine are left to least squares.
     """
-    found: list[Finding] = []
-    for one in known.equations:
-        if one.too_large or one.metric.grid_bounds is None or one.solved[1].all():
+    findings: list[Finding] = []
+    for equations in background.equations:
+        if equations.too_large or equations.metric.grid_bounds is None or equations.solved[1].all():
             continue
-        pinned = _Box.of(one).pinned()
-        found += [_told(SPARSE, one, place, total) for place, total in pinned.items() if known.people[place] < k]
-    return found
+        exposed = _FeasibleTotals.of(equations).determined()
+        findings += [
+            _finding(SPARSE, equations, place, total)
+            for place, total in exposed.items()
+            if background.people[place] < k
+        ]
+    return findings
 
 
-def _told(attack: str, one: Equations, signature: int, total: int) -> Finding:
-    people = int(one.known.people[signature])
-    value = in_units(total, one.metric.scale)
-    has = f"has {one.metric.name} = {value}" if people == 1 else f"have {one.metric.name} = {value} between them"
-    return Finding(attack, one.title, one.metric.name, people, f"{one.known.name(signature)} {has}")
+def _finding(attack: str, equations: Equations, signature: int, total: int) -> Finding:
+    people = int(equations.background.people[signature])
+    value = in_units(total, equations.metric.scale)
+    has = (
+        f"has {equations.metric.name} = {value}"
+        if people == 1
+        else f"have {equations.metric.name} = {value} between them"
+    )
+    return Finding(
+        attack, equations.title, equations.metric.name, people, f"{equations.background.name(signature)} {has}"
+    )
 
 
-def _commonest(one: Equations, bounds: tuple[int, int]) -> int:
-    """The value that most people are taken to have: 0 between bounds, else the bound that is nearer to the mean."""
+def _commonest(equations: Equations, bounds: tuple[int, int]) -> int:
+    """Return the value that most people are taken to have: 0 between bounds, else the bound nearer to the mean."""
     low, high = bounds
     if low < 0 < high:
         return 0
-    matrix, sums = one.rows
-    mean = sums.sum() / max(1.0, (matrix @ one.known.people).sum())
+    matrix, sums = equations.rows
+    mean = sums.sum() / max(1.0, (matrix @ equations.background.people).sum())
     return high if 2 * mean > low + high else low
 
 
 @dataclass(frozen=True, eq=False)
-class _Box:
+class _FeasibleTotals:
     """All totals that fit the published sums and the bounds of the metric."""
 
     matrix: Any
@@ -95,24 +106,24 @@ class _Box:
     low: Floats
     high: Floats
     commonest: Floats
-    told: NDArray[np.bool_]  # whom the sums alone determine, or a class whose people all sit at the other bound
+    excluded: NDArray[np.bool_]  # whom the sums alone determine, or a class whose people all sit at the other bound
     covered: bool
 
     @classmethod
-    def of(cls, one: Equations) -> _Box:
+    def of(cls, equations: Equations) -> _FeasibleTotals:
         from scipy.sparse import csr_array  # noqa: PLC0415 - `import kanab` stays light
 
-        low, high = one.metric.grid_bounds or (0, 0)
-        people = one.known.people.astype(np.float64)
-        matrix, sums = one.rows
-        value = _commonest(one, (low, high))
+        low, high = equations.metric.grid_bounds or (0, 0)
+        people = equations.background.people.astype(np.float64)
+        matrix, sums = equations.rows
+        value = _commonest(equations, (low, high))
         full = sums == matrix @ people * (low if value == high else high)
-        told = one.solved[1] | (matrix[full] > 0).any(axis=0)
-        rows, totals = one.independent  # rows that follow from others only slow the solver down
-        return cls(csr_array(rows), totals, low * people, high * people, value * people, told, one.covered)
+        excluded = equations.solved[1] | (matrix[full] > 0).any(axis=0)
+        rows, totals = equations.independent  # rows that follow from others only slow the solver down
+        return cls(csr_array(rows), totals, low * people, high * people, value * people, excluded, equations.covered)
 
-    def pinned(self) -> dict[int, int]:
-        """Signatures off the commonest value, with the total that they have.
+    def determined(self) -> dict[int, int]:
+        """Return signatures off the commonest value, with the only total that they can have.
 
         Two searches with opposite random weights that end in the same totals have found all there
         are, if the commonest value is a bound (they are the two ends of one line), and else the
@@ -126,38 +137,30 @@ class _Box:
         near = np.abs(first - second) < _WHOLE
         whole = np.round(first)
         off = (np.abs(first - whole) < _WHOLE) & (whole != self.commonest)
-        found = np.flatnonzero(near & off & ~self.told).tolist()
+        places = np.flatnonzero(near & off & ~self.excluded).tolist()
         at_bound = bool((self.commonest == self.low).all() or (self.commonest == self.high).all())
         settled = self.covered if at_bound else 2 * int(off.sum()) <= len(self.sums)
         if not (near.all() and settled):
-            found = [place for place in found[:MOST_CHECKED] if self._only(place, whole[place])]
-        return {place: int(whole[place]) for place in found}
+            places = [place for place in places[:MOST_CHECKED] if self._only(place, whole[place])]
+        return {place: int(whole[place]) for place in places}
 
     def _sparsest(self, weights: Floats) -> Floats | None:
-        """Totals that fit with the least weighted distance from the commonest value."""
+        """Return totals that fit with the least weighted distance from the commonest value."""
         from scipy.sparse import hstack  # noqa: PLC0415 - `import kanab` stays light
 
         above, below = self.high - self.commonest, self.commonest - self.low
         spans = np.column_stack([np.zeros(2 * len(above)), np.concatenate([above, below])])
         both = hstack([self.matrix, -self.matrix]).tocsr()
-        found = _program(np.tile(weights, 2), both, self.sums - self.matrix @ self.commonest, spans)
-        if found is None:
+        answer = minimize_linear(np.tile(weights, 2), both, self.sums - self.matrix @ self.commonest, spans)
+        if answer is None:
             return None
-        up, down = np.split(found, 2)
+        up, down = np.split(answer, 2)
         return self.commonest + up - down
 
     def _only(self, place: int, total: float) -> bool:
-        """Can one signature have no other total?"""
+        """Tell whether one signature can have no other total."""
         costs = np.zeros(len(self.low))
         costs[place] = 1.0
         spans = np.column_stack([self.low, self.high])
-        ends = [_program(sign * costs, self.matrix, self.sums, spans) for sign in (1.0, -1.0)]
+        ends = [minimize_linear(sign * costs, self.matrix, self.sums, spans) for sign in (1.0, -1.0)]
         return all(end is not None and abs(end[place] - total) < _WHOLE for end in ends)
-
-
-def _program(costs: Floats, matrix: Any, sums: Floats, spans: Floats) -> Floats | None:
-    from scipy.optimize import linprog  # noqa: PLC0415 - `import kanab` stays light
-
-    bounds: Any = spans
-    answer = linprog(costs, A_eq=matrix, b_eq=sums, bounds=bounds, method="highs")
-    return np.asarray(answer.x, dtype=np.float64) if answer.status == 0 else None

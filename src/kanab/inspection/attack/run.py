@@ -1,13 +1,13 @@
-"""Playing the attacker: every attack that we know, on releases as they are."""
+"""Every attack that we know, run on releases as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kanab.inspection.attack.background import Known
+from kanab.inspection.attack.background import Background
 from kanab.inspection.attack.count_bounds import BOUNDS, bound_counts
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
-from kanab.inspection.attack.findings import Attacked, Attempt, Finding
+from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
 from kanab.inspection.attack.published import Published
 from kanab.inspection.attack.reconstruct import (
     LEAST_SQUARES,
@@ -17,7 +17,7 @@ from kanab.inspection.attack.reconstruct import (
     find_leverage,
     find_sparse_values,
 )
-from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_pinned_values
+from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
 
 DOES = {
     SMALL: "Looks for classes of fewer than k people.",
@@ -34,29 +34,32 @@ NEEDS_KNOWLEDGE = "It needs to know who is in which class of every table (--know
 NOTHING_KNOWN = "The people who are known do not add up to any of the tables."
 
 
-def play_attacker(releases: Sequence[Published], known: Known | None = None, k: int | None = None) -> Attacked:
-    """Try everything. ``known`` is what the attacker knows about people besides; k is the releases' largest.
+def play_attacker(
+    releases: Sequence[Published], background: Background | None = None, k: int | None = None
+) -> AttackReport:
+    """Try every attack. ``background`` is what the attacker knows about people besides; k is the releases' largest.
 
     >>> from kanab.inspection.attack.examples import example
     >>> paper = example("paper")
     >>> print(play_attacker(paper.releases).findings[0].learnt)
     the largest minutes of treatment = A, tier = 1 lies in [2.17, 2.17], and one person has it
     """
-    rule = max(one.k for one in releases) if k is None else k
+    rule = max(release.k for release in releases) if k is None else k
     attempts = [
         Attempt(SMALL, DOES[SMALL], tuple(find_small_classes(releases, rule))),
         Attempt(DIFFERENCES, DOES[DIFFERENCES], tuple(find_differences(releases, rule))),
         Attempt(BOUNDS, DOES[BOUNDS], tuple(bound_counts(releases, rule))),
-        Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(find_pinned_values(releases, rule))),
+        Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(find_exposed_values(releases, rule))),
     ]
-    solving: dict[str, Callable[[Known, int], list[Finding]]] = {
+    solving: dict[str, Callable[[Background, int], list[Finding]]] = {
         LEVERAGE: find_leverage,
         LEAST_SQUARES: find_by_least_squares,
         SPARSE: find_sparse_values,
     }
     for name, find in solving.items():
-        if known is None or not known.tables:
-            attempts.append(Attempt(name, DOES[name], not_tried=NEEDS_KNOWLEDGE if known is None else NOTHING_KNOWN))
+        if background is None or not background.tables:
+            reason = NEEDS_KNOWLEDGE if background is None else NOTHING_KNOWN
+            attempts.append(Attempt(name, DOES[name], not_tried=reason))
         else:
-            attempts.append(Attempt(name, DOES[name], tuple(find(known, rule))))
-    return Attacked(tuple(one.name for one in releases), rule, tuple(attempts))
+            attempts.append(Attempt(name, DOES[name], tuple(find(background, rule))))
+    return AttackReport(tuple(release.name for release in releases), rule, tuple(attempts))

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import TallyError
-from kanab.inspection.attack.differencing import in_people
-from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import Published, PublishedTable
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import class_squares, edges, largest_on_grid, smallest_on_grid
@@ -29,28 +28,27 @@ WHOLE = 1_000
 _Ends = tuple[Cells, Cells]
 
 
-def find_pinned_values(releases: Sequence[Published], k: int) -> list[Finding]:
-    """Values that the numbers of one class give away: extremes, and sums of one or two contributors.
+def find_exposed_values(releases: Sequence[Published], k: int) -> list[Finding]:
+    """Find values that the numbers of one class give away: extremes, and sums of one or two contributors.
 
     An extreme counts as found if less than a quarter of its distance from the mean is left to guess,
     if it is not simply the bound, and if fewer than k people can have it.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for release in releases:
         for table in release.tables:
             title = f"{release.name}, {table.name}"
             for view in _views(table):
                 for part in view.moments:
-                    found += _extremes(view, part, title, k)
-                    found += _contributors(view, part, release.contributors.get(part.metric.name), title)
-    return list({(one.table, one.learnt): one for one in found if one.people < k}.values())
+                    findings += _extremes(view, part, title, k)
+                    findings += _contributors(view, part, release.contributors.get(part.metric.name), title)
+    return list({(finding.table, finding.learnt): finding for finding in findings if finding.people < k}.values())
 
 
 def _views(table: PublishedTable) -> Iterator[PublishedTable]:
-    """The table, and each margin at which squares are known by themselves."""
+    """Yield the table, and each marginal at which squares are known by themselves."""
     yield table
-    margins = dict.fromkeys(by for part in table.moments for by in part.squares if by != table.names)
-    for by in margins:
+    for by in dict.fromkeys(by for part in table.moments for by in part.squares if by != table.names):
         yield table.by(by)
 
 
@@ -75,15 +73,15 @@ def _extremes(table: PublishedTable, part: Moments, title: str, k: int) -> Itera
         where = table.words(place)
         if largest[place]:
             interval = int(top[0][place]), int(top[1][place])
-            yield _told(where, part.metric, interval, reachers(*group, interval[0], k), title)
+            yield _extreme_finding(where, part.metric, interval, reachers(*group, interval[0], k), title)
         if smallest[place]:
             interval = int(bottom[0][place]), int(bottom[1][place])
             n, s, q = group
-            yield _told(where, part.metric, interval, -reachers(n, -s, q, -interval[1], k), title)
+            yield _extreme_finding(where, part.metric, interval, -reachers(n, -s, q, -interval[1], k), title)
 
 
 def _possible(table: PublishedTable, part: Moments) -> bool:
-    """Could anybody have these numbers? A damaged file is nothing to reason from."""
+    """Tell whether anybody could have these numbers: a damaged file is nothing to reason from."""
     try:
         check_moments(part, table.people, table.names)
     except TallyError:
@@ -92,25 +90,25 @@ def _possible(table: PublishedTable, part: Moments) -> bool:
 
 
 def _tried_out(part: Moments, names: By, bottom: _Ends, top: _Ends) -> tuple[_Ends, _Ends]:
-    """The intervals of classes of whole numbers, by trying out all that fit where that is little work."""
+    """Return the intervals of classes of whole numbers, by trying out all that fit where that is little work."""
     ends = [np.array(cells, dtype=object).ravel() for cells in (*bottom, *top)]
-    for place, found in enumerate(enumerate_classes(part, names, bottom[0], top[1])):
-        if found is not None:
-            for cells, end in zip(ends, (*found[0], *found[1]), strict=True):
+    for place, extremes in enumerate(enumerate_classes(part, names, bottom[0], top[1])):
+        if extremes is not None:
+            for cells, end in zip(ends, (*extremes[0], *extremes[1]), strict=True):
                 cells[place] = end
     a, b, c, d = (cells.reshape(part.counts.shape) for cells in ends)
     return (a, b), (c, d)
 
 
 def _narrow(part: Moments, ends: _Ends) -> NDArray[np.bool_]:
-    """Where is less than a quarter of the outer end's distance from the mean left to guess?"""
+    """Tell where less than a quarter of the outer end's distance from the mean is left to guess."""
     low, high = ends
     narrow = 4 * part.counts * (high - low) < part.counts * high - part.sums
     return np.asarray((part.counts > 1) & narrow, dtype=bool)
 
 
 def reachers(n: int, s: int, q: int, value: int, k: int) -> int:
-    """How many people can be at or above a value, with this count, sum and squares? Beyond k is not looked.
+    """Count the people, up to k, who can be at or above a value, with this count, sum and squares.
 
     >>> reachers(33, 5, 9, 2, k=10)
     2
@@ -130,12 +128,12 @@ def _least(n: int, s: int) -> int:
 
 
 def _bounds(part: Moments) -> tuple[int | None, int | None]:
-    """The bounds of a metric; where none are stated, amounts are taken not to be negative, if none looks so."""
+    """Return the bounds of a metric; where none are stated, amounts are taken not to be negative, if none looks so."""
     return part.metric.grid_bounds or ((0, None) if bool(np.all(part.sums >= 0)) else (None, None))
 
 
-def _told(where: str, metric: Metric, interval: tuple[int, int], people: int, title: str) -> Finding:
-    """An extreme that few people can have; ``people`` is negative for the smallest."""
+def _extreme_finding(where: str, metric: Metric, interval: tuple[int, int], people: int, title: str) -> Finding:
+    """Return the finding of an extreme that few people can have; ``people`` is negative for the smallest."""
     word = "largest" if people > 0 else "smallest"
     low, high = (in_units(end, metric.scale) for end in interval)
     who = "one person has" if abs(people) == 1 else f"at most {abs(people)} people have"
@@ -144,7 +142,7 @@ def _told(where: str, metric: Metric, interval: tuple[int, int], people: int, ti
 
 
 def _contributors(table: PublishedTable, part: Moments, of: str | None, title: str) -> Iterator[Finding]:
-    """Classes in which one or two people have the whole sum, and another metric says how many they are."""
+    """Yield classes in which one or two people have the whole sum, and another metric says how many they are."""
     buyers = None if of is None else table.part(of)
     if buyers is None or not buyers.metric.binary:
         return

@@ -10,10 +10,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from kanab.errors import LedgerError, SourceError
-from kanab.inspection.attack.findings import Attacked, Attempt
+from kanab.inspection.attack.findings import AttackReport, Attempt
 from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.attack.run import play_attacker
-from kanab.inspection.auditor import Check, check_chain, check_release, check_together
+from kanab.inspection.auditor import Check, check_chain, check_differences, check_release
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
 from kanab.privacy.ledger import Ledger
@@ -50,7 +50,7 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     if len(set(hashes.values())) < len(hashes):
         raise SourceError("the same release is given twice", "Name every release once.")
     checks = {name: [*check_release(one), _chain(one, ledger)] for name, one in releases.items()}
-    together = [*_verified(ledger), *check_together(releases)]
+    together = [*_verified(ledger), *check_differences(releases)]
     plain = [_release(name, one, hashes[name], checks[name]) for name, one in releases.items()]
     everything = [*(one for own in checks.values() for one in own), *together]
     effective_k = _effective_k(releases, hashes.values(), ledger)
@@ -192,13 +192,13 @@ def _plain_checks(checks: Iterable[Check]) -> list[Plain]:
 # ── attacks and ledger ─────────────────────────────────────────────────────────────────────────
 
 
-def _attacked(files: Mapping[str, Plain]) -> Attacked:
+def _attacked(files: Mapping[str, Plain]) -> AttackReport:
     """Every attack that needs no further knowledge, against the least k that was promised."""
     published = [published_from_dict(file, name) for name, file in files.items()]
     return play_attacker(published, k=min(one.k for one in published))
 
 
-def _attacks(attacked: Attacked) -> Plain:
+def _attacks(attacked: AttackReport) -> Plain:
     """What was tried, and whether anything was learnt. Never what: that may be somebody's value."""
     return {
         "k": attacked.k,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.inspection.attack.background import Known, independent, known_people
+from kanab.inspection.attack.background import Background, independent_rows, place_people
 from kanab.inspection.attack.examples import example, tabulate
 from kanab.inspection.attack.published import Axis, Published
 from kanab.inspection.attack.run import play_attacker
@@ -19,7 +19,7 @@ BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))
 
 
-def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[Published, Known]:
+def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[Published, Background]:
     tables = tuple(
         tabulate(
             f"{one}/{two}",
@@ -31,7 +31,7 @@ def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[Published, Kno
         for one, two in combinations(arms, 2)
     )
     release = Published("pairs", tables)
-    return release, known_people(arms, [release])
+    return release, place_people(arms, [release])
 
 
 def test_a_hundred_two_arm_experiments_hold_5051_numbers() -> None:
@@ -53,7 +53,7 @@ def test_the_numbers_are_the_rank_of_all_pair_tables(arms: list[int], seed: int)
     ]
     matrix = np.array(rows)
     assert np.linalg.matrix_rank(matrix) == pair_numbers(arms)
-    assert len(independent(matrix)) == pair_numbers(arms)
+    assert len(independent_rows(matrix)) == pair_numbers(arms)
 
 
 @given(st.lists(st.integers(-3, 5), min_size=1, max_size=12), st.integers(0, 3), st.integers(1, 3))
@@ -94,13 +94,13 @@ def test_independent_assignments_put_about_1_2_times_the_average_leverage_on_one
 @pytest.mark.parametrize("name", ["pair-scan", "pair-scan-sparse"])
 def test_the_bad_pair_scans_are_over_budget(name: str) -> None:
     bad = example(name)
-    assert bad.known is not None
-    (one,) = bad.known.equations
+    assert bad.background is not None
+    (one,) = bad.background.equations
     experiments = sum(key.startswith("experiment") for key in bad.people)
     numbers = pair_numbers([2] * experiments)
-    assert len(one.independent[1]) == min(numbers, len(bad.known.people))
+    assert len(one.independent[1]) == min(numbers, len(bad.background.people))
     off = int((bad.people[one.metric.name] > 0).sum())
-    assert not within_budget(len(bad.known.who), off, numbers, 10)
+    assert not within_budget(len(bad.background.who), off, numbers, 10)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -111,7 +111,7 @@ def test_three_tables_in_a_circle_can_pin_a_crossed_class() -> None:
 
 
 def test_tables_that_hang_together_like_a_tree_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_bounds._System, "pinned", lambda *_: pytest.fail("tried"))
+    monkeypatch.setattr(count_bounds._System, "exposed", lambda *_: pytest.fail("tried"))
     rows = people({("A", 1, "x"): 12, ("B", 2, "y"): 15, ("A", 2, "y"): 30}, "arm", "tier", "town")
     assert bound_counts([Published("r", (table(rows, "arm", "tier"), table(rows, "arm", "town")))], 10) == []
 
@@ -180,4 +180,4 @@ def test_a_tree_of_plain_tables_pins_nothing_below_its_smallest_class(seed: int)
     }
     tables = tuple(table(rows, "arm", name) for name in ("tier", "town", "shop"))
     k = min(int(n) for made in tables for n in made.people.ravel())
-    assert count_bounds._System(tables).pinned(k) == {}
+    assert count_bounds._System(tables).exposed(k) == {}

@@ -9,7 +9,7 @@ import pytest
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
-from kanab.inspection.attack.published import Axis, Published, alike, atoms, published_from_dict
+from kanab.inspection.attack.published import Axis, Published, alike, finest_levels, published_from_dict
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release_json import release_to_dict
 
@@ -131,16 +131,16 @@ def merged(*groups: tuple[Any, tuple[Any, ...]], **more: Any) -> Axis:
 def test_atoms_are_the_finest_levels_that_any_version_tells_apart() -> None:
     low = merged(("1 … 2", (1, 2)), (3, (3,)))
     high = merged((1, (1,)), ("2 … 3", (2, 3)))
-    assert atoms([low, high]) == [1, 2, 3]
+    assert finest_levels([low, high]) == [1, 2, 3]
     assert [low.place(level) for level in (1, 2, 3, 4)] == [0, 0, 1, -1]
     rest = merged(("DE", ("DE",)), ("other", ("FR",)), rest=True)
-    assert [rest.place(level) for level in atoms([rest])] == [0, 1, 1]
+    assert [rest.place(level) for level in finest_levels([rest])] == [0, 1, 1]
 
 
 def test_levels_without_a_name_are_told_apart_by_cuts() -> None:
     young = merged(("< 30", (20,)), ("≥ 30", (50,)), cuts=(30.0,))
     old = merged(("< 40", (20,)), ("≥ 40", (50,)), cuts=(40.0,))
-    places = {(young.place(level), old.place(level)) for level in atoms([young, old])}
+    places = {(young.place(level), old.place(level)) for level in finest_levels([young, old])}
     assert places == {(0, 0), (1, 0), (1, 1)}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanab.inspection.attack import background
-from kanab.inspection.attack.background import Known, independent, known_people, solve
+from kanab.inspection.attack.background import Background, independent_rows, place_people, solve
 from kanab.inspection.attack.examples import tabulate
 from kanab.inspection.attack.published import Axis, Published, PublishedTable
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_leverage, find_sparse_values
@@ -31,8 +31,8 @@ def tables(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str,
     return Published("r", tuple(made))
 
 
-def knows(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str, ...]) -> Known:
-    return known_people(people, [tables(people, values, *links)])
+def knows(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str, ...]) -> Background:
+    return place_people(people, [tables(people, values, *links)])
 
 
 def crowd(n: int, seed: int = 1) -> dict[str, Any]:
@@ -66,18 +66,18 @@ def test_merged_levels_and_people_outside_a_table_are_placed() -> None:
     axis = Axis("tier", (1, "2 … 3"), "covariate", LevelMap("tier", ((1, (1,)), ("2 … 3", (2, 3))), {}))
     inside = {key: values[:3] for key, values in people.items()}
     plain = tabulate("arm/tier", inside, [ARM, Axis("tier", (1, 2, 3))], {}, [])
-    known = known_people(people, [Published("r", (plain.folded(axis, [0, 1, 1]),))])
+    known = place_people(people, [Published("r", (plain.folded(axis, [0, 1, 1]),))])
     assert known.cells.ravel().tolist() == [0, 3, 1, -1]
 
 
 def test_tables_about_other_people_or_with_unknown_axes_are_left_out() -> None:
     people = crowd(50)
     release = tables(people, {}, *LINKS)
-    assert len(known_people(people, [release]).tables) == 2
-    assert len(known_people({key: people[key] for key in ("arm", "tier")}, [release]).tables) == 1
+    assert len(place_people(people, [release]).tables) == 2
+    assert len(place_people({key: people[key] for key in ("arm", "tier")}, [release]).tables) == 1
     fewer = {key: values[:-1] for key, values in people.items()}
-    assert known_people(fewer, [release]).tables == ()
-    assert known_people({}, [release]).tables == ()
+    assert place_people(fewer, [release]).tables == ()
+    assert place_people({}, [release]).tables == ()
 
 
 def test_metrics_that_some_people_lack_are_not_solved_for() -> None:
@@ -86,7 +86,7 @@ def test_metrics_that_some_people_lack_are_not_solved_for() -> None:
     (part,) = table.moments
     gap = type(part)(part.metric, part.counts - np.array([1, 0], dtype=object), part.sums, {})
     gone = PublishedTable(table.name, table.axes, table.people, table.hidden, (gap,))
-    assert known_people(people, [Published("r", (gone,))]).equations == ()
+    assert place_people(people, [Published("r", (gone,))]).equations == ()
 
 
 # ── leverage ───────────────────────────────────────────────────────────────────────────────────
@@ -153,7 +153,7 @@ def test_what_least_squares_determines_is_true(seed: int, n: int) -> None:
         assert np.linalg.matrix_rank(np.vstack([matrix, unit])) > np.linalg.matrix_rank(matrix)
 
 
-def _places(known: Known, columns: dict[str, Any]) -> list[tuple[int, ...]]:
+def _places(known: Background, columns: dict[str, Any]) -> list[tuple[int, ...]]:
     everyone = zip(*columns.values(), strict=True)
     names = list(columns)
     found = []
@@ -173,7 +173,7 @@ def test_nothing_published_determines_nothing() -> None:
     totals, determined = solve(np.empty((0, 3)), np.empty(0))
     assert totals.tolist() == [0, 0, 0]
     assert not determined.any()
-    assert independent(np.empty((0, 3))).tolist() == []
+    assert independent_rows(np.empty((0, 3))).tolist() == []
 
 
 def test_matrices_beyond_the_limit_are_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_sums_that_nobody_can_have_name_nobody() -> None:
     wrong = type(part)(part.metric, part.counts, part.counts * 2, {})
     first = made.tables[0]
     broken = PublishedTable(first.name, first.axes, first.people, first.hidden, (wrong,))
-    assert find_sparse_values(known_people(people, [Published("r", (broken, made.tables[1]))]), 5) == []
+    assert find_sparse_values(place_people(people, [Published("r", (broken, made.tables[1]))]), 5) == []
 
 
 def test_metrics_without_bounds_are_not_tried() -> None:

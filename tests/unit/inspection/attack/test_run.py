@@ -14,9 +14,9 @@ import pytest
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
-from kanab.inspection.attack.background import Known, known_people
+from kanab.inspection.attack.background import Background, place_people
 from kanab.inspection.attack.examples import EXAMPLES, example
-from kanab.inspection.attack.findings import Attacked, Attempt, Finding
+from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
 from kanab.inspection.attack.published import Published, published_from_dict
 from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
 from kanab.plan.model import make_plan
@@ -24,12 +24,12 @@ from kanab.privacy.release_json import release_to_dict
 
 
 @cache
-def attacked(name: str) -> Attacked:
+def attacked(name: str) -> AttackReport:
     bad = example(name)
-    return play_attacker(bad.releases, bad.known)
+    return play_attacker(bad.releases, bad.background)
 
 
-def found_by(played: Attacked, attack: str) -> tuple[Finding, ...]:
+def found_by(played: AttackReport, attack: str) -> tuple[Finding, ...]:
     return next(one.findings for one in played.attempts if one.attack == attack)
 
 
@@ -162,8 +162,8 @@ def ours(rows: dict[str, Any], covariates: list[str], **more: Any) -> Published:
     return published_from_dict(release_to_dict(kb.release(kb.count(rows, plan))), "ours")
 
 
-def knowing(rows: dict[str, Any], *releases: Published) -> Known:
-    return known_people({name: rows[name] for name in ("variant", "tier", "device", "country")}, releases)
+def knowing(rows: dict[str, Any], *releases: Published) -> Background:
+    return place_people({name: rows[name] for name in ("variant", "tier", "device", "country")}, releases)
 
 
 @pytest.mark.parametrize(("people", "seed"), [(200, 1), (500, 2), (1_000, 3), (3_000, 4), (20_000, 5)])
@@ -201,7 +201,7 @@ def test_attacks_that_need_knowledge_say_so() -> None:
     assert {one.attack: one.not_tried for one in played.attempts if one.not_tried} == dict.fromkeys(
         ["leverage", "least squares", "sparse values"], NEEDS_KNOWLEDGE
     )
-    nobody = known_people({"variant": ["A"]}, bad.releases)
+    nobody = place_people({"variant": ["A"]}, bad.releases)
     assert play_attacker(bad.releases, nobody).attempts[-1].not_tried == NOTHING_KNOWN
 
 
@@ -215,7 +215,7 @@ def test_k_is_the_largest_of_the_files_unless_said_otherwise() -> None:
 
 def test_the_text_names_the_fewest_first_and_sums_up() -> None:
     findings = tuple(Finding("differences", f"t{n}", "spend", n, f"{n} things") for n in (9, 3, 1, 12, 4, 5))
-    played = Attacked(("a", "b", "c", "d", "e"), 10, (Attempt("differences", "Subtracts.", findings),))
+    played = AttackReport(("a", "b", "c", "d", "e"), 10, (Attempt("differences", "Subtracts.", findings),))
     assert str(played) == (
         "Attacked: a, b, … e (5 in all). The rule to break: k = 10.\n\n"
         "differences: LEARNT 6 things\n  Subtracts.\n"
@@ -226,7 +226,7 @@ def test_the_text_names_the_fewest_first_and_sums_up() -> None:
 
 
 def test_a_failure_to_break_is_no_proof_and_says_so() -> None:
-    played = Attacked(("a",), 10, (Attempt("differences", "Subtracts."),))
+    played = AttackReport(("a",), 10, (Attempt("differences", "Subtracts."),))
     assert not played.broken
     assert str(played).endswith(
         "Nothing was learnt about fewer than 10 people.\nThat is what these attacks could do, with what they know; "
@@ -236,7 +236,7 @@ def test_a_failure_to_break_is_no_proof_and_says_so() -> None:
 
 def test_one_finding_about_several_people_reads_well() -> None:
     finding = Finding("differences", "t", "", 3, "x")
-    played = Attacked(("a",), 10, (Attempt("differences", "Subtracts.", (finding,)),))
+    played = AttackReport(("a",), 10, (Attempt("differences", "Subtracts.", (finding,)),))
     assert "differences: LEARNT one thing" in str(played)
     assert str(played).endswith("fewer than 10 people, once; the worst is about 3 people.")
     assert finding.to_dict() == {"attack": "differences", "table": "t", "metric": None, "people": 3, "learnt": "x"}

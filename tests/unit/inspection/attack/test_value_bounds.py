@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kanab.inspection.attack.examples import tabulate
 from kanab.inspection.attack.published import Axis, Published, PublishedTable
-from kanab.inspection.attack.value_bounds import find_pinned_values, reachers
+from kanab.inspection.attack.value_bounds import find_exposed_values, reachers
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
 
@@ -32,11 +32,11 @@ def one_arm(values: list[int], metric: Metric = SPEND, *, squares: bool = True) 
 
 
 def learnt(release: Published, k: int = 10) -> list[str]:
-    return [one.learnt for one in find_pinned_values([release], k)]
+    return [one.learnt for one in find_exposed_values([release], k)]
 
 
 def test_the_papers_attack_pins_the_value_to_its_cent() -> None:
-    (found,) = find_pinned_values([one_arm([217, 0, 0], MINUTES)], 3)
+    (found,) = find_exposed_values([one_arm([217, 0, 0], MINUTES)], 3)
     assert found.people == 1
     assert found.metric == "minutes"
     assert found.learnt == "the largest minutes of arm = A lies in [2.17, 2.17], and one person has it"
@@ -91,13 +91,13 @@ def test_a_lone_contributors_value_is_the_sum() -> None:
     bought = np.array([1] + [0] * 29 + [1] * 2 + [0] * 28)
     spend = bought * 1_500
     table = tabulate("arm", people, [ARM], {BOUGHT: bought, SPEND: spend}, [])
-    found = find_pinned_values([Published("r", (table,), contributors={"spend": "bought"})], 10)
+    found = find_exposed_values([Published("r", (table,), contributors={"spend": "bought"})], 10)
     assert [(one.people, one.learnt) for one in found] == [
         (1, "one person of arm = A alone has spend = 15"),
         (2, "2 people of arm = B have between them spend = 30"),
     ]
-    assert find_pinned_values([Published("r", (table,))], 10) == []
-    assert find_pinned_values([Published("r", (table,), contributors={"spend": "spend"})], 10) == []
+    assert find_exposed_values([Published("r", (table,))], 10) == []
+    assert find_exposed_values([Published("r", (table,), contributors={"spend": "spend"})], 10) == []
 
 
 def test_blacked_out_and_impossible_tables_are_nothing_to_reason_from() -> None:
@@ -139,7 +139,7 @@ def test_no_more_people_reach_a_value_than_are_said(values: list[int], at: int) 
 @given(st.lists(st.integers(0, 20), min_size=2, max_size=12))
 @settings(max_examples=80)
 def test_pinned_intervals_hold_the_true_extremes(values: list[int]) -> None:
-    for found in find_pinned_values([one_arm(values, ORDERS)], 10_000):
+    for found in find_exposed_values([one_arm(values, ORDERS)], 10_000):
         if "arm = A" in found.learnt:
             low, high = (float(part) for part in found.learnt.split("[")[1].split("]")[0].split(", "))
             extreme: Any = max(values) if "largest" in found.learnt else min(values)

@@ -13,7 +13,7 @@ from kanab.counted import Counted
 from kanab.counting.columns import count_columns
 from kanab.counting.rows import count_rows
 from kanab.errors import LedgerError, SourceError
-from kanab.inspection.auditor import check_chain, check_release, check_together
+from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.fields import fields_of, purposes
 from kanab.inspection.officer.statements import TESTS, deviations
@@ -285,7 +285,7 @@ def test_every_rule_of_the_auditor_bears_on_a_question(chained: tuple[Release, R
     first, second, ledger = chained
     rules = {
         one.rule
-        for one in (*check_release(first), check_chain(first, ledger), *check_together({"a": first, "b": second}))
+        for one in (*check_release(first), check_chain(first, ledger), *check_differences({"a": first, "b": second}))
     }
     found = privacy_account({"a": first, "b": second}, ledger)
     assert {rule for one in found["questions"] for rule in one["rules"]} == rules
