@@ -35,7 +35,7 @@ EXAMPLES = {
     "resolution": "{'spend': 0.01}",
     "segments": "['device']",
     "shares": "{'A': 9, 'B': 1}",
-    "span": "Span('enrolled_at', '7d', None, '2026-11-08')",
+    "span": "Span('enrolled_at', '7d', None, '2026-W46')",
     "tolerance": "{'revenue': 0.5}",
     "top": "{'country': 20}",
 }
@@ -43,10 +43,14 @@ EXAMPLES = {
 
 ORIGINS = {
     "ArmMeans": "plain_means(tally) and adjusted_means(tally) return one",
+    "Baseline": "baseline_from_release(released) returns one",
     "Counted": "count(source, …) returns one",
+    "CrossedNoise": "crossed_noise(rows, columns, sd=30) and crossed_noise_of(tally) return one",
     "Effect": "difference_in_means(tally) and adjusted_effect(tally) return one",
     "Margin": "Margin('non-inferiority', 0.1) is one",
+    "Noise": "noise_of_rate(0.1), noise_of_amounts(30) and noise_of_means(means) return one",
     "Plan": "make_plan(…) and read_plan(path) return one",
+    "PlannedTest": "PlannedTest(confidence=0.9) is one",
     "Prior": "Prior(0, 0.01) is one",
     "Release": "release(counted) and read_release(path) return one",
     "Tally": "count_columns(…) returns one, and a Release holds some in its tables",
@@ -58,7 +62,8 @@ def check_arguments(skip: tuple[str, ...] = ()) -> Callable[[Target], Target]:
     """Return a decorator that raises `ArgumentError` for calls that a function or a class cannot take.
 
     Editors and ``inspect.signature`` see the signature as it is written. Parameters in ``skip``
-    are left to the function, which says more about them than their kind.
+    are left to the function, which says more about them than their kind; so are ``confidence``,
+    whose range every function checks, and choices among a few texts, which it lists.
 
     >>> @check_arguments()
     ... def area(width: float, height: float = 1.0) -> float:
@@ -90,7 +95,11 @@ def _checked(function: Any, name: str, skip: tuple[str, ...]) -> Any:
     def kinds() -> dict[str, Any]:
         """Resolve annotations at the first call: they may name what is imported later."""
         hints = get_type_hints(function)
-        return {word: kind for word, kind in hints.items() if word not in ("return", *skip) and kind is not Any}
+        return {
+            word: kind
+            for word, kind in hints.items()
+            if word not in ("return", "confidence", *skip) and kind is not Any
+        }
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -117,7 +126,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is None or kind is type(None):
         return value is None
     if origin is Literal:
-        return isinstance(value, str)
+        return type(value).__module__ == "builtins"  # a frame cannot even be compared with the choices
     if kind in (int, float):
         return isinstance(value, Real)
     if kind is bool:
@@ -127,7 +136,8 @@ def _fits(value: Any, kind: Any) -> bool:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and _hold(value.values(), kind)
     if isinstance(origin, type) and issubclass(origin, Iterable):
-        return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and _hold(value, kind)
+        listable = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and not hasattr(value, "columns")
+        return listable and _hold(value, kind)
     if origin is Callable or kind is Callable:
         return callable(value)
     return isinstance(value, kind) if isinstance(kind, type) and kind is not Any and origin is None else True
@@ -160,18 +170,26 @@ def _words(kind: Any) -> Iterator[str]:
         yield "a number"
     elif kind is bool:
         yield "true or false"
-    elif kind is str or origin is Literal:
+    elif origin is Literal:
+        yield f"one of {', '.join(map(repr, get_args(kind)))}"
+    elif kind is str:
         yield "a text"
     elif origin is PathLike:
         yield "a path"
     elif isinstance(origin, type) and issubclass(origin, Mapping):
-        yield "a dict"
+        yield " of ".join(["a dict", *_inside(kind)])
     elif isinstance(origin, type) and issubclass(origin, Iterable):
-        yield f"a list of {' or '.join(own)}" if (own := list(_own_classes(kind))) else "a list"
+        yield " of ".join(["a list", *_inside(kind)])
     elif isinstance(kind, type) and kind is not type(None):
         yield _with_article(kind.__name__)
     elif origin is Callable:
         yield "a function"
+
+
+def _inside(kind: Any) -> list[str]:
+    """Name the own classes that a container must hold, if any."""
+    names = dict.fromkeys(_own_classes(kind))
+    return [" or ".join(names)] if names else []
 
 
 def _own_classes(kind: Any) -> Iterator[str]:

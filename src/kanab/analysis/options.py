@@ -45,6 +45,10 @@ class Looks:
     last: bool = False
     earlier: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.method not in ("spending", "always"):
+            raise AnalysisError("unknown method of several looks", "Use 'spending' (planned looks) or 'always'.")
+
     def at(self, effect: Effect, people: int) -> PlannedLook | AnyTimeLook:
         """Return the effect as it may be read at this look; raise `AnalysisError` without a planned number of looks."""
         if self.method == "always":
@@ -148,6 +152,8 @@ def read_contrast(arms: Factor, contrast: str | Mapping[Any, float]) -> Weights:
     if isinstance(contrast, Mapping):
         return {named_arm(arms, arm): weight for arm, weight in contrast.items()}
     hint = f"Write 'B - C', or weights such as B=0.5,C=0.5,A=-1. Arms: {listed(arms.labels)}."
+    if not isinstance(contrast, str):
+        raise AnalysisError("a contrast is neither a text nor weights by arm", hint)
     if "=" in contrast:
         parts = [part.rpartition("=") for part in contrast.split(",") if part.strip()]
         try:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.counting.columns import name_list, per_metric
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.frames import Array, check_column, column_names, encode, get_columns, numeric_scores
@@ -52,6 +53,7 @@ class _Marginal(NamedTuple):
     squares: list[Fraction]
 
 
+@check_arguments()
 def read_classes(
     classes: Any,
     squares: Any = None,

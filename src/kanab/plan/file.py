@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from kanab.arguments import check_arguments
 from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
@@ -26,6 +27,7 @@ _T = TypeVar("_T")
 _PLACE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 
+@check_arguments()
 def read_plan(path: str | PathLike[str]) -> Plan:
     """Read the plan of a TOML file.
 

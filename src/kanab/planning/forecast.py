@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.counting.frames import numeric_scores
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
@@ -38,6 +39,7 @@ SURE = 0.95
 _DAY = timedelta(days=1)
 
 
+@check_arguments()
 @dataclass(frozen=True)
 class Baseline:
     """What is known before the start: shares of levels, and how metrics vary. All of it may be missing.
@@ -145,6 +147,7 @@ def _or_dash(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
+@check_arguments()
 def forecast_plan(
     plan: Plan,
     *,
@@ -347,6 +350,7 @@ def _detectable(
     return effects
 
 
+@check_arguments()
 def baseline_from_release(released: Release) -> Baseline:
     """Return the shares of levels and the noise of every metric and ratio of an earlier experiment's release."""
     levels: dict[str, dict[Level, float]] = {}

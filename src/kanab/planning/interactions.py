@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.planning.power import MOST_PEOPLE, Solved, check_two_of_three, fewest_people
 from kanab.stats.distributions import check_sides, find_root
@@ -68,6 +69,7 @@ class InteractionPower:
         )
 
 
+@check_arguments()
 def crossed_noise(
     rows: Mapping[Any, float],
     columns: Mapping[Any, float],
@@ -101,6 +103,7 @@ def crossed_noise(
     return CrossedNoise(row_levels, column_levels, np.outer(row_shares, column_shares), variances, pooled)
 
 
+@check_arguments()
 def crossed_noise_of(
     tally: Tally, covariate: str | None = None, metric: str | None = None, *, pooled: bool = False
 ) -> CrossedNoise:
@@ -125,6 +128,7 @@ def crossed_noise_of(
     return CrossedNoise(rows.levels, columns.levels, shares.reshape(shape), variances.reshape(shape) / unit, pooled)
 
 
+@check_arguments()
 def interaction_power(
     noise: CrossedNoise,
     *,

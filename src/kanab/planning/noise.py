@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.stats.distributions import satterthwaite_df
 from kanab.stats.effect import ArmMeans, differences_from, known_control
@@ -88,6 +89,7 @@ class Noise:
         return float(np.max((self.lost + 1) / self.shares))
 
 
+@check_arguments()
 def noise_of_amounts(
     sd: float | Mapping[Any, float],
     *,
@@ -119,6 +121,7 @@ def noise_of_amounts(
     )  # fmt: skip
 
 
+@check_arguments()
 def noise_of_rate(
     rate: float,
     *,
@@ -145,6 +148,7 @@ def noise_of_rate(
     )  # fmt: skip
 
 
+@check_arguments()
 def noise_of_means(
     means: ArmMeans,
     *,

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
 from kanab.stats.distributions import Alternative, check_sides, find_root, t_quantile
@@ -30,6 +31,7 @@ _TOO_FEW = ("so few people do not show equivalence with that power, even without
 _TOO_MANY = ("that power is reached without any effect", "Ask for more power than the test's own error.")
 
 
+@check_arguments()
 @dataclass(frozen=True)
 class PlannedTest:
     """How the effect will be tested: which side or margin, how sure, for how many comparisons at once.
@@ -87,6 +89,7 @@ class Power:
         )
 
 
+@check_arguments()
 def solve_power(
     noise: Noise,
     *,
@@ -129,6 +132,7 @@ def solve_power(
     return Power(solved, people, arms, arm, effect, share, comparison.power(people, effect), planned)
 
 
+@check_arguments()
 def power_curve(
     noise: Noise,
     *,

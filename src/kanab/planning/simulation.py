@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.counting.columns import fill_tally, measure
 from kanab.errors import AnalysisError, DesignError
 from kanab.planning.noise import EVEN
@@ -31,6 +32,7 @@ Tail = Literal["log-normal", "gamma"]
 Analysis = Callable[[Tally], Effect]
 
 
+@check_arguments()
 @dataclass(frozen=True)
 class Population:
     """People to draw from: how many a study has, their arms, one metric and one covariate.
@@ -185,6 +187,7 @@ class Study:
         )
 
 
+@check_arguments()
 def simulate(
     population: Population, analysis: Analysis = difference_in_means, *, runs: int = 1_000, seed: int = 0
 ) -> Study:

@@ -26,6 +26,8 @@ def add_releases(releases: Sequence[Release]) -> Release:
     left out of the sum. Experiments may have joined later, and shares of arms may have changed: the
     sum's shares are then those that all batches together should have.
     """
+    if not isinstance(releases, Sequence) or isinstance(releases, str):
+        raise PrivacyError("only releases can be added", "Give a list of them: add_releases([monday, tuesday]).")
     if not releases:
         raise PrivacyError("there is no release to add", "Name at least one file.")
     if not all(isinstance(one, Release) for one in releases):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, LedgerError
 from kanab.plan.model import Plan
@@ -44,6 +45,7 @@ class Ledger:
         return tuple(one.plan for one in self.releases if one.receipt.batch is None)
 
 
+@check_arguments()
 def read_ledger(path: str | PathLike[str]) -> Ledger:
     """A ledger, verified entry by entry; one that is not there yet is empty."""
     file = Path(path)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.effect import ArmMeans
@@ -101,6 +102,7 @@ class _Marginals:
         return int(self.squares[place]) - 2 * k * int(self.sums[place]) + n * k**2
 
 
+@check_arguments()
 def additive_means(
     tables: Iterable[Tally],
     metric: str | None = None,

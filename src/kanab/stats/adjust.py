@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
@@ -25,6 +26,7 @@ def check_variance(variance: str) -> None:
         raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
 
 
+@check_arguments(skip=("covariates",))
 def adjusted_means(
     tally: Tally,
     metric: str | None = None,
@@ -115,6 +117,7 @@ def _named(tally: Tally, name: str) -> tuple[Term, ...]:
     return ((Variable(name),),) if name in tally.axes else parse(name)
 
 
+@check_arguments(skip=("covariates",))
 def adjusted_effect(
     tally: Tally,
     metric: str | None = None,

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_tail
 from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
@@ -21,6 +22,7 @@ from kanab.tally.factor import Level, label
 Errors = Literal["own", "pooled"]
 
 
+@check_arguments()
 def omnibus(means: ArmMeans) -> FTest:
     """Test whether any of the arms differ, by Welch's analysis of variance; of adjusted means too.
 
@@ -50,6 +52,7 @@ def omnibus(means: ArmMeans) -> FTest:
     return FTest(means.metric, between, "by_arm", f, (float(q), df), f_tail(f, q, df), note)
 
 
+@check_arguments()
 def many_to_one(
     means: ArmMeans,
     control: Any = None,
@@ -82,6 +85,7 @@ def many_to_one(
     return joint_contrasts(means, weights, confidence=confidence, alternative=alternative)
 
 
+@check_arguments()
 def joint_contrasts(
     means: ArmMeans,
     contrasts: Sequence[Mapping[Any, float]],
@@ -95,7 +99,7 @@ def joint_contrasts(
     `AnalysisError` otherwise.
     """
     check_sides(confidence, alternative)
-    if not contrasts:
+    if len(contrasts) == 0:
         raise AnalysisError("there are no contrasts", "For example [{'B': 1, 'A': -1}].")
     effects = [contrast(means, weighted, confidence=confidence, alternative=alternative) for weighted in contrasts]
     weights = np.array([[dict(effect.contrast).get(arm, 0.0) for arm in means.arms] for effect in effects])

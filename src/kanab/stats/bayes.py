@@ -87,6 +87,7 @@ class Posterior:
         )
 
 
+@check_arguments()
 def posterior(effect: Effect, prior: Prior, *, confidence: float | None = None) -> Posterior:
     """Weigh prior and estimate by their precisions; raises `AnalysisError` where nothing varies.
 
@@ -125,6 +126,7 @@ class Candidate:
         return f"{label(self.arm)}: best with probability {100 * self.best:.3g} %, expected loss {number(self.loss)}"
 
 
+@check_arguments()
 def best_arm(
     means: ArmMeans, prior: Prior, *, control: Any = None, better: Literal["higher", "lower"] = "higher"
 ) -> tuple[Candidate, ...]:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import arm_squares
@@ -47,6 +48,7 @@ class Caution:
         return self.sentence
 
 
+@check_arguments()
 def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Caution]:
     """Warn if the arms' shares changed between batches: adding them then mixes arms with time (Simpson).
 
@@ -78,6 +80,7 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
     return [Caution("shares-changed", sentence)] if p < CHANGED_SHARES_ALARM else []
 
 
+@check_arguments()
 def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
     """Warn of metrics whose values were cut to the bounds: the effect is then one on cut values.
 
@@ -98,6 +101,7 @@ def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
     ]
 
 
+@check_arguments()
 def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
     """Warn if nothing varies in an arm, its mean rests on few people, or tails could matter with these shares."""
     table = tally.keep()
@@ -124,6 +128,7 @@ def metric_cautions(tally: Tally, metric: str | None = None) -> list[Caution]:
     return []
 
 
+@check_arguments()
 def looked_early(looks: int, sequential: bool) -> list[Caution]:
     """Warn if results were looked at several times without a method that allows it.
 

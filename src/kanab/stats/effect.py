@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
 from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
@@ -137,6 +138,7 @@ def differences_from(base: int, size: int) -> Floats:
     return rows
 
 
+@check_arguments()
 def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
     """Return the arm means as they are, each with its own variance (Welch); raises what `arm_parts` raises."""
     table = tally.keep()
@@ -183,6 +185,7 @@ def arm_parts(
     return parts
 
 
+@check_arguments()
 def contrast(
     means: ArmMeans,
     weights: Mapping[Any, float],
@@ -229,6 +232,7 @@ def contrast(
     )  # fmt: skip
 
 
+@check_arguments()
 def against_control(
     means: ArmMeans,
     arm: Any = None,
@@ -255,6 +259,7 @@ def against_control(
     return contrast(means, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
 
 
+@check_arguments()
 def difference_in_means(
     tally: Tally,
     metric: str | None = None,

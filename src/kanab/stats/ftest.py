@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
 from kanab.stats.cell_variance import Spread, by_arm, by_class, two_marginals
 from kanab.stats.distributions import f_tail
@@ -108,6 +109,7 @@ def two_way(tally: Tally, covariate: str | None = None, metric: str | None = Non
     )  # fmt: skip
 
 
+@check_arguments()
 def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = None) -> FTest:
     """Test the interaction by the paper's partial F, with one error variance for all classes.
 
@@ -136,6 +138,7 @@ def _pooled(metric: str, between: str, extra: tuple[float, int], residual: tuple
     return FTest(metric, between, "pooled", f, (float(q), float(df)), f_tail(f, q, df))
 
 
+@check_arguments()
 def robust_f(
     tally: Tally,
     covariate: str | None = None,
@@ -203,6 +206,7 @@ def cell_spread(cells: TwoWay, variance: str) -> Spread:
     raise AnalysisError("unknown kind of variance", f"Use one of: {kinds}.")
 
 
+@check_arguments()
 def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> FTest:
     """Test any two nested formulas by the paper's partial F.
 

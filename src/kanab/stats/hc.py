@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.formula import design, parse
 from kanab.stats.gram import Floats, arm_squares, classes_of, solve
@@ -32,6 +33,7 @@ class RobustFit(Fit):
         return "\n".join([f"{head[:-1]}, {self.errors} errors)", *rest])
 
 
+@check_arguments()
 def robust_fit(
     tally: Tally, formula: str, metric: str | None = None, *, errors: Errors = "HC3", confidence: float = 0.95
 ) -> RobustFit:

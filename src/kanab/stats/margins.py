@@ -136,6 +136,7 @@ class MarginTest:
         return f"{head}: {verdict}, p = {p_value(self.p)}, effect {number(times * self.estimate)}{unit}, {span}"
 
 
+@check_arguments()
 def against_margin(
     effect: Effect, margin: Margin, *, means: ArmMeans | None = None, confidence: float | None = None
 ) -> MarginTest:

@@ -17,6 +17,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import t_interval
 from kanab.stats.effect import Effect
@@ -28,6 +29,7 @@ SEGMENT_CORRECTION: Correction = "bh"
 """Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
 
 
+@check_arguments()
 def correct(p_values: Sequence[float | None], correction: Correction = "holm") -> list[float | None]:
     """Return corrected p-values, in the given order; None (not testable) stays out of the family.
 
@@ -104,6 +106,7 @@ _EACH = "each interval by itself; nothing is promised for all of them"
 _STEPS = "Bonferroni's intervals: all hold together, but one may contain 0 although its corrected p is small"
 
 
+@check_arguments()
 def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "holm") -> tuple[Simultaneous, ...]:
     """Return the effects of one family with corrected p-values and intervals to go with them.
 
@@ -184,6 +187,7 @@ class HolmRegion:
     without_zero: bool
 
 
+@check_arguments()
 def holm_regions(effects: Sequence[Effect]) -> tuple[HolmRegion, ...]:
     """Return regions that agree with Holm's p-values exactly and hold together (Strassburger–Bretz, Guilbaud).
 

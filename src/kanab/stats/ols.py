@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import DesignError
 from kanab.stats.distributions import check_sides, f_tail, t_interval, t_tail
 from kanab.stats.formula import Design, design, parse
@@ -74,6 +75,7 @@ class Fit:
         return str(Table(header, rows, f"{self.metric} ~ {self.formula}   (n = {self.n:,}, df = {self.df:,})"))
 
 
+@check_arguments()
 def fit(tally: Tally, formula: str, metric: str | None = None, *, confidence: float = 0.95) -> Fit:
     """Fit a formula by OLS on the classes.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import Alternative
@@ -28,6 +29,7 @@ from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
 
 
+@check_arguments()
 def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     """Return one ratio per arm, with the delta method's variance; compare them as any arm means.
 
@@ -45,6 +47,7 @@ def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     return line.restored(plain_means(table))
 
 
+@check_arguments()
 def adjusted_ratio_means(
     tally: Tally,
     numerator: str,
@@ -73,6 +76,7 @@ def adjusted_ratio_means(
     return line.restored(adjusted_means(table, None, covariates, variance=variance))
 
 
+@check_arguments()
 def ratio_effect(
     tally: Tally,
     numerator: str,
@@ -88,6 +92,7 @@ def ratio_effect(
     return against_control(means, arm, control, confidence=confidence, alternative=alternative)
 
 
+@check_arguments()
 def adjusted_ratio_effect(
     tally: Tally,
     numerator: str,

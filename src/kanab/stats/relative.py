@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from kanab.arguments import check_arguments
 from kanab.stats.distributions import Alternative, t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, Effect
 
@@ -17,6 +18,7 @@ class Relative:
     interval: tuple[float, float] | None
 
 
+@check_arguments()
 def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     """Return the arm's mean over the control's, minus one.
 
@@ -64,6 +66,7 @@ def _control(means: ArmMeans, effect: Effect) -> tuple[float, float, float]:
     return float(means.exact[control]), of_control[control], of_control[arm] - of_control[control]
 
 
+@check_arguments()
 def relative_delta(means: ArmMeans, effect: Effect) -> Relative:
     """Return the relative effect with the delta method's interval: the familiar alternative to Fieller's.
 

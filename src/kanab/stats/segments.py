@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.cell_variance import Spread
 from kanab.stats.distributions import satterthwaite_df, t_tail
@@ -46,6 +47,7 @@ class FollowUp:
         )
 
 
+@check_arguments()
 def follow_ups(
     tally: Tally,
     covariate: str | None = None,

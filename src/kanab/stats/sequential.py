@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import t_quantile
 from kanab.stats.effect import Effect
@@ -123,6 +124,7 @@ class AnyTimeSampleRatio:
         return f"sample ratio at any time against {against}: p = {p_value(self.p)}"
 
 
+@check_arguments()
 def planned_look(
     effect: Effect,
     people: Sequence[int],
@@ -185,6 +187,7 @@ def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *,
     return tuple(fractions)
 
 
+@check_arguments()
 def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> AnyTimeLook:
     """Return the effect as it may be read at any time, after any number of looks.
 
@@ -228,6 +231,7 @@ def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -
     return math.ceil(more / step) * step
 
 
+@check_arguments()
 def sample_ratio_any_time(
     tally: Tally,
     shares: Mapping[Any, float] | None = None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.tabular import number, p_value
@@ -50,6 +51,7 @@ class SampleRatio:
         return f"sample ratio against {against}: χ²({self.df}) = {number(self.chi2)}, p = {p_value(self.p)}; {parts}"
 
 
+@check_arguments(skip=("shares",))
 def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm") -> SampleRatio:
     """Test people per arm against the planned shares (any positive numbers), or against equal ones.
 

@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kanab.arguments import check_arguments
 from kanab.errors import LevelError, TallyError, listed
 
 Level = str | int | float | bool | None
 Role = Literal["arm", "covariate"]
 
 
+@check_arguments(skip=("name", "levels", "scores"))
 @dataclass(frozen=True, eq=False)
 class Factor:
     """One side of the table: an experiment's arms (role "arm") or a covariate's levels.

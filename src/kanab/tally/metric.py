@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.arguments import check_arguments
 from kanab.errors import GridError
 
 Missing = Literal["zero", "exclude"]
@@ -23,6 +24,7 @@ GRID_LIMIT = 2**52
 """Grid values stay below this, so that a double holds each of them exactly."""
 
 
+@check_arguments(skip=("name", "scale", "bounds"))
 @dataclass(frozen=True)
 class Metric:
     """One metric: its name, its grid, its bounds and what a missing value means.

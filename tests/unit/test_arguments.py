@@ -1,0 +1,269 @@
+"""Calls that a function cannot take are one sentence with a remedy, never a traceback of our insides."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kanab as kb
+from kanab.arguments import ORIGINS, check_arguments
+from kanab.datasets import shop_rows
+from kanab.errors import ArgumentError, KanabError
+from kanab.plan.periods import Span
+
+planning, scan, stats = kb.planning, kb.scan, kb.stats
+STOREYS = (kb, kb.counting, kb.planning, kb.privacy, kb.scan, kb.stats, kb.tally)
+
+ROWS = shop_rows(600)
+FRAME = pd.DataFrame(ROWS)
+TALLY = kb.count_columns(
+    ROWS, arm="variant", metrics=["bought", "spend"], covariates=["tier"], products=[("spend", "bought")]
+)
+COUNTED = kb.count(ROWS, arm="variant", metrics=["bought"], covariates=["tier"])
+RELEASE = kb.release(COUNTED)
+MEANS = stats.plain_means(TALLY, "bought")
+EFFECT = stats.difference_in_means(TALLY, "bought")
+NOISE = planning.noise_of_rate(0.1)
+CELLS = planning.crossed_noise({"A": 1, "B": 1}, {"a": 1, "b": 1}, sd=1.0)
+SPEND = {"arm": "variant", "metrics": ["bought"]}
+
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+CALLS: list[Call] = [
+    (kb.analyze, (RELEASE,), {}),
+    (kb.readout, (ROWS,), SPEND),
+    (kb.count, (ROWS,), SPEND),
+    (kb.count_columns, (ROWS,), SPEND),
+    (kb.release, (COUNTED,), {}),
+    (kb.make_plan, ("variant", ["bought"]), {}),
+    (kb.add_releases, ([RELEASE],), {}),
+    (kb.read_ledger, ("missing.ledger",), {}),
+    (kb.read_plan, ("missing.toml",), {}),
+    (kb.read_release, ("missing.json",), {}),
+    (kb.write_release, (RELEASE, "missing/missing.json"), {}),
+    (kb.Looks, ("spending",), {}),
+    (kb.Margin, ("superiority", 1), {}),
+    (kb.Metric, ("spend",), {}),
+    (kb.Prior, (0, 1), {}),
+    (kb.tally.Factor, ("tier", (1, 2)), {}),
+    (kb.counting.count_csv, ("missing.csv",), {"arm": "variant"}),
+    (kb.counting.read_classes, ({"arm": ["A", "B"], "count": [20, 20], "y": [1, 2]},), {}),
+    (scan.scan_interactions, (ROWS, ["variant", "device"], ["bought"]), {}),
+    (scan.scan_segments, (ROWS, ["variant"], ["bought"], ["tier"]), {}),
+    (stats.additive_means, ([TALLY], "bought"), {}),
+    (stats.adjusted_effect, (TALLY, "bought"), {}),
+    (stats.adjusted_means, (TALLY, "bought"), {}),
+    (stats.adjusted_ratio_effect, (TALLY, "spend", "bought"), {}),
+    (stats.adjusted_ratio_means, (TALLY, "spend", "bought"), {}),
+    (stats.against_control, (MEANS,), {}),
+    (stats.against_margin, (EFFECT, kb.Margin("superiority", 0.1)), {}),
+    (stats.any_time_look, (EFFECT, 100), {}),
+    (stats.best_arm, (MEANS, kb.Prior(0, 1)), {}),
+    (stats.changed_shares, ([TALLY],), {}),
+    (stats.clamped_values, ({"bought": 0}, 100), {}),
+    (stats.contrast, (MEANS, {"A": -1, "B": 1}), {}),
+    (stats.correct, ([0.1, 0.2],), {}),
+    (stats.difference_in_means, (TALLY, "bought"), {}),
+    (stats.fit, (TALLY, "variant", "spend"), {}),
+    (stats.follow_ups, (TALLY, "tier", "bought"), {}),
+    (stats.holm_regions, ([EFFECT],), {}),
+    (stats.joint_contrasts, (MEANS, [{"A": -1, "B": 1}]), {}),
+    (stats.looked_early, (2, False), {}),
+    (stats.many_to_one, (MEANS,), {}),
+    (stats.metric_cautions, (TALLY, "bought"), {}),
+    (stats.nested_f, (TALLY, "variant", "variant * tier", "spend"), {}),
+    (stats.omnibus, (MEANS,), {}),
+    (stats.plain_means, (TALLY, "bought"), {}),
+    (stats.planned_look, (EFFECT, [100]), {"looks": 2}),
+    (stats.pooled_f, (TALLY, "tier", "bought"), {}),
+    (stats.posterior, (EFFECT, kb.Prior(0, 1)), {}),
+    (stats.ratio_effect, (TALLY, "spend", "bought"), {}),
+    (stats.ratio_means, (TALLY, "spend", "bought"), {}),
+    (stats.relative_delta, (MEANS, EFFECT), {}),
+    (stats.relative_effect, (MEANS, EFFECT), {}),
+    (stats.robust_f, (TALLY, "tier", "bought"), {}),
+    (stats.robust_fit, (TALLY, "variant", "spend"), {}),
+    (stats.sample_ratio, (TALLY,), {}),
+    (stats.sample_ratio_any_time, (TALLY,), {}),
+    (stats.simultaneous_intervals, ([EFFECT],), {}),
+    (planning.PlannedTest, (), {}),
+    (planning.Population, (1000,), {}),
+    (planning.baseline_from_release, (RELEASE,), {}),
+    (planning.crossed_noise, ({"A": 1, "B": 1}, {"a": 1, "b": 1}), {"sd": 1.0}),
+    (planning.crossed_noise_of, (TALLY, "tier", "bought"), {}),
+    (planning.forecast_plan, (kb.make_plan("variant", ["bought"], shares={"A": 1, "B": 1}),), {}),
+    (planning.interaction_power, (CELLS,), {"people": 1000, "power": 0.8}),
+    (planning.noise_of_amounts, (1.0,), {}),
+    (planning.noise_of_means, (MEANS,), {}),
+    (planning.noise_of_rate, (0.1,), {}),
+    (planning.power_curve, (NOISE,), {"people": [1000], "effect": 0.1}),
+    (planning.solve_power, (NOISE,), {"people": 1000, "power": 0.8}),
+]
+
+WRONG = [
+    5, 0, None, "x", 0.1, -3, FRAME, TALLY, RELEASE, COUNTED, kb.Ledger, [], {}, [1], ["x"], object(), b"x",
+    np.zeros(3),
+]  # fmt: skip
+
+
+def name(call: Call) -> str:
+    return call[0].__name__
+
+
+def public_functions() -> list[Callable[..., Any]]:
+    things = [getattr(storey, word) for storey in STOREYS for word in storey.__all__]
+    return [thing for thing in things if inspect.isfunction(thing)]
+
+
+def test_every_public_function_is_called_here() -> None:
+    called = {call[0] for call in CALLS}
+    assert [function.__name__ for function in public_functions() if function not in called] == ["simulate"]
+
+
+SLOW = (kb.readout, scan.scan_interactions, scan.scan_segments)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [pytest.param(call, marks=pytest.mark.slow if call[0] in SLOW else ()) for call in CALLS],
+    ids=map(name, CALLS),
+)
+def test_no_wrong_argument_ends_in_a_traceback(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some of the wrong arguments are names of files
+    function, args, named = call
+    signature = inspect.signature(function)
+    right = signature.bind(*args, **named).arguments
+    for word in signature.parameters:
+        for wrong in WRONG:
+            try:
+                function(**right | {word: wrong})
+            except KanabError as problem:
+                assert problem.remedy or problem.at or len(problem.fact) > 10
+
+
+@pytest.mark.parametrize("function", public_functions(), ids=lambda function: function.__name__)
+def test_a_signature_names_every_keyword_and_its_type(function: Callable[..., Any]) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    assert not [one.name for one in parameters if one.kind is one.VAR_KEYWORD]
+    assert set(get_type_hints(function)) >= {one.name for one in parameters} | {"return"}
+
+
+# ── sentences ──────────────────────────────────────────────────────────────────────────────────
+
+SENTENCES: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: kb.readout(ROWS, arm="variant", metrcs=["bought"]),
+        "readout() has no argument 'metrcs'. Did you mean 'metrics'?",
+    ),
+    (lambda: kb.count(ROWS, arm="variant", segment=["tier"]), "Did you mean 'segments'?"),
+    (lambda: kb.analyze(RELEASE, confidense=0.9), "analyze() has no argument 'confidense'. Did you mean 'confidence'?"),
+    (lambda: kb.Looks("spending", loks=5), "Looks() has no argument 'loks'. Did you mean 'looks'?"),
+    (kb.release, "release() missing 1 required positional argument: 'counted'. It takes: counted, k, "),
+    (lambda: kb.release(COUNTED, 10, "why"), "release() takes from 1 to 2 positional arguments but 3 were given."),
+    (lambda: kb.count(ROWS, zzz=1), "count() has no argument 'zzz'. It takes: source, plan, arm, metrics, "),
+    (
+        lambda: kb.analyze(RELEASE, looks=5),
+        "looks of analyze() must be a Looks, not an int. For example looks=Looks('spending', looks=5).",
+    ),
+    (
+        lambda: kb.analyze(RELEASE, margins=0.1),
+        "margins of analyze() must be a dict of Margin, not a float. "
+        "For example margins={'spend': Margin('non-inferiority', 0.1)}.",
+    ),
+    (
+        lambda: kb.analyze(RELEASE, margins={"bought": 0.1}),
+        "margins of analyze() must be a dict of Margin, not a dict of float. ",
+    ),
+    (
+        lambda: kb.analyze(RELEASE, prior=0),
+        "prior of analyze() must be a Prior or a dict of Prior, not an int. For example prior=Prior(0, 0.01).",
+    ),
+    (lambda: kb.analyze(RELEASE, pool=["B", "C"]), "For example pool={'any': ['B', 'C']}."),
+    (lambda: kb.analyze(RELEASE, contrasts="B - C"), "contrasts of analyze() must be a list, not a str. "),
+    (lambda: kb.analyze(RELEASE, contrasts=[1]), "a contrast is neither a text nor weights by arm. Write 'B - C'"),
+    (lambda: kb.analyze("checkout.json"), "only a Release can be analyzed. Call release() on what count() returned."),
+    (lambda: kb.analyze(FRAME), "only a Release can be analyzed."),
+    (lambda: kb.analyze(RELEASE, correction=FRAME), "correction of analyze() must be one of 'none', 'bonferroni', "),
+    (lambda: kb.count(ROWS, arm="variant", metrics="bought"), "metrics must be a list of column names. Write metrics="),
+    (lambda: kb.count(ROWS, arm="variant", metrics=["bought"], bounds=(0, 5)), "bounds={'spend': (0, 500)}."),
+    (
+        lambda: kb.count(ROWS, "kanab.toml"),
+        "a plan is needed. Read one with read_plan(path), or make one with make_plan(…).",
+    ),
+    (
+        lambda: kb.release(COUNTED, ledger=kb.Ledger),
+        "ledger of release() must be a text or a path, not the class Ledger.",
+    ),
+    (lambda: kb.release(TALLY), "only what count() returns can be released. Call count() on the source first."),
+    (lambda: kb.add_releases(RELEASE), "only releases can be added. Give a list of them: add_releases("),
+    (lambda: kb.read_release(RELEASE), "path of read_release() must be a text or a path, not a Release."),
+    (lambda: kb.write_release("file.json", RELEASE), "must be a text or a path, not a Release."),
+    (
+        lambda: stats.difference_in_means(FRAME),
+        "tally of difference_in_means() must be a Tally, not a DataFrame. count_columns(…) returns one",
+    ),
+    (lambda: stats.difference_in_means(RELEASE), "must be a Tally, not a Release."),
+    (lambda: stats.contrast(TALLY, {"A": 1}), "must be an ArmMeans, not a Tally. plain_means(tally) and "),
+    (lambda: stats.posterior(EFFECT, 0.1), "prior of posterior() must be a Prior, not a float."),
+    (lambda: stats.simultaneous_intervals([1, 2]), "must be a list of Effect, not a list of int. "),
+    (lambda: planning.solve_power(0.1, people=100, power=0.8), "noise of solve_power() must be a Noise, not a float. "),
+    (lambda: scan.scan_segments(ROWS, experiment=["variant"]), "Did you mean 'experiments'?"),
+]
+
+
+@pytest.mark.parametrize(("call", "sentence"), SENTENCES, ids=[sentence for _, sentence in SENTENCES])
+def test_a_wrong_call_is_one_sentence_with_a_remedy(call: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(KanabError, match=re.escape(sentence)):
+        call()
+
+
+def test_an_argument_error_is_a_type_error_too() -> None:
+    with pytest.raises(TypeError):
+        kb.analyze(RELEASE, looks=5)
+
+
+def test_every_hint_names_a_class_and_functions_that_exist() -> None:
+    names = {word for storey in STOREYS for word in dir(storey)}
+    for origin, hint in ORIGINS.items():
+        assert {origin, *re.findall(r"(\w+)\(", hint)} <= names
+
+
+# ── the decorator ──────────────────────────────────────────────────────────────────────────────
+
+
+@check_arguments(skip=("odd",))
+def take(
+    number: float, span: Span | None = None, spans: dict[str, Span] | None = None, odd: int = 0, *, flag: bool = False
+) -> str:
+    """Take things."""
+    return f"{number}{len('x' + odd)}" if isinstance(odd, str) and flag else str(number + len(odd))  # type: ignore[arg-type]
+
+
+def test_what_fits_goes_in_as_it_is() -> None:
+    span = Span("day", "7d", None, "2026-W46")
+    assert take(1, span, {"a": span}, "xy", flag=True) == "13"  # type: ignore[arg-type]
+    assert take(np.float64(1), odd=(), flag=np.True_) == "1.0"  # type: ignore[arg-type]
+    assert str(inspect.signature(take)).startswith("(number: 'float', span: 'Span | None' = None")
+    assert take.__doc__ == "Take things."
+
+
+def test_a_type_error_inside_the_function_stays_what_it_is() -> None:
+    with pytest.raises(TypeError, match="has no len") as problem:
+        take(1, odd=3)
+    assert not isinstance(problem.value, ArgumentError)
+
+
+def test_items_of_our_own_classes_are_checked_and_others_left_to_the_function() -> None:
+    with pytest.raises(ArgumentError, match=r"^spans of take\(\) must be a dict of Span, not a dict of int\.$"):
+        take(1, spans={"a": 1})  # type: ignore[dict-item]
+    with pytest.raises(ArgumentError, match=r"^number of take\(\) must be a number, not None\.$"):
+        take(None)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"^span of take\(\) must be a Span, not a list\. For example span=Span\("):
+        take(1, [])  # type: ignore[arg-type]
