@@ -131,7 +131,7 @@ SHOP = plan_of(
     metrics=(
         MetricPlan("spend", squares="class"),
         MetricPlan("orders"),
-        MetricPlan("value", ratio=("spend", "orders")),
+        MetricPlan("each", ratio=("spend", "orders")),
     ),
     covariates=(CovariatePlan("age", bins=3), CovariatePlan("country", top=5)),
 )
