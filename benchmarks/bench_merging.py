@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kanab as kb
-from kanab.privacy.merging import MARGIN, merge_levels
+from kanab.privacy.merging import SAFETY_FACTOR, merge_levels
 
 K = 10
 SHARE = 0.15
@@ -55,7 +55,7 @@ def pooled(level: Codes, treated: NDArray[np.bool_]) -> Codes:
     """Ours: one map, from pooled counts × planned share."""
     texts = [f"{one:02d}" for one in level]
     tally = kb.count_columns({"arm": treated, "x": texts}, arm="arm", covariates=["x"])
-    groups = merge_levels(tally, "x", MARGIN * K / SHARE).groups
+    groups = merge_levels(tally, "x", SAFETY_FACTOR * K / SHARE).groups
     into = {old: place for place, (_, olds) in enumerate(groups) for old in olds}
     return np.array([into[text] for text in texts])
 

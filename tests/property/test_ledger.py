@@ -26,7 +26,7 @@ from kanab.plan.periods import Periods, Span
 from kanab.privacy.batches import add_releases
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
-from kanab.privacy.merging import LevelMap, merge_levels, merge_sparsest, regroup
+from kanab.privacy.merging import LevelMap, merge_levels, merge_smallest, regroup
 from kanab.privacy.release import Release
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -555,7 +555,7 @@ def test_a_further_text_joins_the_other_ones_so_that_no_name_stands_twice() -> N
     levels = merge_levels(table, "x", needed=30)
     sizes = []
     while len(levels.groups) > 1:
-        levels = merge_sparsest(table, levels)
+        levels = merge_smallest(table, levels)
         names = [new for new, _ in levels.groups]
         assert len(set(names)) == len(names) == len(levels.apply(table).factor("x").levels)
         sizes.append(len(names))
@@ -565,7 +565,7 @@ def test_a_further_text_joins_the_other_ones_so_that_no_name_stands_twice() -> N
 def test_a_bin_that_nobody_was_in_before_joins_its_neighbour() -> None:
     first = merge_levels(table_of([30, 40, 50], [50, 50, 50]), "x", needed=30)
     table = table_of([20, 30, 40, 50], [5, 50, 50, 60])
-    levels = merge_sparsest(table, regroup(table, first))
+    levels = merge_smallest(table, regroup(table, first))
     assert [olds for _, olds in levels.groups] == [(20, 30), (40,), (50,)]
 
 

@@ -18,7 +18,7 @@ from kanab.analysis.rows import (
     margin_dict,
 )
 from kanab.errors import SourceError
-from kanab.privacy.merging import OTHER, LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Receipt
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import readout_html, report_html
@@ -29,7 +29,7 @@ from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SampleRatio
-from kanab.tally.factor import Level, label
+from kanab.tally.factor import OTHER, Level, label
 
 
 @dataclass(frozen=True, repr=False)

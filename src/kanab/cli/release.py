@@ -18,9 +18,9 @@ from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
-from kanab.privacy.class_rules import too_few
-from kanab.privacy.gate import passed
-from kanab.privacy.ledger import Ledger, append, held, read_ledger
+from kanab.privacy.class_rules import arm_too_small
+from kanab.privacy.gate import make_release
+from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 
@@ -72,7 +72,7 @@ def _counted(source: str, plan: Plan, given: Mapping[str, Any], earlier: Sequenc
     except NobodyError:
         if span is None:
             raise
-        raise too_few(plan.experiments[0].name, given["k"] or plan.k) from None
+        raise arm_too_small(plan.experiments[0].name, given["k"] or plan.k) from None
 
 
 def _ledger_path(given: Mapping[str, Any]) -> Path | None:
@@ -94,16 +94,16 @@ def _written(
     """Through the gate; then the file and its entry in the ledger, both or none."""
     k, override = given["k"], given["override"]
     if path is None:
-        found = _deviating(passed(counted, k, override=override), (*deviations, NO_LEDGER))
+        found = _deviating(make_release(counted, k, override=override), (*deviations, NO_LEDGER))
         write_whole(given["output"], release_text(found))
         return found
     with ExitStack() as stack:
-        now = stack.enter_context(held(path))
+        now = stack.enter_context(hold_ledger(path))
         if now.head != before.head:
             raise LedgerError(f"{path.name} has grown while the source was counted", "Release it again.")
-        found = _deviating(passed(counted, k, override=override, ledger=now), deviations)
+        found = _deviating(make_release(counted, k, override=override, ledger=now), deviations)
         finish = stack.enter_context(staged(given["output"], release_text(found)))
-        append(path, now, found)
+        append_release(path, now, found)
         finish()
     return found
 

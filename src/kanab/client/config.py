@@ -14,13 +14,11 @@ from kanab.collector.protocol.config import FORMAT
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.errors import KanabError, LevelError, PlanError
 from kanab.plan.periods import Periods
-from kanab.tally.factor import as_level
+from kanab.tally.factor import OTHER, as_level
 from kanab.tally.metric import Metric
 
 _DAY = 86_400
 _HOUR = 3600
-OTHER = "other"
-"""The level of whoever has one that is not declared, if the plan has it; else it is missing."""
 
 
 class Experiment(msgspec.Struct, frozen=True):

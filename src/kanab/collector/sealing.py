@@ -21,7 +21,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import LedgerError, PrivacyError, StoreError, TallyError
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
-from kanab.privacy.gate import passed
+from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, verified_entries
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
@@ -75,7 +75,7 @@ def seal_cohorts(
         ledger = verified_entries(entries, "the store")
         counted, left = _counted(plan, counters, _last_sealed(ledger), through)
         counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
-        found = passed(counted, ledger=ledger)
+        found = make_release(counted, ledger=ledger)
         receipt = found.receipt
         told = replace(receipt, left_out=dict(receipt.left_out) | left, deviations=(*receipt.deviations, *deviations))
         made.append(replace(found, receipt=told))

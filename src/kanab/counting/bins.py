@@ -15,10 +15,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.levels import OTHER
 from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan
-from kanab.tally.factor import Factor, Level, as_level, label, sorted_levels
+from kanab.tally.factor import OTHER, Factor, Level, as_level, label, sorted_levels
 
 MOST_LEVELS = 1_000
 """A covariate of more levels is refused: it is nearly a name."""

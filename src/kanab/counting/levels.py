@@ -12,10 +12,7 @@ from kanab.counting.frames import numeric_scores
 from kanab.errors import LevelError, SourceError, listed
 from kanab.plan.model import CovariatePlan, ExperimentPlan
 from kanab.tally.cells import DROPPED
-from kanab.tally.factor import Factor, Level, sorted_levels
-
-OTHER = "other"
-"""A declared level of this name takes every level that is not declared."""
+from kanab.tally.factor import OTHER, Factor, Level, sorted_levels
 
 
 class Placed(NamedTuple):

@@ -20,9 +20,8 @@ from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents, ReleaseChain
 from kanab.errors import AnalysisError, KanabError
 from kanab.inspection.officer.account import privacy_account
-from kanab.privacy.batches import add_releases
+from kanab.privacy.batches import add_releases, continues
 from kanab.privacy.release import Release
-from kanab.privacy.same_plan import continues
 from kanab.scan.readout import PairReadout
 from kanab.scan.scan import scan_interactions
 

@@ -14,9 +14,9 @@ import numpy as np
 from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.published import published_from_dict
 from kanab.privacy.audit import audit_table
-from kanab.privacy.class_rules import LEAST_DF, gapless, products_hide
+from kanab.privacy.budget import numbers_of, too_few_off
+from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.rare_values import numbers_of, too_few_off
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
@@ -51,7 +51,7 @@ def _missing(release: Release) -> Check:
         part
         for table in release.tables.values()
         for part in table.moments
-        if part.metric.missing == "exclude" and not gapless(part, table, k)
+        if part.metric.missing == "exclude" and not missing_values_hide(part, table, k)
     ]
     return Check(
         "missing values", not gaps, "in every class nobody or at least k people have, and lack, a value",

@@ -22,8 +22,8 @@ from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
-from kanab.privacy.class_rules import LEAST_DF, drafted
-from kanab.privacy.merging import MARGIN
+from kanab.privacy.class_rules import LEAST_DF, draft_table
+from kanab.privacy.merging import SAFETY_FACTOR
 from kanab.privacy.release import Release
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
@@ -263,7 +263,7 @@ def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic
         shares = np.outer(shares, list(side.values())).ravel()
     groups = [(shares, plan.k)]
     if levels is not None:
-        groups.append((np.array(list(levels.values())), math.ceil(MARGIN * plan.k / min(sides[0].values()))))
+        groups.append((np.array(list(levels.values())), math.ceil(SAFETY_FACTOR * plan.k / min(sides[0].values()))))
     people = enough_people(groups, least=len(shares) + LEAST_DF)
     daily, batch = traffic.daily(linkage.experiments), traffic.batch(linkage.experiments)
     days = None if not daily else math.ceil(10 * people / daily) / 10
@@ -287,7 +287,7 @@ def _merged(
     arms = [tally.people_by(name) for name in linkage.experiments]
     if any(n < plan.k for side in arms for n in side.values()):
         return None, True
-    draft = drafted(linkage, tally, plan, None)
+    draft = draft_table(linkage, tally, plan, None)
     if draft.why or linkage.covariate is None:
         return None, bool(draft.why)
     return len(draft.table.factor(linkage.covariate).levels), False

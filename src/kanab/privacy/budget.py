@@ -1,17 +1,35 @@
-"""How many tables of pairs may leave: the budget of a scan over all pairs of experiments.
+"""How many sums of a metric may leave about so many people, and about so few with an unusual value.
 
 Every published sum is one equation about everybody's values. With as many independent equations as
-people, somebody who knows the arms solves for everybody, however large the classes are; with few
-people off the commonest value far fewer equations do.
+people, somebody who knows the arms solves for everybody, however large the classes are. Where only a
+few people are off the commonest value, far fewer equations find them: a buyer in tier 3, on a phone,
+in Norway may be the only one who fits. So a metric may be in so many tables only as there are twice
+as many such people as independent numbers; in the others its class sums are withheld, and the arm
+totals stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from kanab.counted import Counted
+from kanab.privacy.class_rules import Draft
+from kanab.privacy.release import Release
+from kanab.tally.tally import Tally
+
+Experiment = TypeVar("Experiment")
+Place = tuple[str, str]
+"""A table and a metric."""
+
+WHY = "too few people differ from its commonest value for so many tables"
 
 
 def pair_numbers(arms: Sequence[int]) -> int:
-    """How many independent sums of one metric do the tables of all pairs hold?
+    """Count the independent sums of one metric in the tables of all pairs.
 
     ``arms`` are the numbers of arms of the experiments, all of them about the same people.
 
@@ -26,8 +44,19 @@ def pair_numbers(arms: Sequence[int]) -> int:
     return 1 + single + crossed
 
 
+def numbers_of_pairs(arms: Mapping[Experiment, int], pairs: Iterable[tuple[Experiment, ...]]) -> int:
+    """Count the independent sums of one metric in the tables of some pairs; ``arms`` are the numbers of arms.
+
+    >>> numbers_of_pairs({"a": 2, "b": 3, "c": 2}, [("a", "b"), ("b", "c")])
+    9
+    """
+    tables = list(pairs)
+    single = sum(arms[name] - 1 for name in {name for pair in tables for name in pair})
+    return 1 + single + sum(math.prod(arms[name] - 1 for name in pair) for pair in tables)
+
+
 def fewest_off(n: int, s: int, q: int, low: int, high: int) -> int:
-    """How many people are off the commonest value at least, given count, sum, squares and bounds?
+    """Return how many people are off the commonest value at least, given count, sum, squares and bounds.
 
     The commonest value is taken to be 0 or a bound. For a 0/1 metric the answer is exact; for others
     it follows from (Σ y)² ≤ people off 0 × Σ y², and from nobody being beyond the bounds.
@@ -37,25 +66,91 @@ def fewest_off(n: int, s: int, q: int, low: int, high: int) -> int:
     >>> fewest_off(1_000, 60_000, 400_000_000, 0, 50_000)      # nine people at least spent something
     9
     """
-    found = n
+    fewest = n
     for value in {low, high, min(max(0, low), high)}:
         above, squares = s - n * value, q - 2 * value * s + n * value**2
         farthest = max(high - value, value - low)
-        found = min(found, max(-(-abs(above) // farthest), -(-(above**2) // squares) if squares else 0))
-    return found
+        fewest = min(fewest, max(-(-abs(above) // farthest), -(-(above**2) // squares) if squares else 0))
+    return fewest
+
+
+def enough_people(people: int, numbers: int, k: int) -> bool:
+    """Return whether so many independent numbers of a metric may leave about so many people.
+
+    Independent assignments put at most about 1.2 × numbers / people of leverage on one person, so
+    that people ≥ 2 (k − 1) × numbers keeps it well below 1/k.
+    """
+    return people >= 2 * (k - 1) * numbers
+
+
+def enough_unusual(off_commonest: int, numbers: int) -> bool:
+    """Return whether so many independent numbers may leave about so many people with an unusual value.
+
+    Where they are few, the sparsest values that fit the tables are the true ones.
+    """
+    return off_commonest >= 2 * numbers
 
 
 def within_budget(people: int, off_commonest: int, numbers: int, k: int) -> bool:
-    """May tables with so many independent numbers per metric leave together?
+    """Return whether tables with so many independent numbers per metric may leave together.
 
-    Independent assignments put at most about 1.2 × numbers / people of leverage on one person, so
-    that people ≥ 2 (k − 1) × numbers keeps it well below 1/k. ``off_commonest`` are the people
-    whose value is not the commonest one: where they are few, the sparsest values that fit the
-    tables are the true ones.
+    ``off_commonest`` are the people whose value is not the commonest one.
 
     >>> within_budget(50_000, 450, pair_numbers([2] * 100), k=10)
     False
     >>> within_budget(1_000_000, 100_000, pair_numbers([2] * 100), k=10)
     True
     """
-    return people >= 2 * (k - 1) * numbers and off_commonest >= 2 * numbers
+    return enough_people(people, numbers, k) and enough_unusual(off_commonest, numbers)
+
+
+# ── unusual values, in several tables ──────────────────────────────────────────────────────────
+
+
+def find_rare_values(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Release]) -> frozenset[Place]:
+    """Return the tables and metrics to withhold, later tables first; what is released already stays."""
+    withheld: set[Place] = set()
+    for metric in (planned.name for planned in counted.plan.counted_metrics):
+        before = [table for old in earlier for table in old.tables.values() if metric in table.metric_names]
+        numbers, tables = numbers_of(before), sum(len(table.axes) > 1 for table in before)
+        for name, draft in drafts.items():
+            if draft.why or len(draft.tally.axes) == 1 or metric not in draft.tally.metric_names:
+                continue
+            more = numbers + _numbers_added(draft.table, first=not numbers)
+            if tables and too_few_off(draft.tally, metric, more, counted.ranges.get(metric)):
+                withheld.add((name, metric))
+            else:
+                numbers, tables = more, tables + 1
+    return frozenset(withheld)
+
+
+def numbers_of(tables: Sequence[Tally]) -> int:
+    """Count the independent sums of one metric that some tables hold, at most."""
+    total = 0
+    for table in tables:
+        total += _numbers_added(table, first=not total)
+    return total
+
+
+def _numbers_added(table: Tally, *, first: bool) -> int:
+    """Count the classes of a table, but for the arms that another one has as well."""
+    arms = 0 if first or len(table.arms) > 1 else len(table.arms[0].levels)
+    return max(int(np.count_nonzero(table.people)) - arms, 0)
+
+
+def too_few_off(tally: Tally, metric: str, numbers: int, bounds: tuple[int, int] | None = None) -> bool:
+    """Return whether so many numbers could tell who is off the commonest value; if it is nobody, they cannot."""
+    off = _people_off(tally, metric, bounds)
+    nobody = off == 0 and tally.moments_of(metric).metric.binary
+    return not enough_unusual(off, numbers) and not nobody
+
+
+def _people_off(tally: Tally, metric: str, bounds: tuple[int, int] | None) -> int:
+    """Return how many people of a table are off the commonest value at least."""
+    part = tally.moments_of(metric)
+    n, s = int(part.counts.sum()), int(part.sums.sum())
+    limits = part.metric.grid_bounds or bounds
+    squares = part.squares_by((tally.axes[0],), tally.axes)
+    if limits is None or squares is None or n == 0:
+        return 0
+    return fewest_off(n, s, int(squares.sum()), *limits)

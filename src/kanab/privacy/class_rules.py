@@ -11,7 +11,7 @@ import numpy as np
 
 from kanab.errors import PrivacyError
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
-from kanab.privacy.merging import MARGIN, LevelMap, merge_levels, merge_sparsest, regroup, without_rare_names
+from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, regroup, without_rare_names
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
@@ -31,12 +31,12 @@ class Draft:
 
     @cached_property
     def table(self) -> Tally:
-        """The table as its map leaves it."""
+        """The table with its levels merged."""
         return self.tally if self.levels is None else self.levels.apply(self.tally)
 
 
-def checked_k(k: Any, override: str) -> int:
-    """A rule that may be used, or a refusal."""
+def check_k(k: Any, override: str) -> int:
+    """Return k. Raises `PrivacyError` where it is too small, or below the usual without a recorded reason."""
     if type(k) is not int or k < SMALLEST_K:
         raise PrivacyError(f"k must be a whole number, at least {SMALLEST_K}", f"The default is {DEFAULT_K}.")
     if k < LEAST_K_WITHOUT_OVERRIDE and not override:
@@ -48,53 +48,59 @@ def checked_k(k: Any, override: str) -> int:
 
 
 def check_arms(tally: Tally, experiment: str, k: int) -> None:
-    """Refuse if an arm has too few people: without its arms an experiment has no answer."""
+    """Check that every arm has enough people: without its arms an experiment has no answer.
+
+    Raises `PrivacyError` where one has not.
+    """
     arms = tally.people_by(experiment)
     if any(n < k for n in arms.values()):
-        raise too_few(experiment, k)
+        raise arm_too_small(experiment, k)
     if tally.total - len(arms) < LEAST_DF:
         raise PrivacyError(
             f"{experiment} has fewer than {LEAST_DF} residual degrees of freedom", "Wait for more people."
         )
 
 
-def too_few(experiment: str, k: int) -> PrivacyError:
-    """An arm below k, however far below."""
+def arm_too_small(experiment: str, k: int) -> PrivacyError:
+    """Return the error of an arm below k, however far below."""
     return PrivacyError(
         f"an arm of {experiment} holds fewer than k = {k} people",
         "Wait for more people, or give the arm a larger share.",
     )
 
 
-def drafted(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:
-    """A table with enough people in every class; levels are never finer than in an earlier batch."""
+def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:
+    """Merge the levels of a table until every class has enough people, never finer than in an earlier batch.
+
+    Where merging does not help, the draft says why it is left out.
+    """
     if linkage.covariate is None:
         draft = Draft(linkage, tally, None)
-        return draft if _holds(tally, plan.k) else left_out(draft)
-    needed = MARGIN * plan.k / smallest_share(plan.experiment(linkage.experiments[0]), tally)
+        return draft if _holds(tally, plan.k) else leave_out(draft)
+    needed = SAFETY_FACTOR * plan.k / smallest_share(plan.experiment(linkage.experiments[0]), tally)
     if earlier is None:
         levels = merge_levels(tally, linkage.covariate, needed)
     else:
         levels = regroup(tally, earlier)
         while len(levels.groups) > 1 and min(levels.apply(tally).people_by(linkage.covariate).values()) < needed:
-            levels = merge_sparsest(tally, levels)
+            levels = merge_smallest(tally, levels)
     draft = Draft(linkage, tally, levels)
     while not draft.why and (len(levels.groups) == 1 or not _holds(draft.table, plan.k)):
-        draft = coarser(draft)
+        draft = coarsen_draft(draft)
         levels = draft.levels or levels
     return draft
 
 
-def coarser(draft: Draft) -> Draft:
-    """One merge more: the next sparsest level; left out where nothing would be left to compare."""
+def coarsen_draft(draft: Draft) -> Draft:
+    """Merge the next smallest level; leave the table out where nothing would be left to compare."""
     levels = draft.levels
     if levels is None or len(levels.groups) <= 2:
-        return left_out(draft)
-    return replace(draft, levels=merge_sparsest(draft.tally, levels))
+        return leave_out(draft)
+    return replace(draft, levels=merge_smallest(draft.tally, levels))
 
 
-def left_out(draft: Draft) -> Draft:
-    """The table stays with the curator."""
+def leave_out(draft: Draft) -> Draft:
+    """Leave a table out of the release, with the reason."""
     linkage = draft.linkage
     if linkage.covariate is None:
         return replace(draft, why=f"{linkage.name} is left out: too few people share its classes")
@@ -102,7 +108,7 @@ def left_out(draft: Draft) -> Draft:
 
 
 def published_map(draft: Draft, plan: Plan) -> LevelMap | None:
-    """The map as it may be read: levels that nobody declared are named only if k people have them."""
+    """Return the map as it may be read: levels that nobody declared are named only if k people have them."""
     if draft.levels is None:
         return None
     covariate = plan.covariate(draft.levels.covariate)
@@ -112,7 +118,7 @@ def published_map(draft: Draft, plan: Plan) -> LevelMap | None:
 
 
 def smallest_share(experiment: ExperimentPlan, tally: Tally) -> float:
-    """The smallest planned share of an arm; equal shares if none were planned."""
+    """Return the smallest planned share of an arm; equal shares if none were planned."""
     if experiment.shares is None:
         return 1 / len(tally.factor(experiment.name).levels)
     shares = [share for _, share in experiment.shares]
@@ -120,22 +126,22 @@ def smallest_share(experiment: ExperimentPlan, tally: Tally) -> float:
 
 
 def _holds(tally: Tally, k: int) -> bool:
-    """Does every class hold nobody or at least k people, and can a fit be judged?"""
+    """Return whether every class holds nobody or at least k people, and a fit has degrees of freedom left."""
     classes = int(np.count_nonzero(tally.people))
     return bool(np.all((tally.people == 0) | (tally.people >= k))) and tally.total - classes >= LEAST_DF
 
 
-def gapless(part: Moments, tally: Tally, k: int) -> bool:
-    """Do nobody, or at least k people, of every class have a value, and lack one?"""
+def missing_values_hide(part: Moments, tally: Tally, k: int) -> bool:
+    """Return whether nobody, or at least k people, of every class have a value, and lack one."""
     absent = tally.people - part.counts
     return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
 
 
 def products_hide(cross: Cross, tally: Tally, k: int) -> bool:
-    """Do products of two metrics say nothing about fewer than k people?
+    """Return whether products of two metrics say nothing about fewer than k people.
 
     The people who have both values must be all of an arm, or all who have one of them: otherwise
-    who has both would be a table that nobody looked at. And products with a metric that few people
+    who has both would be a table that no rule has checked. And products with a metric that few people
     have are the other one's sum over those few, so that k people must carry each of the two.
     """
     first, second = (tally.moments_of(name) for name in cross.pair)
@@ -151,9 +157,9 @@ def products_hide(cross: Cross, tally: Tally, k: int) -> bool:
 
 
 def _carried(part: Moments, cross: Cross, place: int, k: int) -> Cells:
-    """Do k people, weighed by how far their values are from a bound, carry the sum from there? Or nobody at all."""
+    """Return where k people carry a sum, weighed by how far their values are from a bound, or nobody does."""
     n, s, q = cross.counts, cross.sums[place], cross.squares[place]
     low, high = part.metric.grid_bounds or (0, 0)
     shifted = [(s - n * end, q - 2 * end * s + n * end**2) for end in (low, high)]
-    found: Cells = np.all([total**2 >= k * squares for total, squares in shifted], axis=0)
-    return found
+    carried: Cells = np.all([total**2 >= k * squares for total, squares in shifted], axis=0)
+    return carried

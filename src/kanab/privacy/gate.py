@@ -1,4 +1,4 @@
-"""The one door: ``release`` turns what was counted into what may leave, or refuses."""
+"""The gate: ``release`` applies every rule to what was counted, and makes a release or refuses."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan
 from kanab.privacy.audit import MEANING, Audit, audit_table
+from kanab.privacy.budget import WHY, find_rare_values
 from kanab.privacy.class_rules import (
     Draft,
     check_arms,
-    checked_k,
-    drafted,
-    gapless,
-    left_out,
+    check_k,
+    draft_table,
+    leave_out,
+    missing_values_hide,
     products_hide,
     published_map,
 )
-from kanab.privacy.joint_rules import Together, first_linkages, settled, shown, totals
-from kanab.privacy.largest import largest_of
-from kanab.privacy.ledger import Ledger, append, held
+from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
+from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.overlap import Shown
-from kanab.privacy.rare_values import WHY, too_sparse
-from kanab.privacy.recount import batch_of, check_batches, recounted
+from kanab.privacy.overlap import PublishedTable, largest_of
+from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally
 
@@ -39,24 +38,30 @@ def release(
     """Merge sparse levels, check every rule, and say what was done; or refuse.
 
     With ``ledger`` (a path) everything that was released into it before counts as well, and the
-    release is added to it. ``override`` is the recorded reason for a k below 5.
+    release is added to it. ``override`` is the recorded reason for a k below 5. Raises `PrivacyError`
+    where a rule cannot be kept.
     """
     if ledger is None:
-        return passed(counted, k, override=override)
-    with held(ledger) as before:
-        found = passed(counted, k, override=override, ledger=before)
-        append(ledger, before, found)
-        return found
+        return make_release(counted, k, override=override)
+    with hold_ledger(ledger) as before:
+        made = make_release(counted, k, override=override, ledger=before)
+        append_release(ledger, before, made)
+        return made
 
 
-def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger: Ledger | None = None) -> Release:
-    """What the gate lets through, after everything in a ledger; nothing is written."""
+def make_release(
+    counted: Counted, k: int | None = None, *, override: str = "", ledger: Ledger | None = None
+) -> Release:
+    """Make a release as ``release`` does, after everything in a ledger; nothing is written.
+
+    Raises `PrivacyError` where a rule cannot be kept.
+    """
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
-    rule = checked_k(counted.plan.k if k is None else k, override)
+    rule = check_k(counted.plan.k if k is None else k, override)
     counted = replace(counted, plan=_published(counted.plan, rule))
     before = ledger or Ledger()
-    if any(one.receipt.k > rule for one in before.releases):
+    if any(old.receipt.k > rule for old in before.releases):
         raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
     maps = check_batches(counted, before)
     # Arms before anything that values decide: where an arm is too small, no value changes what is said.
@@ -67,12 +72,12 @@ def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger
             "bounds were taken from the data, and a ledger would give them away",
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
-    known = () if counted.span is not None else recounted(counted, before)
-    together = settled(counted, _drafts(counted, maps, before), known)
+    earlier = () if counted.span is not None else recount_earlier(counted, before)
+    joint = merge_jointly(counted, _drafts(counted, maps, before), earlier)
     others = before.releases if counted.span is None else ()
-    gate = _Gate(counted, together, too_sparse(counted, together.drafts, others))
+    gate = _Gate(counted, joint, find_rare_values(counted, joint.drafts, others))
     gate.audit_arms()
-    for name in gate.together.drafts:
+    for name in gate.joint.drafts:
         gate.publish(name)
     gate.keep_effects()
     return Release(
@@ -85,19 +90,19 @@ def passed(counted: Counted, k: int | None = None, *, override: str = "", ledger
 
 
 def _published(plan: Plan, k: int) -> Plan:
-    """The plan as it is published: without hosts, and without what arms are drawn by."""
-    experiments = tuple(replace(one, salt=None) for one in plan.experiments)
+    """Return the plan as it is published: without hosts, and without what arms are drawn by."""
+    experiments = tuple(replace(experiment, salt=None) for experiment in plan.experiments)
     return replace(plan, k=k, origins=(), experiments=experiments)
 
 
 def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:
-    """Every table as its own rules want it. What an earlier batch left out stays out."""
+    """Draft every table by its own rules. What an earlier batch left out stays out."""
     drafts = {}
-    known = {name for old in before.releases for name in old.plan.linkage_names}
+    planned_before = {name for old in before.releases for name in old.plan.linkage_names}
     for linkage in counted.plan.linkages:
-        draft = drafted(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
-        gone = counted.span is not None and linkage.name in known and linkage.name not in maps
-        drafts[linkage.name] = left_out(draft) if gone and not draft.why else draft
+        draft = draft_table(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
+        gone = counted.span is not None and linkage.name in planned_before and linkage.name not in maps
+        drafts[linkage.name] = leave_out(draft) if gone and not draft.why else draft
     return drafts
 
 
@@ -109,8 +114,8 @@ class _Gate:
     """Tables as they pass, one by one, and what is said about those that do not."""
 
     counted: Counted
-    together: Together
-    sparse: frozenset[tuple[str, str]]
+    joint: JointDrafts
+    rare: frozenset[tuple[str, str]]
     tables: dict[str, Tally] = field(default_factory=dict)
     maps: dict[str, LevelMap] = field(default_factory=dict)
     sentences: dict[str, str] = field(default_factory=dict)
@@ -118,18 +123,18 @@ class _Gate:
     barred: set[tuple[str, str]] = field(default_factory=set)
 
     def audit_arms(self) -> None:
-        """A metric whose arm totals give somebody away is in no table, for every table adds up to them."""
+        """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
             arms = self._without_gaps(name, self.counted.tallies[linkage.name].keep())
-            found = self._audit(name, arms, totals(linkage, self.counted))
-            shown_metrics = set(arms.metric_names) - {one.metric for one in found.broken}
+            audit = self._audit(name, arms, published_totals(linkage, self.counted))
+            shown_metrics = set(arms.metric_names) - {broken.metric for broken in audit.broken}
             metrics = self.counted.tallies[linkage.name].metric_names
             self.barred |= {(name, metric) for metric in metrics if metric not in shown_metrics}
 
     def publish(self, name: str) -> None:
-        """A table without the metrics that may not be shown by class."""
-        draft = self.together.drafts[name]
+        """Add a table without the metrics that may not be shown by class."""
+        draft = self.joint.drafts[name]
         if draft.why:
             self.sentences[name] = draft.why
             return
@@ -137,81 +142,82 @@ class _Gate:
         if levels is not None and levels.merged:
             self.maps[name] = levels
         table = draft.tally if levels is None else levels.apply(draft.tally)
-        barred = {metric for one, metric in self.barred if one in draft.linkage.experiments}
-        for metric in (one for table, one in sorted(self.sparse) if table == name and one not in barred):
+        barred = {metric for experiment, metric in self.barred if experiment in draft.linkage.experiments}
+        rare = [metric for rare_table, metric in sorted(self.rare) if rare_table == name and metric not in barred]
+        for metric in rare:
             barred.add(metric)
             self.sentences[f"{name}: {metric}"] = f"{metric} is withheld in {name}: {WHY}"
         table = table.select_metrics(metric for metric in table.metric_names if metric not in barred)
         table = self._without_gaps(name, table)
-        found = self._audit(name, table, replace(shown(draft), levels=levels))
-        withheld = {one.metric for one in found.broken}
+        audit = self._audit(name, table, replace(as_published(draft), levels=levels))
+        withheld = {broken.metric for broken in audit.broken}
         table = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         self.tables[name] = self._without_products(name, table)
 
     def keep_effects(self) -> None:
-        """Where no table of an experiment carries a metric any more, its arm totals still go out."""
+        """Add the arm totals of metrics that no table of their experiment carries any more."""
         plan = self.counted.plan
         for linkage in first_linkages(plan):
             name = linkage.experiments[0]
-            own = [link.name for link in plan.linkages_of(name) if link.name in self.tables]
-            published = {metric for one in own for metric in self.tables[one].metric_names}
+            names = [link.name for link in plan.linkages_of(name) if link.name in self.tables]
+            published = {metric for table in names for metric in self.tables[table].metric_names}
             arms = self.counted.tallies[linkage.name].keep()
             lost = [m for m in arms.metric_names if m not in published and (name, m) not in self.barred]
-            if lost or not own:
+            if lost or not names:
                 self.tables[name] = self._without_products(name, arms.select_metrics(lost))
 
     def receipt(self, deviations: tuple[str, ...]) -> Receipt:
-        """What was done."""
+        """Say what was done."""
         counted, k = self.counted, self.counted.plan.k
         classes = [int(n) for tally in self.tables.values() for n in tally.people.ravel() if n]
-        narrowest = [one.worst.ratio for one in self.audits if one.worst is not None]
+        audit = sum(self.audits, Audit())
         return Receipt(
             k, min(classes), len(classes), self.maps, self.sentences, deviations,
             {name: floor_to_k(people, k) for name, people in counted.clamped.items()},
             {name: floor_to_k(people, k) for name, people in counted.missing.items()},
-            floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, self.together.effective_k,
-            sum(one.homogeneous for one in self.audits), sum(one.not_enumerated for one in self.audits),
-            min(narrowest) if narrowest else None, batch_of(counted),
+            floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, self.joint.effective_k,
+            audit.homogeneous, audit.not_enumerated, None if audit.worst is None else audit.worst.ratio,
+            batch_of(counted),
         )  # fmt: skip
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:
         """Withhold metrics whose missing values would single people out, in one table or over several."""
-        kept = []
+        shown = []
         for part in table.moments:
             metric = part.metric.name
-            if gapless(part, table, self.counted.plan.k) and (name, metric) not in self.together.withheld:
-                kept.append(metric)
+            if missing_values_hide(part, table, self.counted.plan.k) and (name, metric) not in self.joint.withheld:
+                shown.append(metric)
             else:
                 self.sentences[f"{name}: {metric}"] = (
                     f"{metric} is withheld {self._where(name)}: fewer than k people could be told by having a value"
                 )
-        return table.select_metrics(kept)
+        return table.select_metrics(shown)
 
     def _without_products(self, name: str, table: Tally) -> Tally:
         """Withhold products of two metrics that would tell about a few people."""
-        kept = tuple(cross for cross in table.crosses if products_hide(cross, table, self.counted.plan.k))
+        shown = tuple(cross for cross in table.crosses if products_hide(cross, table, self.counted.plan.k))
         for cross in table.crosses:
-            if cross not in kept:
+            if cross not in shown:
                 both = " and ".join(cross.pair)
                 self.sentences[f"{name}: {both}"] = (
                     f"products of {both} are withheld in {name}: fewer than k people could be told by them"
                 )
-        return replace(table, crosses=kept)
+        return replace(table, crosses=shown)
 
-    def _audit(self, name: str, table: Tally, as_shown: Shown) -> Audit:
+    def _audit(self, name: str, table: Tally, published: PublishedTable) -> Audit:
         counted = self.counted
         plans = counted.plan.metrics_by_name
-        found = audit_table(name, table, plans, ranges=counted.ranges, largest=largest_of(counted, as_shown))
-        withheld = {one.metric for one in found.broken}
+        audit = audit_table(name, table, plans, ranges=counted.ranges, largest=largest_of(counted, published))
+        withheld = {broken.metric for broken in audit.broken}
         rest = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         # The receipt says how narrow intervals are: of what is published, not of what is withheld.
-        self.audits.append(audit_table(name, rest, plans, ranges=counted.ranges) if withheld else found)
-        for one in found.broken:
-            self.sentences[f"{name}: {one.metric}"] = (
-                f"{one.metric} is withheld {self._where(name)}: {MEANING[one.rule]}"
+        self.audits.append(audit_table(name, rest, plans, ranges=counted.ranges) if withheld else audit)
+        for broken in audit.broken:
+            self.sentences[f"{name}: {broken.metric}"] = (
+                f"{broken.metric} is withheld {self._where(name)}: {MEANING[broken.rule]}"
             )
-        return found
+        return audit
 
     def _where(self, name: str) -> str:
-        """What fails in the arm totals is in no table."""
+        """Say where a metric is withheld: what fails in the arm totals is in no table."""
         return "altogether" if name in self.counted.plan.experiment_names else f"in {name}"

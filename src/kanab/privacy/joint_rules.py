@@ -1,4 +1,4 @@
-"""Many tables together: merge and withhold until nobody can be singled out of all of them.
+"""The rules for all tables at once: merge and withhold until nobody can be singled out of all of them.
 
 The leverage rule is about everything published: new tables, and those of earlier releases, which
 can no longer change. New tables give way first by merging levels; metrics that some people lack
@@ -7,7 +7,6 @@ give way by being withheld.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -17,9 +16,10 @@ import numpy as np
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
-from kanab.privacy.class_rules import Draft, coarser, gapless
-from kanab.privacy.leverage import Leverage, holds, leverage
-from kanab.privacy.overlap import Column, Shown, column, value_columns
+from kanab.privacy.budget import enough_people, numbers_of_pairs
+from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
+from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
+from kanab.privacy.overlap import Column, PublishedTable, column, value_columns
 
 Key = TypeVar("Key")
 Place = tuple[str, str]
@@ -27,10 +27,10 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Together:
+class JointDrafts:
     """Tables that can be published together, what is withheld from them, and the effective k.
 
-    ``effective_k`` is a multiple of k; None where nobody knows how the tables overlap.
+    ``effective_k`` is a multiple of k; None where it is unknown how the tables overlap.
     """
 
     drafts: Mapping[str, Draft]
@@ -38,41 +38,48 @@ class Together:
     withheld: frozenset[Place] = field(default_factory=frozenset)
 
 
-def settled(counted: Counted, drafts: Mapping[str, Draft], known: Sequence[Column]) -> Together:
-    """Tables that no combination of sums can take apart; ``known`` are the classes of earlier releases."""
+def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Column]) -> JointDrafts:
+    """Merge and withhold until no combination of sums singles anybody out; ``earlier`` are the classes of old releases.
+
+    Raises `PrivacyError` where nothing is left to merge.
+    """
     if counted.signatures is None:
-        return Together(_within_pair_budget(drafts, counted.plan.k))
+        return JointDrafts(_within_pair_budget(drafts, counted.plan.k))
     people, k = counted.signatures.people, counted.plan.k
-    arms = [column(counted, totals(one, counted)) for one in first_linkages(counted.plan)]
-    own: dict[str, Column] = {}
+    arms = [column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)]
     while True:
-        own = {name: column(counted, shown(draft)) for name, draft in drafts.items() if not draft.why}
-        found = _leverage([*known, *arms, *own.values()], people)
-        if holds(found, k):
+        new = {name: column(counted, as_published(draft)) for name, draft in drafts.items() if not draft.why}
+        result = _leverage([*earlier, *arms, *new.values()], people)
+        if holds(result, k):
             break
-        name = _smallest({name: one for name, one in own.items() if _mergeable(drafts[name])}, found.worst, people)
+        mergeable = {name: classes for name, classes in new.items() if _mergeable(drafts[name])}
+        name = _smallest(mergeable, result.worst, people)
         if name is None:
             raise PrivacyError(
                 "together with what was released before, fewer than k people could be singled out",
                 "Nothing more can be released about these people; use the earlier releases.",
             )
-        drafts = dict(drafts) | {name: coarser(drafts[name])}
-    return _with_values(counted, drafts, [*known, *arms, *own.values()], found)
+        drafts = dict(drafts) | {name: coarsen_draft(drafts[name])}
+    return _withhold_values(counted, drafts, [*earlier, *arms, *new.values()], result)
 
 
 def _within_pair_budget(drafts: Mapping[str, Draft], k: int) -> dict[str, Draft]:
-    """Where nobody knows how tables overlap: pairs of experiments only with enough people for all their numbers."""
-    pairs = {name: one.tally for name, one in drafts.items() if len(one.linkage.experiments) > 1 and not one.why}
-    steps = {factor.name: len(factor.levels) - 1 for tally in pairs.values() for factor in tally.arms}
-    crossed = sum(math.prod(steps[factor.name] for factor in tally.arms) for tally in pairs.values())
+    """Leave out pairs of experiments without enough people for all their numbers, where the overlap is unknown."""
+    pairs = {
+        name: draft.tally for name, draft in drafts.items() if len(draft.linkage.experiments) > 1 and not draft.why
+    }
+    arms = {factor.name: len(factor.levels) for tally in pairs.values() for factor in tally.arms}
+    numbers = numbers_of_pairs(arms, [tally.experiment_names for tally in pairs.values()])
     fewest = min((tally.total for tally in pairs.values()), default=0)
-    if not pairs or fewest >= 2 * (k - 1) * (1 + sum(steps.values()) + crossed):
+    if not pairs or enough_people(fewest, numbers, k):
         return dict(drafts)
     why = "the pairs of experiments hold too many numbers for so many people"
     return dict(drafts) | {name: replace(drafts[name], why=f"{name} is left out: {why}") for name in pairs}
 
 
-def _with_values(counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], found: Leverage) -> Together:
+def _withhold_values(
+    counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], result: Leverage
+) -> JointDrafts:
     """Add who has a value of which metric; withhold by class, then altogether, what that would give away."""
     assert counted.signatures is not None
     people, k = counted.signatures.people, counted.plan.k
@@ -81,31 +88,31 @@ def _with_values(counted: Counted, drafts: Mapping[str, Draft], base: Sequence[C
     while by_class or by_arm:
         more = _leverage([*base, *by_arm.values(), *by_class.values()], people)
         if holds(more, k):
-            found = more
+            result = more
             break
         place = _smallest(by_class, more.worst, people) or _smallest(by_arm, more.worst, people)
         place = place or next(iter(by_class or by_arm))
         withheld.add(place)
         by_class.pop(place, None)
         by_arm.pop(place, None)
-    return Together(drafts, floor_to_k(int(found.effective_k * (1 + 1e-6)), k), frozenset(withheld))
+    return JointDrafts(drafts, floor_to_k(int(result.effective_k * (1 + SLACK)), k), frozenset(withheld))
 
 
 def _values(counted: Counted, drafts: Mapping[str, Draft]) -> tuple[dict[Place, Column], dict[Place, Column]]:
-    """Who has a value, by class of every table and by arm of every experiment, for metrics that may be shown."""
+    """Return who has a value, by class of every table and by arm of every experiment, for metrics that may be shown."""
     k = counted.plan.k
     by_class, by_arm = {}, {}
     for name, draft in drafts.items():
         if not draft.why:
             table = draft.table
-            for metric, one in value_columns(counted, shown(draft)).items():
-                if gapless(table.moments_of(metric), table, k):
-                    by_class[name, metric] = one
+            for metric, classes in value_columns(counted, as_published(draft)).items():
+                if missing_values_hide(table.moments_of(metric), table, k):
+                    by_class[name, metric] = classes
     for linkage in first_linkages(counted.plan):
         arms = counted.tallies[linkage.name].keep()
-        for metric, one in value_columns(counted, totals(linkage, counted)).items():
-            if gapless(arms.moments_of(metric), arms, k):
-                by_arm[linkage.experiments[0], metric] = one
+        for metric, classes in value_columns(counted, published_totals(linkage, counted)).items():
+            if missing_values_hide(arms.moments_of(metric), arms, k):
+                by_arm[linkage.experiments[0], metric] = classes
     return by_class, by_arm
 
 
@@ -117,22 +124,24 @@ def _mergeable(draft: Draft) -> bool:
     return draft.levels is not None or len(draft.linkage.experiments) > 1
 
 
-def _smallest(own: Mapping[Key, Column], worst: int, people: Column) -> Key | None:
-    """Where the most exposed people are in the smallest class."""
-    sizes = {key: int(people[one == one[worst]].sum()) for key, one in own.items() if one[worst] >= 0}
+def _smallest(columns: Mapping[Key, Column], worst: int, people: Column) -> Key | None:
+    """Return where the most exposed people are in the smallest class."""
+    sizes = {
+        key: int(people[classes == classes[worst]].sum()) for key, classes in columns.items() if classes[worst] >= 0
+    }
     return min(sizes, key=lambda key: sizes[key]) if sizes else None
 
 
-def shown(draft: Draft) -> Shown:
-    """A draft as it would be published."""
-    return Shown(draft.linkage.name, draft.levels, draft.tally.metric_names)
+def as_published(draft: Draft) -> PublishedTable:
+    """Return a draft as it would be published."""
+    return PublishedTable(draft.linkage.name, draft.levels, draft.tally.metric_names)
 
 
-def totals(linkage: Linkage, counted: Counted) -> Shown:
-    """The arm totals of an experiment, out of one of its tables."""
-    return Shown(linkage.name, metrics=counted.tallies[linkage.name].metric_names, totals=True)
+def published_totals(linkage: Linkage, counted: Counted) -> PublishedTable:
+    """Return the arm totals of an experiment, out of one of its tables."""
+    return PublishedTable(linkage.name, metrics=counted.tallies[linkage.name].metric_names, totals=True)
 
 
 def first_linkages(plan: Plan) -> list[Linkage]:
-    """One table of every experiment: its arms are always published."""
+    """Return one table of every experiment: its arms are always published."""
     return [plan.linkages_of(name)[0] for name in plan.experiment_names]

@@ -1,4 +1,4 @@
-"""The ledger: every release about one population, chained by hash.
+"""Ledgers: all releases about one population, chained by hash.
 
 One line per release, after a line that names the format. A line that was edited no longer has its
 own hash; a line that was removed or moved breaks the chain. That the last lines are missing only
@@ -41,13 +41,16 @@ class Ledger:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """What has to be counted again before a further release about the same people."""
-        return tuple(one.plan for one in self.releases if one.receipt.batch is None)
+        """The plans that have to be counted again before a further release about the same people."""
+        return tuple(release.plan for release in self.releases if release.receipt.batch is None)
 
 
 @check_arguments()
 def read_ledger(path: str | PathLike[str]) -> Ledger:
-    """A ledger, verified entry by entry; one that is not there yet is empty."""
+    """Read a ledger, verified entry by entry; one that does not exist yet is empty.
+
+    Raises `LedgerError` where it cannot be read, is something else or was changed.
+    """
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -70,7 +73,10 @@ def _verified(text: str, name: str) -> Ledger:
 
 
 def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
-    """A ledger from its entries, each unchanged and after the one before it."""
+    """Return a ledger from its entries, each unchanged and after the one before it.
+
+    Raises `LedgerError` where an entry was changed, removed or moved.
+    """
     releases: list[Release] = []
     hashes: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -94,15 +100,21 @@ def _entry(line: str | bytes, number: int, name: str) -> Release:
 
 
 @contextmanager
-def held(path: str | PathLike[str]) -> Iterator[Ledger]:
-    """Hold a ledger against other processes, read and verified."""
+def hold_ledger(path: str | PathLike[str]) -> Iterator[Ledger]:
+    """Lock a ledger against other processes, and yield it read and verified.
+
+    Raises `LedgerError` where another release into it is under way, and as ``read_ledger`` does.
+    """
     file = Path(path)
     with _locked(file.with_name(f".{file.name}.lock"), file.name):
         yield read_ledger(file)
 
 
-def append(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledger:
-    """The ledger with one release more, on disk whole or not at all; call it while it is held."""
+def append_release(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledger:
+    """Add a release to the file of a ledger, whole or not at all; call it while the ledger is held.
+
+    Raises `LedgerError` where the release was made for another state of the ledger.
+    """
     plain = release_to_dict(release)
     if release.previous != ledger.head:
         raise LedgerError("the release was made for another state of the ledger", "Release it again.")
@@ -112,15 +124,15 @@ def append(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledge
 
 
 def ledger_text(ledger: Ledger) -> str:
-    """What the file of a ledger says."""
-    entries = (release_to_dict(one) for one in ledger.releases)
+    """Return the text of a ledger's file."""
+    entries = (release_to_dict(release) for release in ledger.releases)
     lines = [_HEADER, *(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)]
     return "\n".join(lines) + "\n"
 
 
 @contextmanager
 def _locked(lock: Path, name: str) -> Iterator[None]:
-    """One process at a time; the lock goes with the process, also when it is killed."""
+    """Let one process in at a time; the lock goes with the process, also when it is killed."""
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as problem:
@@ -150,8 +162,8 @@ def _take(handle: int, lock: Path, name: str) -> None:
         return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        still_there = os.fstat(handle).st_ino == lock.stat().st_ino  # whoever had it may have removed it
+        same_file = os.fstat(handle).st_ino == lock.stat().st_ino  # whoever had it may have removed it
     except OSError:
         raise busy from None
-    if not still_there:
+    if not same_file:
         raise busy

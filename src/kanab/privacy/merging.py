@@ -1,4 +1,4 @@
-"""Merging sparse levels: one map for all arms, chosen on pooled counts and planned shares, never on y.
+"""Merging small levels: one map for all arms, chosen on pooled counts and planned shares, never on y.
 
 A map per arm, or one chosen on the arms' realised counts, would bias the effect. Dropping a class
 would leave its squares in its arm's total: a wrong error and a leak by subtraction. So levels are
@@ -17,17 +17,16 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
-from kanab.tally.factor import Factor, Level, as_level, label
+from kanab.tally.factor import OTHER, Factor, Level, as_level, label
 from kanab.tally.tally import Tally
 
-OTHER = "other"
-MARGIN = 1.5
+SAFETY_FACTOR = 1.5
 """A level stays if its pooled people × the smallest planned share reach this many times k."""
 
 
 @dataclass(frozen=True)
 class LevelMap:
-    """Where each level of a covariate goes; ``scores`` of merged numeric levels are pooled means.
+    """The new level of each level of a covariate; ``scores`` of merged numeric levels are pooled means.
 
     Levels too rare to be named: texts go to "other" (``rest``), numbers go by the ``cuts`` between
     the groups.
@@ -45,26 +44,26 @@ class LevelMap:
         return {new: olds for new, olds in self.groups if olds != (new,)}
 
     def apply(self, tally: Tally) -> Tally:
-        """The tally with its levels merged."""
+        """Merge the levels of a tally."""
         mapping = {old: self.target(old) for old in tally.factor(self.covariate).levels}
         return tally.coarsen(self.covariate, mapping, self.scores)
 
     @cached_property
     def _targets(self) -> dict[tuple[Level, bool], Level]:
-        """Where each named level goes; True is not the number 1."""
+        """The new level of each named one; True is not the number 1."""
         return {(old, isinstance(old, bool)): new for new, olds in self.groups for old in olds}
 
     def target(self, level: Level) -> Level:
-        """Where one level goes; one that the map does not know stays.
+        """Return where one level goes; one that the map does not know stays.
 
         >>> LevelMap("country", (("NO", ("NO",)), ("other", ("DK",))), {}, rest=True).target("Atlantis")
         'other'
         >>> LevelMap("age", (("< 30", (20,)), ("≥ 30", (40,))), {}, cuts=(30.0,)).target(103)
         '≥ 30'
         """
-        known = (level, isinstance(level, bool))
-        if known in self._targets:
-            return self._targets[known]
+        key = (level, isinstance(level, bool))
+        if key in self._targets:
+            return self._targets[key]
         if self.cuts is not None and isinstance(level, (int, float)):
             return self.groups[bisect_right(self.cuts, level)][0]
         return OTHER if self.rest else level
@@ -79,31 +78,31 @@ def merge_levels(tally: Tally, covariate: str, needed: float) -> LevelMap:
 
 
 def regroup(tally: Tally, earlier: LevelMap) -> LevelMap:
-    """The groups of an earlier batch, with the scores of these people."""
+    """Merge levels into the groups of an earlier batch, with the scores of these people."""
     factor = tally.factor(earlier.covariate)
     groups: dict[Level, list[Level]] = {new: [] for new, _ in earlier.groups}
     for level in factor.levels:
         groups.setdefault(earlier.target(level), []).append(level)
-    found = [olds for olds in groups.values() if olds]
+    filled = [olds for olds in groups.values() if olds]
     if factor.scores:  # a bin that nobody was in before has its neighbours all the same
-        found.sort(key=lambda olds: min(factor.levels.index(old) for old in olds))
-    return _map(factor, tally.people_by(earlier.covariate), found)
+        filled.sort(key=lambda olds: min(factor.levels.index(old) for old in olds))
+    return _map(factor, tally.people_by(earlier.covariate), filled)
 
 
-def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
-    """Merge one level more: the next sparsest of the pooled ones, into its like."""
+def merge_smallest(tally: Tally, levels: LevelMap) -> LevelMap:
+    """Merge one level more: the smallest of the pooled ones, into a neighbour or "other"."""
     factor = tally.factor(levels.covariate)
     people = tally.people_by(levels.covariate)
     groups = [list(olds) for _, olds in levels.groups]
     sizes = [sum(people[old] for old in olds) for olds in groups]
-    sparsest = min(range(len(groups)), key=lambda i: sizes[i])
+    smallest = min(range(len(groups)), key=lambda i: sizes[i])
     if factor.scores:
-        near = [i for i in (sparsest - 1, sparsest + 1) if 0 <= i < len(groups)]
+        near = [i for i in (smallest - 1, smallest + 1) if 0 <= i < len(groups)]
         partner = min(near, key=lambda i: sizes[i])
     else:  # into "other", if there is one: two levels of that name would be one all the same
-        rest = [i for i in range(len(groups)) if i != sparsest]
+        rest = [i for i in range(len(groups)) if i != smallest]
         partner = min([i for i in rest if _name(factor, groups[i]) == OTHER] or rest, key=lambda i: sizes[i])
-    first, second = sorted((sparsest, partner))
+    first, second = sorted((smallest, partner))
     joined = groups[first] + groups[second]
     others = [olds for i, olds in enumerate(groups) if i not in (first, second)]
     others.insert(first, joined)
@@ -111,7 +110,7 @@ def merge_sparsest(tally: Tally, levels: LevelMap) -> LevelMap:
 
 
 def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
-    """The map without the names of levels that fewer than k people have.
+    """Remove the names of levels that fewer than k people have.
 
     >>> from kanab.counting.columns import count_columns
     >>> rows = {"arm": ["A", "B"] * 45, "age": [20] * 40 + [30] * 30 + [41, 103] + [50] * 18}
@@ -139,9 +138,9 @@ def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
 
 
 def _cuts(groups: Sequence[Sequence[Level]], rare: Collection[Level]) -> tuple[tuple[float, ...], list[str]]:
-    """Numbers between neighbouring groups, and what lies between them in words."""
+    """Return numbers between neighbouring groups, and what lies between them in words."""
     numbers = [sorted(old for old in olds if isinstance(old, (int, float))) for olds in groups]
-    ends = [(own[0], own[-1]) for own in numbers if own]
+    ends = [(group[0], group[-1]) for group in numbers if group]
     cuts = tuple(_cut(low, high, rare) for (_, low), (high, _) in pairwise(ends))
     texts = [label(as_level(cut, "cut")) for cut in cuts]
     if not texts:
@@ -150,7 +149,7 @@ def _cuts(groups: Sequence[Sequence[Level]], rare: Collection[Level]) -> tuple[t
 
 
 def _cut(low: float, high: float, rare: Collection[Level]) -> float:
-    """A number above one and not above the other, which does not give a rare one away.
+    """Return a number above one and not above the other, which does not give a rare one away.
 
     Halfway between a number that is named and one that is not would.
 
@@ -164,23 +163,23 @@ def _cut(low: float, high: float, rare: Collection[Level]) -> float:
 
 
 def _roundest(low: float, high: float) -> float:
-    """The first multiple of the largest possible power of ten above one number and not above the other."""
+    """Return the first multiple of the largest possible power of ten above one number and not above the other."""
     start = Fraction(str(low))
     for power in range(16, -16, -1):
         step = Fraction(10) ** power
-        found = float((start // step + 1) * step)
-        if low < found <= high:
-            return found
+        multiple = float((start // step + 1) * step)
+        if low < multiple <= high:
+            return multiple
     return float(high)
 
 
 def _ordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list[list[Level]]:
-    """Greedy cuts from left to right; what is left over joins the last group."""
+    """Cut greedily from left to right; what is left over joins the last group."""
     scored = [level for level in factor.levels if level is not None]
     groups: list[list[Level]] = [[]]
     for level in scored:
         groups[-1].append(level)
-        if sum(people[one] for one in groups[-1]) >= needed:
+        if sum(people[old] for old in groups[-1]) >= needed:
             groups.append([])
     last = groups.pop()
     if last and groups:
@@ -191,19 +190,19 @@ def _ordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list
         if people[None] >= needed or not groups:
             groups.append([None])
         else:
-            max(groups, key=lambda olds: sum(people[one] for one in olds)).append(None)
+            max(groups, key=lambda olds: sum(people[old] for old in olds)).append(None)
     return groups
 
 
 def _unordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list[list[Level]]:
-    """Sparse levels become "other"; if that is sparse too, the next sparsest joins it."""
-    kept = [level for level in factor.levels if people[level] >= needed and level != OTHER]
-    other = [level for level in factor.levels if level not in kept]
-    while other and kept and sum(people[level] for level in other) < needed:
-        sparsest = min(kept, key=lambda level: people[level])
-        kept.remove(sparsest)
-        other.append(sparsest)
-    groups = [[level] for level in kept]
+    """Merge small levels into "other"; if that is small too, the next smallest joins it."""
+    large = [level for level in factor.levels if people[level] >= needed and level != OTHER]
+    other = [level for level in factor.levels if level not in large]
+    while other and large and sum(people[level] for level in other) < needed:
+        smallest = min(large, key=lambda level: people[level])
+        large.remove(smallest)
+        other.append(smallest)
+    groups = [[level] for level in large]
     return [*groups, sorted(other, key=factor.levels.index)] if other else groups
 
 
@@ -222,7 +221,7 @@ def _map(factor: Factor, people: Mapping[Level, int], groups: Sequence[Sequence[
 
 
 def _name(factor: Factor, olds: Sequence[Level]) -> Level:
-    """A single level keeps its name; numbers become a range, texts "other"."""
+    """Name a group: a single level keeps its name; numbers become a range, texts "other"."""
     if len(olds) == 1:
         return olds[0]
     if not factor.scores:

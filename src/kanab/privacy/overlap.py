@@ -1,15 +1,17 @@
-"""Which published classes every signature is in: the input of the leverage rule."""
+"""Tables as they are published: the classes of every signature in them (for the leverage rule), and largest values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, Signatures
+from kanab.counted import Counted, LargestValues, Signatures
 from kanab.plan.model import Plan
 from kanab.privacy.merging import LevelMap
+from kanab.tally.cells import zeros
 from kanab.tally.tally import Tally
 
 Column = NDArray[np.int64]
@@ -17,10 +19,10 @@ Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Shown:
+class PublishedTable:
     """A table as it is published: the linkage that it comes from, its map, and its metrics.
 
-    ``totals`` says that only the arms are shown.
+    ``totals`` says that only the arms are published.
     """
 
     linkage: str
@@ -28,44 +30,49 @@ class Shown:
     metrics: tuple[str, ...] = ()
     totals: bool = False
 
-
-def column(counted: Counted, shown: Shown) -> Column:
-    """The classes of one table."""
-    known = _known(counted)
-    own = known.cells[:, known.tables.index(shown.linkage)]
-    into = places(counted.tallies[shown.linkage], shown.levels, totals=shown.totals)
-    found: Column = np.where(own < 0, -1, into[own])
-    return found
+    def apply(self, tally: Tally) -> Tally:
+        """Merge levels of a tally, or collapse it to its arms, as the table has them."""
+        merged = tally if self.levels is None else self.levels.apply(tally)
+        return merged.keep() if self.totals else merged
 
 
-def value_columns(counted: Counted, shown: Shown) -> dict[str, Column]:
-    """The classes of those who have a value, for each shown metric that leaves others out."""
-    known = _known(counted)
-    if known.present is None:
+def column(counted: Counted, published: PublishedTable) -> Column:
+    """Return the classes of one table."""
+    signatures = _signatures(counted)
+    classes = signatures.cells[:, signatures.tables.index(published.linkage)]
+    into = _merged_places(counted.tallies[published.linkage], published)
+    merged: Column = np.where(classes < 0, -1, into[classes])
+    return merged
+
+
+def value_columns(counted: Counted, published: PublishedTable) -> dict[str, Column]:
+    """Return the classes of those who have a value, for each published metric that leaves others out."""
+    signatures = _signatures(counted)
+    if signatures.present is None:
         return {}
-    own = column(counted, shown)
+    classes = column(counted, published)
     return {
-        metric: np.where(known.present[:, known.metrics.index(metric)], own, -1)
-        for metric in shown.metrics
-        if metric in known.metrics
+        metric: np.where(signatures.present[:, signatures.metrics.index(metric)], classes, -1)
+        for metric in published.metrics
+        if metric in signatures.metrics
     }
 
 
-def columns(counted: Counted, shown: Shown) -> tuple[Column, ...]:
-    """Everything that one published table says about who is where."""
-    return (column(counted, shown), *value_columns(counted, shown).values())
+def columns(counted: Counted, published: PublishedTable) -> tuple[Column, ...]:
+    """Return everything that one published table says about who is in which class."""
+    return (column(counted, published), *value_columns(counted, published).values())
 
 
-def _known(counted: Counted) -> Signatures:
-    assert counted.signatures is not None, "who calls this has looked"
+def _signatures(counted: Counted) -> Signatures:
+    assert counted.signatures is not None, "callers check this"
     return counted.signatures
 
 
-def places(tally: Tally, levels: LevelMap | None, *, totals: bool = False) -> NDArray[np.int64]:
-    """Where each class of a tally goes, as flat indices, when levels are merged or only arms are shown."""
-    axes = []
+def _merged_places(tally: Tally, published: PublishedTable) -> NDArray[np.int64]:
+    """Return where each class of a tally goes in its published table, as flat indices."""
+    axes, levels = [], published.levels
     for factor in tally.factors:
-        if factor.role == "covariate" and totals:
+        if factor.role == "covariate" and published.totals:
             axes.append(np.zeros(len(factor.levels), dtype=np.int64))
         elif levels is not None and factor.name == levels.covariate:
             targets = [levels.target(level) for level in factor.levels]
@@ -80,7 +87,28 @@ def places(tally: Tally, levels: LevelMap | None, *, totals: bool = False) -> ND
 
 
 def linkage_of(name: str, plan: Plan) -> tuple[str, bool]:
-    """The linkage behind a published table, and whether it shows only the arms of it."""
+    """Return the linkage behind a published table, and whether it shows only the arms of it."""
     if name in plan.linkage_names:
         return name, False
     return plan.linkages_of(name)[0].name, True
+
+
+def largest_of(counted: Counted, published: PublishedTable) -> Mapping[str, LargestValues]:
+    """Return the largest values of a table as it is published, for the metrics where they were looked up."""
+    by_metric = counted.largest.get(published.linkage, {})
+    if not by_metric:
+        return {}
+    tally = counted.tallies[published.linkage]
+    into, shape = _merged_places(tally, published), published.apply(tally).shape
+    return {metric: _merged_largest(values, into, shape) for metric, values in by_metric.items()}
+
+
+def _merged_largest(values: LargestValues, into: NDArray[np.int64], shape: tuple[int, ...]) -> LargestValues:
+    """Return the two largest of the classes that become one; their totals add."""
+    largest, second, total = (zeros(shape) for _ in range(3))
+    tops, seconds, totals = (cells.ravel() for cells in (largest, second, total))
+    classes = zip(into, values.largest.ravel(), values.second.ravel(), values.total.ravel(), strict=True)
+    for place, top, next_, added in classes:
+        tops[place], seconds[place] = sorted((tops[place], seconds[place], top, next_), reverse=True)[:2]
+        totals[place] += added
+    return LargestValues(largest, second, total)

@@ -1,4 +1,4 @@
-"""What a ledger demands of a further release: the same people counted again, or the next cohorts."""
+"""Checks of a release against its ledger: the same people counted again, or the next cohorts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import replace
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
+from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.overlap import Column, Shown, columns, linkage_of
+from kanab.privacy.overlap import Column, PublishedTable, columns, linkage_of
 from kanab.privacy.release import Batch, Release
-from kanab.privacy.same_plan import continues
 from kanab.tally.tally import Tally
 
 
-def recounted(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
-    """The classes of everything released before, counted again over the same people.
+def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
+    """Return the classes of everything released before, counted again over the same people.
 
     A ledger is one population. If a digit of an earlier table has changed, then so have people or
-    values, and the difference between then and now would tell about the few who did.
+    values, and the difference between then and now would tell about the few who did. Raises
+    `PrivacyError` where that is so, or where they were not counted again.
     """
     if not ledger.releases:
         return ()
@@ -29,29 +30,29 @@ def recounted(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
             "nobody knows how these tables overlap with those released before",
             "Release everything about these people at once, or by cohorts.",
         )
-    if [_terms(one.plan) for one in counted.earlier] != [_terms(one.plan) for one in ledger.releases]:
+    if [_terms(again.plan) for again in counted.earlier] != [_terms(old.plan) for old in ledger.releases]:
         raise PrivacyError(
             "the ledger holds earlier releases about these people, and they were not counted again",
             "Count with earlier=read_ledger(…).plans, as kanab release does.",
         )
     _check_metrics(counted, ledger)
-    found: list[Column] = []
+    classes: list[Column] = []
     for again, old in zip(counted.earlier, ledger.releases, strict=True):
         if any(_again(again, old, name) != table for name, table in old.tables.items()):
             raise PrivacyError(
                 "an earlier release of the ledger comes out differently now: people or values have changed",
                 "Release growing data by cohorts (--cohort), and other people into another ledger (--ledger).",
             )
-        found += [one for name in old.tables for one in columns(again, _shown(old, name))]
-    return tuple(found)
+        classes += [column for name in old.tables for column in columns(again, _published(old, name))]
+    return tuple(classes)
 
 
 def _check_metrics(counted: Counted, ledger: Ledger) -> None:
     """Refuse other bounds or another grid: what changes between two clamped sums is the few beyond the bounds."""
-    own = {metric.name: metric for tally in counted.tallies.values() for metric in tally.metrics}
+    metrics = {metric.name: metric for tally in counted.tallies.values() for metric in tally.metrics}
     before = [metric for old in ledger.releases for table in old.tables.values() for metric in table.metrics]
     for metric in before:
-        if own.get(metric.name, metric) != metric:
+        if metrics.get(metric.name, metric) != metric:
             raise PrivacyError(
                 f"{metric.name} was released before with other bounds, another resolution or another rule for missing "
                 "values",
@@ -63,34 +64,34 @@ def _terms(plan: Plan) -> Plan:
     return replace(plan, k=0)
 
 
-def _shown(old: Release, name: str) -> Shown:
+def _published(old: Release, name: str) -> PublishedTable:
     linkage, totals = linkage_of(name, old.plan)
     metrics = old.tables[name].metric_names
-    return Shown(linkage, old.receipt.maps.get(name), metrics, totals)
+    return PublishedTable(linkage, old.receipt.maps.get(name), metrics, totals)
 
 
 def _again(again: Counted, old: Release, name: str) -> Tally:
-    """An earlier table as it would be published now."""
-    shown = _shown(old, name)
-    tally = again.tallies[shown.linkage]
-    if shown.levels is not None:
-        tally = shown.levels.apply(tally)
-    tally = (tally.keep() if shown.totals else tally).select_metrics(shown.metrics)
-    kept = {(cross.pair, cross.by) for cross in old.tables[name].crosses}
-    return replace(tally, crosses=tuple(cross for cross in tally.crosses if (cross.pair, cross.by) in kept))
+    """Return an earlier table as it would be published now."""
+    published = _published(old, name)
+    table = published.apply(again.tallies[published.linkage]).select_metrics(published.metrics)
+    crosses = {(cross.pair, cross.by) for cross in old.tables[name].crosses}
+    return replace(table, crosses=tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses))
 
 
 # ── cohorts ────────────────────────────────────────────────────────────────────────────────────
 
 
 def batch_of(counted: Counted) -> Batch | None:
-    """The cohorts that were counted, if only some were."""
+    """Return the cohorts that were counted, if only some were."""
     span = counted.span
     return None if span is None else Batch(span.every, span.after, span.through, span.column)
 
 
 def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | None]:
-    """The level maps of the tables in earlier batches, which the next one may only make coarser; or a refusal."""
+    """Return the level maps of the tables in earlier batches, which the next one may only make coarser.
+
+    Raises `PrivacyError` where the cohorts or the plan do not continue those of the ledger.
+    """
     batch = batch_of(counted)
     if not ledger.releases:
         return {}
@@ -103,7 +104,7 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
     if batch is None or last.receipt.batch is None:
         return {}
     same = all(continues(counted.plan, old.plan) for old in ledger.releases)
-    if not same or _clock(batch) != _clock(last.receipt.batch):
+    if not same or _calendar(batch) != _calendar(last.receipt.batch):
         raise PrivacyError(
             "the batches of a ledger are released by one plan",
             "Use the plan of the first batch; experiments may be added to it.",
@@ -119,8 +120,8 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
     return maps
 
 
-def _clock(batch: Batch) -> tuple[str, str]:
-    """Who belongs to which cohort is decided by one column, in periods of one length."""
+def _calendar(batch: Batch) -> tuple[str, str]:
+    """Return what decides who belongs to which cohort: the column and the length of periods."""
     return batch.every, batch.column
 
 

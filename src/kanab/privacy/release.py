@@ -1,4 +1,4 @@
-"""What came through the gate: tables, and a receipt that says what was done to them."""
+"""Releases: tables that passed the gate, and the receipt that says what was done to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Receipt:
     """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
 
     ``effective_k`` is that of everything published about these people, this release and earlier
-    ones, as a multiple of k; None where nobody knows how the tables overlap. ``homogeneous`` are
+    ones, as a multiple of k; None where it is unknown how the tables overlap. ``homogeneous`` are
     classes in which all values are alike, ``not_enumerated`` those too large to try out all whole
     numbers, ``narrowest`` the narrowest interval that the inference audit let pass, as a share of the
     largest value's distance from the mean. Counts of people who are not in a class (clamped, missing,
@@ -58,7 +58,7 @@ class Release:
     """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file.
 
     ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
-    says that it stands in no ledger. ``parts`` are the batches that a sum of releases was made of.
+    says that it is in no ledger. ``parts`` are the batches that a sum of releases was made of.
     """
 
     plan: Plan
@@ -77,7 +77,7 @@ class Release:
 
     @property
     def chained(self) -> bool:
-        """Does it stand in a ledger?"""
+        """Whether it is in a ledger."""
         return self.previous is not None
 
     def tables_of(self, experiment: str) -> list[Tally]:

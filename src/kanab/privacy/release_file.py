@@ -1,4 +1,4 @@
-"""A release as one JSON file that a person can read: what leaves the building."""
+"""Releases as JSON files that a person can read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 @check_arguments(skip=("release",))
 def write_release(release: Release, path: str | PathLike[str]) -> None:
-    """Write the file under a temporary name, then rename it: it is there whole or not at all."""
+    """Write a release to a file, whole or not at all.
+
+    Raises `PrivacyError` where it may not be written, `SourceError` where the file cannot be.
+    """
     write_whole(path, release_text(release))
 
 
 def release_text(release: Release) -> str:
-    """What the file of a release says."""
+    """Return the text of a release's file. Raises `PrivacyError` where bounds were taken from the data."""
     if not isinstance(release, Release):
         raise PrivacyError("only a Release can be written", "Call release() on what count() returned.")
     if not release.bounds_declared:
@@ -35,7 +38,10 @@ def release_text(release: Release) -> str:
 
 @check_arguments()
 def read_release(path: str | PathLike[str]) -> Release:
-    """A release from its file, checked again: what was changed or is below k does not come in."""
+    """Read a release from its file, checked again.
+
+    Raises `SourceError` where the file cannot be read or was changed, `PrivacyError` where a class is below k.
+    """
     file = Path(path)
     try:
         data = json.loads(file.read_text(encoding="utf-8"))

@@ -17,12 +17,12 @@ from kanab.tally.tally import Tally
 _Level = str | int | float | bool | None
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+class _ReleasePart(msgspec.Struct, forbid_unknown_fields=True):
     pass
 
 
-class MapEntry(_Strict):
-    """Where the levels of a covariate went: [new, [old, …]], and the scores of merged numbers.
+class MapEntry(_ReleasePart):
+    """How the levels of a covariate were merged: [new, [old, …]], and the scores of merged numbers.
 
     Levels too rare to be named: numbers go by ``cuts``, texts to "other" (``rest``).
     """
@@ -34,7 +34,7 @@ class MapEntry(_Strict):
     rest: bool = False
 
 
-class BatchEntry(_Strict):
+class BatchEntry(_ReleasePart):
     """The cohorts of a batch."""
 
     every: str
@@ -43,7 +43,7 @@ class BatchEntry(_Strict):
     column: str
 
 
-class ReceiptEntry(_Strict):
+class ReceiptEntry(_ReleasePart):
     """The receipt of the gate."""
 
     k: int
@@ -63,7 +63,7 @@ class ReceiptEntry(_Strict):
     cohorts: BatchEntry | None = None
 
 
-class ReleaseEntry(_Strict):
+class ReleaseEntry(_ReleasePart):
     """The whole file."""
 
     format: Literal["kanab-release/1"]
@@ -77,19 +77,19 @@ class ReleaseEntry(_Strict):
 
 
 def release_to_dict(release: Release) -> dict[str, Any]:
-    """A release as plain data. The same release gives the same bytes."""
-    one, batch = release.receipt, release.receipt.batch
+    """Return a release as plain data. The same release gives the same bytes."""
+    receipt, batch = release.receipt, release.receipt.batch
     entry = ReleaseEntry(
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
         ReceiptEntry(
-            one.k, one.smallest_class, one.classes, one.effective_k, one.homogeneous, one.not_enumerated,
-            one.narrowest, dict(one.left_out), list(one.deviations), dict(one.clamped), dict(one.missing),
-            one.excluded, one.outside, one.where,
+            receipt.k, receipt.smallest_class, receipt.classes, receipt.effective_k, receipt.homogeneous,
+            receipt.not_enumerated, receipt.narrowest, dict(receipt.left_out), list(receipt.deviations),
+            dict(receipt.clamped), dict(receipt.missing), receipt.excluded, receipt.outside, receipt.where,
             None if batch is None else BatchEntry(batch.every, batch.after, batch.through, batch.column),
         ),
-        {name: _map_entry(levels) for name, levels in one.maps.items()},
+        {name: _map_entry(levels) for name, levels in receipt.maps.items()},
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
         "",
@@ -99,7 +99,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
 
 
 def hash_of(plain: dict[str, Any]) -> str:
-    """The SHA-256 of a release's plain data, all but its own hash, in canonical JSON."""
+    """Return the SHA-256 of a release's plain data, all but its own hash, in canonical JSON."""
     rest = {key: value for key, value in plain.items() if key != "hash"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -112,39 +112,38 @@ def _map_entry(levels: LevelMap) -> MapEntry:
 
 
 def release_from_dict(data: Any) -> Release:
-    """A release from plain data, checked again: what was changed or is below k does not come in."""
+    """Read a release from plain data, checked again.
+
+    Raises `SourceError` where it was changed, `PrivacyError` where a class is below k.
+    """
     try:
         entry = msgspec.convert(data, ReleaseEntry)
     except msgspec.ValidationError as problem:
         fact, _, path = str(problem).partition(" - at ")
-        known = isinstance(data, dict) and "format" in data
-        fact = fact if known else "this is not a release"
+        if not isinstance(data, dict) or "format" not in data:
+            fact = "this is not a release"
         raise SourceError(fact, "Give a file that kanab release wrote.", at=path.strip("`")) from None
     if hash_of(data) != entry.hash:
         raise SourceError("the release has been changed since it was made", "Take the original file.", at="$.hash")
     plan = plan_from_dict(entry.plan)
     tables = {name: Tally.from_dict(table) for name, table in entry.tables.items()}
-    one = entry.receipt
-    if plan_digest(plan) != entry.plan_digest or plan.k != one.k or not tables:
+    if plan_digest(plan) != entry.plan_digest or plan.k != entry.receipt.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
-    return Release(plan, tables, _receipt(one, entry.levels), previous=entry.previous)
+    return Release(plan, tables, _receipt(entry.receipt, entry.levels), previous=entry.previous)
 
 
-def _receipt(one: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
+def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
     maps = {
         name: LevelMap(
-            entry.covariate, tuple((new, tuple(olds)) for new, olds in entry.groups), dict(entry.scores),
-            None if entry.cuts is None else tuple(entry.cuts), entry.rest,
+            merged.covariate, tuple((new, tuple(olds)) for new, olds in merged.groups), dict(merged.scores),
+            None if merged.cuts is None else tuple(merged.cuts), merged.rest,
         )
-        for name, entry in levels.items()
+        for name, merged in levels.items()
     }  # fmt: skip
-    batch = (
-        None
-        if one.cohorts is None
-        else Batch(one.cohorts.every, one.cohorts.after, one.cohorts.through, one.cohorts.column)
-    )
+    cohorts = entry.cohorts
+    batch = None if cohorts is None else Batch(cohorts.every, cohorts.after, cohorts.through, cohorts.column)
     return Receipt(
-        one.k, one.smallest_class, one.classes, maps, one.left_out, tuple(one.deviations), one.clamped, one.missing,
-        one.excluded, one.outside, one.where, one.effective_k, one.homogeneous, one.not_enumerated, one.narrowest,
-        batch,
+        entry.k, entry.smallest_class, entry.classes, maps, entry.left_out, tuple(entry.deviations), entry.clamped,
+        entry.missing, entry.excluded, entry.outside, entry.where, entry.effective_k, entry.homogeneous,
+        entry.not_enumerated, entry.narrowest, batch,
     )  # fmt: skip

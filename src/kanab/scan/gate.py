@@ -15,8 +15,8 @@ import numpy as np
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, MetricPlan
 from kanab.privacy.audit import audit_table
-from kanab.privacy.budget import pair_numbers, within_budget
-from kanab.privacy.class_rules import LEAST_DF, checked_k, gapless
+from kanab.privacy.budget import numbers_of_pairs, pair_numbers, within_budget
+from kanab.privacy.class_rules import LEAST_DF, check_k, missing_values_hide
 from kanab.scan.pairs import PairMoments, Pairs
 
 
@@ -45,7 +45,7 @@ def release_pairs(pairs: Pairs, k: int = 10, *, override: str = "") -> ReleasedP
     """
     if not isinstance(pairs, Pairs):
         raise PrivacyError("only what count_pairs() returns can be scanned", "Call count_pairs() on the source first.")
-    rule = checked_k(k, override)
+    rule = check_k(k, override)
     slices = [pairs.slice_of(i) for i in range(len(pairs.experiments))]
     people = [np.diag(pairs.people[arms, arms]) for arms in slices]
     places = [i for i, arms in enumerate(people) if all(n >= rule for n in arms) and sum(arms) - len(arms) >= LEAST_DF]
@@ -79,18 +79,16 @@ def shown_pairs(released: ReleasedPairs, flagged: Sequence[tuple[int, int]], met
             break
         table = released.pairs.tally(*pair, [metric])
         audit = audit_table("pair", table, {metric: MetricPlan(metric)})
-        if audit.passed and gapless(table.moments_of(metric), table, released.k):
+        if audit.passed and missing_values_hide(table.moments_of(metric), table, released.k):
             shown.append(pair)
     return shown
 
 
 def _within(released: ReleasedPairs, pairs: Sequence[tuple[int, int]], metric: str) -> bool:
     """Tell whether the tables of these few pairs may be shown together."""
-    arms = [len(factor.levels) for factor in released.pairs.experiments]
-    single = sum(arms[i] - 1 for i in {place for pair in pairs for place in pair})
-    crossed = sum((arms[i] - 1) * (arms[j] - 1) for i, j in pairs)
+    arms = {place: len(factor.levels) for place, factor in enumerate(released.pairs.experiments)}
     unusual = released.pairs.unusual.get(metric, 0)
-    return within_budget(released.pairs.total, unusual, 1 + single + crossed, released.k)
+    return within_budget(released.pairs.total, unusual, numbers_of_pairs(arms, pairs), released.k)
 
 
 def _testable(pairs: Pairs, k: int) -> np.ndarray:

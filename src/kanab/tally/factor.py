@@ -17,6 +17,9 @@ from kanab.errors import LevelError, TallyError, listed
 Level = str | int | float | bool | None
 Role = Literal["arm", "covariate"]
 
+OTHER = "other"
+"""The level that stands for all that are not named: a declared level of this name takes those that are not declared."""
+
 
 @check_arguments(skip=("name", "levels", "scores"))
 @dataclass(frozen=True, eq=False)

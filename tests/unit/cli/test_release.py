@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.errors import LedgerError, PlanError, PrivacyError, SourceError
-from kanab.privacy.ledger import held, read_ledger
+from kanab.privacy.ledger import hold_ledger, read_ledger
 from kanab.privacy.release_file import read_release
 
 FLAGS = ("--arm", "variant", "--metric", "spend,bought", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
@@ -157,7 +157,7 @@ def test_bounds_are_required(source: str, tmp_path: Path) -> None:
 
 
 def test_while_another_process_releases_this_one_fails_cleanly(source: str, tmp_path: Path) -> None:
-    with held(tmp_path / "kanab.ledger"):
+    with hold_ledger(tmp_path / "kanab.ledger"):
         result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
         assert isinstance(result.exception, LedgerError)
         assert "another release into kanab.ledger is under way" in str(result.exception)

@@ -13,7 +13,7 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 from kanab.privacy.batches import add_releases
-from kanab.privacy.gate import passed, release
+from kanab.privacy.gate import make_release, release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
 from kanab.privacy.release import Release
@@ -306,7 +306,7 @@ def test_cohorts_and_everybody_do_not_share_a_ledger_and_periods_do_not_jump(tmp
 
 def test_what_passes_is_decided_before_anything_is_written(tmp_path: Path) -> None:
     counted = count_rows(people(), plan("x"))
-    found = passed(counted, ledger=read_ledger(tmp_path / "kanab.ledger"))
+    found = make_release(counted, ledger=read_ledger(tmp_path / "kanab.ledger"))
     assert found.previous == ""
     assert list(tmp_path.iterdir()) == []
 

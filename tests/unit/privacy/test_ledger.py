@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import KanabError, LedgerError, SourceError
-from kanab.privacy.ledger import Ledger, append, held, read_ledger
+from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import hash_of, release_to_dict
 
@@ -36,8 +36,8 @@ def released(seed: int = 1, n: int = 900) -> Release:
 
 def filled(path: Path, entries: int = 3) -> Ledger:
     for seed in range(entries):
-        with held(path) as ledger:
-            append(path, ledger, replace(released(seed), previous=ledger.head))
+        with hold_ledger(path) as ledger:
+            append_release(path, ledger, replace(released(seed), previous=ledger.head))
     return read_ledger(path)
 
 
@@ -138,17 +138,17 @@ def test_any_changed_byte_is_detected(tmp_path_factory: pytest.TempPathFactory, 
 def test_two_processes_do_not_release_at_once(tmp_path: Path) -> None:
     path = tmp_path / "kanab.ledger"
     script = (
-        "import sys, time\nfrom kanab.privacy.ledger import held\n"
-        "with held(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(60)\n"
+        "import sys, time\nfrom kanab.privacy.ledger import hold_ledger\n"
+        "with hold_ledger(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(60)\n"
     )
     command = [sys.executable, "-c", script, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(LedgerError, match=r"another release into kanab\.ledger is under way"), held(path):
+        with pytest.raises(LedgerError, match=r"another release into kanab\.ledger is under way"), hold_ledger(path):
             pass
         other.send_signal(signal.SIGKILL)
-    with held(path) as ledger:  # the lock of a killed process is gone
+    with hold_ledger(path) as ledger:  # the lock of a killed process is gone
         assert ledger.releases == ()
 
 
@@ -157,14 +157,14 @@ import sys, time
 from dataclasses import replace
 import kanab as kb
 from kanab.errors import LedgerError
-from kanab.privacy.ledger import append, held
+from kanab.privacy.ledger import append_release, hold_ledger
 
 people = {"variant": ["A", "B"] * 100, "bought": [0, 0, 1, 1] * 50}
 found = kb.release(kb.count(people, arm="variant", metrics=["bought"]))
 for _ in range(5_000):  # a busy machine may keep the others waiting for long
     try:
-        with held(sys.argv[1]) as ledger:
-            append(sys.argv[1], ledger, replace(found, previous=ledger.head))
+        with hold_ledger(sys.argv[1]) as ledger:
+            append_release(sys.argv[1], ledger, replace(found, previous=ledger.head))
         break
     except LedgerError:
         time.sleep(0.02)
@@ -188,8 +188,11 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SourceError, match=r"kanab\.ledger cannot be written: No space left"), held(path) as ledger:
-        append(path, ledger, replace(released(5), previous=ledger.head))
+    with (
+        pytest.raises(SourceError, match=r"kanab\.ledger cannot be written: No space left"),
+        hold_ledger(path) as ledger,
+    ):
+        append_release(path, ledger, replace(released(5), previous=ledger.head))
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["kanab.ledger"]
 
@@ -197,12 +200,12 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(tmp_path: Path, monkeypatch: py
 def test_a_release_for_another_state_of_the_ledger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kanab.ledger"
     with pytest.raises(LedgerError, match="another state"):
-        append(path, Ledger(), replace(released(), previous="f" * 64))
+        append_release(path, Ledger(), replace(released(), previous="f" * 64))
     assert not path.exists()
 
 
 def test_a_folder_that_cannot_be_used_is_said(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="cannot be opened"), held(tmp_path / "no folder" / "kanab.ledger"):
+    with pytest.raises(LedgerError, match="cannot be opened"), hold_ledger(tmp_path / "no folder" / "kanab.ledger"):
         pass
     with pytest.raises(LedgerError, match="cannot be read"):
         read_ledger(tmp_path)

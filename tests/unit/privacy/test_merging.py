@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.privacy.merging import merge_levels, merge_sparsest, regroup, without_rare_names
+from kanab.privacy.merging import merge_levels, merge_smallest, regroup, without_rare_names
 
 
 def tally(levels: list, people: list[int]) -> kb.Tally:
@@ -67,13 +67,13 @@ def test_only_missing_values_are_one_level() -> None:
 
 def test_the_next_sparsest_text_joins_the_next_one() -> None:
     table = tally(["a", "b", "c"], [80, 50, 40])
-    levels = merge_sparsest(table, merge_levels(table, "x", needed=30))
+    levels = merge_smallest(table, merge_levels(table, "x", needed=30))
     assert levels.merged == {"other": ("b", "c")}
 
 
 def test_the_next_sparsest_number_joins_its_smaller_neighbour() -> None:
     table = tally([1, 2, 3, 4], [50, 60, 40, 90])
-    levels = merge_sparsest(table, merge_levels(table, "x", needed=30))
+    levels = merge_smallest(table, merge_levels(table, "x", needed=30))
     assert [olds for _, olds in levels.groups] == [(1,), (2, 3), (4,)]
 
 
@@ -89,7 +89,7 @@ def test_merging_keeps_everyone_and_reaches_the_need_or_one_level(people: list[i
     sizes = list(merged.people_by("x").values())
     assert len(sizes) == 1 or min(sizes) >= 45
     while len(levels.groups) > 1:
-        levels = merge_sparsest(table, levels)
+        levels = merge_smallest(table, levels)
         assert levels.apply(table).total == table.total
 
 

@@ -28,7 +28,7 @@ from kanab.inspection.officer import page as officer_page
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
-from kanab.privacy.ledger import Ledger, append
+from kanab.privacy.ledger import Ledger, append_release
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_from_dict, release_to_dict
@@ -140,7 +140,7 @@ def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path
         text.readout_text, text.readout_markdown, html.readout_html, lambda one: html.report_html(one, charts={}),
         charts.report_charts, charts.forest_chart, charts.segment_chart, sections.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
-        lambda one: append(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
+        lambda one: append_release(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip
         with pytest.raises((KanabError, TypeError, KeyError, AttributeError)):
             use(thing)

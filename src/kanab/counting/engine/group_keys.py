@@ -14,10 +14,10 @@ import ibis
 
 from kanab.counting.bins import Bins
 from kanab.counting.frames import get_column
-from kanab.counting.levels import OTHER, find_levels
+from kanab.counting.levels import find_levels
 from kanab.errors import SourceError
 from kanab.tally.cells import DROPPED
-from kanab.tally.factor import Level, as_level
+from kanab.tally.factor import OTHER, Level, as_level
 
 Kind = Literal["text", "whole", "number", "truth"]
 

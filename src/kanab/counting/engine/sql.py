@@ -51,12 +51,12 @@ from kanab.counting.engine.profiles import SampleProfiles, bins_of, profile_colu
 from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, parts, statement
 from kanab.counting.grids import Profile, check_range, check_zero, plan_products
 from kanab.counting.largest import metrics_with_small_sums
-from kanab.counting.levels import OTHER
 from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, populations, tables_about, views_of
 from kanab.plan.model import CovariatePlan, Plan
 from kanab.plan.periods import Span
+from kanab.tally.factor import OTHER
 from kanab.tally.metric import Metric
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
-from kanab.privacy.merging import OTHER, LevelMap
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
-from kanab.tally.factor import Factor, Level, label
+from kanab.tally.factor import OTHER, Factor, Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
