@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kanab.errors import PrivacyError
-from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, MetricPlan
+from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, MetricPlan
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import numbers_of_pairs, pair_numbers, within_budget
 from kanab.privacy.class_rules import LEAST_DF, check_k, missing_values_hide
@@ -38,7 +38,7 @@ class ReleasedPairs:
         return f"Pairs of {len(self.pairs.experiments)} experiments: k-anonymous at k = {self.k}"
 
 
-def release_pairs(pairs: Pairs, k: int = 10, *, override: str = "") -> ReleasedPairs:
+def release_pairs(pairs: Pairs, k: int = DEFAULT_K, *, override: str = "") -> ReleasedPairs:
     """Leave out experiments with an arm below k, and decide by the budget what may be shown of the rest.
 
     Raises `PrivacyError` where fewer than two experiments are left, or k may not be used.

@@ -14,7 +14,7 @@ from kanab.counted import floor_to_k
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.model import DEFAULT_K
-from kanab.privacy.class_rules import checked_k
+from kanab.privacy.class_rules import check_k
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.scan.count.counting import count_pairs, read_names
@@ -71,7 +71,7 @@ def scan_interactions(
     arm, `AnalysisError` where a choice makes no sense or the releases hold no pairs, `ArgumentError`
     where one is of the wrong kind.
     """
-    rules = Rules(checked_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
+    rules = Rules(check_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
     counting = {
         "bounds": bounds, "resolution": resolution, "missing": missing, "where": where, "table": table, "sql": sql,
         "unit": unit, "aggregate": aggregate, "assignments": assignments,
@@ -126,7 +126,7 @@ def scan_segments(
     where a choice makes no sense or no table by a covariate is left, `ArgumentError` where one is of
     the wrong kind.
     """
-    rules = Rules(checked_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
+    rules = Rules(check_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
     counting = {
         "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "where": where,
         "table": table, "sql": sql, "unit": unit, "aggregate": aggregate, "events": events, "window": window,
