@@ -18,7 +18,6 @@ from kanab.analysis.rows import (
     margin_dict,
 )
 from kanab.errors import SourceError
-from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Receipt
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import readout_html, report_html
@@ -29,7 +28,7 @@ from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SampleRatio
-from kanab.tally.factor import OTHER, Level, label
+from kanab.tally.factor import Level, label
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,10 +143,7 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
         "effective_k": receipt.effective_k,
         "smallest_class": receipt.smallest_class,
         "classes": receipt.classes,
-        "merged": {
-            name: {label(new): _merged(levels, new, olds) for new, olds in levels.merged.items()}
-            for name, levels in receipt.maps.items()
-        },
+        "merged": {name: levels.merged_labels for name, levels in receipt.maps.items()},
         "left_out": dict(receipt.left_out),
         "deviations": list(receipt.deviations),
         "audit": "passed",
@@ -157,13 +153,6 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
         "cohorts": None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through},
         "chained": chained,
     }
-
-
-def _merged(levels: LevelMap, new: Level, olds: tuple[Level, ...]) -> list[str]:
-    """Name the levels behind a merged one; some may be too rare to be named."""
-    named = [label(old) for old in olds]
-    rare = (levels.rest and new == OTHER) or (levels.cuts is not None and new not in olds)
-    return [*named, "rarer ones"] if rare else named
 
 
 def frame(package: str, rows: list[dict[str, Any]]) -> Any:

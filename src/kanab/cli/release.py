@@ -24,7 +24,7 @@ from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledge
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 
-NO_LEDGER = "not chained: what else was released about these people was not looked at"
+NO_LEDGER = "not chained: what else was released about these people was not checked"
 
 
 @click.command()

@@ -20,6 +20,9 @@ from itertools import pairwise
 from kanab.tally.factor import OTHER, Factor, Level, as_level, label
 from kanab.tally.tally import Tally
 
+RARER = "rarer ones"
+"""Stands for levels that nobody declared and that too few people have to be named."""
+
 SAFETY_FACTOR = 1.5
 """A level stays if its pooled people × the smallest planned share reach this many times k."""
 
@@ -42,6 +45,21 @@ class LevelMap:
     def merged(self) -> dict[Level, tuple[Level, ...]]:
         """The new levels that stand for several old ones."""
         return {new: olds for new, olds in self.groups if olds != (new,)}
+
+    @property
+    def merged_labels(self) -> dict[str, list[str]]:
+        """The merged levels and the levels behind them as texts; some may be too rare to be named.
+
+        >>> LevelMap("city", (("Oslo", ("Oslo",)), ("other", ("Bergen",))), {}, rest=True).merged_labels
+        {'other': ['Bergen', 'rarer ones']}
+        """
+        return {
+            label(new): [*map(label, olds), *([RARER] if self._holds_rare(new, olds) else [])]
+            for new, olds in self.merged.items()
+        }
+
+    def _holds_rare(self, new: Level, olds: tuple[Level, ...]) -> bool:
+        return (self.rest and new == OTHER) or (self.cuts is not None and new not in olds)
 
     def apply(self, tally: Tally) -> Tally:
         """Merge the levels of a tally."""

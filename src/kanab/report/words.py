@@ -286,7 +286,7 @@ def _follow_up_sentence(data: Data, level: Row) -> str:
     )
 
 
-UNCHAINED = "Curator only, unchained: what else was released about these people was not looked at."
+UNCHAINED = "Curator only, unchained: what else was released about these people was not checked."
 
 
 def privacy_sentences(data: Data) -> list[str]:

@@ -138,7 +138,7 @@ def test_a_refusal_is_exit_1_one_line_and_no_file(source: str, tmp_path: Path) -
 
 def test_without_a_ledger_is_a_deviation_that_is_printed_and_recorded(source: str, tmp_path: Path) -> None:
     output = done("release", source, *FLAGS, "--no-ledger", "-o", str(tmp_path / "a.json"))
-    assert "- Deviation: not chained: what else was released about these people was not looked at." in output
+    assert "- Deviation: not chained: what else was released about these people was not checked." in output
     assert names(tmp_path) == {"visits.csv", "a.json"}
     found = read_release(tmp_path / "a.json")
     assert not found.chained

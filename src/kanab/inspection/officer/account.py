@@ -30,40 +30,41 @@ Releases = Mapping[str, Release]
 
 
 def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = None) -> Plain:
-    """Everything that an officer asks about releases, by the names of their files.
+    """Return everything that an officer asks about releases, by the names of their files.
 
-    ``ledger`` is the verified one, or the problem why it could not be verified.
+    ``ledger`` is the verified one, or the problem why it could not be verified. Raises `SourceError` where there is
+    no release, or one is given twice.
 
     >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
     >>> from kanab.counting.rows import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "bought": [0, 0, 1, 1] * 20}
     >>> plan = make_plan("arm", ["bought"], bounds={"bought": (0, 1)}, resolution={"bought": 1})
-    >>> found = privacy_account({"shop.json": release(count_rows(rows, plan))})
-    >>> found["verdict"]["state"], found["verdict"]["not_evaluated"]
+    >>> account = privacy_account({"shop.json": release(count_rows(rows, plan))})
+    >>> account["verdict"]["state"], account["verdict"]["not_evaluated"]
     ('passed', ['ledger'])
     """
     if not releases:
         raise SourceError("there is no release to report on", "Name at least one file.")
-    files = {name: release_to_dict(one) for name, one in releases.items()}
+    files = {name: release_to_dict(release) for name, release in releases.items()}
     hashes = {name: str(file["hash"]) for name, file in files.items()}
     if len(set(hashes.values())) < len(hashes):
         raise SourceError("the same release is given twice", "Name every release once.")
-    checks = {name: [*check_release(one), _chain(one, ledger)] for name, one in releases.items()}
-    together = [*_verified(ledger), *check_differences(releases)]
-    plain = [_release(name, one, hashes[name], checks[name]) for name, one in releases.items()]
-    everything = [*(one for own in checks.values() for one in own), *together]
+    checks = {name: [*check_release(release), _chain(release, ledger)] for name, release in releases.items()}
+    between = [*_verified(ledger), *check_differences(releases)]
+    plain = [_release(name, release, hashes[name], checks[name]) for name, release in releases.items()]
+    everything = [*(check for of_file in checks.values() for check in of_file), *between]
     effective_k = _effective_k(releases, hashes.values(), ledger)
     attacks = _attacks(_attacked(files))
     remaining = risks(plain)
-    broken = [*_broken(checks, together), *_won(attacks)]
+    broken = [*_broken(checks, between), *_won(attacks)]
     return {
         "format": FORMAT,
         "verdict": _verdict(plain, broken, everything, remaining) | {"effective_k": effective_k},
         "flow": flow(plain),
         "places": places(plain),
         "releases": plain,
-        "together": _plain_checks(together),
+        "together": _plain_checks(between),
         "questions": questions(plain, effective_k, everything),
         "risks": remaining,
         "attacks": attacks,
@@ -85,7 +86,7 @@ def _chain(release: Release, ledger: Ledger | LedgerError | None) -> Check:
 
 
 def _verified(ledger: Ledger | LedgerError | None) -> Iterator[Check]:
-    """The chain of the ledger itself, whoever stands in it."""
+    """Check the chain of the ledger itself, whatever it holds."""
     if ledger is not None:
         problem = ledger if isinstance(ledger, LedgerError) else None
         says = "every entry of the ledger has its own hash and names the one before it"
@@ -93,43 +94,45 @@ def _verified(ledger: Ledger | LedgerError | None) -> Iterator[Check]:
 
 
 def _effective_k(releases: Releases, hashes: Iterable[str], ledger: Ledger | LedgerError | None) -> int | None:
-    """Over everything that was released: later entries of a ledger count the earlier ones in.
+    """Return the effective k over everything that was released: later entries of a ledger include the earlier ones.
 
-    Nobody looked at what a release outside a ledger gives away together with another one.
+    None where a release outside a ledger is not alone: what they give away as a whole was not evaluated.
     """
     everything = list(releases.values())
-    if len(everything) > 1 and not all(one.chained for one in everything):
+    if len(everything) > 1 and not all(release.chained for release in everything):
         return None
     if isinstance(ledger, Ledger) and not set(hashes).isdisjoint(ledger.hashes):
         everything += ledger.releases
-    known = [one.receipt.effective_k for one in everything]
+    known = [release.receipt.effective_k for release in everything]
     return None if None in known else min(k for k in known if k is not None)
 
 
 # ── the verdict ────────────────────────────────────────────────────────────────────────────────
 
 
-def _broken(checks: Mapping[str, Sequence[Check]], together: Sequence[Check]) -> list[str]:
-    found = [f"{one.rule} in {name}" for name, own in checks.items() for one in own if one.holds is False]
-    return found + [f"{one.rule} between the files" for one in together if one.holds is False]
+def _broken(checks: Mapping[str, Sequence[Check]], between: Sequence[Check]) -> list[str]:
+    return [
+        *(f"{check.rule} in {name}" for name in checks for check in checks[name] if check.holds is False),
+        *(f"{check.rule} between the files" for check in between if check.holds is False),
+    ]
 
 
 def _won(attacks: Plain) -> list[str]:
-    return [f"attack by {one['attack']}" for one in attacks["tried"] if one["state"] == LEARNT]
+    return [f"attack by {attempt['attack']}" for attempt in attacks["tried"] if attempt["state"] == LEARNT]
 
 
 def _verdict(
     releases: Sequence[Plain], broken: list[str], checks: Sequence[Check], remaining: Sequence[Plain]
 ) -> Plain:
-    """One paragraph; what is broken comes first."""
-    rules = {one["k"] for one in releases}
-    left_open = list(dict.fromkeys(one.rule for one in checks if one.holds is None))
+    """Return the verdict in one paragraph; what is broken comes first."""
+    rules = {release["k"] for release in releases}
+    left_open = list(dict.fromkeys(check.rule for check in checks if check.holds is None))
     least = f"k = {min(rules)}{' or more' if len(rules) > 1 else ''}"
     open_ = f"; not evaluated: {', '.join(left_open)}" if left_open else ""
-    named = ", ".join(one["risk"] for one in remaining[:MOST_RISKS])
+    named = ", ".join(risk["risk"] for risk in remaining[:MOST_RISKS])
     more = f", and {len(remaining) - MOST_RISKS} more, all stated below" if len(remaining) > MOST_RISKS else ""
     short = f"BROKEN: {', '.join(broken)}." if broken else f"k-anonymous at {least}; audit passed"
-    claim = f" Do not use these files before that is mended. They claim to be k-anonymous at {least}" if broken else ""
+    claim = f" Do not use these files before that is fixed. They claim to be k-anonymous at {least}" if broken else ""
     return {
         "state": "broken" if broken else "passed",
         "short": short,
@@ -143,22 +146,22 @@ def _verdict(
 # ── one release ────────────────────────────────────────────────────────────────────────────────
 
 
-def _release(name: str, release: Release, own_hash: str, checks: Sequence[Check]) -> Plain:
+def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) -> Plain:
     receipt = release.receipt
     tables = fields_of(release)
     return {
         "file": name,
-        "hash": own_hash,
+        "hash": digest,
         "previous": release.previous,
         "experiments": list(release.plan.experiment_names),
         "k": receipt.k,
         "smallest_class": receipt.smallest_class,
         "effective_k": receipt.effective_k,
         "classes": receipt.classes,
-        "degrees_of_freedom": min(one["degrees_of_freedom"] for one in tables),
+        "degrees_of_freedom": min(table["degrees_of_freedom"] for table in tables),
         "narrowest": _narrowest(tables),
-        "homogeneous": sum(one["homogeneous"] for one in tables),
-        "not_enumerated": sum(one["not_enumerated"] for one in tables),
+        "homogeneous": sum(table["homogeneous"] for table in tables),
+        "not_enumerated": sum(table["not_enumerated"] for table in tables),
         "clamped": dict(receipt.clamped),
         "missing": dict(receipt.missing),
         "excluded": receipt.excluded,
@@ -166,16 +169,16 @@ def _release(name: str, release: Release, own_hash: str, checks: Sequence[Check]
         "where": receipt.where,
         "cohorts": _cohorts(receipt.batch),
         "tables": tables,
-        "left_out": [{"what": what, "why": why} for what, why in receipt.left_out.items()],
+        "left_out": [{"what": name, "why": why} for name, why in receipt.left_out.items()],
         "deviations": deviations(release),
         "checks": _plain_checks(checks),
     }
 
 
 def _narrowest(tables: Sequence[Plain]) -> Plain | None:
-    """What can be inferred most closely from what was published: in which table, about which metric."""
-    found = [one["narrowest"] | {"table": one["table"]} for one in tables if one["narrowest"] is not None]
-    return min(found, key=lambda one: float(one["share"]), default=None)
+    """Return what can be inferred most closely from what was published: in which table, about which metric."""
+    ranges = [table["narrowest"] | {"table": table["table"]} for table in tables if table["narrowest"] is not None]
+    return min(ranges, key=lambda narrowest: float(narrowest["share"]), default=None)
 
 
 def _cohorts(batch: Batch | None) -> Plain | None:
@@ -184,8 +187,8 @@ def _cohorts(batch: Batch | None) -> Plain | None:
 
 def _plain_checks(checks: Iterable[Check]) -> list[Plain]:
     return [
-        asdict(one if one.holds is not None else replace(one, remedy=one.remedy or _OPEN.get(one.rule, "")))
-        for one in checks
+        asdict(check if check.holds is not None else replace(check, remedy=check.remedy or _OPEN.get(check.rule, "")))
+        for check in checks
     ]
 
 
@@ -193,29 +196,29 @@ def _plain_checks(checks: Iterable[Check]) -> list[Plain]:
 
 
 def _attacked(files: Mapping[str, Plain]) -> AttackReport:
-    """Every attack that needs no further knowledge, against the least k that was promised."""
+    """Try every attack that needs no further knowledge, against the least k that was promised."""
     published = [published_from_dict(file, name) for name, file in files.items()]
-    return play_attacker(published, k=min(one.k for one in published))
+    return play_attacker(published, k=min(release.k for release in published))
 
 
 def _attacks(attacked: AttackReport) -> Plain:
-    """What was tried, and whether anything was learnt. Never what: that may be somebody's value."""
+    """Return what was tried, and whether anything was learnt. Never what: that may be somebody's value."""
     return {
         "k": attacked.k,
         "broken": attacked.broken,
-        "tried": [_attempt(one, attacked.k) for one in attacked.attempts],
+        "tried": [_attempt(attempt, attacked.k) for attempt in attacked.attempts],
     }
 
 
-def _attempt(one: Attempt, k: int) -> Plain:
-    learnt = [finding for finding in one.findings if finding.people < k]
+def _attempt(attempt: Attempt, k: int) -> Plain:
+    learnt = [finding for finding in attempt.findings if finding.people < k]
     return {
-        "attack": one.attack,
-        "does": one.does,
-        "state": NOT_TRIED if one.not_tried else LEARNT if learnt else NOTHING,
+        "attack": attempt.attack,
+        "does": attempt.does,
+        "state": NOT_TRIED if attempt.not_tried else LEARNT if learnt else NOTHING,
         "times": len(learnt),
         "where": list(dict.fromkeys(finding.table for finding in learnt)),
-        "why_not": one.not_tried or None,
+        "why_not": attempt.not_tried or None,
     }
 
 
@@ -224,9 +227,9 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
         return None
     if isinstance(ledger, LedgerError):
         return {"verified": False, "entries": []}
-    files = {own: name for name, own in hashes.items()}
+    files = {digest: name for name, digest in hashes.items()}
     entries = [
-        {"entry": number, "hash": own, "file": files.get(own), "cohorts": _cohorts(one.receipt.batch)}
-        for number, (own, one) in enumerate(zip(ledger.hashes, ledger.releases, strict=True), start=1)
+        {"entry": number, "hash": digest, "file": files.get(digest), "cohorts": _cohorts(release.receipt.batch)}
+        for number, (digest, release) in enumerate(zip(ledger.hashes, ledger.releases, strict=True), start=1)
     ]
     return {"verified": True, "entries": entries}

@@ -1,4 +1,4 @@
-"""What does every table of a release hold, and why is it needed? As plain data."""
+"""What every table of a release holds and why it is needed, as plain data."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
-from kanab.tally.factor import OTHER, Factor, Level, label
+from kanab.tally.factor import OTHER, Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
-
-RARER = "rarer ones"
-"""Stands for levels that nobody declared and that too few people have to be named."""
 
 Plain = dict[str, Any]
 
 
 def fields_of(release: Release) -> list[Plain]:
-    """Every table with its arms, covariate and metrics, and the question that it answers.
+    """Return every table with its arms, covariate and metrics, and the question that it answers.
 
     >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
     >>> from kanab.counting.rows import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "tier": [1, 2] * 20 + [2, 1] * 20, "bought": [0, 0, 1, 1] * 20}
     >>> made = release(count_rows(rows, make_plan("arm", ["bought"], segments=["tier"])))
-    >>> [(one["table"], one["why"]) for one in fields_of(made)]
+    >>> [(table["table"], table["why"]) for table in fields_of(made)]
     [('arm/tier', ['segments: does the effect differ by tier?'])]
     """
     return [_table(name, table, release) for name, table in release.tables.items()]
@@ -37,66 +34,68 @@ def _table(name: str, table: Tally, release: Release) -> Plain:
     plan = release.plan
     plans = plan.metrics_by_name
     sizes = [int(n) for n in table.people.ravel() if n]
-    inside = audit_table(name, table, plans)
+    audit = audit_table(name, table, plans)
     return {
         "table": name,
         "why": purposes(name, plan),
         "arms": [_arms(factor, plan) for factor in table.arms],
-        "covariate": next((_covariate(one, plan, release.receipt.maps.get(name)) for one in table.covariates), None),
+        "covariate": next(
+            (_covariate(factor, plan, release.receipt.maps.get(name)) for factor in table.covariates), None
+        ),
         "metrics": [_metric(part, table, plans.get(part.metric.name)) for part in table.moments],
         "products": [{"metrics": list(cross.pair), "by": list(cross.by)} for cross in table.crosses],
         "classes": len(sizes),
         "smallest_class": min(sizes),
         "degrees_of_freedom": table.total - len(sizes),
-        "homogeneous": inside.homogeneous,
-        "not_enumerated": inside.not_enumerated,
-        "narrowest": _narrowest(inside + audit_table(name, table.keep(), plans)),
+        "homogeneous": audit.homogeneous,
+        "not_enumerated": audit.not_enumerated,
+        "narrowest": _narrowest(audit + audit_table(name, table.keep(), plans)),
     }
 
 
-def _narrowest(found: Audit) -> Plain | None:
-    """What the numbers let infer most closely, and how close they may come before they are withheld."""
-    worst = found.worst
+def _narrowest(audit: Audit) -> Plain | None:
+    """Return what the numbers let infer most closely, and how close they may come before they are withheld."""
+    worst = audit.worst
     return None if worst is None else {"metric": worst.metric, "share": worst.ratio, "least": 1 / NARROW}
 
 
 def purposes(name: str, plan: Plan) -> list[str]:
-    """The questions that a table answers."""
-    link = next((one for one in plan.linkages if one.name == name), None)
+    """Return the questions that a table answers."""
+    link = next((link for link in plan.linkages if link.name == name), None)
     if link is None:
         return ["effect: arm totals of what the tables by class do not carry"]
     if len(link.experiments) > 1:
         return [f"interaction: do {' and '.join(link.experiments)} interfere with each other?"]
-    one, covariate = plan.experiment(link.experiments[0]), link.covariate
+    experiment, covariate = plan.experiment(link.experiments[0]), link.covariate
     if covariate is None:
-        return [f"effect: how do the arms of {one.name} differ?"]
-    found = []
-    if covariate in one.adjust:
-        found.append(f"adjustment: a more precise effect, comparing people who are alike in {covariate}")
-    if covariate in one.segments:
-        found.append(f"segments: does the effect differ by {covariate}?")
-    return found
+        return [f"effect: how do the arms of {experiment.name} differ?"]
+    questions = []
+    if covariate in experiment.adjust:
+        questions.append(f"adjustment: a more precise effect, comparing people who are alike in {covariate}")
+    if covariate in experiment.segments:
+        questions.append(f"segments: does the effect differ by {covariate}?")
+    return questions
 
 
 def _arms(factor: Factor, plan: Plan) -> Plain:
-    declared = any(one.name == factor.name and one.arms is not None for one in plan.experiments)
+    declared = any(planned.name == factor.name and planned.arms is not None for planned in plan.experiments)
     return {"name": factor.name, "levels": list(factor.labels), "declared": declared}
 
 
 def _covariate(factor: Factor, plan: Plan, levels: LevelMap | None) -> Plain:
-    own = plan.covariate(factor.name)
+    covariate = plan.covariate(factor.name)
     return {
         "name": factor.name,
         "kind": factor.kind,
         "levels": list(factor.labels),
-        "declared": own.levels is not None or isinstance(own.bins, tuple),
-        "origin": origin(own),
-        "merged": {} if levels is None else {label(new): stands_for(levels, new) for new in levels.merged},
+        "declared": covariate.levels is not None or isinstance(covariate.bins, tuple),
+        "origin": origin(covariate),
+        "merged": {} if levels is None else levels.merged_labels,
     }
 
 
 def origin(covariate: CovariatePlan) -> str:
-    """Where the levels of a covariate come from."""
+    """Return where the levels of a covariate come from."""
     if covariate.levels is not None:
         return "declared in the plan"
     if isinstance(covariate.bins, tuple):
@@ -106,17 +105,6 @@ def origin(covariate: CovariatePlan) -> str:
     if covariate.top is not None:
         return f"the {covariate.top} commonest in the data; all others are {OTHER}"
     return "as found in the data; names that fewer than k people have are left out"
-
-
-def stands_for(levels: LevelMap, new: Level) -> list[str]:
-    """The levels behind a merged one; some may be too rare to be named.
-
-    >>> stands_for(LevelMap("city", (("Oslo", ("Oslo",)), ("other", ("Bergen",))), {}, rest=True), "other")
-    ['Bergen', 'rarer ones']
-    """
-    olds = levels.merged[new]
-    rare = (levels.rest and new == OTHER) or (levels.cuts is not None and new not in olds)
-    return [*map(label, olds), *([RARER] if rare else [])]
 
 
 def _metric(part: Moments, table: Tally, plan: MetricPlan | None) -> Plain:
@@ -136,18 +124,18 @@ def _metric(part: Moments, table: Tally, plan: MetricPlan | None) -> Plain:
 
 
 def _limits(metric: Metric, plan: MetricPlan | None) -> list[str]:
-    """What keeps a metric from saying much about one person."""
-    found = []
+    """Return what keeps a metric from saying much about one person."""
+    limits = []
     if metric.binary:
-        found.append("only 0 or 1")
+        limits.append("only 0 or 1")
     elif metric.bounds is not None:
         low, high = (f"{end:,.10g}" for end in metric.bounds)
-        found.append(f"values are cut to {low} … {high}, in steps of {metric.resolution:.10g}")
+        limits.append(f"values are cut to {low} … {high}, in steps of {metric.resolution:.10g}")
     missing = {"zero": "no value counts as 0", "exclude": "people without a value are not in it"}
-    found.append(missing[metric.missing])
+    limits.append(missing[metric.missing])
     if plan is not None and plan.sensitive != "no":
         ends = "greatest" if plan.sensitive == "yes" else "greatest, or the least,"
-        found.append(f"sensitive: in no class everybody has the {ends} value")
+        limits.append(f"sensitive: in no class everybody has the {ends} value")
     if plan is not None and plan.of is not None:
-        found.append(f"{plan.of} tells who has any: nobody or at least {LEAST_CONTRIBUTORS} of a class")
-    return found
+        limits.append(f"{plan.of} tells who has any: nobody or at least {LEAST_CONTRIBUTORS} of a class")
+    return limits

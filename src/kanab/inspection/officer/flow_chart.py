@@ -20,7 +20,7 @@ _LINE = 18
 
 
 @dataclass(frozen=True)
-class _Box:
+class _StepBox:
     """One step at its place, with its words broken into lines."""
 
     step: Step
@@ -36,7 +36,7 @@ class _Box:
         return {"personal data": DOWN, "released": UP}.get(self.step["kind"], QUIET)
 
     def svg(self) -> str:
-        """The box, a bar in its colour, and its words."""
+        """Return the box, a bar in its colour, and its words."""
         shape = f'<rect x="{self.x:g}" y="{self.y:g}" width="{self.width:g}" height="{self.height:g}"'
         bar = f'<rect x="{self.x:g}" y="{self.y:g}" width="{self.width:g}" height="4" fill="{self.colour}"/>'
         words = [_text(self.x + 10, self.y + 27, self.step["step"], INK, ' font-weight="600"')]
@@ -48,62 +48,63 @@ class _Box:
 
 
 def flow_svg(steps: Sequence[Step]) -> str:
-    """Two drawings of the same steps, across and down the page; the style sheet shows the one that fits."""
+    """Return two drawings of the same steps, across and down the page; the style sheet shows the one that fits."""
     return _across(steps) + _down(steps)
 
 
 def flow_words(steps: Sequence[Step]) -> str:
-    """The same in sentences, for those who do not see it.
+    """Return the same in sentences, for screen readers.
 
     >>> flow_words([{"step": "Rows", "says": "personal data", "side": "curator", "kind": "personal data"}])
     'Stays with the curator: Rows (personal data).'
     """
-    told = []
-    for side, own in groupby(steps, key=lambda step: step["side"]):
-        words = ", then ".join(f"{one['step']} ({one['says']})" for one in own)
-        told.append(f"{SIDES[side].capitalize()}: {words}.")
-    return " ".join(told)
+    sentences = []
+    for side, group in groupby(steps, key=lambda step: step["side"]):
+        words = ", then ".join(f"{step['step']} ({step['says']})" for step in group)
+        sentences.append(f"{SIDES[side].capitalize()}: {words}.")
+    return " ".join(sentences)
 
 
 def _across(steps: Sequence[Step]) -> str:
-    """For a screen or a sheet of paper: 920 wide, arrows from left to right."""
+    """Draw the steps for a screen or a sheet of paper: 920 wide, arrows from left to right."""
     gap, wide = 24.0, 920.0
     width = (wide - gap * (len(steps) - 1)) / len(steps)
-    said = [tuple(textwrap.wrap(step["says"], 17)) for step in steps]
-    height = 42.0 + _LINE * max(map(len, said))
+    wrapped = [tuple(textwrap.wrap(step["says"], 17)) for step in steps]
+    height = 42.0 + _LINE * max(map(len, wrapped))
     boxes = [
-        _Box(step, place * (width + gap), 34, width, height, lines)
-        for place, (step, lines) in enumerate(zip(steps, said, strict=True))
+        _StepBox(step, place * (width + gap), 34, width, height, lines)
+        for place, (step, lines) in enumerate(zip(steps, wrapped, strict=True))
     ]
     middle = 34 + height / 2
-    arrows = [_arrow(one.x + width + 4, middle, one.x + width + gap - 4, middle) for one in boxes[:-1]]
+    arrows = [_arrow(box.x + width + 4, middle, box.x + width + gap - 4, middle) for box in boxes[:-1]]
     sides = [
-        _text(own[0].x, 14, SIDES[side], INK)
-        + f'<rect x="{own[0].x:g}" y="22" width="{own[-1].x + width - own[0].x:g}" height="2" fill="{own[0].colour}"/>'
-        for side, own in _by_side(boxes)
+        _text(group[0].x, 14, SIDES[side], INK)
+        + f'<rect x="{group[0].x:g}" y="22" width="{group[-1].x + width - group[0].x:g}" height="2" '
+        f'fill="{group[0].colour}"/>'
+        for side, group in _by_side(boxes)
     ]
-    return _drawing("across", (wide, 34 + height + 2), [*sides, *arrows, *(one.svg() for one in boxes)], steps)
+    return _drawing("across", (wide, 34 + height + 2), [*sides, *arrows, *(box.svg() for box in boxes)], steps)
 
 
 def _down(steps: Sequence[Step]) -> str:
-    """For a phone: 340 wide, arrows downwards."""
+    """Draw the steps for a phone: 340 wide, arrows downwards."""
     gap, top, width = 26.0, 0.0, 340.0
     parts, boxes = [], []
-    for side, own in groupby(steps, key=lambda step: str(step["side"])):
+    for side, group in groupby(steps, key=lambda step: str(step["side"])):
         parts.append(_text(0, top + 14, SIDES[side], INK))
         top += 24
-        for step in own:
+        for step in group:
             lines = tuple(textwrap.wrap(step["says"], 46))
-            boxes.append(_Box(step, 0, top, width, 42.0 + _LINE * len(lines), lines))
+            boxes.append(_StepBox(step, 0, top, width, 42.0 + _LINE * len(lines), lines))
             top += boxes[-1].height + gap
-    for one in boxes[:-1]:
-        below = one.y + one.height
+    for box in boxes[:-1]:
+        below = box.y + box.height
         parts.append(_arrow(width / 2, below + 4, width / 2, below + gap - 4))
-    return _drawing("down", (width, top - gap + 2), [*parts, *(one.svg() for one in boxes)], steps)
+    return _drawing("down", (width, top - gap + 2), [*parts, *(box.svg() for box in boxes)], steps)
 
 
-def _by_side(boxes: Sequence[_Box]) -> list[tuple[str, list[_Box]]]:
-    return [(side, list(own)) for side, own in groupby(boxes, key=lambda box: str(box.step["side"]))]
+def _by_side(boxes: Sequence[_StepBox]) -> list[tuple[str, list[_StepBox]]]:
+    return [(side, list(group)) for side, group in groupby(boxes, key=lambda box: str(box.step["side"]))]
 
 
 def _drawing(kind: str, size: tuple[float, float], parts: Sequence[str], steps: Sequence[Step]) -> str:
@@ -121,7 +122,7 @@ def _text(x: float, y: float, words: str, colour: str, more: str = "") -> str:
 
 
 def _arrow(x: float, y: float, to_x: float, to_y: float) -> str:
-    """A line with a head, to the right or downwards."""
+    """Draw a line with a head, to the right or downwards."""
     across = to_y == y
     head = ((-6, -4), (-6, 4)) if across else ((-4, -6), (4, -6))
     corners = " ".join(f"{to_x + dx:g},{to_y + dy:g}" for dx, dy in ((0, 0), *head))

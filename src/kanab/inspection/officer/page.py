@@ -5,17 +5,18 @@ Everything on it is in the account; everything that comes from data or a plan is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from kanab.errors import listed
-from kanab.inspection.officer.field_tables import field_rows, table_rows
 from kanab.inspection.officer.flow_chart import flow_svg
 from kanab.report.figures import bind_numbers, percent
-from kanab.report.page import Page, PageSection, card_table
+from kanab.report.page import Page, PageSection, card_table, table_html
+from kanab.tabular import Table
 
 Data = Mapping[str, Any]
+Row = tuple[str, ...]
 
 MOST_ENTRIES = 40
 """A longer ledger shows the entries of these files and its last one; the plain data hold all."""
@@ -123,19 +124,19 @@ def _header(data: Data, experiments: str) -> str:
 
 
 def _overview(releases: Sequence[Data]) -> str:
-    """One line per file, where there are several."""
+    """Return one line per file, where there are several."""
     if len(releases) == 1:
         return ""
     rows = [
         (
-            escape(one["file"]),
-            escape(listed(one["experiments"])),
-            f"{one['k']:,}",
-            f"{one['smallest_class']:,}",
-            "not evaluated" if one["effective_k"] is None else f"at least {one['effective_k']:,}",
-            _state(_AUDITS[all(check["holds"] is not False for check in one["checks"])]),
+            escape(release["file"]),
+            escape(listed(release["experiments"])),
+            f"{release['k']:,}",
+            f"{release['smallest_class']:,}",
+            "not evaluated" if release["effective_k"] is None else f"at least {release['effective_k']:,}",
+            _state(_AUDITS[all(check["holds"] is not False for check in release["checks"])]),
         )
-        for one in releases
+        for release in releases
     ]
     return card_table("The files", ("file", "about", "k", "smallest class", "effective k", "audit"), rows, "cards wide")
 
@@ -145,67 +146,138 @@ def _overview(releases: Sequence[Data]) -> str:
 
 def _places(places: Sequence[Data]) -> str:
     header = ("where", "what is there", "who can see it", "for how long")
-    rows = [[escape(one[key]) for key in ("place", "what", "who", "how_long")] for one in places]
+    rows = [[escape(place[key]) for key in ("place", "what", "who", "how_long")] for place in places]
     return card_table("In flight, in memory, at rest, released", header, rows, "cards wide prose")
 
 
 # ── one file ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _release(one: Data) -> str:
-    tables = [[escape(cell) for cell in row] for row in table_rows(one)]
-    fields = [[escape(cell) for cell in row] for row in field_rows(one)]
-    gone = [_gone(left) for left in one["left_out"]]
-    otherwise = [f"{_capital(text)}." for text in one["deviations"]]
+def _release(release: Data) -> str:
+    file = release["file"]
+    left_out = [_left_out_sentence(left) for left in release["left_out"]]
+    deviations = [f"{_capital(text)}." for text in release["deviations"]]
+    tables = Table(_TABLE, tuple(table_rows(release)))
+    fields = Table(_FIELD, tuple(field_rows(release)))
     parts = (
-        ("In figures", _figures(one)),
-        ("Tables", card_table(f"Tables of {one['file']}", _TABLE, tables, "cards wide prose")),
-        ("Why each field", card_table(f"Fields of {one['file']}", _FIELD, fields, "cards wide prose")),
-        ("Left out or withheld", _list(gone) or "<p>Nothing.</p>"),
-        ("Deviations from defaults", _list(otherwise) or "<p>None.</p>"),
-        ("Every check", _checks(f"Checks of {one['file']}", one["checks"])),
+        ("In figures", _figures(release)),
+        ("Tables", table_html(tables, f"Tables of {file}", kind="cards wide prose")),
+        ("Why each field", table_html(fields, f"Fields of {file}", kind="cards wide prose")),
+        ("Left out or withheld", _list(left_out) or "<p>Nothing.</p>"),
+        ("Deviations from defaults", _list(deviations) or "<p>None.</p>"),
+        ("Every check", _checks(f"Checks of {file}", release["checks"])),
     )
     return "\n".join(f"<h3>{heading}</h3>\n{body}" for heading, body in parts)
 
 
-def _gone(left: Data) -> str:
-    """What was left out; its table is named once."""
+def table_rows(release: Data) -> list[Row]:
+    """Return one row per table: name, question, classes, smallest class, sums, squares."""
+    return [
+        (
+            table["table"],
+            "; ".join(table["why"]),
+            f"{table['classes']:,}",
+            f"{table['smallest_class']:,}",
+            listed(metric["name"] for metric in table["metrics"]) or "nothing",
+            "; ".join(_squares(table)) or "nothing",
+        )
+        for table in release["tables"]
+    ]
+
+
+def _squares(table: Data) -> Iterator[str]:
+    for metric in table["metrics"]:
+        if metric["squares"]:
+            yield f"{metric['name']} by {', by '.join(' × '.join(by) for by in metric['squares'])}"
+    for product in table["products"]:
+        yield f"products of {' and '.join(product['metrics'])} by {' × '.join(product['by'])}"
+
+
+def field_rows(release: Data) -> list[Row]:
+    """Return one row per arm column, covariate and metric, whichever tables it is in, and one for people."""
+    tables = release["tables"]
+    arms = {factor["name"]: factor for table in tables for factor in table["arms"]}
+    by_covariate = {table["covariate"]["name"]: table for table in tables if table["covariate"] is not None}
+    metrics = {metric["name"]: metric for table in tables for metric in table["metrics"]}
+    return [
+        *(_arms_row(factor) for factor in arms.values()),
+        *(_covariate_row(table) for table in by_covariate.values()),
+        (
+            "people",
+            "how many, class by class",
+            f"nobody or at least {release['k']}",
+            "an average is a sum divided by people",
+        ),
+        *(_metric_row(metric, tables) for metric in metrics.values()),
+    ]
+
+
+def _arms_row(factor: Data) -> Row:
+    source = "declared in the plan" if factor["declared"] else "as found in the data"
+    return (f"{factor['name']} (arms)", listed(factor["levels"]), source, "says who is compared with whom")
+
+
+def _covariate_row(table: Data) -> Row:
+    covariate = table["covariate"]
+    merged = [f"{new} stands for {listed(olds)}" for new, olds in covariate["merged"].items()]
+    levels, limits = f"levels {listed(covariate['levels'])}", "; ".join([covariate["origin"], *merged])
+    return (f"{covariate['name']} (covariate)", levels, limits, "; ".join(table["why"]))
+
+
+def _metric_row(metric: Data, tables: Sequence[Data]) -> Row:
+    copies = [copy for table in tables for copy in table["metrics"] if copy["name"] == metric["name"]]
+    sums = "sums by class" if any(copy["sums"] == "class" for copy in copies) else "sums by arm"
+    squares = any(copy["squares"] for copy in copies)
+    why = f"the effect on {metric['name']}"
+    why += ", and how sure it is" if squares or metric["binary"] else ""
+    return (
+        f"{metric['name']} (metric)", f"{sums}, sums of squares" if squares else sums, "; ".join(metric["limits"]), why,
+    )  # fmt: skip
+
+
+def _left_out_sentence(left: Data) -> str:
+    """Return what was left out; its table is named once."""
     table = left["what"].partition(": ")[0]
     return f"{_capital(left['why'])}." if table in left["why"] else f"{left['what']}: {left['why']}."
 
 
-def _figures(one: Data) -> str:
-    k = one["k"]
-    effective = one["effective_k"]
+def _figures(release: Data) -> str:
+    k, effective = release["k"], release["effective_k"]
     rows = [
         ("Rule", f"every class holds nobody or at least k = {k} people"),
-        ("Smallest class", f"{one['smallest_class']:,} people (the k that was reached)"),
+        ("Smallest class", f"{release['smallest_class']:,} people (the k that was reached)"),
         (
             "Effective k",
-            "not evaluated: nobody knows how the tables overlap"
+            "not evaluated: how the tables overlap is not known"
             if effective is None
             else f"at least {effective:,} people behind any combination of the numbers released up to then",
         ),
-        ("Classes", f"{one['classes']:,}"),
-        ("Residual degrees of freedom", f"at least {one['degrees_of_freedom']:,} in every table"),
-        ("Closest inference", _narrowest(one["narrowest"])),
-        ("Everybody alike", f"{_times(one['homogeneous'])} (all people of a class have the same value of a metric)"),
-        ("Not tried out", f"{_counted(one['not_enumerated'], 'class', 'classes')} too large to try every whole number"),
-        ("Cut to the bounds", _by_metric(one["clamped"], k)),
-        ("Without a value", _by_metric(one["missing"], k)),
-        ("In two arms, left out", floored(one["excluded"], k)),
-        ("In no planned arm, left out", floored(one["outside"], k)),
+        ("Classes", f"{release['classes']:,}"),
+        ("Residual degrees of freedom", f"at least {release['degrees_of_freedom']:,} in every table"),
+        ("Closest inference", _narrowest(release["narrowest"])),
+        (
+            "Everybody alike",
+            f"{_times(release['homogeneous'])} (all people of a class have the same value of a metric)",
+        ),
+        (
+            "Not tried out",
+            f"{_counted(release['not_enumerated'], 'class', 'classes')} too large to try every whole number",
+        ),
+        ("Cut to the bounds", _by_metric(release["clamped"], k)),
+        ("Without a value", _by_metric(release["missing"], k)),
+        ("In two arms, left out", floored_text(release["excluded"], k)),
+        ("In no planned arm, left out", floored_text(release["outside"], k)),
     ]
-    if one["cohorts"] is not None:
-        rows.append(("Cohorts", cohorts(one["cohorts"])))
-    told = "".join(f"<dt>{escape(term)}</dt><dd>{escape(bind_numbers(said))}</dd>" for term, said in rows)
-    return f'<dl class="figures">{told}<dt>Hash</dt><dd>{_hash(one["hash"])}</dd></dl>'
+    if release["cohorts"] is not None:
+        rows.append(("Cohorts", cohorts_text(release["cohorts"])))
+    terms = "".join(f"<dt>{escape(term)}</dt><dd>{escape(bind_numbers(value))}</dd>" for term, value in rows)
+    return f'<dl class="figures">{terms}<dt>Hash</dt><dd>{_hash(release["hash"])}</dd></dl>'
 
 
-def floored(people: int, k: int) -> str:
-    """A count that was floored to a multiple of k, as what it says.
+def floored_text(people: int, k: int) -> str:
+    """Return what a count says that was floored to a multiple of k.
 
-    >>> floored(0, 10), floored(30, 10)
+    >>> floored_text(0, 10), floored_text(30, 10)
     ('fewer than 10 people', '30 to 39 people')
     """
     return f"{people:,} to {people + k - 1:,} people" if people else f"fewer than {k} people"
@@ -213,28 +285,28 @@ def floored(people: int, k: int) -> str:
 
 def _by_metric(counts: Mapping[str, int], k: int) -> str:
     if not any(counts.values()):
-        return f"{floored(0, k)}, for every metric"
-    return "; ".join(f"{metric}: {floored(people, k)}" for metric, people in counts.items())
+        return f"{floored_text(0, k)}, for every metric"
+    return "; ".join(f"{metric}: {floored_text(people, k)}" for metric, people in counts.items())
 
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once"}.get(number, f"{number:,} times")
 
 
-def _narrowest(found: Data | None) -> str:
-    if found is None:
+def _narrowest(narrowest: Data | None) -> str:
+    if narrowest is None:
         return "no largest or smallest value can be narrowed down; metrics are 0/1 or reach their bounds"
     return (
-        f"the largest or smallest {found['metric']} of a class of {found['table']} is known up to a range that is "
-        f"{percent(round(found['share'], 2))} as wide as its distance from the average; "
-        f"below {percent(found['least'])} it would be withheld"
+        f"the largest or smallest {narrowest['metric']} of a class of {narrowest['table']} is known up to a range "
+        f"that is {percent(round(narrowest['share'], 2))} as wide as its distance from the average; "
+        f"below {percent(narrowest['least'])} it would be withheld"
     )
 
 
-def cohorts(batch: Data) -> str:
-    """The cohorts of a batch in words.
+def cohorts_text(batch: Data) -> str:
+    """Return the cohorts of a batch in words.
 
-    >>> cohorts({"every": "7d", "after": None, "through": "2026-03-02"})
+    >>> cohorts_text({"every": "7d", "after": None, "through": "2026-03-02"})
     'people enrolled in periods of 7d through 2026-03-02'
     """
     after = "" if batch["after"] is None else f" after {batch['after']}"
@@ -242,21 +314,23 @@ def cohorts(batch: Data) -> str:
 
 
 def _checks(name: str, checks: Sequence[Data]) -> str:
-    """Every rule; what to do has a column where there is something to do."""
+    """Return every rule; what to do has a column where there is something to do."""
     rows = [
-        (escape(one["rule"]), _state(_STATES[one["holds"]]), escape(_says(one)), escape(_to_do(one))) for one in checks
+        (
+            escape(check["rule"]),
+            _state(_STATES[check["holds"]]),
+            escape(_says(check)),
+            "" if check["holds"] else escape(str(check["remedy"])),
+        )
+        for check in checks
     ]
     columns = 4 if any(row[-1] for row in rows) else 3
     return card_table(name, _CHECK[:columns], [row[:columns] for row in rows], "cards wide prose")
 
 
 def _says(check: Data) -> str:
-    where = f" (not so in {check['classes']:,} places)" if check["holds"] is False and check["classes"] else ""
+    where = f" (violated in {check['classes']:,} places)" if check["holds"] is False and check["classes"] else ""
     return f"{_capital(check['says'])}{where}."
-
-
-def _to_do(check: Data) -> str:
-    return "" if check["holds"] else str(check["remedy"])
 
 
 # ── what is open ───────────────────────────────────────────────────────────────────────────────
@@ -267,54 +341,54 @@ def _questions(questions: Sequence[Data]) -> str:
         "An opinion of Europe's data protection authorities (Article 29 Working Party, 05/2014, WP216) asks three "
         "questions of data that are handed on."
     )
-    return f'<p class="key">{lead}</p>\n' + "\n".join(_question(one) for one in questions)
+    return f'<p class="key">{lead}</p>\n' + "\n".join(map(_question, questions))
 
 
-def _question(one: Data) -> str:
+def _question(question: Data) -> str:
     rows = (
-        ("Here", _state(_ANSWERS[one["state"]])),
-        ("What should hold" if one["state"] == "broken" else "What holds", _list(one["holds"])),
-        ("What does not", _list(one["gaps"])),
-        ("Rules", escape(", ".join(one["rules"]))),
-        ("Tests of Kanab", ", ".join(f"<code>{escape(test)}</code>" for test in one["tests"])),
+        ("Here", _state(_ANSWERS[question["state"]])),
+        ("What should hold" if question["state"] == "broken" else "What holds", _list(question["holds"])),
+        ("What does not", _list(question["gaps"])),
+        ("Rules", escape(", ".join(question["rules"]))),
+        ("Tests of Kanab", ", ".join(f"<code>{escape(test)}</code>" for test in question["tests"])),
     )
-    told = "".join(f"<dt>{term}</dt><dd>{said}</dd>" for term, said in rows)
-    heading = f"{one['question'].capitalize()}: {one['asks'][:1].lower()}{one['asks'][1:]}"
-    return f'<article>\n<h3>{escape(heading)}</h3>\n<dl class="figures">{told}</dl>\n</article>'
+    terms = "".join(f"<dt>{term}</dt><dd>{value}</dd>" for term, value in rows)
+    heading = f"{question['question'].capitalize()}: {question['asks'][:1].lower()}{question['asks'][1:]}"
+    return f'<article>\n<h3>{escape(heading)}</h3>\n<dl class="figures">{terms}</dl>\n</article>'
 
 
 def _attacks(data: Data) -> str:
     attacks, effective = data["attacks"], data["verdict"]["effective_k"]
-    rows = [(escape(one["attack"]), escape(one["does"]), _result(one)) for one in attacks["tried"]]
-    said = [
+    rows = [(escape(attempt["attack"]), escape(attempt["does"]), _result(attempt)) for attempt in attacks["tried"]]
+    sentences = [
         f"Something was learnt about fewer than {attacks['k']} people. It is not repeated here; kanab attack shows it."
         if attacks["broken"]
         else f"Nothing was learnt about fewer than {attacks['k']} people. That is what these attacks could do with the "
-        "files alone; it is no proof that no other can do more."
+        "files alone; it does not prove that no other attack could learn more."
     ]
-    if effective is not None and any(one["why_not"] for one in attacks["tried"]):
-        said.append(
-            "Some attacks need to know who is in which class. Against them stands the rule called overlap: with that "
-            f"knowledge, too, every combination of numbers rests on at least {effective:,} people."
+    if effective is not None and any(attempt["why_not"] for attempt in attacks["tried"]):
+        sentences.append(
+            "Some attacks need to know who is in which class. The overlap rule covers them: even with that knowledge, "
+            f"every combination of numbers rests on at least {effective:,} people."
         )
     between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
     return (
-        f"<p>{escape(' '.join(said))}</p>\n"
+        f"<p>{escape(' '.join(sentences))}</p>\n"
         + card_table("Attacks", ("attack", "what it does", "result"), rows, "cards wide prose")
         + (f"\n<h3>All files and their ledger together</h3>\n{between}" if between else "")
     )
 
 
-def _result(one: Data) -> str:
-    more = one["why_not"] or (f"In {listed(one['where'], most=3)}." if one["where"] else "")
-    return f"{_state(_ATTACKS[one['state']])}{f' {escape(more)}' if more else ''}"
+def _result(attempt: Data) -> str:
+    more = attempt["why_not"] or (f"In {listed(attempt['where'], most=3)}." if attempt["where"] else "")
+    return f"{_state(_ATTACKS[attempt['state']])}{f' {escape(more)}' if more else ''}"
 
 
 def _risks(risks: Sequence[Data]) -> str:
     items = "".join(
-        f"<li><strong>{escape(one['risk'].capitalize())}.</strong> {escape(one['says'])} "
-        f'<span class="todo">What to do: {escape(one["do"][:1].lower() + one["do"][1:])}</span></li>'
-        for one in risks
+        f"<li><strong>{escape(risk['risk'].capitalize())}.</strong> {escape(risk['says'])} "
+        f'<span class="todo">What to do: {escape(risk["do"][:1].lower() + risk["do"][1:])}</span></li>'
+        for risk in risks
     )
     return f'<ul class="told">{items}</ul>'
 
@@ -325,33 +399,34 @@ def _ledger(ledger: Data | None) -> str:
     if not ledger["verified"]:
         return '<p class="call alarm"><strong>The ledger could not be verified.</strong> See the checks above.</p>'
     entries = ledger["entries"]
-    others = sum(one["file"] is None for one in entries)
+    others = sum(entry["file"] is None for entry in entries)
     rest = f" {_counted(others, 'entry', 'entries')} of it {'is' if others == 1 else 'are'} not among these files."
-    said = (
+    summary = (
         f"It holds {_counted(len(entries), 'release', 'releases')}, and its chain is unbroken.{rest if others else ''}"
     )
-    shown = [one for one in entries if len(entries) <= MOST_ENTRIES or one["file"] is not None or one is entries[-1]]
+    few = len(entries) <= MOST_ENTRIES
     rows = [
-        (f"{one['entry']:,}", escape(one["file"] or "another file"), _span(one["cohorts"]), _hash(one["hash"]))
-        for one in shown
+        (f"{entry['entry']:,}", escape(entry["file"] or "another file"), _span(entry["cohorts"]), _hash(entry["hash"]))
+        for entry in entries
+        if few or entry["file"] is not None or entry is entries[-1]
     ]
-    return f"<p>{said}</p>\n{card_table('Entries of the ledger', _ENTRY, rows, 'cards wide prose')}"
+    return f"<p>{summary}</p>\n{card_table('Entries of the ledger', _ENTRY, rows, 'cards wide prose')}"
 
 
 def _span(batch: Data | None) -> str:
-    return "everybody" if batch is None else escape(cohorts(batch))
+    return "everybody" if batch is None else escape(cohorts_text(batch))
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _counted(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 def _hash(text: str) -> str:
-    """The whole hash, its beginning in bold for the eye."""
+    """Return the whole hash, its beginning in bold for the eye."""
     return f'<code class="hash"><b>{escape(text[:12])}</b>{escape(text[12:])}</code>'
 
 

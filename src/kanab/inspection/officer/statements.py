@@ -28,10 +28,10 @@ TESTS = {
 
 
 def flow(releases: Sequence[Plain]) -> list[Plain]:
-    """The way of the data, step by step: what happens, on which side of the gate, and with what."""
-    known = all(one["effective_k"] is not None for one in releases)
+    """Return the way of the data, step by step: what happens, on which side of the gate, and with what."""
+    known = all(release["effective_k"] is not None for release in releases)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
-    k = min(one["k"] for one in releases)
+    k = _least_k(releases)
     files = "file" if len(releases) == 1 else "files"
     steps = (
         ("Rows of people", "personal data; they stay where they are", "curator", "personal data"),
@@ -45,8 +45,8 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
 
 
 def places(releases: Sequence[Plain]) -> list[Plain]:
-    """In flight, in memory, at rest, released: what is there, who can see it, for how long."""
-    chained = any(one["previous"] is not None for one in releases)
+    """Return what is in flight, in memory, at rest and released; who can see it, and for how long."""
+    chained = any(release["previous"] is not None for release in releases)
     ledger = " The ledger, which holds every release into it once more." if chained else ""
     files, them = ("Release and ledger", "them") if chained else ("Release", "it")
     rows = (
@@ -75,71 +75,75 @@ def places(releases: Sequence[Plain]) -> list[Plain]:
             "Tables of classes, the map of merged levels, the plan, the receipt and hashes. No row, no identifier, "
             "no time of day, no machine or user.",
             "Everybody who gets the file.",
-            "For good: what has been handed out cannot be called back.",
+            "Forever: what has been handed out cannot be taken back.",
         ),
     )
-    return [{"place": place, "what": what, "who": who, "how_long": long} for place, what, who, long in rows]
+    return [dict(zip(("place", "what", "who", "how_long"), row, strict=True)) for row in rows]
 
 
 # ── what was done otherwise ────────────────────────────────────────────────────────────────────
 
 
 def deviations(release: Release) -> list[str]:
-    """Where the release differs from the defaults, recorded by the gate or read off the plan."""
+    """Return where the release differs from the defaults, as recorded by the gate or read off the plan."""
     receipt, plan = release.receipt, release.plan
-    found = list(receipt.deviations)
-    if receipt.k != DEFAULT_K and not any(text.startswith(f"k = {receipt.k}") for text in found):
+    texts = list(receipt.deviations)
+    if receipt.k != DEFAULT_K and not any(text.startswith(f"k = {receipt.k}") for text in texts):
         side = "weaker" if receipt.k < DEFAULT_K else "stricter"
-        found.append(f"k = {receipt.k}, {side} than the default of {DEFAULT_K}")
-    if not release.chained and not any("ledger" in text or "chained" in text for text in found):
-        found.append("released without a ledger: what else was released about these people was not looked at")
+        texts.append(f"k = {receipt.k}, {side} than the default of {DEFAULT_K}")
+    if not release.chained and not any("ledger" in text or "chained" in text for text in texts):
+        texts.append("released without a ledger: what else was released about these people was not checked")
     if receipt.where:
-        found.append(f"only some people were counted, those where {receipt.where}")
+        texts.append(f"only some people were counted, those where {receipt.where}")
     if not release.bounds_declared:
-        found.append("bounds were taken from the data")
-    found += [f"squares of {one.name} may be kept by class" for one in plan.metrics if one.squares == "class"]
-    found += [
-        f"arms and shares of {one.name} were not declared; equal shares are assumed"
-        for one in plan.experiments
-        if one.shares is None
+        texts.append("bounds were taken from the data")
+    texts += [f"squares of {metric.name} may be kept by class" for metric in plan.metrics if metric.squares == "class"]
+    texts += [
+        f"arms and shares of {experiment.name} were not declared; equal shares are assumed"
+        for experiment in plan.experiments
+        if experiment.shares is None
     ]
-    return found + [f"levels of {name} were not declared: {source}" for name, source in _undeclared(release).items()]
+    return texts + [f"levels of {name} were not declared: {source}" for name, source in _undeclared(release).items()]
 
 
 def _undeclared(release: Release) -> dict[str, str]:
-    own = [release.plan.covariate(name) for name in release.plan.covariates_in_use]
-    return {one.name: origin(one) for one in own if one.levels is None and not isinstance(one.bins, tuple)}
+    covariates = [release.plan.covariate(name) for name in release.plan.covariates_in_use]
+    return {
+        covariate.name: origin(covariate)
+        for covariate in covariates
+        if covariate.levels is None and not isinstance(covariate.bins, tuple)
+    }
 
 
 # ── what remains open ──────────────────────────────────────────────────────────────────────────
 
 
 def risks(releases: Sequence[Plain]) -> list[Plain]:
-    """What no rule covers, and what can be done about it; those of these releases first."""
-    found = [*_own_risks(releases), *_STANDING]
-    return [{"risk": risk, "says": says, "do": do} for risk, says, do in found]
+    """Return what no rule covers, and what can be done about it; risks of these releases first."""
+    rows = [*_risks_of(releases), *_ALWAYS]
+    return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 
-def _own_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
-    if any(one["previous"] is None for one in releases):
+def _risks_of(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
+    if any(release["previous"] is None for release in releases):
         yield (
             "a release outside any ledger",
             "Nobody checked what it gives away together with other releases about the same people.",
             "Release with a ledger, and keep one ledger for one population.",
         )
-    if any(one["effective_k"] is None for one in releases):
+    if any(release["effective_k"] is None for release in releases):
         yield (
             "tables whose overlap is not known",
             "Each table holds to k by itself. Whether a combination of tables rests on fewer people was not evaluated.",
             "Count from rows, so that the gate sees how the tables overlap.",
         )
-    if any(one["homogeneous"] for one in releases):
+    if any(release["homogeneous"] for release in releases):
         yield (
             "classes in which everybody is alike",
             "Whoever knows that a person is in such a class knows the person's value.",
             "Mark a metric as sensitive if that must not be; then it is withheld.",
         )
-    if any(one["not_enumerated"] for one in releases):
+    if any(release["not_enumerated"] for release in releases):
         yield (
             "classes too large to try everything",
             "For them the audit used formulas for the largest and the smallest value, which can miss what follows "
@@ -149,7 +153,7 @@ def _own_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
 
 
 _NOT_ALONE = "k-anonymity does not answer this question by itself (WP216, table 6)."
-_STANDING = (
+_ALWAYS = (
     (
         "the curator's rows",
         "They stay personal data, with all duties that go with them. A release does not change that.",
@@ -195,7 +199,7 @@ _STANDING = (
     ),
     (
         "people who object later",
-        "Sums that have been released contain them and cannot be called back.",
+        "Sums that have been released contain them and cannot be taken back.",
         "Leave them out of further counts; tell people so beforehand.",
     ),
     (
@@ -210,8 +214,8 @@ _STANDING = (
 
 
 @dataclass(frozen=True)
-class _Question:
-    """One of the three, with the rules that bear on it; ``partly`` says that they cannot settle it alone."""
+class _OfficerQuestion:
+    """One of three questions, with the rules that bear on it; ``partly``: they cannot settle it alone."""
 
     name: str
     asks: str
@@ -220,45 +224,45 @@ class _Question:
     gaps: tuple[str, ...]
     partly: bool = True
 
-    def answered(self, checks: Iterable[Check]) -> Plain:
-        own = [one for one in checks if one.rule in self.rules]
-        state = "in part" if self.partly or any(one.holds is None for one in own) else "covered"
+    def answer(self, checks: Iterable[Check]) -> Plain:
+        """Return the question with its answer as plain data."""
+        relevant = [check for check in checks if check.rule in self.rules]
+        state = "in part" if self.partly or any(check.holds is None for check in relevant) else "covered"
         return {
             "question": self.name,
             "asks": self.asks,
-            "state": "broken" if any(one.holds is False for one in own) else state,
+            "state": "broken" if any(check.holds is False for check in relevant) else state,
             "holds": list(self.holds),
             "gaps": list(self.gaps),
-            "rules": list(dict.fromkeys(one.rule for one in own)),
+            "rules": list(dict.fromkeys(check.rule for check in relevant)),
             "tests": list(TESTS[self.name]),
         }
 
 
 def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequence[Check]) -> list[Plain]:
-    """The three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, and what does not."""
-    k = min(one["k"] for one in releases)
-    alike = sum(one["homogeneous"] for one in releases)
-    together = _together(releases, effective_k)
-    asked = (
-        _Question(
+    """Return the three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, what does not."""
+    alike = sum(release["homogeneous"] for release in releases)
+    combinations = _combinations(releases, effective_k)
+    three = (
+        _OfficerQuestion(
             "singling out",
             "Can one person be picked out?",
             ("k", "missing values", "totals", "degrees of freedom", "overlap", "differences", "ledger"),
-            (f"Every class holds nobody or at least {k} people.", together),
+            (f"Every class holds nobody or at least {_least_k(releases)} people.", combinations),
             ("Somebody who invents people, or knows all others of a class, can subtract them.",),
             partly=False,
         ),
-        _Question(
+        _OfficerQuestion(
             "linkability",
             "Can two records about the same person be joined?",
             ("overlap", "differences", "ledger"),
-            ("There are no records of people and no identifiers. No covariate is crossed with another.", together),
+            ("There are no records of people and no identifiers. No covariate is crossed with another.", combinations),
             (
                 _NOT_ALONE,
-                "Who knows a person's arm and level knows the person's class in each table, and nothing finer.",
+                "Whoever knows a person's arm and level knows the person's class in each table, and nothing finer.",
             ),
         ),
-        _Question(
+        _OfficerQuestion(
             "inference",
             "Can a person's value be worked out?",
             ("squares", "bounds", "inference", "unusual values"),
@@ -274,13 +278,17 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             ),
         ),
     )
-    return [one.answered(checks) for one in asked]
+    return [question.answer(checks) for question in three]
 
 
-def _together(releases: Sequence[Plain], effective_k: int | None) -> str:
+def _least_k(releases: Sequence[Plain]) -> int:
+    return min(int(release["k"]) for release in releases)
+
+
+def _combinations(releases: Sequence[Plain], effective_k: int | None) -> str:
     if effective_k is not None:
         return f"No combination of published sums, over all tables, rests on fewer than {effective_k:,} people."
-    if any(one["effective_k"] is None for one in releases):
+    if any(release["effective_k"] is None for release in releases):
         return "How the tables overlap is not known, so their combinations were not evaluated."
     return "A file is outside any ledger, so what the files give away together was not evaluated."
 

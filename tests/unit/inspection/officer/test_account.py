@@ -208,7 +208,7 @@ def test_deviations_are_those_of_the_receipt_and_of_the_plan() -> None:
     made = release(replace(count_rows(people(), plan), where="age < 99"), 4, override="pilot among colleagues")
     assert deviations(made) == [
         "k = 4: pilot among colleagues",
-        "released without a ledger: what else was released about these people was not looked at",
+        "released without a ledger: what else was released about these people was not checked",
         "only some people were counted, those where age < 99",
         "squares of spend may be kept by class",
         "arms and shares of checkout were not declared; equal shares are assumed",
@@ -300,7 +300,7 @@ def test_a_ledger_that_does_not_hold_the_file_breaks_the_verdict(chained: tuple[
     verdict = privacy_account({"a": first}, Ledger())["verdict"]
     assert verdict["state"] == "broken"
     assert verdict["short"] == "BROKEN: ledger in a."
-    assert verdict["says"].startswith("BROKEN: ledger in a. Do not use these files before that is mended.")
+    assert verdict["says"].startswith("BROKEN: ledger in a. Do not use these files before that is fixed.")
 
 
 def test_a_ledger_that_cannot_be_verified_breaks_the_verdict(
