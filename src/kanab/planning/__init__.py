@@ -1,4 +1,7 @@
-"""Power, sample sizes, forecasts and simulations before an experiment starts."""
+"""Power, sample sizes, forecasts and simulations before an experiment starts.
+
+Others import the names in ``__all__`` from here, or a module of this folder by its name.
+"""
 
 from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
 from kanab.planning.interactions import (

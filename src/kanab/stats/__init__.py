@@ -1,4 +1,7 @@
-"""Pure functions: a tally in, a frozen result out. No input or output, no privacy rules."""
+"""Statistics: pure functions from a tally to a frozen result, without input, output or privacy rules.
+
+Others import the names in ``__all__`` from here, or a module of this folder by its name.
+"""
 
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
@@ -22,6 +25,7 @@ from kanab.stats.sequential import (
     planned_look,
     sample_ratio_any_time,
 )
+from kanab.stats.spending import Boundary, boundaries
 from kanab.stats.srm import SampleRatio, sample_ratio
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "AnyTimeLook",
     "AnyTimeSampleRatio",
     "ArmMeans",
+    "Boundary",
     "Candidate",
     "Caution",
     "Effect",
@@ -52,6 +57,7 @@ __all__ = [
     "against_margin",
     "any_time_look",
     "best_arm",
+    "boundaries",
     "changed_shares",
     "clamped_values",
     "contrast",

@@ -187,11 +187,7 @@ def arm_parts(
 
 @check_arguments()
 def contrast(
-    means: ArmMeans,
-    weights: Mapping[Any, float],
-    *,
-    confidence: float = 0.95,
-    alternative: Alternative = "two-sided",
+    means: ArmMeans, weights: Mapping[Any, float], *, confidence: float = 0.95, alternative: Alternative = "two-sided"
 ) -> Effect:
     """Return any weighted sum of arm means: ``{"B": 1, "A": -1}``, or ``{"B": 0.5, "C": 0.5, "A": -1}``.
 
@@ -250,8 +246,7 @@ def against_control(
     if arm is None:
         if len(others) != 1:
             raise AnalysisError(
-                "there are several arms to compare with the control",
-                f"Name one: {listed(map(label, others))}.",
+                "there are several arms to compare with the control", f"Name one: {listed(map(label, others))}."
             )
         arm = others[0]
     if as_level(arm, "arm") == base:

@@ -233,11 +233,7 @@ def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -
 
 @check_arguments()
 def sample_ratio_any_time(
-    tally: Tally,
-    shares: Mapping[Any, float] | None = None,
-    experiment: str = "arm",
-    *,
-    tuned_at: int = TUNED_AT,
+    tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm", *, tuned_at: int = TUNED_AT
 ) -> AnyTimeSampleRatio:
     """Test whether people arrive in the planned shares; the test may be repeated at every look.
 

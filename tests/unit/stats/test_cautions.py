@@ -8,7 +8,14 @@ from scipy import stats
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
-from kanab.stats.cautions import FEWEST_CARRIERS, changed_shares, clamped_values, looked_early, metric_cautions
+from kanab.stats.cautions import (
+    FEWEST_CARRIERS,
+    assigned_together,
+    changed_shares,
+    clamped_values,
+    looked_early,
+    metric_cautions,
+)
 
 AMOUNT = Metric("y", 1, (0, 500))
 
@@ -107,3 +114,9 @@ def test_no_sentence_holds_a_count_of_people():
     assert len(found) == 3
     for one in found:
         assert not re.search(r"731|269|271|729|\b80\b|\b79\b|487|\b7\b", one.sentence)
+
+
+def test_arms_that_several_people_share_call_for_another_unit():
+    caution = assigned_together("household")
+    assert caution.code == "assigned-together"
+    assert caution.sentence.endswith("Count every household as one (--unit household).")

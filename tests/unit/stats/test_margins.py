@@ -100,6 +100,7 @@ def test_adjusted_effects_use_the_error_for_the_population():
 
 
 def test_a_relative_margin_becomes_one_in_units():
+    assert Margin("superiority", 0.1).in_units(50) == Margin("superiority", 0.1)
     assert Margin("equivalence", (-0.1, 0.2), relative=True).in_units(-50) == Margin("equivalence", (-5.0, 10.0))
     assert Margin("superiority", 0.1, relative=True).in_units(50).size == pytest.approx(5)
     with pytest.raises(AnalysisError, match="other than 0"):

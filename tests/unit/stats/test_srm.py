@@ -10,6 +10,7 @@ from kanab import count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import sample_ratio
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM, is_alarm
 
 
 def crowd(**people):
@@ -105,3 +106,15 @@ def test_a_covariate_or_a_single_arm_has_no_ratio():
 def test_nobody_at_all_is_an_error():
     with pytest.raises(AnalysisError, match="nobody has been counted"):
         sample_ratio(crowd(A=60, B=40).empty())
+
+
+def test_an_alarm_is_a_p_value_below_the_limit():
+    assert is_alarm(SAMPLE_RATIO_ALARM / 2)
+    assert not is_alarm(SAMPLE_RATIO_ALARM)
+    assert not is_alarm(None)
+
+
+def test_a_ratio_that_is_tested_every_hour_has_a_stricter_limit():
+    assert LIVE_SAMPLE_RATIO_ALARM < SAMPLE_RATIO_ALARM
+    assert not is_alarm(LIVE_SAMPLE_RATIO_ALARM, LIVE_SAMPLE_RATIO_ALARM)
+    assert is_alarm(LIVE_SAMPLE_RATIO_ALARM / 2, LIVE_SAMPLE_RATIO_ALARM)
