@@ -54,7 +54,7 @@ def count_columns(
     Tally of variant (A, B) × tier (1, 2): spend in steps of 0.5, squares by variant, tier
     """
     arms, crossed, named = check_column_names(arm, covariates, metrics)
-    declared = _declared(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
+    declared = declare_metrics(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
     pairs = _pairs(products)
     if not isinstance(squares, str) or squares not in get_args(Squares):
         raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
@@ -149,8 +149,13 @@ def per_metric(choices: Any, names: Sequence[str], word: str) -> Mapping[str, An
     return choices
 
 
-def _declared(metrics: Any, names: Sequence[str], choices: Mapping[str, Any]) -> Mapping[str, Metric | MetricPlan]:
-    """Return metrics as they were declared, or with what was chosen for each of them."""
+def declare_metrics(
+    metrics: Any, names: Sequence[str], choices: Mapping[str, Any]
+) -> Mapping[str, Metric | MetricPlan]:
+    """Return metrics as they were declared, or with what was chosen for each of them.
+
+    Raises `SourceError` where both are given, or a metric is not declared under its name.
+    """
     by_word = {word: per_metric(choice, names, word) for word, choice in choices.items()}
     if not isinstance(metrics, Mapping):
         return {

@@ -18,15 +18,6 @@ from kanab.tally.factor import label
 _ROUNDED = ("F", "p", "F_robust", "p_robust", "p_adjusted", "assignment_p")
 
 
-@dataclass(frozen=True)
-class ShownPair:
-    """A flagged pair whose table may be shown."""
-
-    a: str
-    b: str
-    effects: PairEffects
-
-
 class _ScanReadout(ABC):
     """What both scans can become; ``_rows`` is the field of the plain data that holds the tests."""
 
@@ -59,13 +50,13 @@ class PairReadout(_ScanReadout):
     """Every pair of experiments, tested together. ``to_dict`` is documented and stable.
 
     ``open_metrics`` are within the budget: their tables could all be published. Of the others only
-    F and p are shown, to three digits, and the tables of a few flagged pairs.
+    F and p are shown, to three digits, and the ``effects`` of a few flagged pairs.
     """
 
     _rows: ClassVar[str] = "pairs"
 
     scan: PairScan
-    shown: tuple[ShownPair, ...]
+    effects: tuple[PairEffects, ...]
     people: int
     k: int
     open_metrics: frozenset[str]
@@ -84,7 +75,7 @@ class PairReadout(_ScanReadout):
             "people": self.people,
             "enrollment_checked": self.scan.enrollment_checked,
             "verdicts": dict(self.scan.verdicts()),
-            "effects": [_effects_to_dict(pair.effects) for pair in self.shown],
+            "effects": [_effects_to_dict(pair) for pair in self.effects],
             "quantiles": {metric.name: self._quantiles(metric.name) for metric in self.scan.metrics},
             "privacy": {
                 "k": self.k,

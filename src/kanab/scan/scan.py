@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from kanab.arguments import check_arguments
@@ -20,7 +21,7 @@ from kanab.privacy.release import Release
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
 from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs
-from kanab.scan.readout import PairReadout, SegmentReadout, ShownPair
+from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, scan_pairs
 from kanab.scan.stats.segments import scan_covariates
@@ -187,14 +188,11 @@ def _scan_releases(releases: Sequence[Release], metrics: list[str], rules: Rules
         )
     k = _least_k(releases)
     scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone)
-    shown = [
-        ShownPair(row.a, row.b, effects)
-        for row in scan.flagged[:MOST_SHOWN]
-        if (effects := _effects(pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric)) is not None
-    ]
+    flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in scan.flagged[:MOST_SHOWN])
+    effects = tuple(chain.from_iterable(_effects(*pair) for pair in flagged))
     people = floor_to_k(max(table.total for table in alone.values()), k)
     every_metric = frozenset(metric.name for metric in scan.metrics)
-    return PairReadout(scan, tuple(shown), people, k, every_metric, _left_out(releases), chained=_chained(releases))
+    return PairReadout(scan, effects, people, k, every_metric, _left_out(releases), chained=_chained(releases))
 
 
 def _least_k(releases: Sequence[Release]) -> int:
@@ -209,21 +207,20 @@ def _chained(releases: Sequence[Release]) -> bool:
     return all(stored.chained for stored in releases)
 
 
-def _allowed_effects(scan: PairScan, released: ReleasedPairs) -> tuple[ShownPair, ...]:
+def _allowed_effects(scan: PairScan, released: ReleasedPairs) -> tuple[PairEffects, ...]:
     """Return the effects of flagged pairs whose tables the gate lets through, most urgent first."""
-    shown: list[ShownPair] = []
+    effects: list[PairEffects] = []
     place = {factor.name: at for at, factor in enumerate(released.pairs.experiments)}
     for metric in scan.metrics:
         flagged = [(place[row.a], place[row.b]) for row in scan.flagged if row.metric == metric.name]
         for first, second in shown_pairs(released, flagged[:MOST_SHOWN], metric.name):
-            effects = _effects(released.pairs.tally(first, second, [metric.name]), metric.name)
-            if effects is not None:
-                shown.append(ShownPair(*effects.experiments, effects))
-    return tuple(shown)
+            effects += _effects(released.pairs.tally(first, second, [metric.name]), metric.name)
+    return tuple(effects)
 
 
-def _effects(table: Tally, metric: str) -> PairEffects | None:
+def _effects(table: Tally, metric: str) -> list[PairEffects]:
+    """Return the effects within arms, or nothing where they cannot be tested."""
     try:
-        return effects_within(table, metric)
+        return [effects_within(table, metric)]
     except AnalysisError:
-        return None
+        return []

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kanab as kb
-from kanab.errors import AnalysisError, PlanError
+from kanab.errors import AnalysisError, ArgumentError, PlanError, PrivacyError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.scan import scan_interactions, scan_segments
 
@@ -100,3 +101,42 @@ def test_what_is_missing_or_too_much_is_said() -> None:
         scan_segments(plain)
     with pytest.raises(PlanError, match="releases already say"):
         scan_interactions(plain, ["t1"])
+
+
+def test_a_mistyped_or_wrong_argument_is_one_sentence_with_a_remedy() -> None:
+    with pytest.raises(ArgumentError, match="no argument 'tolerence'. Did you mean 'tolerance'"):
+        scan_interactions(users(), "t*", ["y"], tolerence={"y": 1.0})
+    with pytest.raises(ArgumentError, match="no argument 'covariate'. Did you mean 'covariates'"):
+        scan_segments(users(), ["t0"], ["y"], covariate=["device"])
+    with pytest.raises(ArgumentError, match="tolerance of scan_interactions.. must be a dict"):
+        scan_interactions(users(), "t*", ["y"], tolerance=0.5)
+    with pytest.raises(ArgumentError, match="progress of scan_interactions.. must be a function"):
+        scan_interactions(users(), "t*", ["y"], progress=1)
+    with pytest.raises(PrivacyError, match="k must be a whole number"):
+        scan_segments(users(), ["t0"], ["y"], ["device"], k="ten")
+    with pytest.raises(AnalysisError, match="alpha must lie between 0 and 1"):
+        scan_interactions(users(), "t*", ["y"], alpha=5)
+
+
+def test_single_names_need_no_list() -> None:
+    listed = scan_segments(users(), ["t2"], ["y"], ["device"], **COUNTING).to_dict()
+    assert scan_segments(users(), "t2", "y", "device", **COUNTING).to_dict() == listed
+    stored = kb.release(kb.count(users(), arm="t2", metrics=["y"], segments=["device"], **COUNTING))
+    assert scan_segments(stored, metrics="y").to_dict()["segments"] == listed["segments"]
+
+
+def test_releases_take_no_choices_of_counting() -> None:
+    stored = kb.release(kb.count(users(), arm="t2", metrics=["y"], segments=["device"], **COUNTING))
+    with pytest.raises(PlanError, match="releases already say what was counted"):
+        scan_segments(stored, covariates=["device"])
+    with pytest.raises(PlanError, match="releases already say what was counted"):
+        scan_segments(stored, where="d > 0")
+
+
+def test_the_reference_names_every_field_of_both_scans() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
+    documented = text.split("### A scan as plain data")[1].split("### ")[0]
+    pairs = scan_interactions(users(1_000, 3), "t*", ["y"], **COUNTING).to_dict()
+    segments = scan_segments(users(), ["t2"], ["y"], ["device"], **COUNTING).to_dict()
+    rows = {*pairs["pairs"][0], *segments["segments"][0]}
+    assert [name for name in {*pairs, *segments, *rows} if f"`{name}`" not in documented] == []

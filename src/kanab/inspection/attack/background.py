@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.published import OUT, Published, PublishedTable
+from kanab.inspection.attack.published import OUT, Published, PublishedTable, flat_places
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
 
@@ -67,7 +67,7 @@ def place_people(columns: Mapping[str, Any], releases: Sequence[Published]) -> B
     for release in releases:
         for table in release.tables:
             if set(table.names) <= levels.keys():
-                places = _flat_places(table, levels)
+                places = _everybodys_places(table, levels)
                 shown = ~table.hidden.ravel()
                 counts = np.bincount(places[places != OUT], minlength=table.people.size)
                 if np.array_equal(counts[shown], table.people.ravel()[shown]):
@@ -91,15 +91,13 @@ def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
     return [level for _, level in places], np.array(codes, dtype=np.int64)
 
 
-def _flat_places(table: PublishedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
-    flat: Ints = np.zeros((), dtype=np.int64)
-    outside: Any = False
+def _everybodys_places(table: PublishedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
+    """Return everybody's class in one table, as a flat index."""
+    places = []
     for axis in table.axes:
         distinct, codes = levels[axis.name]
-        into = np.array([axis.place(level) for level in distinct], dtype=np.int64)[codes]
-        flat = flat * len(axis.levels) + np.maximum(into, 0)
-        outside = outside | (into == OUT)
-    return np.where(outside, OUT, flat)
+        places.append(np.array([axis.place(level) for level in distinct], dtype=np.int64)[codes])
+    return flat_places(table, places)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kanab.inspection.attack.background import Floats, minimize_linear
 from kanab.inspection.attack.findings import Finding, in_people
-from kanab.inspection.attack.published import OUT, Axis, Published, PublishedTable, finest_levels
+from kanab.inspection.attack.published import OUT, Axis, Published, PublishedTable, finest_levels, flat_places
 from kanab.tally.describe import in_units
 from kanab.tally.factor import Level, label
 
@@ -172,16 +172,13 @@ class _System:
     def _flat(self, number: int, table: PublishedTable) -> NDArray[np.int64]:
         """Return the class of every unknown in one table; ``OUT`` where it is in none."""
         shape = [len(side.levels) for side in self.sides]
-        flat = np.zeros(shape, dtype=np.int64)
-        outside = np.zeros(shape, dtype=bool)
-        for axis in table.axes:
-            position = next(i for i, side in enumerate(self.sides) if side.name == axis.name)
+        positions = {side.name: position for position, side in enumerate(self.sides)}
+        places = []
+        for name in table.names:
             along = [1] * len(shape)
-            along[position] = -1
-            places = self.sides[position].places[number].reshape(along)
-            flat = flat * len(axis.levels) + np.maximum(places, 0)
-            outside |= places == OUT
-        return np.where(outside, OUT, flat).ravel()
+            along[positions[name]] = -1
+            places.append(np.broadcast_to(self.sides[positions[name]].places[number].reshape(along), shape))
+        return flat_places(table, places).ravel()
 
     @cached_property
     def people(self) -> Floats:

@@ -196,6 +196,13 @@ def _coarsened(first: Axis, second: Axis) -> tuple[Axis, list[int], list[int]]:
     )
 
 
+def flat_places(table: PublishedTable, places: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return flat indices into a table's classes from places on each of its axes; ``OUT`` where one of them is."""
+    inside = [np.maximum(along, 0) for along in places]
+    outside = np.any([along == OUT for along in places], axis=0)
+    return np.where(outside, OUT, np.ravel_multi_index(inside, table.people.shape))
+
+
 @dataclass(frozen=True, eq=False)
 class Published:
     """One release: its tables, the k that it claims, and the cohorts that it is about.

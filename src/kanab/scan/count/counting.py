@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.counting.columns import name_list, per_metric
+from kanab.counting.columns import declare_metrics, name_list
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.frames import get_column
 from kanab.counting.grids import Profile, check_range, choose_metric
@@ -67,12 +67,13 @@ def count_pairs(
     >>> pairs.people.tolist()
     [[2, 0, 1, 1], [0, 2, 1, 1], [1, 1, 2, 0], [1, 1, 0, 2]]
     """
-    declared = _declared(metrics, {"bounds": bounds, "resolution": resolution, "missing": missing})
+    metric_names = read_names(metrics, "metrics")
+    choices = {"bounds": bounds, "resolution": resolution, "missing": missing}
+    declared = list(declare_metrics(metrics, metric_names, choices).values())
     wanted = read_names(experiments, "experiments")
     options = PeopleOptions(where, table, sql, unit, aggregate, assignments)
     with _open(source, options, declared) as (columns, choose):
-        others = [metric.name for metric in declared]
-        names = _match_names(wanted, columns, others if unit is None else [*others, unit])
+        names = _match_names(wanted, columns, metric_names if unit is None else [*metric_names, unit])
         people = choose(names)
         sums, chosen = _count(people, names, declared, progress)
     return _finish(sums, names, chosen)
@@ -87,26 +88,6 @@ def read_names(names: Any, word: str) -> list[str]:
 
 
 # ── what to count ──────────────────────────────────────────────────────────────────────────────
-
-
-def _declared(metrics: Any, choices: Mapping[str, Any]) -> list[DeclaredMetric]:
-    """Return metrics as they were declared, or what was chosen for each of them."""
-    names = read_names(metrics, "metrics")
-    by_metric = {word: per_metric(choice, names, word) for word, choice in choices.items()}
-    if not isinstance(metrics, Mapping):
-        return [
-            MetricPlan(name, **{word: choice[name] for word, choice in by_metric.items() if name in choice})
-            for name in names
-        ]
-    if any(by_metric.values()):
-        raise SourceError(
-            "metrics are declared, and bounds, resolution or missing are given besides",
-            "Put them into the declared metrics.",
-        )
-    for name, metric in metrics.items():
-        if not isinstance(metric, Metric) or metric.name != name:
-            raise SourceError(f"metric {name!r} is not declared under its name", f"Give a Metric({name!r}, …).")
-    return list(metrics.values())
 
 
 def _match_names(wanted: Sequence[str], columns: Sequence[str], others: Sequence[str]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from kanab.report.figures import Row
 from kanab.report.sections import Section
-from kanab.report.text import PROSE_WIDTH, folded, printable, ruled, wrapped
-from kanab.report.words import CORRECTIONS
+from kanab.report.text import PROSE_WIDTH, folded, mapped, printable, ruled, wrapped
+from kanab.report.words import correction_name
 from kanab.scan.report.words import (
     PAIRS,
     alarms,
@@ -49,26 +49,21 @@ def scan_text(data: Data, *, width: int | None = None) -> str:
 
     At most ``width`` columns wide where names allow it; without a width tables are as wide as they need.
     """
+    clean = mapped(data, printable)
     prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
     lines = []
-    for sentence in (f"{scope_line(data)}.", expectation(data), outcome(data)):
-        lines += wrapped(printable(sentence), prose)
-    for section in sections(data):
-        lines += ["", ruled(printable(section.heading), prose)]
+    for sentence in (f"{scope_line(clean)}.", expectation(clean), outcome(clean)):
+        lines += wrapped(sentence, prose)
+    for section in sections(clean):
+        lines += ["", ruled(section.heading, prose)]
         for before, part in zip((None, *section.parts), section.parts, strict=False):
             if isinstance(part, Table):
-                shown = "\n\n".join(str(table) for table in folded(_printable(part), width)).splitlines()
+                shown = "\n\n".join(str(table) for table in folded(part, width)).splitlines()
                 lines += shown if before is None else ["", *shown]
             else:
                 lines += [""] if isinstance(before, Table) else []
-                lines += wrapped(printable(part), prose)
+                lines += wrapped(part, prose)
     return "\n".join(lines)
-
-
-def _printable(table: Table) -> Table:
-    """Return the same table without control characters: a name cannot move the cursor."""
-    rows = tuple(tuple(printable(cell) for cell in row) for row in table.rows)
-    return Table(tuple(printable(cell) for cell in table.header), rows, table.title)
 
 
 def sections(data: Data) -> list[Section]:
@@ -117,11 +112,11 @@ def attention(data: Data) -> tuple[str | Table, ...]:
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
     """Return one row per test: experiments, metric, F, p, corrected p, verdict."""
     sides = kind_of_scan(data).sides
-    method = CORRECTIONS.get(data["correction"], data["correction"])
-    header = (*sides, "metric", "F", "p", *([f"p ({method})"] if method else []), "verdict")
+    correction = correction_name(data)
+    header = (*sides, "metric", "F", "p", *([f"p ({correction})"] if correction else []), "verdict")
     body = []
     for row in rows:
-        corrected = [p_value(row["p_adjusted"])] if method else []
+        corrected = [p_value(row["p_adjusted"])] if correction else []
         numbers = (number(row["F_robust"], 3), p_value(row["p_robust"]), *corrected)
         verdict = verdict_words(row, share=row["metric"] in data["shares"])
         body.append((*(row[side] for side in sides), row["metric"], *numbers, verdict))

@@ -10,7 +10,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Figures, Row, error_figures, percent
-from kanab.report.words import CORRECTIONS, UNCHAINED, spoken_arm, spoken_ps
+from kanab.report.words import UNCHAINED, correction_name, ended, spoken_arm, spoken_ps
 from kanab.scan.stats.verdicts import ALARMS, CARRIED, ORDER, WITHIN
 from kanab.tabular import number
 
@@ -122,8 +122,8 @@ def outcome(data: Data) -> str:
 
 def corrected_how(data: Data) -> str:
     """Name the correction and its family, as the start of a sentence."""
-    method = CORRECTIONS.get(data["correction"], data["correction"])
-    if not method:
+    correction = correction_name(data)
+    if not correction:
         return "Without any correction"
     sizes = [count for count in data["tests"].values() if count]
     if max(sizes, default=0) <= 1 and data["family"] == "metric":
@@ -136,7 +136,7 @@ def corrected_how(data: Data) -> str:
         family = (
             f"over all tests of each metric, {listed(f'{name} {count:,}' for name, count in data['tests'].items())}"
         )
-    return f"Corrected ({method}, {family})"
+    return f"Corrected ({correction}, {family})"
 
 
 def rest_sentences(data: Data) -> list[str]:
@@ -285,12 +285,12 @@ def privacy_sentences(data: Data) -> list[str]:
 
 def note_sentences(data: Data) -> list[str]:
     """List the notes of the scan itself, and remarks on tests, each once with how many it concerns."""
-    sentences = [_ended(text) for text in dict.fromkeys(data["notes"])]
+    sentences = [ended(text) for text in dict.fromkeys(data["notes"])]
     remarks: dict[str, int] = {}
     for row in data[kind_of_scan(data).rows]:
         if row["note"] not in ("", CARRIED, WITHIN) and row["verdict"] not in ("not testable", "assignment broken"):
             remarks[row["note"]] = remarks.get(row["note"], 0) + 1
-    return [*sentences, *(f"{number_of(count, 'test')}: {_ended(text)}" for text, count in remarks.items())]
+    return [*sentences, *(f"{number_of(count, 'test')}: {ended(text)}" for text, count in remarks.items())]
 
 
 def method_sentences(data: Data) -> list[str]:
@@ -298,14 +298,10 @@ def method_sentences(data: Data) -> list[str]:
     kind = kind_of_scan(data)
     tested = "whether effects add up" if kind is PAIRS else "whether the effect is the same at every level"
     sentences = [f"F is the robust test of {tested}; the pooled F, which assumes one variance, is in the plain data."]
-    if CORRECTIONS.get(data["correction"], data["correction"]):
+    if correction_name(data):
         few = data["correction"] in ("bh", "by")
         rate = "the expected share of false ones among the alarms" if few else "the chance of even one false alarm"
         sentences.append(f"{corrected_how(data)}: {rate} is at most {percent(data['alpha'])} in a family.")
     if data["verdicts"].get("watch"):
         sentences.append("“Watch”: p is small, but a few people with extreme values could have made it.")
     return sentences
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."

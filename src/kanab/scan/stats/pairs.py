@@ -44,11 +44,6 @@ class PairScan(Scan[PairTest]):
         a, b = self.pairs[line // len(self.metrics)]
         return PairTest(a=a, b=b, **self.outcome(line, CHECKS[self.lines.check[line]].format(a, b)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scan as plain data."""
-        rows = [row.to_dict() for row in self.rows]
-        return {"pairs": rows, **self.summary(), "enrollment_checked": self.enrollment_checked}
-
 
 def scan_pairs(
     pairs: Pairs | Mapping[tuple[str, str], Tally],

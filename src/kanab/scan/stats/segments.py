@@ -49,10 +49,6 @@ class SegmentScan(Scan[SegmentTest]):
         common = self.outcome(line, UNBALANCED.format(experiment, covariate))
         return SegmentTest(experiment=experiment, covariate=covariate, follow_ups=self.followed.get(line, ()), **common)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scan as plain data."""
-        return {"segments": [row.to_dict() for row in self.rows], **self.summary()}
-
 
 def scan_covariates(
     tables: Mapping[str, Tally] | Iterable[Tally],

@@ -58,9 +58,11 @@ def test_there_is_a_row_for_every_pair_and_metric():
 
 
 def test_plain_data_is_ready_for_json():
-    data = scan_pairs(crowd(effect=5)).to_dict()
+    scan = scan_pairs(crowd(effect=5))
+    data = scan.summary()
     assert json.loads(json.dumps(data)) == data
-    first = data["pairs"][0]
+    first = scan.rows[0].to_dict()
+    assert json.loads(json.dumps(first)) == first
     wanted = "a b metric F df p F_robust df_robust p_robust p_adjusted assignment_p verdict".split()
     assert first.keys() >= set(wanted)
     assert list(first)[:3] == ["a", "b", "metric"]

@@ -114,12 +114,12 @@ def test_a_tolerance_makes_segments_clear():
 
 
 def test_plain_data_is_ready_for_json():
-    data = scan_covariates(four_tables(people())).to_dict()
-    assert json.loads(json.dumps(data)) == data
-    first = data["segments"][0]
+    scan = scan_covariates(four_tables(people()))
+    first = scan.rows[0].to_dict()
+    assert json.loads(json.dumps(first)) == first
     assert list(first)[:3] == ["experiment", "covariate", "metric"]
     assert len(first["follow_ups"]) == 3
-    assert data["correction"] == "bh"
+    assert scan.summary()["correction"] == "bh"
 
 
 def test_many_levels_are_compared_too():
