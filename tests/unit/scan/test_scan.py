@@ -104,13 +104,13 @@ def test_what_is_missing_or_too_much_is_said() -> None:
 
 
 def test_a_mistyped_or_wrong_argument_is_one_sentence_with_a_remedy() -> None:
-    with pytest.raises(ArgumentError, match="no argument 'tolerence'. Did you mean 'tolerance'"):
+    with pytest.raises(ArgumentError, match=r"no argument 'tolerence'. Did you mean 'tolerance'"):
         scan_interactions(users(), "t*", ["y"], tolerence={"y": 1.0})
-    with pytest.raises(ArgumentError, match="no argument 'covariate'. Did you mean 'covariates'"):
+    with pytest.raises(ArgumentError, match=r"no argument 'covariate'. Did you mean 'covariates'"):
         scan_segments(users(), ["t0"], ["y"], covariate=["device"])
-    with pytest.raises(ArgumentError, match="tolerance of scan_interactions.. must be a dict"):
+    with pytest.raises(ArgumentError, match=r"tolerance of scan_interactions\(\) must be a dict"):
         scan_interactions(users(), "t*", ["y"], tolerance=0.5)
-    with pytest.raises(ArgumentError, match="progress of scan_interactions.. must be a function"):
+    with pytest.raises(ArgumentError, match=r"progress of scan_interactions\(\) must be a function"):
         scan_interactions(users(), "t*", ["y"], progress=1)
     with pytest.raises(PrivacyError, match="k must be a whole number"):
         scan_segments(users(), ["t0"], ["y"], ["device"], k="ten")

@@ -242,6 +242,18 @@ def stored(squares="margins"):
     }
 
 
+def test_with_the_experiments_own_tables_being_in_the_other_is_checked_against_the_arm():
+    rng = np.random.default_rng(9)
+    rows = {name: rng.integers(0, 2, 800) for name in "ab"} | {"y": rng.integers(0, 9, 800)}
+    enrolled = (rows["a"] == 0) | (rng.random(800) < 0.5)  # arm 1 of a lets half of its people into b
+    both = {name: column[enrolled] for name, column in rows.items()}
+    pair = count_columns(both, arm=["a", "b"], metrics={"y": Metric("y")})
+    alone = {name: count_columns(rows, arm=[name], metrics={"y": Metric("y")}) for name in "ab"}
+    scan = scan_pairs({("a", "b"): pair}, alone=alone)
+    assert scan.enrollment_checked
+    assert scan.rows[0].note == "being in b depends on the arm of a"
+
+
 def test_without_the_experiments_own_tables_enrollment_is_not_checked():
     scan = scan_pairs(stored())
     assert not scan.enrollment_checked
