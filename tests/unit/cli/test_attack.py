@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -178,13 +175,3 @@ def test_people_who_are_not_those_of_the_release_are_said_to_be_others(tmp_path:
     people.write_text("variant,tier,country\nA,1,DE\n,2,\n")
     done = run(ours, "--known", str(people))
     assert "The people who are known do not add up to any of the tables." in done.output
-
-
-@pytest.mark.slow
-def test_the_exit_code_of_the_program_is_1_when_something_was_learnt(tmp_path: Path) -> None:
-    kanab: Any = Path(sys.executable).with_name("kanab")
-    done = subprocess.run(
-        [kanab, "attack", "--example", "paper"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert "BROKEN" in done.stdout

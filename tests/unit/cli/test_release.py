@@ -4,8 +4,6 @@ import csv
 import errno
 import json
 import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tests.unit.cli.program import Program
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -119,17 +118,13 @@ def test_a_filter_chooses_other_people(source: str, tmp_path: Path) -> None:
     assert isinstance(result.exception, PrivacyError)
 
 
-@pytest.mark.slow
-def test_a_refusal_is_exit_1_one_line_and_no_file(source: str, tmp_path: Path) -> None:
+def test_a_refusal_is_exit_1_one_line_and_no_file(source: str, tmp_path: Path, program: Program) -> None:
     rows = shop(40)
     rows["variant"] = np.array(["A"] * 35 + ["B"] * 5)
     write(Path(source), rows)
-    command = [sys.executable, "-c", "from kanab.cli.main import main; main()"]
-    words = ["release", source, *FLAGS, "-o", str(tmp_path / "a.json")]
-    process = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
-    assert process.returncode == 1
-    assert process.stdout == ""
-    assert process.stderr == (
+    ended = program("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == (
         "kanab: an arm of variant holds fewer than k = 10 people. "
         "Wait for more people, or give the arm a larger share.\n"
     )
