@@ -199,7 +199,7 @@ def test_a_column_of_nothing_is_missing_for_everybody(duckdb_loader: Loader) -> 
 # ── several rows per person ────────────────────────────────────────────────────────────────────
 
 
-def test_rows_are_added_up_once_for_all_plans(engine: Loader) -> None:
+def test_rows_are_added_up_once_for_all_plans(engine: Loader, duckdb_loader: Loader) -> None:
     rows = VISITS | {"banner": [None if place % 7 == 0 else place % 5 % 2 for place in range(len(VISITS["pages"]))]}
     plans = (
         make_plan("variant", ["spend", "share", "pages"], adjust=["tier"], missing={"spend": "exclude"}),
@@ -209,18 +209,18 @@ def test_rows_are_added_up_once_for_all_plans(engine: Loader) -> None:
         ),
         make_plan("variant", ["pages"], adjust=["vip"], shares={"A": 1, "B": 1}),
     )
-    table = engine.load(rows)
+    in_duckdb = duckdb_loader.load(rows)
     how = {"spend": "mean", "pages": "max"}
-    counted = joined(table, plans, unit="user_id", aggregate=how)
+    counted = joined(engine.load(rows), plans, unit="user_id", aggregate=how)
     for found, plan in zip((counted, *counted.earlier), plans, strict=True):
         own = {name: word for name, word in how.items() if name in {one.name for one in plan.metrics}}
-        assert_part(found, count_table(table, plan, unit="user_id", aggregate=own))
+        assert_part(found, count_table(in_duckdb, plan, unit="user_id", aggregate=own))
     assert_row_by_row(counted)
     assert counted.excluded == counted.earlier[1].excluded == 2
     assert counted.earlier[0].excluded > 2
 
 
-def test_each_experiment_has_its_own_first_exposure(engine: Loader) -> None:
+def test_each_experiment_has_its_own_first_exposure(engine: Loader, duckdb_loader: Loader) -> None:
     start = datetime(2026, 3, 1, 12)
     rng = np.random.default_rng(5)
     exposures = {
@@ -243,8 +243,9 @@ def test_each_experiment_has_its_own_first_exposure(engine: Loader) -> None:
     )
     seen, happened = engine.load(exposures), Events(engine.load(events), window="3d")
     counted = joined(seen, plans, unit="user_id", events=happened)
+    alone = duckdb_loader.load(exposures), Events(duckdb_loader.load(events), window="3d")
     for found, plan in zip((counted, *counted.earlier), plans, strict=True):
-        assert_part(found, count_table(seen, plan, unit="user_id", events=happened))
+        assert_part(found, count_table(alone[0], plan, unit="user_id", events=alone[1]))
     assert_row_by_row(counted)
 
 
