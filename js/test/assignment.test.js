@@ -25,6 +25,18 @@ const fits = (seen, expected) => {
   assert.ok(chi2 < LIMITS[expected.length - 2], `χ² = ${chi2} with ${expected.length - 1} degrees of freedom`);
   return chi2;
 };
+// Real random numbers, fetched by the thousand: fetching them one by one takes most of the time of a million draws.
+const fetchRandom = crypto.getRandomValues.bind(crypto);
+const pool = new Uint32Array(16_384);
+let used = pool.length;
+crypto.getRandomValues = (array) => {
+  if (used + array.length > pool.length) {
+    fetchRandom(pool);
+    used = 0;
+  }
+  array.set(pool.subarray(used, (used += array.length)));
+  return array;
+};
 const counted = () => {
   const seen = new Map();
   return { seen, add: (name) => seen.set(name, (seen.get(name) ?? 0) + 1) };
