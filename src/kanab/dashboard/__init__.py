@@ -1,1 +1,4 @@
-"""Web pages over releases and collectors."""
+"""Pages about releases and about what a collector will seal next, and the same as plain data.
+
+Others import ``app`` (``Dashboard``, ``Site``) and ``release_sources`` (``FileReleases``, ``CollectorReleases``).
+"""

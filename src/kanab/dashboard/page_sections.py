@@ -14,7 +14,7 @@ from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
-from kanab.report.words import ended, merged_levels, summary, title
+from kanab.report.words import ended, merged_levels
 from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
@@ -115,12 +115,6 @@ def _merged(data: Data) -> str:
     sentences += [ended(reason) for reason in left_out] or ["Nothing of this experiment was left out."]
     table = Table(("covariate", "level", "stands for"), rows)
     return (table_html(table, "Merged levels", kind="cards wide") if rows else "") + bullets(sentences)
-
-
-def experiment_lead(data: Data) -> list[str]:
-    """Return who was in it, and how many of the comparisons are clear."""
-    people = title(data).removeprefix(f"{data['experiment']}: ")
-    return [f"{people}.", summary(data)]
 
 
 # ── interactions ───────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import report_page
 from kanab.report.page import Page, table_html
+from kanab.report.words import lead_sentences
 from kanab.scan.readout import PairReadout
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
@@ -57,7 +58,7 @@ class Pages:
         if experiment.shown is not None and experiment.shown.readout is not None:
             data = experiment.shown.data
             sections = page_sections.experiment_sections(data, view.charts(experiment), view.history(experiment))
-            lead = page_sections.experiment_lead(data)
+            lead = lead_sentences(data)
         return self._page(request, "experiment.html", view, experiment=experiment, sections=sections, lead=lead)
 
     def report(self, request: Request) -> Response:

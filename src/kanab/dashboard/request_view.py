@@ -12,7 +12,7 @@ from kanab.dashboard.experiment_list import ExperimentSummary, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.page_sections import experiment_charts
 from kanab.dashboard.releases import Contents
-from kanab.dashboard.results import ExperimentReadout, HistoryPoint, Results
+from kanab.dashboard.results import ExperimentReadout, HistoryPoint, Results, officer_accounts
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 from kanab.planning.forecast import Baseline, baseline_from_release
@@ -50,7 +50,7 @@ class RequestView:
     @cached_property
     def readouts(self) -> Mapping[str, list[ExperimentReadout]]:
         """Every experiment that was released, with its readouts."""
-        return self._results.readouts(self.contents)
+        return self.cached("readouts", lambda: self._results.readouts(self.contents))
 
     def experiment(self, name: str, number: str = "") -> ExperimentView:
         """Return one experiment by name; ``number`` is that of another readout than the newest.
@@ -77,17 +77,18 @@ class RequestView:
     def history(self, view: ExperimentView) -> list[HistoryPoint]:
         """Return what was known after each seal of the readout that is shown."""
         assert view.shown is not None
-        return self._results.history(self.contents, view.summary.name, view.shown.bundle)
+        name, bundle = view.summary.name, view.shown.bundle
+        return self.cached(("history", name, bundle.names), lambda: self._results.history(name, bundle))
 
     @cached_property
     def interactions(self) -> PairReadout | None:
         """Every pair whose table was released."""
-        return self._results.interactions(self.contents)
+        return self.cached("interactions", lambda: self._results.interactions(self.contents))
 
     @cached_property
     def accounts(self) -> Mapping[str, dict[str, Any]]:
         """The officer's account of every ledger."""
-        return self._results.accounts(self.contents)
+        return self.cached("accounts", lambda: officer_accounts(self.contents))
 
     def account(self, ledger: str) -> tuple[str, dict[str, Any] | None]:
         """Return the account of a ledger, or of the first one where there is no such ledger; and its name."""

@@ -108,7 +108,7 @@ class Results:
         Raises `NotYetError` while it is being computed.
         """
         contents = self.contents()
-        self._cache.get(contents.digest, "readouts", lambda: self._readouts(contents), wait=0)
+        self._cache.get(contents.digest, "readouts", lambda: self.readouts(contents), wait=0)
 
     # ── what pages ask ─────────────────────────────────────────────────────────────────────────
 
@@ -119,23 +119,6 @@ class Results:
     def collection(self) -> CollectionStatus | None:
         """Return what is collected, and when it is sealed next."""
         return self._source.status()
-
-    def readouts(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
-        """Return every experiment with its readouts, the newest last."""
-        return self.cached(contents, "readouts", lambda: self._readouts(contents))
-
-    def history(self, contents: Contents, experiment: str, bundle: Bundle) -> list[HistoryPoint]:
-        """Return what was known about an experiment after every seal."""
-        key = ("history", experiment, bundle.names)
-        return self.cached(contents, key, lambda: self._history(experiment, bundle))
-
-    def interactions(self, contents: Contents) -> PairReadout | None:
-        """Return every pair of experiments whose table was released; None if none was."""
-        return self.cached(contents, "interactions", lambda: self._interactions(contents))
-
-    def accounts(self, contents: Contents) -> dict[str, dict[str, Any]]:
-        """Return the officer's account of every chain, by its name."""
-        return self.cached(contents, "accounts", lambda: _accounts(contents))
 
     def cached(self, contents: Contents, key: Any, make: Callable[[], _T]) -> _T:
         """Return something about the same bytes that takes a while, made once.
@@ -151,7 +134,8 @@ class Results:
             self._snapshot = contents.digest, LockedCache()
         return self._snapshot[1]
 
-    def _readouts(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
+    def readouts(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
+        """Return every experiment with its readouts, the newest last."""
         readouts: dict[str, list[ExperimentReadout]] = {}
         sums = self._sums(contents)
         for bundle in bundles(contents):
@@ -161,8 +145,8 @@ class Results:
                     readouts.setdefault(name, []).append(_readout(holding, name, sums))
         return readouts
 
-    def _history(self, experiment: str, bundle: Bundle) -> list[HistoryPoint]:
-        """Add batch after batch to those before; a point that was computed once never changes."""
+    def history(self, experiment: str, bundle: Bundle) -> list[HistoryPoint]:
+        """Return what was known about an experiment after every seal; a point that was computed never changes."""
         points: list[HistoryPoint] = []
         total: Release | None = None
         first = len(bundle.releases) - MOST_POINTS
@@ -176,7 +160,8 @@ class Results:
                 points.append(self._points[key])
         return points
 
-    def _interactions(self, contents: Contents) -> PairReadout | None:
+    def interactions(self, contents: Contents) -> PairReadout | None:
+        """Return every pair of experiments whose table was released; None if none was."""
         sums = self._sums(contents)
         totals = [summed(bundle, sums) for bundle in bundles(contents)]
         with_pairs = [total for total in totals if any(len(table.arms) == 2 for table in total.tables.values())]
@@ -255,5 +240,6 @@ def _point(total: Release, experiment: str) -> HistoryPoint:
     return HistoryPoint("" if last is None else last.through, sum(readout.arms.values()), readout._shown())
 
 
-def _accounts(contents: Contents) -> dict[str, dict[str, Any]]:
+def officer_accounts(contents: Contents) -> dict[str, dict[str, Any]]:
+    """Return the officer's account of every chain, by its name."""
     return {chain.name: privacy_account(chain.releases, chain.ledger) for chain in contents.chains if chain.releases}

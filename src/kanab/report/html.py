@@ -9,13 +9,14 @@ from typing import Any
 
 from kanab.errors import MissingExtraError
 from kanab.report.figures import bind_numbers
-from kanab.report.page import Page, PageSection, filled, table_html
+from kanab.report.page import Page, PageSection, filled, header_html, table_html
 from kanab.report.sections import Part, caution_sentences, further_sections, metric_sentences, readout_sections
 from kanab.report.tables import arms_table, effects_table, follow_ups_table, metric_heading, segments_table
 from kanab.report.words import (
     MARKS,
     UNCHAINED,
     alarmed,
+    lead_sentences,
     merged_levels,
     method_sentences,
     metrics_of,
@@ -77,16 +78,8 @@ def report_page(data: Data, *, charts: Mapping[str, str]) -> Page:
         PageSection("notes", "Notes", bullets(note_sentences(data))),
         PageSection("method", "How it was computed", bullets(method_sentences(data))),
     )
-    footer = "Made with Kanab from counts and sums. This file loads nothing from elsewhere."
-    return Page(title(data), _header(data), sections, footer)
-
-
-def _header(data: Data) -> str:
-    people = title(data).removeprefix(f"{data['experiment']}: ")
-    return (
-        f'<header>\n<p class="kicker">Experiment</p>\n<h1>{escape(data["experiment"])}</h1>\n'
-        f'<p class="lede">{escape(people)}.</p>\n<p class="lede">{escape(summary(data))}</p>\n</header>\n'
-    )
+    header = header_html("Experiment", data["experiment"], *(escape(sentence) for sentence in lead_sentences(data)))
+    return Page(title(data), header, sections, "from counts and sums")
 
 
 def _cautions(data: Data) -> str:

@@ -42,13 +42,14 @@ class PageSection:
 class Page:
     """A report in one file, without script or outside request.
 
-    ``header`` and ``footer`` are HTML; ``style`` is what the page adds to the style sheet of all reports.
+    ``header`` is HTML; ``made`` says from what, in the footer; ``style`` is what the page adds to the style sheet of
+    all reports.
     """
 
     title: str
     header: str
     sections: tuple[PageSection, ...]
-    footer: str
+    made: str
     style: str = ""
 
     @property
@@ -71,8 +72,15 @@ class Page:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
             f"<title>{escape(self.title)}</title>\n<style>{self.sheet}</style>\n</head>\n"
-            f"<body>\n<main>\n{self.header}{sections}<footer>{self.footer}</footer>\n</main>\n</body>\n</html>\n"
+            f"<body>\n<main>\n{self.header}{sections}<footer>Made with Kanab {self.made}. This file loads nothing from "
+            "elsewhere.</footer>\n</main>\n</body>\n</html>\n"
         )
+
+
+def header_html(kicker: str, heading: str, *ledes: str) -> str:
+    """Return the header of a page: texts above and as its heading, and HTML that leads into it."""
+    paragraphs = "".join(f'<p class="lede">{lede}</p>\n' for lede in ledes)
+    return f'<header>\n<p class="kicker">{kicker}</p>\n<h1>{escape(heading)}</h1>\n{paragraphs}</header>\n'
 
 
 def filled(*sections: PageSection) -> tuple[PageSection, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kanab.report.figures import bind_numbers
-from kanab.report.sections import readout_sections
+from kanab.report.sections import Section, readout_sections
 from kanab.report.words import summary, title
 from kanab.tabular import Table
 
@@ -25,15 +25,21 @@ def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
     Without a width tables are as wide as they need. Control characters in names become visible.
     """
     clean = mapped(data, printable)
+    return sections_text((title(clean), summary(clean)), readout_sections(clean), width)
+
+
+def sections_text(sentences: Iterable[str], sections: Iterable[Section], width: int | None) -> str:
+    """Return sentences, then sections under their headings, for a terminal of so many columns."""
     prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
-    lines = [*wrapped(title(clean), prose), *wrapped(summary(clean), prose)]
-    for section in readout_sections(clean):
-        lines += ["", ruled(section.heading, prose)]
-        for before, part in zip(("", *section.parts), section.parts, strict=False):
+    lines = [line for sentence in sentences for line in wrapped(sentence, prose)]
+    for section in sections:
+        lines += ["", f"── {section.heading} ".ljust(prose, "─")]
+        for before, part in zip((None, *section.parts), section.parts, strict=False):
+            if before is not None and isinstance(part if isinstance(part, Table) else before, Table):
+                lines.append("")
             if isinstance(part, Table):
-                lines += ["", *"\n\n".join(str(table) for table in folded(part, width)).splitlines()]
+                lines += "\n\n".join(str(table) for table in folded(part, width)).splitlines()
             else:
-                lines += [""] if isinstance(before, Table) else []
                 lines += wrapped(part, prose)
     return "\n".join(lines)
 
@@ -42,11 +48,6 @@ def wrapped(sentence: str, width: int) -> list[str]:
     """Return a sentence in lines; "p = 0.04" and "7.7 points" are not broken."""
     lines = textwrap.wrap(bind_numbers(sentence), width, subsequent_indent="  ", break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
-
-
-def ruled(heading: str, width: int) -> str:
-    """Return a heading with a rule to the edge of the prose."""
-    return f"── {heading} ".ljust(width, "─")
 
 
 def readout_markdown(data: Mapping[str, Any]) -> str:

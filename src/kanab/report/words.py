@@ -66,6 +66,12 @@ def title(data: Data) -> str:
     return f"{data['experiment']}: {data['people']:,} people in {len(data['arms'])} arms{named}"
 
 
+def lead_sentences(data: Data) -> list[str]:
+    """Return who was in the experiment, and how many of the comparisons are clear."""
+    people = title(data).removeprefix(f"{data['experiment']}: ")
+    return [f"{people}.", summary(data)]
+
+
 def alarmed(data: Data) -> bool:
     """Return whether people arrived in shares that chance does not explain (a sample ratio mismatch, SRM)."""
     return is_alarm(data["sample_ratio"]["p"])

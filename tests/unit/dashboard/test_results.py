@@ -70,7 +70,7 @@ def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
 def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(results: Results) -> None:
     contents = results.contents()
     readout = results.readouts(contents)["checkout"][-1]
-    points = results.history(contents, "checkout", readout.bundle)
+    points = results.history("checkout", readout.bundle)
     assert [one.through for one in points] == ["2026-W36", "2026-W37", "2026-W38"]
     first = kb.analyze(next(iter(contents.releases.values())), "checkout", looks=kb.Looks("spending"))
     for data, known in ((points[0].data, first._shown()), (points[-1].data, readout.data)):
@@ -79,12 +79,12 @@ def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(resul
             assert row["estimate"] == pytest.approx(other["estimate"], rel=1e-12)
             assert row["interval"] == pytest.approx(other["interval"], rel=1e-9)
     assert points[-1].people == readout.data["people"]
-    assert results.history(contents, "checkout", readout.bundle)[0] is points[0]
+    assert results.history("checkout", readout.bundle)[0] is points[0]
 
 
 def test_the_timeline_says_what_the_table_says(results: Results) -> None:
     contents = results.contents()
-    points = results.history(contents, "checkout", results.readouts(contents)["checkout"][-1].bundle)
+    points = results.history("checkout", results.readouts(contents)["checkout"][-1].bundle)
     table = history_table(points)
     assert table.header == ("through", "people", "bought, B", "spend, B")
     svg = timeline(points, "bought", "B")
@@ -106,12 +106,12 @@ def test_a_point_of_the_history_is_computed_once_even_if_a_batch_follows(monkeyp
     results = Results(source, patience=60)
     readout = results.readouts(source.contents)["banner"][-1]
     monkeypatch.setattr("kanab.dashboard.results.analyze", counted)
-    results.history(source.contents, "banner", readout.bundle)
+    results.history("banner", readout.bundle)
     assert calls == ["banner", "banner"]
     source.contents = read_contents([WEEKLY])
     readout = results.readouts(source.contents)["banner"][-1]
     calls.clear()
-    assert len(results.history(source.contents, "banner", readout.bundle)) == 3
+    assert len(results.history("banner", readout.bundle)) == 3
     assert calls == ["banner"]
 
 

@@ -104,11 +104,8 @@ def privacy_page(data: Data) -> Page:
     )
     experiments = listed(dict.fromkeys(name for release in releases for name in release["experiments"]))
     header = f'{_header(data, experiments)}<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
-    footer = (
-        "Made with Kanab from the release files alone: facts about them, not legal advice. "
-        "This file loads nothing from elsewhere."
-    )
-    return Page(f"Privacy report: {experiments}", header, sections, footer, OFFICER_STYLE)
+    made = "from the release files alone: facts about them, not legal advice"
+    return Page(f"Privacy report: {experiments}", header, sections, made, OFFICER_STYLE)
 
 
 def _header(data: Data, experiments: str) -> str:

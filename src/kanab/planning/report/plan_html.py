@@ -11,7 +11,7 @@ from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
 from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
 from kanab.report.figures import bind_numbers
-from kanab.report.page import Page, PageSection, card_table, filled
+from kanab.report.page import Page, PageSection, card_table, filled, header_html
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]
@@ -81,17 +81,13 @@ def plan_report(data: Data, name: str, summary: str, tables: Sequence[Table], *,
     pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
     whole, *effects = (_table(table) for table in tables)
     notes = "".join(f"<li>{escape(bind_numbers(note))}</li>" for note in data["notes"])
-    header = (
-        f'<header>\n<p class="kicker">Forecast of a plan</p>\n<h1>{escape(name)}</h1>\n'
-        f'<p class="lede">{escape(bind_numbers(summary))}</p>\n</header>\n'
-    )
+    header = header_html("Forecast of a plan", name, escape(bind_numbers(summary)))
     sections = filled(
         PageSection("tables", "When is every table whole?", whole),
         PageSection("effects", "Which effects can be seen?", "".join(effects) + pictures),
         PageSection("basis", "What this rests on", f'<ul class="said">{notes}</ul>'),
     )
-    footer = "Made with Kanab before anybody was counted. This file loads nothing from elsewhere."
-    return Page(f"Forecast: {name}", header, sections, footer, PLAN_STYLE).to_html()
+    return Page(f"Forecast: {name}", header, sections, "before anybody was counted", PLAN_STYLE).to_html()
 
 
 def _table(table: Table) -> str:

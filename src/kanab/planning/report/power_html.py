@@ -9,7 +9,7 @@ from typing import Any
 from kanab.errors import MissingExtraError
 from kanab.planning.report.power_words import answer, basis_sentences, chance, change, curve_table, how_tested
 from kanab.report.figures import bind_numbers, percent
-from kanab.report.page import Page, PageSection, card_table, filled
+from kanab.report.page import Page, PageSection, card_table, filled, header_html
 
 Data = Mapping[str, Any]
 
@@ -26,17 +26,14 @@ def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
 
     Without charts it has the same numbers in a table, and says how to add the pictures.
     """
-    header = (
-        f'<header>\n<p class="kicker">Plan of an experiment</p>\n<h1>{_QUESTIONS[data["solved"]]}</h1>\n'
-        f'<p class="lede">{_escaped(answer(data))}</p>\n<p class="lede">{_escaped(how_tested(data))}</p>\n</header>\n'
-    )
+    question = _QUESTIONS[data["solved"]]
+    header = header_html("Plan of an experiment", question, _escaped(answer(data)), _escaped(how_tested(data)))
     sections = filled(
         PageSection("curve", "With fewer or more people", _curves(data, charts)),
         PageSection("arms", "People per arm", _arms(data)),
         PageSection("basis", "What this rests on", _listed(basis_sentences(data))),
     )
-    footer = "Made with Kanab from numbers alone. This file loads nothing from elsewhere."
-    return Page(f"{_QUESTIONS[data['solved']]} {answer(data)}", header, sections, footer, PLAN_STYLE).to_html()
+    return Page(f"{question} {answer(data)}", header, sections, "from numbers alone", PLAN_STYLE).to_html()
 
 
 def _curves(data: Data, charts: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from kanab.errors import AnalysisError
 from kanab.report.figures import Row, error_figures, spoken_p
 from kanab.report.html import bullets, marked
-from kanab.report.page import Page, PageSection, card_table, filled, table_html
+from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
 from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, legend, marks_of
 from kanab.scan.report.tables import FEW_ROWS, broken_tables, means_table, ranked_table, strongest
 from kanab.scan.report.words import (
@@ -95,16 +95,14 @@ def scan_report(*, pairs: Data | None = None, segments: Data | None = None) -> s
         raise AnalysisError("there is no scan to report", "Give pairs, segments or both.")
     first, *second = scans
     sections = (*scan_sections(first), *(section for data in second for section in scan_sections(data, "by-segment-")))
-    footer = "Made with Kanab from counts and sums. This file loads nothing from elsewhere."
-    return Page(f"Scan: {scope_line(first)}", _header(first), sections, footer, SCAN_STYLE).to_html()
+    return Page(f"Scan: {scope_line(first)}", _header(first), sections, "from counts and sums", SCAN_STYLE).to_html()
 
 
 def _header(data: Data) -> str:
     scope, _, people = scope_line(data).partition("; ")
     experiments, _, rest = scope.partition(", ")
     lede = f"{rest}; {people}" if people else rest
-    ledes = "".join(f'<p class="lede">{marked(text)}</p>\n' for text in (f"{lede}.", expectation(data)) if text)
-    return f'<header>\n<p class="kicker">Scan</p>\n<h1>{escape(experiments)}</h1>\n{ledes}</header>\n'
+    return header_html("Scan", experiments, *(marked(text) for text in (f"{lede}.", expectation(data)) if text))
 
 
 def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.report.figures import Row
 from kanab.report.sections import Section
-from kanab.report.text import PROSE_WIDTH, folded, mapped, printable, ruled, wrapped
+from kanab.report.text import mapped, printable, sections_text
 from kanab.report.words import correction_name
 from kanab.scan.report.words import (
     PAIRS,
@@ -50,20 +50,7 @@ def scan_text(data: Data, *, width: int | None = None) -> str:
     At most ``width`` columns wide where names allow it; without a width tables are as wide as they need.
     """
     clean = mapped(data, printable)
-    prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
-    lines = []
-    for sentence in (f"{scope_line(clean)}.", expectation(clean), outcome(clean)):
-        lines += wrapped(sentence, prose)
-    for section in sections(clean):
-        lines += ["", ruled(section.heading, prose)]
-        for before, part in zip((None, *section.parts), section.parts, strict=False):
-            if isinstance(part, Table):
-                shown = "\n\n".join(str(table) for table in folded(part, width)).splitlines()
-                lines += shown if before is None else ["", *shown]
-            else:
-                lines += [""] if isinstance(before, Table) else []
-                lines += wrapped(part, prose)
-    return "\n".join(lines)
+    return sections_text((f"{scope_line(clean)}.", expectation(clean), outcome(clean)), sections(clean), width)
 
 
 def sections(data: Data) -> list[Section]:

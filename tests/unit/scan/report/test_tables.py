@@ -104,7 +104,7 @@ def test_a_broken_assignment_is_told_once_and_apart(six: Scan) -> None:
 
 
 def test_unchecked_enrollment_is_admitted(six: Scan) -> None:
-    assert "was not checked" not in flat(scan_text(six))
+    assert "another was not checked" not in flat(scan_text(six))
     assert "depends on the arm of another was not checked" in flat(scan_text(six | {"enrollment_checked": False}))
 
 
