@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.unit.privacy.closed_forms import largest
 
 import kanab as kb
 from kanab.counted import LargestValues
 from kanab.datasets import count_eighteen, eighteen_rows
 from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import Audit, audit_table
-from kanab.privacy.inference import largest
 
 SIX = ["newbie", "channel", "zip_code", "history_segment", "womens", "mens"]
 PLANS = {

@@ -11,19 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.privacy.closed_forms import anyone, largest, outlier, smallest
 
 import kanab as kb
 from kanab.privacy.audit import audit_table
-from kanab.privacy.enumeration import enumerate_classes, extremes, extremes_by_margin
+from kanab.privacy.enumeration import enumerate_classes, extremes, extremes_by_marginal
 from kanab.privacy.inference import (
-    anyone,
     class_squares,
     in_machine_words,
-    largest,
     largest_on_grid,
     most_squares,
-    outlier,
-    smallest,
     smallest_on_grid,
 )
 from kanab.tally.consistency import least_squares
@@ -148,7 +145,7 @@ def test_enumeration_over_a_margin_is_exact(data) -> None:
         for combination in itertools.product(*(groups_of(*one, low, high) for one in zip(n, s, strict=True)))
         if sum(two_sums(y)[2] for y in combination) == q
     ]
-    for place, found in enumerate(extremes_by_margin(n, s, q, low, high)):
+    for place, found in enumerate(extremes_by_marginal(n, s, q, low, high)):
         assert found == (spans([combination[place] for combination in possible]) if n[place] > 1 else None)
 
 

@@ -184,7 +184,7 @@ def test_a_wrong_guess_of_what_is_superfluous_is_never_believed(design: Design, 
 @given(designs(largest=10**7))
 def test_single_entries_whole_matrices_and_proofs_by_primes_give_the_same(design: Design) -> None:
     exact = brute_force(design)
-    with settled(SPARSE=0, PACK=1):
+    with settled(MANY_CLASSES=0, PACK=1):
         assert_right(design, exact)
     with settled(_unproved=lambda *given: given[2], STEP=3):
         assert_right(design, exact)

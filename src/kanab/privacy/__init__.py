@@ -1,5 +1,4 @@
-"""What may leave, and what may not. Knows nothing of statistics; an auditor can read this folder alone."""
+"""What may leave, and what may not: the rules, releases and ledgers. Others import `release`, `Release`, `Ledger`.
 
-from kanab.privacy.release import Receipt
-
-__all__ = ["Receipt"]
+It knows nothing of statistics; an auditor can read this folder alone.
+"""

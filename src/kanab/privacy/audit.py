@@ -1,4 +1,4 @@
-"""Could somebody who reads one table infer a single person's value? The rules of the audit, applied to it.
+"""The inference audit: rules against inferring a single person's value from one table.
 
 A rule has to be one that real tables pass: it compares what is left to guess about an extreme value
 with how far it is from the mean. Texts name rules and remedies, never a count or a value.
@@ -38,8 +38,9 @@ Bounds = tuple[Bound, Bound]
 NARROW = 4
 """An interval is too narrow below a quarter (1 ÷ this) of the distance between its outer end and the mean."""
 LEAST_CONTRIBUTORS = 3
+"""People with a value in a class: one's value is the sum; of two, each knows the other's."""
 COARSE = 100
-"""Bounds with at most so many steps between them make a metric one of whole numbers, whatever a step is."""
+"""Bounds with at most so many steps between them make a metric one of whole numbers, however large a step is."""
 
 MEANING: Mapping[Rule, str] = {
     "interval": "the largest or the smallest value of a class can be inferred closely",
@@ -48,14 +49,14 @@ MEANING: Mapping[Rule, str] = {
     "contributors": f"a class has fewer than {LEAST_CONTRIBUTORS} people with a value that is not zero",
     "dominance": "one or two people make up nearly all of the sum of a class",
 }
-"""What is broken, in words."""
+"""What each rule forbids, in words."""
 
 REMEDY = "Its sums by class are withheld in this table; arm totals stay."
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that a metric breaks in a table: in how many classes or margins of them, and what is done about it."""
+    """A rule that a metric breaks in a table: in how many classes or marginals of them, and what is done about it."""
 
     table: str
     metric: str
@@ -65,7 +66,7 @@ class Broken:
 
     @property
     def sentence(self) -> str:
-        """For people: no count, no value.
+        """The broken rule in words, without a count or a value.
 
         >>> Broken("checkout/tier", "spend", "dominance", 2).sentence
         'spend in checkout/tier: one or two people make up nearly all of the sum of a class'
@@ -84,7 +85,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the audit of one or more tables found.
+    """The result of auditing one or more tables.
 
     ``homogeneous`` counts classes in which everyone has the same value of a metric, ``not_enumerated``
     those of whole-number metrics that were too much work to enumerate: for them the closed forms hold.
@@ -97,16 +98,16 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Is no rule broken?"""
+        """Whether no rule is broken."""
         return not self.broken
 
     def __add__(self, other: Audit) -> Audit:
-        found = [worst for worst in (self.worst, other.worst) if worst]
+        narrowest = [worst for worst in (self.worst, other.worst) if worst]
         return Audit(
             self.broken + other.broken,
             self.homogeneous + other.homogeneous,
             self.not_enumerated + other.not_enumerated,
-            min(found, key=lambda worst: worst.ratio, default=None),
+            min(narrowest, key=lambda worst: worst.ratio, default=None),
         )
 
 
@@ -127,7 +128,7 @@ def audit_table(
     >>> audit_table("treatment/tier", eighteen(), {}).passed
     True
     """
-    found = Audit()
+    audit = Audit()
     for part in tally.moments:
         metric = part.metric.name
         plan = plans.get(metric, MetricPlan(metric))
@@ -139,13 +140,13 @@ def audit_table(
             if metric in (largest or {}):
                 dominated = _dominated((largest or {})[metric])
                 judged = replace(judged, broken={**judged.broken, "dominance": dominated})
-        found += judged.audit(name, metric)
-    return found
+        audit += judged.audit(name, metric)
+    return audit
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """In how many classes a metric breaks which rule."""
+    """The number of classes in which a metric breaks each rule."""
 
     broken: Mapping[Rule, int]
     homogeneous: int
@@ -159,55 +160,55 @@ class _Judged:
 
 
 def _judge_binary(part: Moments, plan: MetricPlan) -> _Judged:
-    """Of a 0/1 metric every class knows its largest value, so only classes of one kind count."""
+    """Judge a 0/1 metric: its largest value is known anyway, so only classes where all are alike count."""
     homogeneous = (part.counts > 0) & ((part.sums == 0) | (part.sums == part.counts))
     return _Judged({"sensitive": _all_sensitive(part, plan, (0, 1))}, int(homogeneous.sum()))
 
 
 def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Judged:
-    """The rules for amounts and counts of things, and intervals also of margins: their squares are known exactly."""
+    """Apply the rules for amounts and counts of things; those for intervals also to marginals with exact squares."""
     axes, people = tally.axes, _contributors(part, tally, plan, bounds)
-    found = _judge_classes(part, people, axes, bounds)
-    broken = {**found.broken, "sensitive": _all_sensitive(part, plan, bounds)}
-    ratios = [found.ratio]
+    judged = _judge_classes(part, people, axes, bounds)
+    broken = {**judged.broken, "sensitive": _all_sensitive(part, plan, bounds)}
+    ratios = [judged.ratio]
     for by, squares in part.squares.items():
         if by != axes:
             whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
-            margin = _judge_classes(whole, None if people is None else marginal(people, axes, by), by, bounds)
-            broken["interval"] += margin.broken["interval"]
-            ratios.append(margin.ratio)
-    return replace(found, broken=broken, ratio=_least(ratios))
+            coarse = _judge_classes(whole, None if people is None else marginal(people, axes, by), by, bounds)
+            broken["interval"] += coarse.broken["interval"]
+            ratios.append(coarse.ratio)
+    return replace(judged, broken=broken, ratio=_least(ratios))
 
 
 def _judge_classes(part: Moments, people: Cells | None, axes: By, bounds: Bounds) -> _Judged:
-    """The rules for intervals; twice where it is known how many people have a value that is not zero."""
-    known = _known(part, axes, bounds)
-    narrow, ratio = _narrow(known, bounds)
-    alike = known.alike & ~_at_bound(part, bounds)
+    """Apply the rules for intervals; twice where it is known how many people have a value that is not zero."""
+    intervals = _intervals(part, axes, bounds)
+    narrow, ratio = _narrow(intervals, bounds)
+    alike = intervals.alike & ~_at_bound(part, bounds)
     few = np.zeros(part.counts.shape, dtype=bool)
     if people is not None:
         few = (people > 0) & (people < LEAST_CONTRIBUTORS)
-        own, off_zero = replace(part, counts=people), _off_zero(bounds)
-        among = _known(own, axes, bounds)
+        nonzero, off_zero = replace(part, counts=people), _off_zero(bounds)
+        among = _intervals(nonzero, axes, bounds)
         narrow_among, ratio_among = _narrow(among, off_zero)
         narrow, ratio = narrow | narrow_among & ~few, _least([ratio, ratio_among])
-        alike = alike | among.alike & ~_at_bound(own, off_zero) & ~few
+        alike = alike | among.alike & ~_at_bound(nonzero, off_zero) & ~few
     broken: dict[Rule, int] = {
         "interval": int(narrow.sum()), "homogeneous": int(alike.sum()), "contributors": int(few.sum()),
     }  # fmt: skip
-    return _Judged(broken, int(known.alike.sum()), known.not_enumerated, ratio)
+    return _Judged(broken, int(intervals.alike.sum()), intervals.not_enumerated, ratio)
 
 
 def _least(ratios: Sequence[float | None]) -> float | None:
     return min((ratio for ratio in ratios if ratio is not None), default=None)
 
 
-def _bounds(part: Moments, axes: By, known: tuple[int, int] | None) -> Bounds:
-    """The bounds that a reader knows; if nobody stated any, values are taken to be all of one sign if they can be.
+def _bounds(part: Moments, axes: By, grid_range: tuple[int, int] | None) -> Bounds:
+    """Return the bounds that a reader knows; without any, values are taken to be all of one sign if they can be.
 
     A reader would guess as much of an amount or a count, and less would be inferred without it.
     """
-    stated = part.metric.grid_bounds or known
+    stated = part.metric.grid_bounds or grid_range
     if stated is not None:
         return stated
     guesses: tuple[Bounds, ...] = ((0, None), (None, 0))
@@ -215,7 +216,7 @@ def _bounds(part: Moments, axes: By, known: tuple[int, int] | None) -> Bounds:
 
 
 def _fits(part: Moments, axes: By, bounds: Bounds) -> bool:
-    """Could values within these bounds have these sums and squares?"""
+    """Return whether values within these bounds could have these sums and squares."""
     low, high = edges(*bounds)
     if not np.all((part.sums >= low * part.counts) & (part.sums <= high * part.counts)):
         return False
@@ -224,7 +225,7 @@ def _fits(part: Moments, axes: By, bounds: Bounds) -> bool:
 
 
 def _on_coarsest_grid(part: Moments, bounds: Bounds) -> tuple[Moments, Bounds]:
-    """The same on the coarsest grid that sums, squares and bounds lie on: anybody can see that values are whole."""
+    """Put a metric on the coarsest grid that sums, squares and bounds lie on: anybody can see that values are whole."""
     low, high = bounds
     step = math.gcd(part.metric.scale, low or 0, high or 0, *part.sums.ravel().tolist())
     if step == 1 or any(bool(np.any(cells % step**2)) for cells in part.squares.values()):
@@ -241,8 +242,8 @@ def _on_coarsest_grid(part: Moments, bounds: Bounds) -> tuple[Moments, Bounds]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
-    """What can be known of every class: the intervals of its extremes, and whether all are alike."""
+class _Intervals:
+    """The intervals of the smallest and the largest value of every class."""
 
     part: Moments
     smallest: tuple[Cells, Cells]
@@ -251,13 +252,13 @@ class _Known:
 
     @property
     def alike(self) -> Mask:
-        """Where everyone must have the same value."""
+        """The classes in which everyone must have the same value."""
         n = self.part.counts
-        found: Mask = (n == 1) | (n > 1) & (self.largest[1] == self.smallest[0])
-        return found
+        alike: Mask = (n == 1) | (n > 1) & (self.largest[1] == self.smallest[0])
+        return alike
 
 
-def _known(part: Moments, axes: By, bounds: Bounds) -> _Known:
+def _intervals(part: Moments, axes: By, bounds: Bounds) -> _Intervals:
     low, high = bounds
     if low is not None and high is None:
         bounds = low, low + 1 + int((part.sums - low * part.counts).max())  # nobody has more than the sum of all
@@ -265,8 +266,8 @@ def _known(part: Moments, axes: By, bounds: Bounds) -> _Known:
     n = np.maximum(part.counts, 2)  # what this makes of smaller classes is not looked at
     q = class_squares(part, axes, *bounds)
     smallest, largest = smallest_on_grid(n, part.sums, q, *bounds), largest_on_grid(n, part.sums, q, *bounds)
-    known = _Known(part, smallest, largest)
-    return _enumerated(known, axes) if _whole(part.metric, bounds) else known
+    intervals = _Intervals(part, smallest, largest)
+    return _enumerated(intervals, axes) if _whole(part.metric, bounds) else intervals
 
 
 def _whole(metric: Metric, bounds: Bounds) -> bool:
@@ -274,29 +275,29 @@ def _whole(metric: Metric, bounds: Bounds) -> bool:
     return metric.scale == 1 or high - low <= COARSE
 
 
-def _enumerated(known: _Known, axes: By) -> _Known:
-    """The same with exact intervals for the classes that are little work."""
-    exact = enumerate_classes(known.part, axes, known.smallest[0], known.largest[1])
-    ends = [cells.copy() for cells in (*known.smallest, *known.largest)]
-    for place, found in enumerate(exact):
-        if found is not None:
-            for cells, end in zip(ends, (*found[0], *found[1]), strict=True):
+def _enumerated(intervals: _Intervals, axes: By) -> _Intervals:
+    """Replace the intervals of classes that are little work by exact ones."""
+    exact = enumerate_classes(intervals.part, axes, intervals.smallest[0], intervals.largest[1])
+    ends = [cells.copy() for cells in (*intervals.smallest, *intervals.largest)]
+    for place, extremes in enumerate(exact):
+        if extremes is not None:
+            for cells, end in zip(ends, (*extremes[0], *extremes[1]), strict=True):
                 cells.flat[place] = end
-    open_ = (known.part.counts > 1) & ~known.alike
-    left = sum(found is None for found, wanted in zip(exact, open_.flat, strict=True) if wanted)
-    return _Known(known.part, (ends[0], ends[1]), (ends[2], ends[3]), left)
+    open_ = (intervals.part.counts > 1) & ~intervals.alike
+    left = sum(extremes is None for extremes, wanted in zip(exact, open_.flat, strict=True) if wanted)
+    return _Intervals(intervals.part, (ends[0], ends[1]), (ends[2], ends[3]), left)
 
 
-def _narrow(known: _Known, bounds: Bounds) -> tuple[Mask, float | None]:
-    """Where is too little left to guess about an extreme? And the least that is left, as a share.
+def _narrow(intervals: _Intervals, bounds: Bounds) -> tuple[Mask, float | None]:
+    """Return where too little is left to guess about an extreme, and the least that is left, as a share.
 
     An extreme that is known to sit at its bound says no more than that somebody reached it. A class
     whose values are all within a step of one bound says no more than a 0/1 metric, for which there
     is no such rule.
     """
     low, high = edges(*bounds)
-    n, s = known.part.counts, known.part.sums
-    (bottom_low, bottom_high), (top_low, top_high) = known.smallest, known.largest
+    n, s = intervals.part.counts, intervals.part.sums
+    (bottom_low, bottom_high), (top_low, top_high) = intervals.smallest, intervals.largest
     narrow, ratios = np.zeros(n.shape, dtype=bool), []
     for width, outer, harmless in (
         (n * (top_high - top_low), n * top_high - s, (top_low >= high) | (top_high <= low + 1)),
@@ -312,14 +313,14 @@ def _narrow(known: _Known, bounds: Bounds) -> tuple[Mask, float | None]:
 
 
 def _at_bound(part: Moments, bounds: Bounds) -> Mask:
-    """Is everyone at the same bound?"""
+    """Return where everyone is at the same bound."""
     low, high = edges(*bounds)
-    found: Mask = (part.sums == low * part.counts) | (part.sums == high * part.counts)
-    return found
+    at_bound: Mask = (part.sums == low * part.counts) | (part.sums == high * part.counts)
+    return at_bound
 
 
 def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
-    """In how many classes everyone has the greatest value of a sensitive metric, or, if both are, the least."""
+    """Count the classes in which everyone has the greatest value of a sensitive metric, or, if both are, the least."""
     low, high = edges(*bounds)
     everyone = part.sums == high * part.counts
     nobody = part.sums == low * part.counts
@@ -328,23 +329,23 @@ def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
 
 
 def _contributors(part: Moments, tally: Tally, plan: MetricPlan, bounds: Bounds) -> Cells | None:
-    """In every class the people whose value is not zero, if a 0/1 metric of the same table tells them."""
+    """Return the people of every class whose value is not zero, if a 0/1 metric of the same table tells them."""
     low, high = edges(*bounds)
-    told = [one for one in tally.moments if one.metric.name == plan.of and one.metric.binary]
-    if not told or not low <= 0 <= high:
+    having = [other for other in tally.moments if other.metric.name == plan.of and other.metric.binary]
+    if not having or not low <= 0 <= high:
         return None
-    people = np.minimum(told[0].sums, part.counts)
+    people = np.minimum(having[0].sums, part.counts)
     return np.where((people == 0) & (part.sums != 0), part.counts, people)
 
 
 def _off_zero(bounds: Bounds) -> Bounds:
-    """The bounds of people whose value is not zero: one step off, where zero was one."""
+    """Return the bounds of people whose value is not zero: one step off, where zero was one."""
     low, high = bounds
     return (1 if low == 0 else low), (-1 if high == 0 else high)
 
 
 def _dominated(values: LargestValues) -> int:
-    """Is a rest of less than 10 % of the largest value left beside two people (p %-rule), or 90 % of the sum theirs?"""
+    """Count classes where all but two people have less than 10 % of the largest value (p %-rule), or of the sum."""
     largest, both, total = values.largest, values.largest + values.second, values.total
     broken = (10 * (total - both) < largest) | (10 * both > 9 * total)
     return int((broken & (total > 0)).sum())

@@ -1,10 +1,10 @@
-"""Whole numbers give more away than the closed forms say: try all of them, where that is little work.
+"""Exact intervals of whole-number metrics, which give more away than the closed forms say, where that is little work.
 
-Ten counts near zero are all known from n, S and Q in 98 of 100 cases. Nobody lists the groups of
-values one by one: for so many people with such a sum and such a largest value there is one set of
+Ten counts near zero are all known from n, S and Q in 98 of 100 cases. Groups of values are not
+listed one by one: for so many people with such a sum and such a largest value there is one set of
 squares that they can have, kept as the bits of an integer, and it follows from two smaller ones.
 A class's *excess* is its squares less the least that its count and sum allow. It does not depend
-on where the values start, so the classes of a margin share out the margin's excess.
+on where the values start, so the classes of a marginal share out its excess.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORK = 2**26
 DEPTH = 300
 """People plus largest value of a class at most: how deep the sets may rest on each other."""
 SHARING = 2**18
-"""Classes of a margin × its excess at most; beyond, only the ends of what they share are used."""
+"""Classes of a marginal × its excess at most; beyond, only the ends of what they share are used."""
 
 Interval = tuple[int, int]
 Extremes = tuple[Interval, Interval]
@@ -41,16 +41,16 @@ Extremes = tuple[Interval, Interval]
 
 
 class Achievable:
-    """Which squares can whole numbers have? Every answer is remembered for the next class."""
+    """The squares that whole numbers can have; every answer is remembered for the next class."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int], int] = {}
 
     def squares(self, people: int, total: int, high: int) -> int:
-        """Bit q is set if so many whole numbers from 0 to ``high`` have this total and squares q.
+        """Return a number whose bit q is set if so many whole numbers from 0 to ``high`` have this total and squares q.
 
-        >>> found = Achievable().squares(10, 3, 3)       # 1+1+1, 2+1 or 3
-        >>> [q for q in range(10) if found >> q & 1]
+        >>> bits = Achievable().squares(10, 3, 3)       # 1+1+1, 2+1 or 3
+        >>> [q for q in range(10) if bits >> q & 1]
         [3, 5, 9]
         """
         if total == 0:
@@ -66,7 +66,7 @@ class Achievable:
 
 
 @dataclass(frozen=True)
-class Small:
+class SmallClass:
     """A class that is little work, its values counted from one of its bounds."""
 
     n: int
@@ -76,11 +76,11 @@ class Small:
     downwards: bool
 
     @classmethod
-    def of(cls, n: int, s: int, low: int, high: int) -> Small | None:
-        """The class, counted from the nearer bound; None if it is too much work."""
+    def of(cls, n: int, s: int, low: int, high: int) -> SmallClass | None:
+        """Return the class, counted from the nearer bound; None if it is too much work."""
         up, down = s - n * low, n * high - s
-        found = cls(n, up, high - low, low, False) if up <= down else cls(n, down, high - low, high, True)
-        return found if found._work <= WORK and found._depth <= DEPTH else None
+        small = cls(n, up, high - low, low, False) if up <= down else cls(n, down, high - low, high, True)
+        return small if small._work <= WORK and small._depth <= DEPTH else None
 
     @property
     def _work(self) -> int:
@@ -92,30 +92,30 @@ class Small:
     def _depth(self) -> int:
         return min(self.n, self.total) + min(self.high, self.total)
 
-    def excess(self, known: Achievable) -> int:
-        """The set of its possible excesses, as bits."""
-        return known.squares(self.n, self.total, self.high) >> _least(self.n, self.total)
+    def excess(self, achievable: Achievable) -> int:
+        """Return the set of its possible excesses, as bits."""
+        return achievable.squares(self.n, self.total, self.high) >> _least(self.n, self.total)
 
-    def extremes(self, known: Achievable, excess: int) -> Extremes:
-        """The smallest and the largest value, if its excess is one of these."""
+    def extremes(self, achievable: Achievable, excess: int) -> Extremes:
+        """Return the intervals of the smallest and the largest value, if its excess is one of these."""
         wanted = excess << _least(self.n, self.total)
-        top, bottom = self._largest(known, wanted), self._smallest(known, wanted)
+        top, bottom = self._largest(achievable, wanted), self._smallest(achievable, wanted)
         if self.downwards:
             return (self.start - top[1], self.start - top[0]), (self.start - bottom[1], self.start - bottom[0])
         return (self.start + bottom[0], self.start + bottom[1]), (self.start + top[0], self.start + top[1])
 
-    def _largest(self, known: Achievable, wanted: int) -> Interval:
-        """Nobody above x; and somebody at x, the others not above."""
+    def _largest(self, achievable: Achievable, wanted: int) -> Interval:
+        """Find the least x with nobody above it, and the greatest with somebody at it and the others not above."""
         values = range(-(-self.total // self.n), min(self.high, self.total) + 1)
-        least = next(x for x in values if known.squares(self.n, self.total, x) & wanted)
-        most = next(x for x in reversed(values) if known.squares(self.n - 1, self.total - x, x) << x * x & wanted)
-        return least, most
+        least = next(x for x in values if achievable.squares(self.n, self.total, x) & wanted)
+        below = ((x, achievable.squares(self.n - 1, self.total - x, x)) for x in reversed(values))
+        return least, next(x for x, bits in below if bits << x * x & wanted)
 
-    def _smallest(self, known: Achievable, wanted: int) -> Interval:
-        """Everybody at or above x is the same question counted from x; somebody at x: one less above it."""
+    def _smallest(self, achievable: Achievable, wanted: int) -> Interval:
+        """Find the least x with somebody at it and the others not below, and the greatest with nobody below it."""
 
         def possible(people: int, x: int) -> int:
-            rest = known.squares(people, self.total - self.n * x, self.high - x)
+            rest = achievable.squares(people, self.total - self.n * x, self.high - x)
             return rest & wanted >> 2 * x * self.total - self.n * x * x
 
         values = range(self.total // self.n + 1)
@@ -124,26 +124,26 @@ class Small:
 
 
 @dataclass(frozen=True)
-class Margin:
-    """One margin of squares: in which of its cells each class is, and the excess of each cell."""
+class MarginalExcess:
+    """One marginal of squares: in which of its cells each class is, and the excess of each cell."""
 
     cells: Sequence[int]
     excess: Sequence[int]
 
 
 def extremes(n: int, s: int, q: int, low: Bound, high: Bound) -> Extremes | None:
-    """The exact intervals of the smallest and the largest value of a class; None if that is too much work.
+    """Return the exact intervals of the smallest and the largest value of a class; None if that is too much work.
 
     >>> extremes(10, 3, 5, 0, None)          # one person has 2, one has 1, nobody has anything else
     ((0, 0), (2, 2))
     """
-    return extremes_by_margin([n], [s], q, low, high)[0]
+    return extremes_by_marginal([n], [s], q, low, high)[0]
 
 
-def extremes_by_margin(n: Sequence[int], s: Sequence[int], q: int, low: Bound, high: Bound) -> list[Extremes | None]:
-    """The same for all classes of a margin, of which only the squares of all together are known.
+def extremes_by_marginal(n: Sequence[int], s: Sequence[int], q: int, low: Bound, high: Bound) -> list[Extremes | None]:
+    """Return the same for all classes of a marginal, of which only the squares of all together are known.
 
-    >>> extremes_by_margin([10, 10], [3, 0], 9, 0, None)
+    >>> extremes_by_marginal([10, 10], [3, 0], 9, 0, None)
     [((0, 0), (3, 3)), ((0, 0), (0, 0))]
     """
     axes = ("arm", "level")
@@ -156,50 +156,50 @@ def extremes_by_margin(n: Sequence[int], s: Sequence[int], q: int, low: Bound, h
 
 
 def enumerate_classes(part: Moments, axes: By, low: Cells, high: Cells) -> list[Extremes | None]:
-    """The exact extremes of every class whose values lie between ``low`` and ``high``; None where that is too much.
+    """Return the exact extremes of every class whose values lie between ``low`` and ``high``; None where too much work.
 
-    With one margin the intervals are exact. Margins that cross narrow each other, and may leave an
+    With one marginal the intervals are exact. Marginals that cross narrow each other, and may leave an
     interval wider than all of them together would. Classes of one person or nobody have no excess.
     """
-    known = Achievable()
+    achievable = Achievable()
     several = np.flatnonzero(part.counts > 1)
-    people = list(zip(*(cells.ravel()[several].tolist() for cells in (part.counts, part.sums, low, high)), strict=True))
-    small = [Small.of(*one) for one in people]
-    excess = [one.excess(known) if one else None for one in small]
+    sums = list(zip(*(cells.ravel()[several].tolist() for cells in (part.counts, part.sums, low, high)), strict=True))
+    small = [SmallClass.of(*numbers) for numbers in sums]
+    excess = [each.excess(achievable) if each else None for each in small]
     most = [
-        _most_excess(*one) if bits is None else max(0, bits.bit_length() - 1)
-        for one, bits in zip(people, excess, strict=True)
+        _most_excess(*numbers) if bits is None else max(0, bits.bit_length() - 1)
+        for numbers, bits in zip(sums, excess, strict=True)
     ]
-    margins = [_margin(part, axes, by, several) for by in part.squares]
-    for margin in [*margins, *margins[:-1]]:
-        _narrow(margin, excess, most)
-    found: list[Extremes | None] = [None] * part.counts.size
-    for place, one, bits in zip(several.tolist(), small, excess, strict=True):
-        found[place] = one.extremes(known, bits) if one and bits else None
-    return found
+    marginals = [_marginal_excess(part, axes, by, several) for by in part.squares]
+    for each in [*marginals, *marginals[:-1]]:
+        _narrow(each, excess, most)
+    intervals: list[Extremes | None] = [None] * part.counts.size
+    for place, single, bits in zip(several.tolist(), small, excess, strict=True):
+        intervals[place] = single.extremes(achievable, bits) if single and bits else None
+    return intervals
 
 
-def _margin(part: Moments, axes: By, by: By, several: NDArray[np.intp]) -> Margin:
-    """Where its classes are, and what it has beyond the least squares of all of them."""
+def _marginal_excess(part: Moments, axes: By, by: By, several: NDArray[np.intp]) -> MarginalExcess:
+    """Return where its classes are, and what it has beyond the least squares of all of them."""
     excess = part.squares[by] - marginal(least_squares(part.counts, part.sums), axes, by)
     places = to_classes(np.arange(excess.size).reshape(excess.shape), axes, by)
     cells = np.broadcast_to(places, part.counts.shape).ravel()[several]
-    return Margin(cells.tolist(), excess.ravel().tolist())
+    return MarginalExcess(cells.tolist(), excess.ravel().tolist())
 
 
-def _narrow(margin: Margin, excess: list[int | None], most: Sequence[int]) -> None:
+def _narrow(marginal_excess: MarginalExcess, excess: list[int | None], most: Sequence[int]) -> None:
     """Leave each class the excesses that the other classes of its cell can make up to the cell's."""
-    own: dict[int, list[int]] = {}
-    for g, cell in enumerate(margin.cells):
-        own.setdefault(cell, []).append(g)
-    for cell, classes in own.items():
-        shared = share([excess[g] for g in classes], [most[g] for g in classes], margin.excess[cell])
+    by_cell: dict[int, list[int]] = {}
+    for g, cell in enumerate(marginal_excess.cells):
+        by_cell.setdefault(cell, []).append(g)
+    for cell, classes in by_cell.items():
+        shared = share([excess[g] for g in classes], [most[g] for g in classes], marginal_excess.excess[cell])
         for g, bits in zip(classes, shared, strict=True):
             excess[g] = bits
 
 
 def share(excess: Sequence[int | None], most: Sequence[int], total: int) -> list[int | None]:
-    """What excess can each class have, if together they have ``total``? None stays unknown."""
+    """Return the excesses that each class can have, if together they have ``total``; None stays unknown."""
     if total < 0:
         return list(excess)
     if len(excess) * total > SHARING:
@@ -211,13 +211,13 @@ def share(excess: Sequence[int | None], most: Sequence[int], total: int) -> list
         before.append(_added(before[-1], bits, total))
     for bits in sets[:0:-1]:
         after.append(_added(after[-1], bits, total))
-    others = [_added(one, two, total) for one, two in zip(before, reversed(after), strict=True)]
+    others = [_added(first, last, total) for first, last in zip(before, reversed(after), strict=True)]
     return [None if bits is None else bits & _mirrored(rest, total) for bits, rest in zip(excess, others, strict=True)]
 
 
-def _added(one: int, two: int, total: int) -> int:
-    """All sums of a member of each set, up to the total."""
-    few, many = sorted((one, two), key=int.bit_count)
+def _added(first: int, second: int, total: int) -> int:
+    """Return all sums of a member of each set, up to the total."""
+    few, many = sorted((first, second), key=int.bit_count)
     if few & 1 and many == _even(total):
         return many
     sums = 0
@@ -229,17 +229,17 @@ def _added(one: int, two: int, total: int) -> int:
 
 
 def _mirrored(bits: int, total: int) -> int:
-    """The members seen from the total: total − e instead of e."""
+    """Return the members seen from the total: total − e instead of e."""
     return int(format(bits, f"0{total + 1}b")[::-1], 2)
 
 
 def _even(most: int) -> int:
-    """All even numbers up to the given one: no excess is odd, because y² − y is even."""
+    """Return all even numbers up to ``most``: no excess is odd, because y² − y is even."""
     return ((1 << 2 * (most // 2 + 1)) - 1) // 3
 
 
 def _between(bits: int | None, low: int, high: int) -> int | None:
-    """The members from ``low`` to ``high``; ends far beyond the set must not become integers of that many bits."""
+    """Return the members from ``low`` to ``high``; ends far beyond the set must not become integers of so many bits."""
     if bits is None:
         return None
     low, high = max(0, min(low, bits.bit_length())), min(high, bits.bit_length())

@@ -1,7 +1,7 @@
-"""Which classes are combinations of others? Decided by whole numbers, never by a rounding error.
+"""Classes that are combinations of others: found by floating point, proved by whole numbers.
 
 ``XᵀWX`` counts the people that each two classes share. Floating point proposes classes that span
-all others; that they do is then proved, or the answer is that nothing is known.
+all others; that they do is then proved, or None is returned.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Inverse:
 
 
 def inverse_of(gram: Floats, tables: int) -> Inverse | None:
-    """Classes that provably span all others, and their inverse; None if there is no proof.
+    """Return classes that provably span all others, and their inverse; None if there is no proof.
 
     Of two tables with the same people in them one class is superfluous:
 
@@ -71,7 +71,7 @@ def inverse_of(gram: Floats, tables: int) -> Inverse | None:
 
 
 def _scaled(gram: Floats, scale: Floats, kept: Ints | None = None) -> Floats:
-    """A copy with ones on the diagonal, as Fortran likes it; symmetric, so that rows may be columns."""
+    """Return a copy with ones on the diagonal, in Fortran's order; it is symmetric, so that rows may be columns."""
     copy = gram.copy() if kept is None else gram[np.ix_(kept, kept)]
     scale = scale if kept is None else scale[kept]
     copy *= scale
@@ -80,7 +80,7 @@ def _scaled(gram: Floats, scale: Floats, kept: Ints | None = None) -> Floats:
 
 
 def _inverted(root: Floats) -> Floats:
-    """The lower triangle of the inverse, from the factor."""
+    """Return the lower triangle of the inverse, from the factor."""
     if len(root) > FEW:
         inverse, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
         return np.asarray(inverse)
@@ -89,10 +89,10 @@ def _inverted(root: Floats) -> Floats:
 
 
 def exact_inverse(gram: Floats) -> tuple[NDArray[Any], int]:
-    """A generalised inverse in whole numbers and their common denominator, for small matrices.
+    """Return a generalised inverse in whole numbers and their common denominator, for small matrices.
 
-    Elimination without fractions. What is nothing is nothing here, so that superfluous classes are
-    seen for what they are; their rows and columns are zero.
+    Elimination without fractions: a zero is exactly zero, so that superfluous classes are recognised;
+    their rows and columns are zero.
 
     >>> exact_inverse(np.array([[4.0, 4, 1], [4, 4, 1], [1, 1, 2]]))
     (array([[2, 0, -1],
@@ -120,9 +120,9 @@ def exact_inverse(gram: Floats) -> tuple[NDArray[Any], int]:
 
 
 def _unproved(gram: Floats, kept: Ints, dropped: Ints, root: Floats, scale: Floats) -> Ints:
-    """The dropped classes for which no whole-number combination z of the kept ones is found.
+    """Return the dropped classes for which no whole-number combination z of the kept ones is found.
 
-    A found one is a proof: if XᵀWX z = 0 without any rounding, then zᵀXᵀWXz = 0, and Xz = 0.
+    Such a combination is a proof: if XᵀWX z = 0 without any rounding, then zᵀXᵀWXz = 0, and Xz = 0.
     """
     step = max(1, ENTRIES // len(gram))
     left = [dropped[:0]]
@@ -139,7 +139,7 @@ def _unproved(gram: Floats, kept: Ints, dropped: Ints, root: Floats, scale: Floa
 
 
 def _multiple(weights: Floats) -> float:
-    """A number that seems to make all of these whole.
+    """Return a number that seems to make all of these whole.
 
     >>> _multiple(np.array([0.5, 1 / 3, -2]))
     6.0
@@ -159,18 +159,18 @@ def _multiple(weights: Floats) -> float:
 
 
 def _nothing_left(gram: Floats, kept: Ints, rest: Ints) -> bool:
-    """Do the kept classes leave nothing of the rest, modulo two primes?
+    """Return whether the kept classes leave nothing of the rest, modulo two primes.
 
-    Whole numbers again, but of any size: many tables together have coefficients that nobody can
-    guess. What is more than nothing is a multiple of both primes only by chance, one in 10¹³. A
-    prime that divides a pivot says nothing, and the next one is asked.
+    Whole numbers again, but of any size: many tables together have coefficients that cannot be
+    guessed. What is not zero is a multiple of both primes only by chance, one in 10¹³. A prime that
+    divides a pivot decides nothing, and the next one is tried.
     """
-    said = (_left_modulo(gram, kept, rest, prime) for prime in PRIMES)
-    return list(islice((left for left in said if left is not None), 2)) == [False, False]
+    results = (_left_modulo(gram, kept, rest, prime) for prime in PRIMES)
+    return list(islice((left for left in results if left is not None), 2)) == [False, False]
 
 
 def _left_modulo(gram: Floats, kept: Ints, rest: Ints, prime: int) -> bool | None:
-    """Is something left of the rest? None if a pivot is."""
+    """Return whether something is left of the rest; None where the prime divides a pivot."""
     order = np.concatenate([kept, rest])
     a = _residues(gram[np.ix_(order, order)], prime)
     for start in range(0, len(kept), STEP):
@@ -200,7 +200,7 @@ def _inverse_modulo(a: Floats, prime: int) -> Floats | None:
 
 
 def _residues(a: Floats, prime: int) -> Floats:
-    """What division by the prime leaves, between −prime/2 and prime/2; in place."""
+    """Reduce to what division by the prime leaves, between −prime/2 and prime/2; in place."""
     for some in np.array_split(a, 1 + a.size // ENTRIES):
         np.subtract(some, np.rint(some / prime) * prime, out=some)
     return a

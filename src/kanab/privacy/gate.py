@@ -25,7 +25,7 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.overlap import PublishedTable, largest_of
+from kanab.privacy.overlap import ReleasedTable, largest_of
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally
@@ -204,7 +204,7 @@ class _Gate:
                 )
         return replace(table, crosses=shown)
 
-    def _audit(self, name: str, table: Tally, published: PublishedTable) -> Audit:
+    def _audit(self, name: str, table: Tally, published: ReleasedTable) -> Audit:
         counted = self.counted
         plans = counted.plan.metrics_by_name
         audit = audit_table(name, table, plans, ranges=counted.ranges, largest=largest_of(counted, published))

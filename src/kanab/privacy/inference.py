@@ -1,16 +1,14 @@
-"""What do people, sum and squares of a class tell about single people in it? Closed forms, tight.
+"""What people, sum and squares of a class tell about its largest and smallest value: closed forms, tight.
 
 For n ≥ 2 people with sum S, squares Q and values between ``low`` and ``high``, all in grid steps.
-``q`` is Q itself or, where squares are known on margins only, the two ends between which it lies:
-lower ends of intervals then follow from the least Q, upper ends from the greatest. A bound of None
-is the edge of the grid. Nothing is rounded before the last step, so that an interval is never
-wider than what is known.
+``q`` are the two ends between which Q lies, equal where it is known: lower ends of intervals follow
+from the least Q, upper ends from the greatest. A bound of None is the edge of the grid. Nothing is
+rounded before the last step, so that an interval is never wider than what is known.
 """
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,104 +18,22 @@ from kanab.tally.consistency import least_squares
 from kanab.tally.metric import GRID_LIMIT
 from kanab.tally.moments import By, Moments
 
-Squares = int | tuple[int, int]
 Bound = int | None
 ROUNDS = 4
-"""How often margins of squares narrow each other; two are exact for tables of one or two arms."""
+"""How often marginals of squares narrow each other; two are exact for tables of one or two arms."""
 
 _exact_root = np.frompyfunc(math.isqrt, 1, 1)
 
 
-def largest(n: int, s: int, q: Squares, low: Bound, high: Bound) -> tuple[float, float]:
-    """Between which values does the largest one lie?
-
-    The least is reached by j people at it, one below and the rest at ``low``; the greatest by one
-    person at it and all others alike.
-
-    >>> largest(3, 217, 47089, 0, None)     # the paper's attack: one of three has all of it
-    (217.0, 217.0)
-    """
-    (least, most), low, high = _ends(q), *edges(low, high)
-    above, squares = _from(low, n, s, least)
-    j = min(n - 1, above**2 // squares) if squares else 1
-    j = max(1, j)
-    bottom = low + (above + _root(Fraction(max(0, (j + 1) * squares - above**2), j))) / (j + 1)
-    top = min(Fraction(high), Fraction(s, n) + _reach(n, s, most))
-    return float(min(bottom, top)), float(top)
-
-
-def smallest(n: int, s: int, q: Squares, low: Bound, high: Bound) -> tuple[float, float]:
-    """Between which values does the smallest one lie? The largest one, seen in a mirror.
-
-    >>> smallest(3, 217, 47089, 0, None)
-    (0.0, 0.0)
-    """
-    low, high = edges(low, high)
-    bottom, top = largest(n, -s, q, -high, -low)
-    return 0.0 - top, 0.0 - bottom
-
-
-def anyone(n: int, s: int, q: Squares, low: Bound, high: Bound) -> tuple[float, float]:
-    """Between which values does everyone lie?
-
-    >>> anyone(4, 40, 448, 0, 100)
-    (4.0, 16.0)
-    """
-    (_, most), low, high = _ends(q), *edges(low, high)
-    mean, reach = Fraction(s, n), _reach(n, s, most)
-    return float(max(Fraction(low), mean - reach)), float(min(Fraction(high), mean + reach))
-
-
-def outlier(n: int, s: int, q: Squares, low: Bound, high: Bound) -> tuple[float, float] | None:
-    """Is exactly one person at or above x, and everyone else at or below y? Then (x, y).
-
-    >>> outlier(50, 249, 39_680, 0, None)
-    (190.3767789133622, 58.62322108663782)
-    >>> outlier(50, 50, 60, 0, None) is None
-    True
-    """
-    (least, _), low, high = _ends(q), *edges(low, high)
-    above, squares = _from(low, n, s, least)
-    gap = 2 * squares - above**2
-    if gap <= 0:
-        return None
-    d = _root(Fraction(gap))
-    return float(min(Fraction(high), low + (above + d) / 2)), float(low + (above - d) / 2)
-
-
 def edges(low: Bound, high: Bound) -> tuple[int, int]:
-    """Bounds, or the edges of the grid where there are none."""
+    """Return bounds, or the edges of the grid where there are none."""
     return -GRID_LIMIT if low is None else low, GRID_LIMIT if high is None else high
 
 
-def _ends(q: Squares) -> tuple[int, int]:
-    return q if isinstance(q, tuple) else (q, q)
-
-
-def _from(low: int, n: int, s: int, q: int) -> tuple[int, int]:
-    """Sum and squares of the heights above ``low``."""
-    return s - n * low, q - 2 * low * s + n * low**2
-
-
-def _reach(n: int, s: int, q: int) -> Fraction:
-    """How far one person can be from the mean: sqrt((n−1)V/n)."""
-    return _root(Fraction(max(0, (n - 1) * (n * q - s**2)), n**2))
-
-
-def _root(value: Fraction) -> Fraction:
-    """The square root, exact where it is rational, else to 70 bits: more than a double holds."""
-    product = value.numerator * value.denominator
-    shift = max(0, 71 - product.bit_length() // 2)
-    return Fraction(math.isqrt(product << 2 * shift), value.denominator << shift)
-
-
-# ── a whole table at once, and squares on margins ──────────────────────────────────────────────
-
-
 def most_squares(n: Any, s: Any, low: int, high: int) -> Any:
-    """The greatest Σ y² of values within bounds: as many as possible at ``high``, one between, the rest at ``low``.
+    """Return the greatest Σ y² of values within bounds, of one class or of cells.
 
-    Of one class or of cells.
+    It has as many values as possible at ``high``, one between, and the rest at ``low``.
 
     >>> most_squares(5, 7, 0, 3)      # 3, 3, 1, 0, 0
     19
@@ -128,7 +44,7 @@ def most_squares(n: Any, s: Any, low: int, high: int) -> Any:
 
 
 def in_machine_words(part: Moments, low: int, high: int) -> Moments:
-    """The same numbers as 64-bit integers, if no step of the closed forms can outgrow them; else as they are.
+    """Return the numbers as 64-bit integers, if no step of the closed forms can outgrow them; else as they are.
 
     With N people, squares up to Q and G classes, nothing below exceeds 32 Q max(N², G).
     """
@@ -146,10 +62,10 @@ def _most(cells: Cells) -> int:
 
 
 def class_squares(part: Moments, axes: By, low: Bound, high: Bound) -> tuple[Cells, Cells]:
-    """Between which two ends the squares of every class lie, given the margins that are known.
+    """Return the two ends between which the squares of every class lie, given the marginals that are known.
 
-    What a margin leaves for one class is its total less the greatest, or the least, squares of the
-    others; several margins narrow each other.
+    What a marginal leaves for one class is its total less the greatest, or the least, squares of the
+    others; several marginals narrow each other.
     """
     if part.metric.binary:
         return part.sums, part.sums
@@ -168,16 +84,17 @@ def class_squares(part: Moments, axes: By, low: Bound, high: Bound) -> tuple[Cel
 
 
 def to_classes(cells: Cells, axes: By, by: By) -> Cells:
-    """A margin's cells, shaped so that every class meets its own."""
+    """Shape a marginal's cells so that every class meets its own."""
     return np.expand_dims(cells, tuple(place for place, axis in enumerate(axes) if axis not in by))
 
 
 def largest_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high: Bound) -> tuple[Cells, Cells]:
-    """The same interval for the largest value of many classes, as grid values and without rounding error.
+    """Return the interval of the largest value of every class, as grid values and without rounding error.
 
-    That values are whole numbers of steps is used twice: both ends are cut to the grid, and since
-    (y − m)(y − m − 1) ≥ 0 for every whole y, with m the mean rounded down, nobody is farther from
-    m than the excess of Q over its least value allows.
+    The least is reached by j people at it, one below and the rest at ``low``; the greatest by one
+    person at it and all others alike. That values are whole numbers of steps is used twice: both
+    ends are cut to the grid, and since (y − m)(y − m − 1) ≥ 0 for every whole y, with m the mean
+    rounded down, nobody is farther from m than the excess of Q over its least value allows.
     """
     (least, most), low, high = q, *edges(low, high)
     above, squares = s - n * low, least - 2 * low * s + n * low**2
@@ -192,14 +109,14 @@ def largest_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high
 
 
 def smallest_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high: Bound) -> tuple[Cells, Cells]:
-    """The same for the smallest value."""
+    """Return the interval of the smallest value: the largest one, seen in a mirror."""
     low, high = edges(low, high)
     bottom, top = largest_on_grid(n, -s, q, -high, -low)
     return -top, -bottom
 
 
 def _isqrt(cells: Cells) -> Cells:
-    """The square roots of whole numbers, rounded down; doubles are off by one at most, and put right."""
+    """Return the square roots of whole numbers, rounded down; doubles are off by one at most, and put right."""
     if cells.dtype == object:
         return np.asarray(_exact_root(cells))
     root = np.sqrt(cells).astype(np.int64)
@@ -209,6 +126,6 @@ def _isqrt(cells: Cells) -> Cells:
 
 
 def _ceil_root(cells: Cells) -> Cells:
-    """The same, rounded up."""
+    """Return the square roots, rounded up."""
     root = _isqrt(cells)
     return root + (root**2 < cells)

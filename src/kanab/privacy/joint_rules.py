@@ -19,7 +19,7 @@ from kanab.plan.model import Linkage, Plan
 from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
-from kanab.privacy.overlap import Column, PublishedTable, column, value_columns
+from kanab.privacy.overlap import Column, ReleasedTable, column, value_columns
 
 Key = TypeVar("Key")
 Place = tuple[str, str]
@@ -132,14 +132,14 @@ def _smallest(columns: Mapping[Key, Column], worst: int, people: Column) -> Key 
     return min(sizes, key=lambda key: sizes[key]) if sizes else None
 
 
-def as_published(draft: Draft) -> PublishedTable:
+def as_published(draft: Draft) -> ReleasedTable:
     """Return a draft as it would be published."""
-    return PublishedTable(draft.linkage.name, draft.levels, draft.tally.metric_names)
+    return ReleasedTable(draft.linkage.name, draft.levels, draft.tally.metric_names)
 
 
-def published_totals(linkage: Linkage, counted: Counted) -> PublishedTable:
+def published_totals(linkage: Linkage, counted: Counted) -> ReleasedTable:
     """Return the arm totals of an experiment, out of one of its tables."""
-    return PublishedTable(linkage.name, metrics=counted.tallies[linkage.name].metric_names, totals=True)
+    return ReleasedTable(linkage.name, metrics=counted.tallies[linkage.name].metric_names, totals=True)
 
 
 def first_linkages(plan: Plan) -> list[Linkage]:

@@ -1,4 +1,4 @@
-"""The leverage rule: among how many people does anyone hide when all published tables are used together?
+"""The leverage rule: among how many people everyone hides when all published tables are used together.
 
 Let X be the 0/1 matrix of signatures × published classes and W the people per signature. The
 leverage of a person is h = x (Xᵀ W X)⁺ xᵀ: the largest share of its squared weight that any linear
@@ -6,7 +6,7 @@ combination of published sums can put on that person. The **effective k** of eve
 is 1 / max h. For one table h = 1/n, and the rule is plain k-anonymity.
 
 What must never happen is that one person among millions is taken for a rounding error. So nothing
-is left out on the word of floating point: a class counts as a combination of others only if whole
+is left out because of floating point alone: a class counts as a combination of others only if whole
 numbers prove it. Where that proof or the bound on rounding errors fails, small tables are computed
 in exact fractions, and large ones get what holds without any computation: people hide at least
 among those who share their whole signature.
@@ -42,8 +42,7 @@ is more than this for every k up to a million.
 DOUBTFUL = 0.1  # a relative error from which on a computed leverage is worth nothing
 EXACT = 64, 2_000_000  # classes and look-ups for which exact fractions take about a second
 PACK = 48  # classes: small blocks are computed together, which is quicker than one by one
-SPARSE = 12  # with so many classes per table, single entries are quicker than whole matrices
-ENTRIES = 4_000_000  # numbers in a temporary matrix
+MANY_CLASSES = 12  # with so many classes per table, single entries are quicker than whole matrices
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Leverage:
 
 
 def leverage(cells: Ints, people: Ints) -> Leverage:
-    """Among how many people does the most exposed one hide?
+    """Return among how many people the most exposed one hides.
 
     ``cells[i, j]`` is the class of signature i in table j, or −1 for people who are not in it, and
     ``people[i]`` is how many have that signature. A table with classes of 40 and 60; and the same
@@ -68,6 +67,8 @@ def leverage(cells: Ints, people: Ints) -> Leverage:
     Leverage(effective_k=40.0, worst=0)
     >>> leverage(np.array([[0, 0], [0, 1], [1, 1]]), np.array([39, 1, 60]))
     Leverage(effective_k=1.0, worst=1)
+
+    Raises `PrivacyError` where the tables have too many classes to check.
     """
     sizes = _sizes(cells, people)
     if not np.isfinite(sizes).any():
@@ -77,7 +78,7 @@ def leverage(cells: Ints, people: Ints) -> Leverage:
 
 
 def leverages(cells: Ints, people: Ints) -> Floats:
-    """The leverage h of one person of every signature; 0 for a signature of nobody, or outside all tables.
+    """Return the leverage h of one person of every signature; 0 for a signature of nobody, or outside all tables.
 
     >>> leverages(np.array([[0, 0], [0, 1], [1, -1]]), np.array([10, 10, 25]))
     array([0.1 , 0.1 , 0.04])
@@ -85,20 +86,20 @@ def leverages(cells: Ints, people: Ints) -> Floats:
     return 1 / _sizes(cells, people)
 
 
-def holds(found: Leverage, k: int) -> bool:
-    """Does everyone hide among at least k people, rounding errors aside?
+def holds(result: Leverage, k: int) -> bool:
+    """Return whether everyone hides among at least k people, rounding errors aside.
 
     >>> holds(Leverage(9.99999999, 0), 10), holds(Leverage(9.99, 0), 10)
     (True, False)
     """
-    return found.effective_k >= k * (1 - SLACK)
+    return result.effective_k >= k * (1 - SLACK)
 
 
 # ── which classes there are, and which hang together ───────────────────────────────────────────
 
 
 def _sizes(cells: Ints, people: Ints) -> Floats:
-    """1/h per row: among how many people each of its people hides."""
+    """Return 1/h per row: among how many people each of its people hides."""
     if cells.ndim != 2 or people.shape != cells.shape[:1] or (people < 0).any() or people.sum(dtype=float) >= 2**53:
         raise PrivacyError("the signatures are damaged", "Count the source again.")
     sizes = np.full(len(cells), np.inf)
@@ -109,14 +110,14 @@ def _sizes(cells: Ints, people: Ints) -> Floats:
 
 
 def _present(columns: Columns, people: Ints) -> Floats:
-    """The same for people who are in some table, with classes numbered through all tables."""
+    """Return 1/h for people who are in some table, with classes numbered through all tables."""
     count = int(columns.max()) + 1
     classes = np.full(count + 1, np.inf)  # the last one stands for no class
     sizes = np.full(len(people), np.inf)
-    for one in columns:
-        found = np.bincount(one[one >= 0], people[one >= 0])
-        classes[: len(found)][found > 0] = found[found > 0]
-        np.minimum(sizes, classes[one], out=sizes)
+    for column in columns:
+        counts = np.bincount(column[column >= 0], people[column >= 0])
+        classes[: len(counts)][counts > 0] = counts[counts > 0]
+        np.minimum(sizes, classes[column], out=sizes)
     first = columns[(columns >= 0).argmax(axis=0), np.arange(len(people))].astype(np.int64)
     group = _connected(columns, first, count)
     members = np.bincount(group)
@@ -131,33 +132,33 @@ def _present(columns: Columns, people: Ints) -> Floats:
 
 
 def _distinct(cells: Ints) -> Columns:
-    """Classes numbered through all tables; of classes with the same people only the first, and −1 for the others."""
+    """Give classes numbers through all tables: the first of those with the same people, and −1 for the others."""
     columns = np.full(cells.shape[::-1], -1, dtype=np.int32)
     seen: set[bytes] = set()
-    for own, labels in zip(columns, cells.T, strict=True):
+    for column, labels in zip(columns, cells.T, strict=True):
         order = np.argsort(labels, kind="stable")
         order = order[np.searchsorted(labels[order], 0) :]
         for rows in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
             digest = hashlib.sha256(rows.tobytes()).digest()
             if len(rows) and digest not in seen:
-                own[rows] = len(seen)
+                column[rows] = len(seen)
                 seen.add(digest)
     return columns
 
 
 def _connected(columns: Columns, first: Ints, count: int) -> Ints:
-    """The group of every class: classes that share a person are in one, and so are their neighbours."""
+    """Return the group of every class: classes that share a person are in one, and so are their neighbours."""
     from scipy.sparse import coo_array  # noqa: PLC0415 - `import kanab` stays light
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
-    links = [np.unique(first[one >= 0] * count + one[one >= 0]) for one in columns]
+    links = [np.unique(first[column >= 0] * count + column[column >= 0]) for column in columns]
     ends = np.divmod(np.concatenate(links), count)
     graph = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(count, count))
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.int64)
 
 
 def _check_budget(packs: Ints) -> None:
-    """Work and memory are bounded beforehand: what cannot be checked does not pass."""
+    """Bound work and memory beforehand: what cannot be checked does not pass."""
     sizes = np.bincount(packs + 1)[1:]
     if (sizes.astype(float) ** 3).sum() > float(BUDGET) ** 3:
         raise PrivacyError(
@@ -166,14 +167,14 @@ def _check_budget(packs: Ints) -> None:
         )
 
 
-def _blocks(columns: Columns, packs: Ints, own: Ints) -> Iterator[tuple[Ints, Columns]]:
-    """The rows of every pack, and their classes numbered from 0 within it, in the order of the tables."""
+def _blocks(columns: Columns, packs: Ints, row_packs: Ints) -> Iterator[tuple[Ints, Columns]]:
+    """Yield the rows of every pack, and their classes numbered from 0 within it, in the order of the tables."""
     sequence = np.argsort(packs, kind="stable")
     number = np.full(len(packs) + 1, -1, dtype=np.int32)
     number[sequence] = np.arange(len(packs)) - np.searchsorted(packs[sequence], packs[sequence])
-    order = np.argsort(own, kind="stable")
-    order = order[np.searchsorted(own[order], 0) :]
-    for rows in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
+    order = np.argsort(row_packs, kind="stable")
+    order = order[np.searchsorted(row_packs[order], 0) :]
+    for rows in np.split(order, np.flatnonzero(np.diff(row_packs[order])) + 1):
         if len(rows):
             inside = number[columns[:, rows]]
             yield rows, inside[(inside >= 0).any(axis=1)]
@@ -183,51 +184,51 @@ def _blocks(columns: Columns, packs: Ints, own: Ints) -> Iterator[tuple[Ints, Co
 
 
 def _block(columns: Columns, people: Ints) -> Floats:
-    """1/h of the rows of one block; where in doubt, not more than is certain."""
+    """Return 1/h of the rows of one block; where in doubt, not more than is certain."""
     from kanab.privacy.exact_rank import inverse_of  # noqa: PLC0415 - `import kanab` stays light
 
     tables = len(columns)
     gram = _gram(columns, people)
-    found = inverse_of(gram, tables)
-    in_doubt = found is None or found.error > SLACK
+    inverse = inverse_of(gram, tables)
+    in_doubt = inverse is None or inverse.error > SLACK
     if in_doubt and len(gram) <= EXACT[0] and len(people) * tables**2 <= EXACT[1]:
         return _exact_sizes(gram, columns)
-    if found is None or found.error > DOUBTFUL:
+    if inverse is None or inverse.error > DOUBTFUL:
         return people.astype(float)
     place = np.full(len(gram) + 1, -1, dtype=np.int32)
-    place[found.kept] = np.arange(len(found.kept))
+    place[inverse.kept] = np.arange(len(inverse.kept))
     del gram
-    h = _quadratic(place[columns], found.matrix)
+    h = _quadratic(place[columns], inverse.matrix)
     with np.errstate(divide="ignore"):
         sizes = np.where(h > 0, 1 / h, 1.0)
-    if found.error > SLACK:
-        return sizes / (1 + found.error)
+    if inverse.error > SLACK:
+        return sizes / (1 + inverse.error)
     near = np.rint(sizes)
-    return np.where(np.abs(sizes - near) <= found.error * sizes, near, sizes)
+    return np.where(np.abs(sizes - near) <= inverse.error * sizes, near, sizes)
 
 
 def _exact_sizes(gram: Floats, columns: Columns) -> Floats:
-    """The same without any rounding but the last."""
+    """Return 1/h without any rounding but the last."""
     from kanab.privacy.exact_rank import exact_inverse  # noqa: PLC0415 - `import kanab` stays light
 
     numerators, denominator = exact_inverse(gram)
     padded = np.zeros((len(gram) + 1, len(gram) + 1), dtype=object)
     padded[:-1, :-1] = numerators
-    h = sum(padded[one, other] for one in columns for other in columns)
+    h = sum(padded[first, second] for first in columns for second in columns)
     return np.array([float(Fraction(denominator, int(x))) for x in h])
 
 
 def _gram(columns: Columns, people: Ints) -> Floats:
-    """XᵀWX: how many people each two classes share. Whole numbers, hence exact."""
+    """Return XᵀWX: how many people each two classes share. Whole numbers, hence exact."""
     size, tables = int(columns.max()) + 1, len(columns)
     gram = np.zeros((size, size))
-    if size < SPARSE * tables:
+    if size < MANY_CLASSES * tables:
         for rows, x in _indicators(columns, size):
             gram += x.T @ (x * people[rows, None])
         return gram
     # One table's classes follow each other, so that two tables share one rectangle of the matrix.
-    starts = [int(one[one >= 0].min()) for one in columns]
-    ends = [int(one.max()) + 1 for one in columns]
+    starts = [int(column[column >= 0].min()) for column in columns]
+    ends = [int(column.max()) + 1 for column in columns]
     for s in range(tables):
         mine = np.where(columns[s] >= 0, columns[s] - starts[s] + 1, 0).astype(np.int64)
         for t in range(s + 1):
@@ -241,7 +242,9 @@ def _gram(columns: Columns, people: Ints) -> Floats:
 
 
 def _indicators(columns: Columns, size: int) -> Iterator[tuple[slice, Floats]]:
-    """The 0/1 matrix itself, some rows at a time."""
+    """Yield the 0/1 matrix itself, some rows at a time."""
+    from kanab.privacy.exact_rank import ENTRIES  # noqa: PLC0415 - `import kanab` stays light
+
     step = max(1, ENTRIES // (size + 1))
     for start in range(0, columns.shape[1], step):
         some = columns[:, start : start + step]
@@ -251,20 +254,20 @@ def _indicators(columns: Columns, size: int) -> Iterator[tuple[slice, Floats]]:
 
 
 def _quadratic(columns: Columns, matrix: Floats) -> Floats:
-    """The diagonal of X A Xᵀ, for A with this lower triangle."""
+    """Return the diagonal of X A Xᵀ, for A with this lower triangle."""
     from scipy.linalg import blas  # noqa: PLC0415 - `import kanab` stays light
 
     h = np.zeros(columns.shape[1])
-    if len(matrix) < SPARSE * len(columns):
+    if len(matrix) < MANY_CLASSES * len(columns):
         for rows, x in _indicators(columns, len(matrix)):
             h[rows] = np.einsum("ij,ji->i", x, blas.dsymm(1.0, matrix, x.T, lower=1))
         return h
     entries = matrix.T.ravel()
-    for s, one in enumerate(columns):
+    for s, column in enumerate(columns):
         # Rows of one class after each other find their entries in the processor's cache.
-        inside = np.argsort(one, kind="stable")
-        inside = inside[np.searchsorted(one[inside], 0) :]
-        mine = one[inside].astype(np.int64)
+        inside = np.argsort(column, kind="stable")
+        inside = inside[np.searchsorted(column[inside], 0) :]
+        mine = column[inside].astype(np.int64)
         total = entries[mine * (len(matrix) + 1)]
         for other in columns[:s]:
             theirs = other[inside]

@@ -19,7 +19,7 @@ Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class ReleasedTable:
     """A table as it is published: the linkage that it comes from, its map, and its metrics.
 
     ``totals`` says that only the arms are published.
@@ -36,7 +36,7 @@ class PublishedTable:
         return merged.keep() if self.totals else merged
 
 
-def column(counted: Counted, published: PublishedTable) -> Column:
+def column(counted: Counted, published: ReleasedTable) -> Column:
     """Return the classes of one table."""
     signatures = _signatures(counted)
     classes = signatures.cells[:, signatures.tables.index(published.linkage)]
@@ -45,7 +45,7 @@ def column(counted: Counted, published: PublishedTable) -> Column:
     return merged
 
 
-def value_columns(counted: Counted, published: PublishedTable) -> dict[str, Column]:
+def value_columns(counted: Counted, published: ReleasedTable) -> dict[str, Column]:
     """Return the classes of those who have a value, for each published metric that leaves others out."""
     signatures = _signatures(counted)
     if signatures.present is None:
@@ -58,7 +58,7 @@ def value_columns(counted: Counted, published: PublishedTable) -> dict[str, Colu
     }
 
 
-def columns(counted: Counted, published: PublishedTable) -> tuple[Column, ...]:
+def columns(counted: Counted, published: ReleasedTable) -> tuple[Column, ...]:
     """Return everything that one published table says about who is in which class."""
     return (column(counted, published), *value_columns(counted, published).values())
 
@@ -68,7 +68,7 @@ def _signatures(counted: Counted) -> Signatures:
     return counted.signatures
 
 
-def _merged_places(tally: Tally, published: PublishedTable) -> NDArray[np.int64]:
+def _merged_places(tally: Tally, published: ReleasedTable) -> NDArray[np.int64]:
     """Return where each class of a tally goes in its published table, as flat indices."""
     axes, levels = [], published.levels
     for factor in tally.factors:
@@ -93,7 +93,7 @@ def linkage_of(name: str, plan: Plan) -> tuple[str, bool]:
     return plan.linkages_of(name)[0].name, True
 
 
-def largest_of(counted: Counted, published: PublishedTable) -> Mapping[str, LargestValues]:
+def largest_of(counted: Counted, published: ReleasedTable) -> Mapping[str, LargestValues]:
     """Return the largest values of a table as it is published, for the metrics where they were looked up."""
     by_metric = counted.largest.get(published.linkage, {})
     if not by_metric:

@@ -11,7 +11,7 @@ from kanab.plan.model import Plan
 from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.overlap import Column, PublishedTable, columns, linkage_of
+from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
 from kanab.privacy.release import Batch, Release
 from kanab.tally.tally import Tally
 
@@ -64,10 +64,10 @@ def _terms(plan: Plan) -> Plan:
     return replace(plan, k=0)
 
 
-def _published(old: Release, name: str) -> PublishedTable:
+def _published(old: Release, name: str) -> ReleasedTable:
     linkage, totals = linkage_of(name, old.plan)
     metrics = old.tables[name].metric_names
-    return PublishedTable(linkage, old.receipt.maps.get(name), metrics, totals)
+    return ReleasedTable(linkage, old.receipt.maps.get(name), metrics, totals)
 
 
 def _again(again: Counted, old: Release, name: str) -> Tally:

@@ -6,10 +6,10 @@ import kanab as kb
 from kanab.privacy.enumeration import (
     WORK,
     Achievable,
-    Small,
+    SmallClass,
     enumerate_classes,
     extremes,
-    extremes_by_margin,
+    extremes_by_marginal,
     share,
 )
 from kanab.tally.moments import Moments
@@ -37,10 +37,10 @@ def test_an_interval_stays_where_several_groups_fit() -> None:
 
 
 def test_values_far_from_zero_are_counted_from_the_nearer_bound() -> None:
-    low = Small.of(10, 1003, 100, 200)
-    high = Small.of(10, 1997, 100, 200)
-    assert low == Small(10, 3, 100, 100, downwards=False)
-    assert high == Small(10, 3, 100, 200, downwards=True)
+    low = SmallClass.of(10, 1003, 100, 200)
+    high = SmallClass.of(10, 1997, 100, 200)
+    assert low == SmallClass(10, 3, 100, 100, downwards=False)
+    assert high == SmallClass(10, 3, 100, 200, downwards=True)
     squares = 9 * 200**2 + 197**2
     assert extremes(10, 1997, squares, 100, 200) == ((197, 197), (200, 200))
 
@@ -63,9 +63,9 @@ def test_ten_poisson_counts_are_nearly_always_fixed_by_their_sum_and_squares() -
 
 
 def test_classes_of_a_margin_share_its_squares() -> None:
-    both = extremes_by_margin([10, 10], [3, 3], 10, 0, None)  # 5 + 5, since 3 + 7 and 9 + 1 do not exist
+    both = extremes_by_marginal([10, 10], [3, 3], 10, 0, None)  # 5 + 5, since 3 + 7 and 9 + 1 do not exist
     assert both == [((0, 0), (2, 2))] * 2
-    either = extremes_by_margin([10, 10], [3, 3], 12, 0, None)  # 3 + 9 or 9 + 3
+    either = extremes_by_marginal([10, 10], [3, 3], 12, 0, None)  # 3 + 9 or 9 + 3
     assert either == [((0, 0), (1, 3))] * 2
 
 
@@ -88,7 +88,7 @@ def test_margins_that_no_people_have_are_left_alone() -> None:
 
 
 def test_beyond_the_budget_nothing_is_enumerated() -> None:
-    assert Small.of(1_000, 30_000, 0, 500) is None
+    assert SmallClass.of(1_000, 30_000, 0, 500) is None
     assert extremes(1_000, 30_000, 1_000_000, 0, 500) is None
     assert extremes(10**9, 3, 5, 0, None) == ((0, 0), (2, 2))  # many people are no work, large sums are
     assert 36 * (36 * 36) ** 2 <= WORK < 40 * (40 * 40) ** 2

@@ -6,16 +6,13 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from tests.unit.privacy.closed_forms import anyone, largest, outlier, smallest
 
 import kanab as kb
 from kanab.privacy.inference import (
-    anyone,
     class_squares,
-    largest,
     largest_on_grid,
     most_squares,
-    outlier,
-    smallest,
     smallest_on_grid,
 )
 from kanab.tally.consistency import least_squares

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import Published, PublishedTable
+from kanab.privacy.audit import LEAST_CONTRIBUTORS
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import class_squares, edges, largest_on_grid, smallest_on_grid
 from kanab.tally.cells import Cells
@@ -20,8 +21,6 @@ from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
 
 CLOSED_FORMS = "closed forms"
-FEW_CONTRIBUTORS = 3
-"""One contributor's value is the sum; of two, each knows the other's."""
 WHOLE = 1_000
 """Steps between the bounds of a metric up to which all whole numbers are tried out."""
 
@@ -148,7 +147,7 @@ def _contributors(table: PublishedTable, part: Moments, of: str | None, title: s
         return
     for place in table.places():
         few = int(buyers.sums[place])
-        if 0 < few < FEW_CONTRIBUTORS:
+        if 0 < few < LEAST_CONTRIBUTORS:
             value = in_units(int(part.sums[place]), part.metric.scale)
             who = "alone has" if few == 1 else "have between them"
             learnt = f"{in_people(few)} of {table.words(place)} {who} {part.metric.name} = {value}"
