@@ -33,17 +33,17 @@ OPEN = make_plan(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The questions that were asked of an engine, in order."""
-    questions: list[Any] = []
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The queries that an engine was given, in order."""
+    given: list[Any] = []
     ask = sql._ask
 
-    def listen(people: Any, question: Any) -> Any:
-        questions.append(question)
-        return ask(people, question)
+    def listen(people: Any, query: Any) -> Any:
+        given.append(query)
+        return ask(people, query)
 
     monkeypatch.setattr(sql, "_ask", listen)
-    return questions
+    return given
 
 
 def people(**columns: Any) -> pa.Table:
@@ -74,7 +74,7 @@ def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: t
 
 
 def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
-    duckdb_loader: Loader, asked: list[Any]
+    duckdb_loader: Loader, queries: list[Any]
 ) -> None:
     steps = np.array([2**26, 2**26 + 1, 3, 5] * 2)  # squares of arm A pass 2^53 and are odd
     table, plan = people(y=steps / 100), make_plan("variant", ["y"], bounds={"y": (0, 1e6)}, resolution={"y": 0.01})
@@ -85,7 +85,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.metrics._CROWD", 0)
         counted = count_table(duckdb_loader.load(table), plan)
-    assert [question.measures[0].doubles for question in asked] == [True, False]
+    assert [query.measures[0].doubles for query in queries] == [True, False]
     assert_same(counted, count_rows(table, plan))
     squares = counted.tallies["variant"].squares("y")
     assert squares is not None
@@ -96,24 +96,26 @@ def duckdb_engine(loader: Loader) -> Any:
     return sql.engine_of(loader.load({"x": [1]}))
 
 
-def test_sums_below_the_limit_are_asked_for_once(duckdb_loader: Loader, asked: list[Any]) -> None:
+def test_sums_below_the_limit_are_asked_for_once(duckdb_loader: Loader, queries: list[Any]) -> None:
     steps = np.arange(1_000)
     plan = Plan(
         (MetricPlan("y", (0, 500), 0.01), MetricPlan("z", (0, 1_000), 1)), make_plan("variant", ["y"]).experiments
     )
     table = people(y=steps / 100, z=steps)
     assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
-    assert [[one.doubles for one in question.measures] for question in asked] == [[True, True]]
+    assert [[one.doubles for one in query.measures] for query in queries] == [[True, True]]
 
 
-def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(duckdb_loader: Loader, asked: list[Any]) -> None:
+def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(
+    duckdb_loader: Loader, queries: list[Any]
+) -> None:
     table, plan = people(y=[1 / 3, 2 / 3, 300.1, 0.2]), make_plan("variant", ["y"], bounds={"y": (0, 500)})
     assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
-    assert [question.measures[0].doubles for question in asked] == [False]
+    assert [query.measures[0].doubles for query in queries] == [False]
 
 
 @pytest.mark.parametrize(
-    ("values", "asked_ends", "found"),
+    ("values", "open_ends", "found"),
     [
         (np.linspace(0, 99.99, 1_000), (), (0, 10_000)),  # crowded at both ends: everybody is seen to keep 0 to 100
         (np.linspace(0.01, 99.99, 1_000), ("lo",), (1, 10_000)),  # small numbers may go on towards 0
@@ -121,18 +123,18 @@ def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(duckdb_loa
     ],
 )
 def test_ends_that_are_not_crowded_are_looked_up(
-    duckdb_loader: Loader, asked: list[Any], values: Any, asked_ends: tuple[str, ...], found: tuple[int, int]
+    duckdb_loader: Loader, queries: list[Any], values: Any, open_ends: tuple[str, ...], found: tuple[int, int]
 ) -> None:
     table, plan = people(y=np.round(values, 2)), make_plan("variant", ["y"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.profiles.SAMPLE", 1_000)
         counted = count_table(duckdb_loader.load(table), plan)
-    assert [question.measures[0].asked for question in asked] == [asked_ends]
+    assert [query.measures[0].open_ends for query in queries] == [open_ends]
     assert counted.ranges == count_rows(table, plan).ranges == {"y": found}
 
 
 def test_a_parquet_file_states_its_own_range(
-    parquet: Callable[[dict[str, Any]], Path], asked: list[Any], monkeypatch: pytest.MonkeyPatch
+    parquet: Callable[[dict[str, Any]], Path], queries: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE", 500)
     columns = {"variant": ["A", "B"] * 500, "y": np.tile([0.0] * 96 + [1.5, 2.25, 40.0, 90.0], 10)}
@@ -140,10 +142,10 @@ def test_a_parquet_file_states_its_own_range(
     plan = make_plan("variant", ["y"])
     with opened_table(parquet(columns)) as table:
         assert_same(count_table(table, plan), count_rows(columns, plan))
-        assert asked[-1].measures[0].limits == (0.0, 500.0)
-        assert asked[-1].measures[0].asked == ()
+        assert queries[-1].measures[0].limits == (0.0, 500.0)
+        assert queries[-1].measures[0].open_ends == ()
         filtered = count_table(table, plan, where="y < 100")  # no longer what the file says
-    assert asked[-1].measures[0].asked == ("hi",)
+    assert queries[-1].measures[0].open_ends == ("hi",)
     assert filtered.ranges == {"y": (0, 10_000)}
 
 

@@ -1,4 +1,4 @@
-"""The statement's answer: texts in, tallies and signatures out."""
+"""Read the statement's answer: texts in, tallies and signatures out."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class AnswerRows:
     rows: list[tuple[Texts, Texts]] = field(default_factory=list, repr=False)
 
     def column(self, name: str) -> list[tuple[Texts, int]]:
-        """One number of every row, under the texts of its keys."""
+        """Return a number of every row, with the texts of its keys."""
         place = self.names.index(name) if self.rows else 0
         return [(texts, whole(numbers[place])) for texts, numbers in self.rows]
 
     def array(self, name: str) -> NDArray[np.int64]:
-        """One number of every row, without its keys; for numbers of people, which are never long."""
+        """Return a number of every row, without its keys; for numbers of people, which are never long."""
         return np.array([number for _, number in self.column(name)], dtype=np.int64)
 
 
@@ -55,51 +55,51 @@ class QueryAnswer:
     """Everything that left the engine."""
 
     query: CountQuery
-    blocks: Mapping[Address, AnswerRows]
+    rows: Mapping[Address, AnswerRows]
 
     def of(self, name: str, keys: Sequence[Key], experiments: Sequence[str] = ()) -> AnswerRows:
-        """The rows of a part that are grouped by these keys."""
-        return self.blocks.get((name, tuple(experiments), tuple(key.name for key in keys)), AnswerRows())
+        """Return the rows of a part that are grouped by these keys."""
+        return self.rows.get((name, tuple(experiments), tuple(key.name for key in keys)), AnswerRows())
 
     def only(self, name: str) -> Mapping[str, Text]:
-        """The one row of a part without keys."""
-        block = self.of(name, ())
-        return dict(zip(block.names, block.rows[0][1], strict=True))
+        """Return the only row of a part without keys."""
+        rows = self.of(name, ())
+        return dict(zip(rows.names, rows.rows[0][1], strict=True))
 
     def inside(self, group: Population) -> Mapping[str, Text]:
-        """Totals over one group of people that the plan is about."""
+        """Return the totals over a group of people that the plan is about."""
         groups = populations(self.query.plan)
         return self.only("inside" if len(groups) == 1 else f"inside{groups.index(group)}")
 
     def everybody(self) -> dict[str, int]:
-        """How many people there are, in an experiment or not, and to how many of them each flag applies."""
+        """Count all people, in an experiment or not, and those to whom each flag applies."""
         inside, outside = self.only("inside"), self.only("outside")
         return {name: whole(inside[name]) + whole(number) for name, number in outside.items()}
 
 
 def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[QueryPart], query: CountQuery) -> QueryAnswer:
-    """Rows as they come, sorted into parts; too many signatures are refused on the way."""
+    """Sort rows into parts as they come; raise `SourceError` where there are too many signatures."""
     keys = query.keys
-    blocks: dict[Address, AnswerRows] = {}
-    shapes: dict[tuple[int, int], tuple[AnswerRows, list[int]]] = {}
+    by_address: dict[Address, AnswerRows] = {}
+    targets: dict[tuple[int, int], tuple[AnswerRows, list[int]]] = {}
     signatures = 0
     for place, mask, *texts in rows:
-        if (place, mask) not in shapes:
+        if (place, mask) not in targets:
             part = parts[place]
-            own = [key for bit, key in enumerate(part.keys) if not mask >> bit & 1]
-            block = AnswerRows(tuple(name for name, _ in part.values))
-            blocks[part.name, part.experiments, tuple(key.name for key in own)] = block
-            shapes[place, mask] = block, [keys.index(key) for key in own]
-        block, where = shapes[place, mask]
-        numbers = texts[len(keys) : len(keys) + len(block.names)]
-        block.rows.append((tuple(texts[one] for one in where), tuple(numbers)))
+            grouped = [key for bit, key in enumerate(part.keys) if not mask >> bit & 1]
+            target = AnswerRows(tuple(name for name, _ in part.values))
+            by_address[part.name, part.experiments, tuple(key.name for key in grouped)] = target
+            targets[place, mask] = target, [keys.index(key) for key in grouped]
+        target, positions = targets[place, mask]
+        numbers = texts[len(keys) : len(keys) + len(target.names)]
+        target.rows.append((tuple(texts[position] for position in positions), tuple(numbers)))
         signatures += place == 0
         if signatures > MOST_SIGNATURES:
             raise SourceError(
                 f"the covariates have more than {MOST_SIGNATURES:,} combinations of levels together",
                 "Name fewer covariates, cut numbers into bins (--bin), or keep the most frequent levels (--top).",
             )
-    return QueryAnswer(query, blocks)
+    return QueryAnswer(query, by_address)
 
 
 @dataclass(frozen=True)
@@ -111,71 +111,71 @@ class Places:
 
 
 def place_all(answer: QueryAnswer, group: Population) -> dict[str, Places]:
-    """The factor of every key, from the texts that occurred in a group of people that the plan is about."""
+    """Return the factor of every key, from the texts that occurred in a group of people that the plan is about."""
     query = answer.query
     rows = answer.of("signatures", query.keys).rows
-    found: dict[str, Places] = {}
+    places: dict[str, Places] = {}
     if rows:
         for place, key in enumerate(query.keys[: len(query.arms)]):
-            found[key.name] = _arms(key, [texts[place] for texts, _ in rows], query)
-        rows = [row for row, there in zip(rows, insiders(answer, found, group), strict=True) if there]
+            places[key.name] = _arms(key, [texts[place] for texts, _ in rows], query)
+        rows = [row for row, there in zip(rows, insiders(answer, places, group), strict=True) if there]
     if not rows:
         raise NobodyError
     used = covariates_about(query.plan, group)
     for place, key in enumerate(query.keys):
         if key.name in used:
-            found[key.name] = _levels(key, [texts[place] for texts, _ in rows], answer)
-    return found
+            places[key.name] = _levels(key, [texts[place] for texts, _ in rows], answer)
+    return places
 
 
 def insiders(answer: QueryAnswer, arms: Mapping[str, Places], group: Population) -> NDArray[np.bool_]:
-    """Which signatures are of people in at least one of some experiments."""
+    """Return which signatures are of people in at least one of some experiments."""
     keys = answer.query.keys
     rows = answer.of("signatures", keys).rows
     if len(group) == len(answer.query.arms):
         return np.ones(len(rows), dtype=bool)
-    own = [(place, arms[key.name].into) for place, key in enumerate(keys) if key.name in group]
-    return np.array([any(into[texts[place]] != DROPPED for place, into in own) for texts, _ in rows], dtype=bool)
+    axes = [(place, arms[key.name].into) for place, key in enumerate(keys) if key.name in group]
+    return np.array([any(into[texts[place]] != DROPPED for place, into in axes) for texts, _ in rows], dtype=bool)
 
 
 def _arms(key: Key, texts: Iterable[Text], query: CountQuery) -> Places:
-    found = list(dict.fromkeys(texts))
-    check_arms(key.name, len(found))
-    factor, into = place_arms([key.level(text) for text in found], query.plan.experiment(key.name))
-    return Places(factor, dict(zip(found, into, strict=True)))
+    distinct = list(dict.fromkeys(texts))
+    check_arms(key.name, len(distinct))
+    factor, into = place_arms([key.level(text) for text in distinct], query.plan.experiment(key.name))
+    return Places(factor, dict(zip(distinct, into, strict=True)))
 
 
 def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:
-    found = list(dict.fromkeys(texts))
+    distinct = list(dict.fromkeys(texts))
     if key.bins is not None:
-        return _binned(answer, key, missing=None in found)
-    levels = [key.level(text) for text in found]
+        return _binned(answer, key, missing=None in distinct)
+    levels = [key.level(text) for text in distinct]
     declared = answer.query.declared_levels[key.name]
     if declared.levels is None:
         check_levels(key.name, len(set(levels)))
     factor, into = place_levels(levels, declared)
-    return Places(factor, dict(zip(found, into, strict=True)))
+    return Places(factor, dict(zip(distinct, into, strict=True)))
 
 
 def _binned(answer: QueryAnswer, key: Key, *, missing: bool) -> Places:
-    """A binned covariate: its bins scored by their exact means over everybody."""
-    place, binned = next((i, one) for i, one in enumerate(answer.query.binned) if one.key == key)
+    """Score the bins of a covariate by their exact means over everybody."""
+    place, binned = next((place, each) for place, each in enumerate(answer.query.binned) if each.key == key)
     bins = key.bins
     assert bins is not None
     people, sums = [0] * len(bins.labels), [0] * len(bins.labels)
-    block = answer.of("bins", (key,))
-    for ((text,), there), (_, total) in zip(block.column("n"), block.column(f"x{place}s"), strict=True):
+    rows = answer.of("bins", (key,))
+    for ((text,), there), (_, total) in zip(rows.column("n"), rows.column(f"x{place}s"), strict=True):
         if text is not None:
             people[int(text)] += there
             sums[int(text)] += total
     factor = bins.factor(people, sums, binned.scale, missing=missing)
-    kept = [str(number) for number, count in enumerate(people) if count]
-    into: dict[Text, int] = {text: position for position, text in enumerate(kept)}
+    filled = [str(number) for number, count in enumerate(people) if count]
+    into: dict[Text, int] = {text: position for position, text in enumerate(filled)}
     return Places(factor, into | {None: len(factor.levels) - 1})
 
 
 def whole(text: Text) -> int:
-    """A whole number of any size from its text; nothing is 0."""
+    """Return a whole number of any size from its text; 0 for nothing."""
     return int(text) if text else 0
 
 
@@ -183,21 +183,20 @@ def whole(text: Text) -> int:
 
 
 def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Places]) -> Tally:
-    """One linkage's table."""
+    """Return the table of a linkage; raise `SourceError` where it has too many classes."""
     query = answer.query
     keys = query.axes(linkage)
-    own = [places[key.name] for key in keys]
-    factors = tuple(one.factor for one in own)
+    axes = [places[key.name] for key in keys]
+    factors = tuple(axis.factor for axis in axes)
     shape = tuple(len(factor.levels) for factor in factors)
     check_classes(linkage.name, shape)
-    block = answer.of("classes", keys, linkage.experiments)
-    people = _filled(shape, own, block, "n")
+    rows = answer.of("classes", keys, linkage.experiments)
+    people = _fill(axes, rows, "n")
     moments = []
-    for one in query.measures_of(linkage):
-        counts = _filled(shape, own, block, f"c{one.place}")
-        sums = _filled(shape, own, block, f"s{one.place}")
-        squares = {} if one.products is None else _squares(answer, linkage, one, places, (counts, sums))
-        moments.append(Moments(one.metric, counts if one.metric.missing == "exclude" else people, sums, squares))
+    for measure in query.measures_of(linkage):
+        counts, sums = (_fill(axes, rows, f"{word}{measure.place}") for word in "cs")
+        squares = {} if measure.products is None else _squares(answer, linkage, measure, places, (counts, sums))
+        moments.append(Moments(measure.metric, counts if measure.leaves_out else people, sums, squares))
     crosses = [
         _cross(answer, linkage, places[name], place, cross)
         for place, cross in query.crosses_of(linkage)
@@ -206,94 +205,84 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
     return Tally(factors, people, tuple(moments), tuple(crosses))
 
 
-def _filled(shape: tuple[int, ...], own: Sequence[Places], block: AnswerRows, name: str) -> Cells:
-    cells = zeros(shape)
-    for texts, value in block.column(name):
-        spot = tuple(one.into[text] for one, text in zip(own, texts, strict=True))
+def _fill(axes: Sequence[Places], rows: AnswerRows, name: str) -> Cells:
+    cells = zeros(tuple(len(axis.factor.levels) for axis in axes))
+    for texts, value in rows.column(name):
+        spot = tuple(axis.into[text] for axis, text in zip(axes, texts, strict=True))
         if DROPPED not in spot:
             cells[spot] += value
     return cells
 
 
 def _squares(
-    answer: QueryAnswer, linkage: Linkage, one: Measure, places: Mapping[str, Places], found: tuple[Cells, Cells]
+    answer: QueryAnswer, linkage: Linkage, measure: Measure, places: Mapping[str, Places], totals: tuple[Cells, Cells]
 ) -> dict[By, Cells]:
-    """Σ r² about 0 at every margin that was asked for."""
-    counts, sums = found
+    """Return Σ r² about 0 of every class, or on every marginal that the plan needs."""
     keys = answer.query.axes(linkage)
     names = tuple(key.name for key in keys)
-    if one.name in answer.query.plan.metrics_squared_by_class:
-        block = answer.of("classes", keys, linkage.experiments)
-        return {names: _about_zero(one, block, [places[name] for name in names], counts, sums)}
-    kept: dict[By, Cells] = {}
+    if measure.name in answer.query.plan.metrics_squared_by_class:
+        rows = answer.of("classes", keys, linkage.experiments)
+        return {names: _about_zero(measure, rows, [places[name] for name in names], *totals)}
+    squares: dict[By, Cells] = {}
     for axis, key in enumerate(keys):
         if key.name in linkage.experiments or linkage.squares == "margins":
             part = "arms" if key.name in linkage.experiments else "levels"
             others = tuple(other for other in range(len(keys)) if other != axis)
-            margin = [np.asarray(cells.sum(axis=others)) for cells in (counts, sums)]
-            squares = answer.of(part, (key,), linkage.experiments)
-            kept[(key.name,)] = _about_zero(one, squares, [places[key.name]], margin[0], margin[1])
-    return kept
+            counts, sums = (np.asarray(cells.sum(axis=others)) for cells in totals)
+            rows = answer.of(part, (key,), linkage.experiments)
+            squares[(key.name,)] = _about_zero(measure, rows, [places[key.name]], counts, sums)
+    return squares
 
 
-def _about_zero(one: Measure, block: AnswerRows, own: Sequence[Places], counts: Cells, sums: Cells) -> Cells:
-    products = one.products
+def _about_zero(measure: Measure, rows: AnswerRows, axes: Sequence[Places], counts: Cells, sums: Cells) -> Cells:
+    products = measure.products
     assert products is not None
-    names = [f"q{one.place}_{number}" for number in range(len(products.weights))]
-    partial = [_filled(counts.shape, own, block, name) for name in names]
+    partial = [_fill(axes, rows, f"q{measure.place}_{term}") for term in range(len(products.weights))]
     cells = zeros(counts.shape)
     for spot in np.ndindex(counts.shape):
         cells[spot] = products.total(tuple(part.item(spot) for part in partial), counts.item(spot), sums.item(spot))
     return cells
 
 
-def _cross(answer: QueryAnswer, linkage: Linkage, own: Places, place: int, cross: CrossSum) -> Cross:
-    arm = own.factor.name
-    block = answer.of("arms", (answer.query.arms[arm],), linkage.experiments)
-    shape = (len(own.factor.levels),)
-
-    def filled(word: str) -> Cells:
-        return _filled(shape, [own], block, f"z{place}_{word}")
-
-    def product(word: str, number: int) -> Cells:
-        weights = cross.products[number].weights
-        total = zeros(shape)
-        for part, weight in enumerate(weights):
-            total = total + filled(f"{word}{part}") * weight
-        return total
-
+def _cross(answer: QueryAnswer, linkage: Linkage, arms: Places, place: int, cross: CrossSum) -> Cross:
+    name = arms.factor.name
+    rows = answer.of("arms", (answer.query.arms[name],), linkage.experiments)
+    n, y, z = (_fill([arms], rows, f"z{place}_{word}") for word in "nyz")
+    yy, zz, yz = (
+        np.asarray(sum(_fill([arms], rows, f"z{place}_{word}{term}") * w for term, w in enumerate(products.weights)))
+        for word, products in zip(("yy", "zz", "yz"), cross.products, strict=True)
+    )
     first, second = (answer.query.measures[number].name for number in cross.pair)
-    squares = product("yy", 0), product("zz", 1)
-    return Cross((first, second), (arm,), filled("n"), (filled("y"), filled("z")), squares, product("yz", 2))
+    return Cross((first, second), (name,), n, (y, z), (yy, zz), yz)
 
 
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
 
 
 def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places]) -> Membership:
-    """The classes of every signature in the tables of one plan, and whether its people have a value."""
+    """Return the classes of every signature in the tables of a plan, and whether its people have a value."""
     query = answer.query
-    block = answer.of("signatures", query.keys)
+    signatures = answer.of("signatures", query.keys)
     spots = {
-        key.name: np.array([into.get(texts[place], DROPPED) for texts, _ in block.rows], dtype=np.int64)
+        key.name: np.array([into.get(texts[place], DROPPED) for texts, _ in signatures.rows], dtype=np.int64)
         for place, key in enumerate(query.keys)
         for into in ([places[key.name].into] if key.name in places else [])
     }
     there = insiders(answer, places, view.population)
     cells, sizes, present = {}, {}, {}
-    for own in view.plan.linkages:
-        keys = query.axes(view.table(own))
+    for linkage in view.plan.linkages:
+        keys = query.axes(view.table(linkage))
         shape = [len(places[key.name].factor.levels) for key in keys]
-        cells[own.name], sizes[own.name] = _cells([spots[key.name] for key in keys], shape), math.prod(shape)
+        cells[linkage.name], sizes[linkage.name] = _cells([spots[key.name] for key in keys], shape), math.prod(shape)
     for name, joint in view.metrics.items():
-        one = query.measure(joint)
-        if one.leaves_out:
-            present[name] = there & (block.array(f"p{one.place}") > 0)
+        measure = query.measure(joint)
+        if measure.leaves_out:
+            present[name] = there & (signatures.array(f"p{measure.place}") > 0)
     return Membership(cells, sizes, present)
 
 
 def people_in_each(answer: QueryAnswer) -> NDArray[np.int64]:
-    """How many people every signature stands for."""
+    """Return the number of people of every signature."""
     return answer.of("signatures", answer.query.keys).array("n")
 
 

@@ -1,36 +1,34 @@
-"""The day of enrollment in an engine, in UTC, whatever zone its session is in."""
+"""Find the day of enrollment in an engine, in UTC, whatever zone its session is in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import ibis
 
 from kanab.counting.dates import ISO_TIME, not_times
-from kanab.counting.engine.dialects import first_row
+from kanab.counting.engine.dialects import first_row, spark_setting
 from kanab.counting.engine.grids import floor
-from kanab.counting.frames import get_column
+from kanab.counting.frames import check_column
 from kanab.errors import QueryError
 from kanab.plan.periods import Span
 
 _DAY = 86_400.0
-_ZONE = "spark.sql.session.timeZone"
 
 
 @ibis.udf.scalar.builtin(name="epoch")  # type: ignore[untyped-decorator]
 def epoch(moment: ibis.expr.datatypes.Timestamp(timezone="UTC")) -> float:  # type: ignore[empty-body, valid-type]
-    """DuckDB's seconds from 1970; Ibis' own go through the session's zone."""
+    """Return DuckDB's seconds from 1970; Ibis' own go through the session's zone."""
 
 
 def day_number(table: Any, name: str) -> Any:
-    """The day of a column of timestamps, dates or ISO texts, counted from 1970-01-01; missing stays missing.
+    """Return the day of a column of timestamps, dates or ISO texts, counted from 1970-01-01; missing stays missing.
 
-    Times without a zone are in UTC. Texts are read all once, so that one which is no time is an
-    error that says so.
+    Times without a zone are in UTC. Texts are all read once first, so that a text which is no time
+    raises `SourceError`.
     """
-    get_column(dict.fromkeys(table.columns, ()), name)  # an unknown name fails here, with a hint
+    check_column(name, table.columns)
     moment = table[name]
     kind = moment.type()
     if kind.is_null():
@@ -45,27 +43,16 @@ def day_number(table: Any, name: str) -> Any:
     raise not_times(name)
 
 
-def within(day: Any, span: Span) -> Any:
-    """Is a day in the cohorts of a span? A missing one is in none."""
+def in_span(day: Any, span: Span) -> Any:
+    """Return whether a day is in the cohorts of a span; a missing one is in none."""
     first, end = span.days
     there = day < end if first is None else (day >= first) & (day < end)
     return there.fill_null(False)
 
 
-@contextmanager
-def utc_session(table: Any) -> Iterator[None]:
-    """Spark gives no other way to the day of an instant than its session's zone: UTC within this block."""
-    backend = table.get_backend()
-    if backend.name != "pyspark":
-        yield
-        return
-    settings = backend._session.conf
-    before = settings.get(_ZONE)
-    settings.set(_ZONE, "UTC")
-    try:
-        yield
-    finally:
-        settings.set(_ZONE, before)
+def utc_session(table: Any) -> AbstractContextManager[None]:
+    """Set Spark's session to UTC within a block: nothing but its zone decides the day of an instant."""
+    return spark_setting(table, "spark.sql.session.timeZone", "UTC")
 
 
 def _since_first(day: Any) -> Any:
@@ -78,7 +65,7 @@ def _of_instant(moment: Any, engine: str) -> Any:
 
 
 def _of_text(text: Any) -> Any:
-    """A date, moved by the hours that its zone is away from UTC."""
+    """Return the day of a date, moved by the hours that its zone is away from UTC."""
     rest = text.substr(10)
     ahead, behind = rest.find("+"), rest.find("-")
     zone = ibis.cases((ahead >= 0, rest.substr(ahead + 1)), (behind >= 0, rest.substr(behind + 1)), else_="")
@@ -88,7 +75,7 @@ def _of_text(text: Any) -> Any:
 
 
 def _minutes(clock: Any) -> Any:
-    """Minutes of 13:30, 1330, 13 or nothing."""
+    """Return the minutes of 13:30, 1330, 13 or nothing."""
     digits = clock.replace(":", "") + "0000"
     return digits.substr(0, 2).cast("int64") * 60 + digits.substr(2, 2).cast("int64")
 

@@ -1,7 +1,7 @@
-"""What differs between engines, and nothing else: exact sums, failing casts, repeated subqueries.
+"""Bridge what differs between engines: exact sums, failing casts, repeated subqueries.
 
-Engines put values of the data into their errors, and errors reach logs: what an engine says stays
-behind, and only the kind of its complaint comes through.
+Engines put values of the data into their errors, and errors reach logs: only the kind of an engine's
+error is passed on, never its text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 from kanab.errors import QueryError
 
-_ANSI = "spark.sql.ansi.enabled"
 _ROWS_AT_ONCE = 50_000
 
 
@@ -24,7 +23,7 @@ class Engine:
 
     ``sums_widen``: the sum of 64-bit integers has more than 64 bits by itself. ``casts_fail``: an
     infinite or too large double is an error when cast to an integer, not another number.
-    ``repeats``: a subquery that is used five times runs five times, unless it is kept.
+    ``repeats``: a subquery that is used five times runs five times, unless it is cached.
     ``adds_doubles``: the sum of doubles is plain addition, and much quicker than that of integers.
     """
 
@@ -35,7 +34,7 @@ class Engine:
     adds_doubles: bool = False
 
     def total(self, value: Any) -> Any:
-        """The exact sum of 64-bit integers; too large a one is an error, never wrapped."""
+        """Return the exact sum of 64-bit integers; too large a one is an error, never wrapped."""
         return value.sum() if self.sums_widen else value.cast("decimal(20, 0)").sum()
 
 
@@ -47,20 +46,20 @@ _ENGINES = (
 
 
 def engine_of(table: Any) -> Engine:
-    """The engine that holds an Ibis table."""
+    """Return the engine that holds an Ibis table."""
     name = table.get_backend().name
-    return next((one for one in _ENGINES if one.name == name), Engine(name))
+    return next((engine for engine in _ENGINES if engine.name == name), Engine(name))
 
 
 def query_text(expression: Any) -> str:
-    """The SQL of an Ibis expression; tables in memory are made known to the engine."""
+    """Return the SQL of an Ibis expression; register tables in memory with the engine."""
     backend = expression.get_backend()
     backend._run_pre_execute_hooks(expression)
     return str(backend.compile(expression))
 
 
 def run(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
-    """The rows that a query gives, as plain Python values."""
+    """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
     try:
         result = backend.raw_sql(text)
         if hasattr(result, "collect"):  # a Spark data frame
@@ -73,14 +72,14 @@ def run(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
 
 
 def first_row(expression: Any) -> dict[str, Any]:
-    """The only row of an aggregate."""
+    """Return the only row of an aggregate."""
     rows = list(run(expression.get_backend(), query_text(expression)))
     return dict(zip(expression.columns, rows[0], strict=True))
 
 
 @contextmanager
 def without_notices() -> Iterator[None]:
-    """Ibis 12 calls a method that DuckDB 2 wants to rename; that is nobody's business here."""
+    """Silence a warning: Ibis 12 calls a method that DuckDB 2 wants to rename."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="fetch_arrow_table", category=DeprecationWarning)
         yield
@@ -88,24 +87,30 @@ def without_notices() -> Iterator[None]:
 
 @contextmanager
 def strict_arithmetic(table: Any) -> Iterator[None]:
-    """Spark can be told to wrap around on overflow; within this block it fails instead."""
+    """Let Spark fail on overflow within a block, even where it is set to wrap around."""
+    with without_notices(), spark_setting(table, "spark.sql.ansi.enabled", "true"):
+        yield
+
+
+@contextmanager
+def spark_setting(table: Any, name: str, value: str) -> Iterator[None]:
+    """Change a setting of a table's Spark session within a block; do nothing for other engines."""
     backend = table.get_backend()
     if backend.name != "pyspark":
-        with without_notices():
-            yield
+        yield
         return
     settings = backend._session.conf
-    before = settings.get(_ANSI)
-    settings.set(_ANSI, "true")
+    before = settings.get(name)
+    settings.set(name, value)
     try:
         yield
     finally:
-        settings.set(_ANSI, before)
+        settings.set(name, before)
 
 
 @contextmanager
 def cached(stage: Any, engine: Engine) -> Iterator[Any]:
-    """A subquery that is used several times; kept by the engine for a while where it would run as often."""
+    """Give a subquery that is used several times; cached by the engine where it would run as often."""
     if not engine.repeats:
         yield stage
         return

@@ -1,4 +1,4 @@
-"""Arms and levels in an engine: the column to group by, and its texts read back as levels.
+"""Group by arms and levels in an engine: the column to group by, and its texts read back as levels.
 
 Grouping uses the column's own type. Only the few groups leave the engine, as texts, so that no
 driver can turn a whole number into a rounded one.
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import ibis
 
 from kanab.counting.bins import Bins
-from kanab.counting.frames import get_column
+from kanab.counting.frames import check_column
 from kanab.counting.levels import find_levels
 from kanab.errors import SourceError
 from kanab.tally.cells import DROPPED
@@ -34,40 +34,40 @@ _KINDS: tuple[tuple[str, Kind], ...] = (
 class Key:
     """One column to group by: an experiment's arm, or a covariate's level.
 
-    ``kept`` are the levels that stay themselves in the engine, as values of the column's type;
+    ``named`` are the levels that stay themselves in the engine, as values of the column's type;
     all others become one further value there. ``bins`` cuts a number.
     """
 
     name: str
     column: str
     kind: Kind
-    kept: tuple[Level, ...] | None = None
+    named: tuple[Level, ...] | None = None
     bins: Bins | None = None
 
     def expression(self, table: Any) -> Any:
-        """What to group by."""
+        """Return what to group by."""
         value = plain(table[self.name], self.kind)
         if self.bins is not None:
             return binned(value.cast("int32") if self.kind == "truth" else value, self.bins)
-        if self.kept is None:
+        if self.named is None:
             return value
         if self.kind == "whole":
             value = value.cast("int64")
-        rest = ibis.literal(_unlike(self.kept, self.kind), type=value.type())
-        kept = value.isin(list(self.kept)) if self.kept else ibis.literal(False)
-        return ibis.cases((value.isnull() | kept, value), else_=rest)
+        rest = ibis.literal(_unlike(self.named, self.kind), type=value.type())
+        is_named = value.isin(list(self.named)) if self.named else ibis.literal(False)
+        return ibis.cases((value.isnull() | is_named, value), else_=rest)
 
     def level(self, text: str | None) -> Level:
-        """A level from its text; for bins the number of the bin."""
+        """Return a level from its text; for bins the number of the bin."""
         return read_level(text, "whole" if self.bins is not None else self.kind, self.name)
 
 
 def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
-    """What a column holds; an unknown name suggests its neighbours, an unfit type is an error."""
-    get_column(dict.fromkeys(table.columns, ()), name)
+    """Return what a column holds; raise `SourceError` where there is no such column or its type is unfit."""
+    check_column(name, table.columns)
     dtype = table.schema()[name]
-    for query, kind in _KINDS:
-        if getattr(dtype, query)():
+    for is_kind, kind in _KINDS:
+        if getattr(dtype, is_kind)():
             if metric and kind == "text":
                 break
             return kind
@@ -85,7 +85,7 @@ def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
 
 
 def in_experiment(arm: Any, kind: Kind, arms: Sequence[Level] | None) -> Any:
-    """Who is in an experiment: their arm is there, and declared if arms are."""
+    """Return who is in an experiment: their arm is there, and declared if arms are."""
     if arms is None:
         return arm.notnull()
     values = as_values(arms, kind)
@@ -93,7 +93,7 @@ def in_experiment(arm: Any, kind: Kind, arms: Sequence[Level] | None) -> Any:
 
 
 def plain(value: Any, kind: Kind) -> Any:
-    """A column in a type that every engine groups and compares alike; NaN is missing."""
+    """Return a column in a type that every engine groups and compares alike; NaN is missing."""
     if kind == "number":
         double = value.cast("float64")
         return ibis.ifelse(double.isnan(), ibis.null("float64"), double)
@@ -101,7 +101,7 @@ def plain(value: Any, kind: Kind) -> Any:
 
 
 def binned(value: Any, bins: Bins) -> Any:
-    """The number of the bin; nothing for a missing value."""
+    """Return the number of the bin; nothing for a missing value."""
     double = value.cast("float64")
     below = [(double < edge, ibis.literal(place, type="int64")) for place, edge in enumerate(bins.edges)]
     last = ibis.literal(len(bins.edges), type="int64")
@@ -109,7 +109,7 @@ def binned(value: Any, bins: Bins) -> Any:
 
 
 def read_level(text: str | None, kind: Kind, name: str) -> Level:
-    """A level from the text that an engine wrote.
+    """Return a level from the text that an engine wrote.
 
     >>> read_level("2.0", "number", "tier"), read_level("true", "truth", "vip"), read_level(None, "text", "x")
     (2, True, None)
@@ -122,13 +122,13 @@ def read_level(text: str | None, kind: Kind, name: str) -> Level:
 
 
 def as_values(levels: Sequence[Level], kind: Kind) -> tuple[Level, ...]:
-    """The values of a column of this kind that mean the declared levels.
+    """Return the values of a column of this kind that mean the declared levels.
 
     >>> as_values(("0", "1"), "whole"), as_values(("off", "true"), "truth"), as_values((1, 2), "text")
     ((0, 1), (True,), ('1', '2'))
     """
-    found = dict.fromkeys(_as_value(level, kind) for level in levels if level is not None)
-    values = [value for value in found if value is not None]
+    distinct = dict.fromkeys(_as_value(level, kind) for level in levels if level is not None)
+    values = [value for value in distinct if value is not None]
     return tuple(value for value, place in zip(values, find_levels(values, levels), strict=True) if place != DROPPED)
 
 
@@ -145,10 +145,10 @@ def _as_value(level: Level, kind: Kind) -> Level:
         return None
 
 
-def _unlike(kept: Sequence[Level], kind: Kind) -> Level:
-    """A value of the same type that is none of the kept ones."""
+def _unlike(levels: Sequence[Level], kind: Kind) -> Level:
+    """Return a value of the same type that is none of the levels."""
     if kind == "text":
         return OTHER
     if kind == "truth":
-        return True not in kept
-    return next(number for number in range(len(kept) + 1) if number not in kept)
+        return True not in levels
+    return next(number for number in range(len(levels) + 1) if number not in levels)

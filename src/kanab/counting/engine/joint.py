@@ -1,4 +1,4 @@
-"""A joint plan over a table: columns for its aliases, whose people they are about, and each plan's own count."""
+"""Count a joint plan over a table: columns for its aliases, the people they are about, and each plan's own count."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import ibis
 
 from kanab.counted import Counted
 from kanab.counting.engine.group_keys import in_experiment, kind_of, plain
-from kanab.counting.frames import get_column
+from kanab.counting.frames import check_column
 from kanab.plan.joint import JointPlan, View, column_of, populations
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
-from kanab.tally.factor import Factor
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
 
@@ -25,29 +24,29 @@ _T = TypeVar("_T")
 
 
 def add_alias_columns(table: Any, plan: Plan, names: Iterable[str] | None = None) -> Any:
-    """The table with a copy of the column behind every alias, or behind those of some names."""
+    """Return the table with a copy of the column behind every alias, or behind those of some names."""
     if not isinstance(plan, JointPlan):
         return table
     copies = {}
     for name in plan.copies if names is None else names:
         base = column_of(plan, name)
         if base != name:
-            get_column(dict.fromkeys(table.columns, ()), base)  # an unknown name fails here, with a hint
+            check_column(base, table.columns)
             copies[name] = table[base]
     return table.mutate(**copies) if copies else table
 
 
 def restrict_people(people: Any, plan: Plan) -> Any:
-    """People whose covariates and metrics are missing where these are not about them."""
+    """Return people whose covariates and metrics are missing where these are not about them."""
     if not isinstance(plan, JointPlan) or not plan.about:
         return people
-    inside = {one.name: _inside(people, one) for one in plan.experiments}
+    inside = {experiment.name: _inside(people, experiment) for experiment in plan.experiments}
     columns = {}
     for name, experiments in plan.about.items():
-        get_column(dict.fromkeys(people.columns, ()), name)
+        check_column(name, people.columns)
         value = people[name]
         if not value.type().is_null():
-            there = reduce(operator.or_, (inside[one] for one in experiments))
+            there = reduce(operator.or_, (inside[experiment] for experiment in experiments))
             columns[name] = ibis.ifelse(there, value, ibis.null(value.type()))
     return people.mutate(**columns)
 
@@ -61,17 +60,17 @@ def _inside(people: Any, plan: ExperimentPlan) -> Any:
 
 
 def flag_names(plan: Plan) -> tuple[str, ...]:
-    """What is known of people who were made of several rows each: for each group of experiments two flags."""
+    """Return the flags of people who were made of several rows each: two for each group of experiments."""
     return tuple(flag(place) for place in range(len(populations(plan))) for flag in (twice_flag, outside_flag))
 
 
 def twice_flag(place: int) -> str:
-    """The column that marks people who were seen in two arms of one of the experiments."""
+    """Return the column that marks people who were seen in two arms of one of the experiments."""
     return f"kanab_twice{place}"
 
 
 def outside_flag(place: int) -> str:
-    """The column that marks people who are in none of the experiments, and were in no two arms."""
+    """Return the column that marks people who are in none of the experiments, and were in no two arms."""
     return f"kanab_outside{place}"
 
 
@@ -79,61 +78,63 @@ def outside_flag(place: int) -> str:
 
 
 def split_off(counted: Counted, view: View) -> Counted:
-    """One plan's own count, under its own names, out of everything that is about its people."""
+    """Return a plan's own count, under its own names, out of everything that is about its people."""
     if counted.plan is view.plan:
         return counted
-    tallies = {own.name: _tally(counted.tallies[view.table(own).name], own, view) for own in view.plan.linkages}
+    linkages = view.plan.linkages
+    tallies = {linkage.name: _tally(counted.tallies[view.table(linkage).name], linkage, view) for linkage in linkages}
     grids = {metric.name: metric for metric in next(iter(tallies.values())).metrics}
     return replace(
         counted,
         plan=view.plan,
         tallies=tallies,
-        bounds_declared=all(one.declared or grids[one.name].binary for one in view.plan.counted_metrics),
+        bounds_declared=all(metric.declared or grids[metric.name].binary for metric in view.plan.counted_metrics),
         clamped=_renamed(counted.clamped, view.metrics),
         missing=_renamed(counted.missing, view.metrics),
         ranges=_renamed(counted.ranges, view.metrics),
         largest={
-            own.name: largest
-            for own in view.plan.linkages
-            if (largest := _renamed(counted.largest.get(view.table(own).name, {}), view.metrics))
+            linkage.name: largest
+            for linkage in linkages
+            if (largest := _renamed(counted.largest.get(view.table(linkage).name, {}), view.metrics))
         },
     )
 
 
-def _renamed(found: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
-    """What is known under joint names, under the plan's own."""
-    return {own: found[joint] for own, joint in names.items() if joint in found}
+def _renamed(values: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
+    """Return values under the plan's own names instead of the joint ones."""
+    return {name: values[joint] for name, joint in names.items() if joint in values}
 
 
-def _tally(joint: Tally, own: Linkage, view: View) -> Tally:
-    """One of a plan's tables: its own names, metrics, squares and products."""
-    names = dict(zip(joint.axes, own.axes, strict=True))
-    metrics = {one.name: view.metrics[one.name] for one in view.plan.counted_metrics}
+def _tally(joint: Tally, linkage: Linkage, view: View) -> Tally:
+    """Return a table of a plan: its own names, metrics, squares and products."""
+    names = dict(zip(joint.axes, linkage.axes, strict=True))
+    plans = view.plan.counted_metrics
+    metrics = {metric.name: view.metrics[metric.name] for metric in plans}
     pairs = dict.fromkeys(view.plan.ratios)
     return Tally(
-        tuple(Factor(names[one.name], one.levels, one.role, one.scores) for one in joint.factors),
+        tuple(replace(factor, name=names[factor.name]) for factor in joint.factors),
         joint.people,
-        tuple(_moments(joint.moments_of(metrics[one.name]), one, own, names) for one in view.plan.counted_metrics),
+        tuple(_moments(joint.moments_of(metrics[metric.name]), metric, linkage, names) for metric in plans),
         tuple(
             _cross(joint, pair, (metrics[pair[0]], metrics[pair[1]]), joint_arm, names[joint_arm])
             for pair in pairs
-            for joint_arm in joint.axes[: len(own.experiments)]
+            for joint_arm in joint.axes[: len(linkage.experiments)]
         ),
     )
 
 
-def _moments(joint: Moments, plan: MetricPlan, own: Linkage, names: Mapping[str, str]) -> Moments:
+def _moments(joint: Moments, plan: MetricPlan, linkage: Linkage, names: Mapping[str, str]) -> Moments:
     squares: dict[By, Any] = {}
     for by, cells in joint.squares.items():
-        margin = tuple(names[name] for name in by)
-        if plan.squares == "class" or own.squares == "margins" or margin != (own.covariate,):
-            squares[margin] = cells
+        marginal = tuple(names[name] for name in by)
+        if plan.squares == "class" or linkage.squares == "margins" or marginal != (linkage.covariate,):
+            squares[marginal] = cells
     return Moments(replace(joint.metric, name=plan.name), joint.counts, joint.sums, squares)
 
 
-def _cross(joint: Tally, pair: tuple[str, str], found: tuple[str, str], by: str, arm: str) -> Cross:
-    """The products of a pair in the plan's order, whichever the joint plan has."""
-    if any(one.pair == found for one in joint.crosses):
-        return replace(joint.cross(*found, by=(by,)), pair=pair, by=(arm,))
-    one = joint.cross(found[1], found[0], by=(by,))
-    return replace(one, pair=pair, by=(arm,), sums=(one.sums[1], one.sums[0]), squares=(one.squares[1], one.squares[0]))
+def _cross(joint: Tally, pair: tuple[str, str], joint_pair: tuple[str, str], by: str, arm: str) -> Cross:
+    """Return the products of a pair in the plan's order, whichever the joint plan has."""
+    if any(cross.pair == joint_pair for cross in joint.crosses):
+        return replace(joint.cross(*joint_pair, by=(by,)), pair=pair, by=(arm,))
+    cross = joint.cross(joint_pair[1], joint_pair[0], by=(by,))
+    return replace(cross, pair=pair, by=(arm,), sums=cross.sums[::-1], squares=cross.squares[::-1])

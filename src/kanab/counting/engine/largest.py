@@ -1,4 +1,4 @@
-"""The largest values of the classes of one table, in an engine: ``query_largest``.
+"""Find the largest values of the classes of tables in an engine: ``query_largest``.
 
 Classes first (largest value and sum), then everybody once more beside their class: how many have
 its largest value, and what the largest of the others is. Sorting everybody would take far longer.
@@ -17,7 +17,7 @@ import ibis
 from kanab.counted import LargestValues
 from kanab.counting.engine.answer import Places, Text, whole
 from kanab.counting.engine.dialects import query_text, run
-from kanab.counting.engine.group_keys import Key, in_experiment
+from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, as_texts
 from kanab.counting.largest import merge_largest
@@ -28,8 +28,8 @@ from kanab.tally.cells import DROPPED
 def query_largest(
     people: Any, query: CountQuery, places: Mapping[str, Places], wanted: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, LargestValues]]:
-    """The largest values of some metrics in some tables: one statement per table, over the same people as its sums."""
-    linkages = {one.name: one for one in query.plan.linkages}
+    """Find the largest values of some metrics in some tables: a statement per table, over the people of its sums."""
+    linkages = {linkage.name: linkage for linkage in query.plan.linkages}
     return {name: _of_table(people, query, places, linkages[name], metrics) for name, metrics in wanted.items()}
 
 
@@ -37,55 +37,47 @@ def _of_table(
     people: Any, query: CountQuery, places: Mapping[str, Places], linkage: Linkage, metrics: Sequence[str]
 ) -> dict[str, LargestValues]:
     keys = query.axes(linkage)
-    own = [places[key.name] for key in keys]
-    shape = [len(one.factor.levels) for one in own]
-    asked = _classes(_people(people, query, linkage, metrics), keys, metrics, query)
+    axes = [places[key.name] for key in keys]
+    shape = [len(axis.factor.levels) for axis in axes]
+    classes = _classes(_people(people, query, linkage, metrics), keys, metrics, query)
     backend = people.get_backend()
-    text = as_texts(query_text(asked), asked.columns, backend.dialect)
-    found: list[list[tuple[tuple[int, ...], int, int, int]]] = [[] for _ in metrics]
+    text = as_texts(query_text(classes), classes.columns, backend.dialect)
+    groups: list[list[tuple[tuple[int, ...], int, int, int]]] = [[] for _ in metrics]
     for row in run(backend, text):
-        spot = tuple(one.into[level] for one, level in zip(own, row, strict=False))
+        spot = tuple(axis.into[level] for axis, level in zip(axes, row, strict=False))
         if DROPPED not in spot:
             for place in range(len(metrics)):
-                found[place].append((spot, *_top_two(row[len(keys) + 4 * place :])))
-    return {metric: merge_largest(shape, groups) for metric, groups in zip(metrics, found, strict=True)}
+                groups[place].append((spot, *_top_two(row[len(keys) + 4 * place :])))
+    return {metric: merge_largest(shape, rows) for metric, rows in zip(metrics, groups, strict=True)}
 
 
 def _top_two(numbers: Sequence[Text]) -> tuple[int, int, int]:
-    """The largest, the second and the sum, from: largest, sum, how many have the largest, largest of the others."""
+    """Return the largest, the second and the sum, from: largest, sum, who have the largest, largest of the others."""
     largest, total, top, rest = (whole(number) for number in numbers[:4])
     return largest, largest if top > 1 else rest, total
 
 
 def _people(people: Any, query: CountQuery, linkage: Linkage, metrics: Sequence[str]) -> Any:
-    """The people of one table: their class, twice for joining without missing levels, and their absolute values."""
-    inside = reduce(
-        operator.and_,
-        (
-            in_experiment(key.expression(people), key.kind, query.plan.experiment(key.name).arms)
-            for key in (query.arms[name] for name in linkage.experiments)
-        ),
-    )
-    own = people.filter(inside)
+    """Select the people of a table: their class, twice for joining without missing levels, and absolute values."""
+    inside = people.filter(reduce(operator.and_, (query.inside(people, name) for name in linkage.experiments)))
     columns: dict[str, Any] = {}
     for place, key in enumerate(query.axes(linkage)):
-        level = key.expression(own)
+        level = key.expression(inside)
         columns |= {f"level{place}": level, f"none{place}": level.isnull().cast("int32")}
         columns[f"known{place}"] = level.fill_null(_anything(level))
-    measures = {one.name: one for one in query.measures}
     for place, metric in enumerate(metrics):
-        columns[f"h{place}"] = _height(own, measures[metric])
-    return own.select(**columns)
+        columns[f"h{place}"] = _absolute(inside, query.measure(metric))
+    return inside.select(**columns)
 
 
 def _anything(level: Any) -> Any:
-    """Some value of the level's type: whether a level is missing stands in a column of its own."""
+    """Return some value of the level's type: whether a level is missing stands in a column of its own."""
     value: Any = "" if level.type().is_string() else False if level.type().is_boolean() else 0
     return ibis.literal(value, type=level.type())
 
 
-def _height(people: Any, measure: Measure) -> Any:
-    """|r| as a 64-bit integer; nothing for people who are left out."""
+def _absolute(people: Any, measure: Measure) -> Any:
+    """Return |r| as a 64-bit integer; nothing for people who are left out."""
     careful = replace(measure, careful=True, doubles=False)
     value = careful.value(people, ibis.literal(True))
     steps = careful.clamped(careful.steps(value)).abs()
@@ -93,7 +85,7 @@ def _height(people: Any, measure: Measure) -> Any:
 
 
 def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str], query: CountQuery) -> Any:
-    """Levels, and for every metric four numbers of each class."""
+    """Group by levels, with four numbers of each class for every metric."""
     names = [f"{word}{place}" for place in range(len(keys)) for word in ("level", "none", "known")]
     places = range(len(metrics))
     total = query.engine.total
@@ -106,10 +98,10 @@ def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str], query: Cou
     both = table.join(own, [table[mine] == own[theirs] for mine, theirs in pairs])
     numbers: dict[str, Any] = {}
     for place in places:
-        height, top = both[f"h{place}"], both[f"own_top{place}"]
+        value, top = both[f"h{place}"], both[f"own_top{place}"]
         numbers[f"top{place}"] = top.max()
         numbers[f"sum{place}"] = both[f"own_sum{place}"].max()
-        numbers[f"there{place}"] = (height == top).cast("int32").sum()
-        numbers[f"rest{place}"] = ibis.ifelse(height < top, height, ibis.null("int64")).max()
+        numbers[f"there{place}"] = (value == top).cast("int32").sum()
+        numbers[f"rest{place}"] = ibis.ifelse(value < top, value, ibis.null("int64")).max()
     levels = [f"own_level{place}" for place in range(len(keys))]
     return both.group_by(levels).aggregate(**numbers)

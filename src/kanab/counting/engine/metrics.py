@@ -1,8 +1,8 @@
-"""Metrics in an engine: the column as whole grid steps, what is summed of it, and the sums read back.
+"""Count metrics in an engine: the column as whole grid steps, what is summed of it, and the sums read back.
 
-The same rule everywhere: to DOUBLE, times the steps per unit, plus one half, floor, to a 64-bit
-integer, clamped to the bounds. The quick form leaves out what most data do not need (missing as
-NaN, clamping) and checks afterwards that it was not needed; the careful form leaves out nothing.
+Steps are those of ``grid_steps``, as 64-bit integers, clamped to the bounds. The quick form leaves out
+what most data do not need (missing as NaN, clamping) and checks afterwards that it was not needed; the
+careful form leaves out nothing.
 
 Doubles add whole numbers exactly, in any order, while no partial sum reaches 2^53. Squares only
 grow as they are added, and Σ |r| is at most Σ r²: so a sum of squares below 2^53 proves that it and
@@ -39,9 +39,9 @@ _CROWD = 20_000_000  # people of one signature whose squares, if they are like t
 class Measure:
     """One metric as it will be summed.
 
-    ``profile`` is what is known of the values beforehand. Of everybody's it has to be seen that
-    they keep ``limits``, where there are any; at which ends ``asked`` they lie, in steps or, where
-    the grid depends on it (``implied``), in units; and that they lie on the grid (``fits``).
+    ``profile`` is what is known of the values beforehand. Counting checks that everybody's keep
+    ``limits``, where there are any, and lie on the grid (``fits``); it looks up the ``open_ends`` of
+    their range, in steps or, where the grid depends on it (``implied``), in units.
     ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers.
     """
 
@@ -52,7 +52,7 @@ class Measure:
     careful: bool
     profile: Profile
     limits: Ends = (None, None)
-    asked: tuple[str, ...] = ()
+    open_ends: tuple[str, ...] = ()
     implied: bool = False
     fits: bool = False
     doubles: bool = False
@@ -64,33 +64,33 @@ class Measure:
 
     @property
     def leaves_out(self) -> bool:
-        """Are people without a value left out of this metric, which then has its own counts?"""
+        """Whether people without a value are left out of this metric, which then has its own counts."""
         return self.metric.missing == "exclude"
 
     @property
     def whole(self) -> bool:
-        """May the column's integers be the steps as they are?"""
+        """Whether the column's integers may be the steps as they are."""
         return self.kind in ("whole", "truth") and self.metric.scale == 1
 
     @property
     def as_is(self) -> bool:
-        """Are the column's integers the steps, without a further look?"""
+        """Whether the column's integers are the steps, without a check."""
         return self.whole and not self.careful
 
     def value(self, table: Any, inside: Any) -> Any:
-        """The column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
-        found = number(table[self.name], self.kind, careful=self.careful)
-        return ibis.ifelse(inside, found, ibis.null(found.type())) if self.careful else found
+        """Return the column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
+        value = number(table[self.name], self.kind, careful=self.careful)
+        return ibis.ifelse(inside, value, ibis.null(value.type())) if self.careful else value
 
     def steps(self, value: Any) -> Any:
-        """Unclamped grid steps of a number: an integer, or a double with a whole value."""
+        """Return unclamped grid steps of a number: an integer, or a double with a whole value."""
         if self.whole:
             return value.cast("int64")
         steps = grid_steps(value, self.metric.scale)
         return steps if self.careful or self.doubles else steps.cast("int64")
 
     def clamped(self, steps: Any) -> Any:
-        """Steps within the bounds, as 64-bit integers."""
+        """Return steps within the bounds, as 64-bit integers."""
         bounds = self.metric.grid_bounds
         if not self.careful or bounds is None:
             return steps.cast("int64")
@@ -98,16 +98,16 @@ class Measure:
         return ibis.cases((steps > high, high), (steps < low, low), else_=steps).cast("int64")
 
     def checks(self, value: Any, raw: Any) -> dict[str, Any]:
-        """The range of the values, and how many were clamped, where this has to be seen."""
+        """Return the range of the values, and how many were clamped, where these are needed."""
         if self.careful and self.metric.grid_bounds is not None:
             low, high = self.metric.grid_bounds
             beyond = (raw < low) | (raw > high)
             return {"cl": beyond.cast("int32").sum(), "lo": value.min(), "hi": value.max()}
         seen = value if self.implied else raw.cast("int64")
-        return {end: seen.min() if end == "lo" else seen.max() for end in self.asked}
+        return {end: seen.min() if end == "lo" else seen.max() for end in self.open_ends}
 
     def proofs(self, value: Any, raw: Any) -> Iterator[Any]:
-        """Conditions that everybody must meet for the quick form to be enough."""
+        """Yield conditions that everybody must meet for the quick form to be enough."""
         low, high = self.limits
         whole = self.kind in ("whole", "truth")
         if low is not None and high is not None:
@@ -120,24 +120,24 @@ class Measure:
             yield raw.cast("float64") / float(self.metric.scale) == value
 
     def sums(self, steps: Any, engine: Engine) -> dict[str, Any]:
-        """The exact sum of everybody's steps, and the terms of that of their squares."""
+        """Return the exact sum of everybody's steps, and the terms of that of their squares."""
         total = steps.sum().cast("int64") if self.doubles and not self.as_is else engine.total(steps)
         squares: tuple[Any, ...] = ()
         if self.products is not None and self.doubles:
             squares = (_double_squares(steps).cast("int64"),)
         elif self.products is not None:
             squares = tuple(engine.total(term) for term in product_terms(steps, steps, self.products))
-        return {f"s{self.place}": total} | {f"q{self.place}_{part}": one for part, one in enumerate(squares)}
+        return {f"s{self.place}": total} | {f"q{self.place}_{term}": square for term, square in enumerate(squares)}
 
     def exact(self, steps: Any) -> Iterator[Any]:
-        """Conditions on the sums without which doubles were not enough."""
+        """Yield conditions on the sums without which doubles were not enough."""
         if self.doubles and self.products is not None:
             yield _double_squares(steps) < float(DOUBLE_LIMIT)
 
 
 @dataclass(frozen=True)
 class SampledMetric:
-    """What a sample says of a metric: its profile, the mean of its squares, and which of its ends are steady.
+    """The profile of a metric in a sample, the mean of its squares, and which of its ends are steady.
 
     Where many values lie near the smallest (or the largest), those of everybody else will hardly
     be far beyond; a long tail goes on.
@@ -149,7 +149,7 @@ class SampledMetric:
 
 
 def number(column: Any, kind: Kind, *, careful: bool) -> Any:
-    """A column as integers or doubles; carefully, NaN is missing."""
+    """Return a column as integers or doubles; carefully, NaN is missing."""
     if kind == "truth":
         return column.cast("int32")  # PostgreSQL casts true/false to nothing wider
     if kind == "whole":
@@ -159,7 +159,7 @@ def number(column: Any, kind: Kind, *, careful: bool) -> Any:
 
 
 def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: SampledMetric, engine: Engine) -> Measure | None:
-    """The quick form where a sample of the people gives hope for it."""
+    """Return the quick form, or None where a sample of the people gives no hope for it."""
     profile = sample.profile
     if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
         return None
@@ -183,13 +183,13 @@ def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: SampledMetri
     known = [end if steady else None for end, steady in zip(ends, sample.steady, strict=True)]
     if implied and (None in known or choose_metric(plan, replace(profile, low=ends[0], high=ends[1])) != metric):
         known = [None, None]
-    asked = tuple(word for word, end in zip(("lo", "hi"), known, strict=True) if end is None)
+    open_ends = tuple(word for word, end in zip(("lo", "hi"), known, strict=True) if end is None)
     fits = kind == "number" and not (declared or implied)
-    return replace(chosen, limits=(known[0], known[1]), asked=asked, implied=implied, fits=fits)
+    return replace(chosen, limits=(known[0], known[1]), open_ends=open_ends, implied=implied, fits=fits)
 
 
 def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) -> Measure:
-    """The careful form, for everything that was profiled as a whole."""
+    """Return the careful form, for values that were profiled as a whole."""
     if not plan.declared:
         check_finite(plan.name, profile.low, profile.high)
     metric = choose_metric(plan, profile)
@@ -200,7 +200,7 @@ def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) 
 
 
 def step_range(metric: Metric, profile: Profile) -> tuple[int, int]:
-    """The smallest and the largest grid step of profiled values."""
+    """Return the smallest and the largest grid step of profiled values."""
     low, high = (steps_in_memory(value, metric.scale) for value in (profile.low, profile.high))
     if not (math.isfinite(low) and math.isfinite(high)):
         return -GRID_LIMIT, GRID_LIMIT
@@ -208,7 +208,7 @@ def step_range(metric: Metric, profile: Profile) -> tuple[int, int]:
 
 
 def check_finite(name: str, low: float, high: float) -> None:
-    """Refuse infinite values, as every other source does."""
+    """Raise `SourceError` for infinite values, as every other source does."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
 
@@ -219,7 +219,7 @@ def _double_squares(steps: Any) -> Any:
 
 
 def range_fits(measure: Measure, plan: MetricPlan, low: str | None, high: str | None) -> bool:
-    """Does the range that was seen fit what was assumed? Infinite values are refused."""
+    """Return whether the range of everybody's values fits what was assumed; raise `SourceError` for infinite ones."""
     if low is None and high is None:
         return True
     if measure.careful:
@@ -233,7 +233,7 @@ def range_fits(measure: Measure, plan: MetricPlan, low: str | None, high: str | 
 
 
 def _seen(measure: Measure, low: str | None, high: str | None) -> Profile:
-    """What is known of everybody's values, in the end."""
+    """Return the profile of everybody's values."""
     steps = 1 if measure.implied else measure.metric.scale
     known = measure.profile
     lowest = known.low if low is None else float(low) / steps
@@ -241,9 +241,9 @@ def _seen(measure: Measure, low: str | None, high: str | None) -> Profile:
 
 
 def open_range(measure: Measure, low: str | None, high: str | None, *, missing: bool) -> tuple[int, int]:
-    """The range of a metric without bounds, widen_range; missing values that count as 0 are in it.
+    """Return the range of a metric without bounds, widened; missing values that count as 0 are in it.
 
-    Where everybody was only seen to keep the widen_range range of a sample, it is also their own.
+    Where everybody's values were only checked against the widened range of a sample, it is also theirs.
     """
     ends = step_range(measure.metric, _seen(measure, low, high))
     zero = (0,) if missing and measure.metric.missing == "zero" else ()

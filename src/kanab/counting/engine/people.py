@@ -1,4 +1,4 @@
-"""Rows to people: who has several rows, and what happened after the first exposure.
+"""Make people of rows: of the several rows of a person, or of what happened after the first exposure.
 
 Sums are taken of whole grid steps, so that no engine's order of addition changes a digit.
 """
@@ -7,31 +7,39 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import ibis
 
-from kanab.counting.engine.dates import day_number, within
+from kanab.counting.dates import not_times
+from kanab.counting.engine.dates import day_number, in_span
+from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, in_experiment, kind_of, plain
 from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_flag
-from kanab.counting.engine.person_sums import How, RowSum, person_values, row_sums, row_totals, row_values
+from kanab.counting.engine.metrics import check_finite, number
+from kanab.counting.engine.profiles import profile_columns
+from kanab.counting.frames import check_column
+from kanab.counting.grids import Profile
 from kanab.errors import SourceError
 from kanab.plan.joint import column_of, people_of, populations
-from kanab.plan.model import Plan
+from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Span
+from kanab.tally.metric import GRID_LIMIT
+
+How = Literal["sum", "max", "mean"]
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True)
 class Events:
-    """What happened when: a table with the metrics, next to one of exposures.
+    """A table of events with the metrics, next to one of exposures.
 
-    Counted is what happened within the window after a person's first exposure: from its moment
-    on, up to but not including its end. Both tables name the person alike.
+    Only events within the window after a person's first exposure count: from its moment on, up to but
+    not including its end. Both tables name the person alike.
     """
 
     table: Any = field(repr=False)
@@ -41,15 +49,15 @@ class Events:
 
     @property
     def seconds(self) -> int:
-        """The window's length.
+        """The window's length; `SourceError` where it is no length of time.
 
         >>> Events(None, "14d").seconds, Events(None, "36h").seconds
         (1209600, 129600)
         """
-        found = re.fullmatch(r"([1-9]\d{0,5}) ?([mhdw])", str(self.window).strip())
-        if found is None:
+        match = re.fullmatch(r"([1-9]\d{0,5}) ?([mhdw])", str(self.window).strip())
+        if match is None:
             raise SourceError("the window is not a length of time", "Write it like 14d, 36h or 90m.")
-        return int(found[1]) * _SECONDS[found[2]]
+        return int(match[1]) * _SECONDS[match[2]]
 
 
 @dataclass(frozen=True)
@@ -66,18 +74,17 @@ class Units:
     events: Events | None = None
 
     def how(self, metric: str, kind: Kind) -> How:
-        """How the rows of a person become one value of a metric, which is named as its column is."""
-        given = self.aggregate if isinstance(self.aggregate, str) else (self.aggregate or {}).get(metric)
-        return given or ("max" if kind == "truth" else "sum")
+        """Return how the rows of a person become one value of a metric, which is named as its column is."""
+        chosen = self.aggregate if isinstance(self.aggregate, str) else (self.aggregate or {}).get(metric)
+        return chosen or ("max" if kind == "truth" else "sum")
 
     def check(self, plan: Plan) -> None:
-        """Refuse words that mean nothing here."""
-        given = [self.aggregate] if isinstance(self.aggregate, str) else (self.aggregate or {}).values()
-        if not set(given) <= set(get_args(How)):
+        """Raise `SourceError` for an unknown word, an unknown metric, or events of several experiments."""
+        words = [self.aggregate] if isinstance(self.aggregate, str) else (self.aggregate or {}).values()
+        if not set(words) <= set(get_args(How)):
             raise SourceError("unknown way to make one value of several rows", "Use sum, max or mean.")
-        if isinstance(self.aggregate, Mapping) and not set(self.aggregate) <= {
-            column_of(plan, one.name) for one in plan.metrics
-        }:
+        named = set(self.aggregate) if isinstance(self.aggregate, Mapping) else set()
+        if not named <= {column_of(plan, metric.name) for metric in plan.metrics}:
             raise SourceError("aggregate names a metric that is not counted", "Check its name.")
         if self.events is not None and any(len(group) > 1 for group in populations(plan)):
             raise SourceError(
@@ -87,9 +94,10 @@ class Units:
 
 
 def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> Any:
-    """One row per person: arms, covariates and metrics, and who was seen in two arms.
+    """Make one row per person: arms, covariates and metrics, and who was seen in two arms.
 
-    With a ``span`` only the people of those cohorts, each by the earliest of their rows.
+    With a ``span`` only the people of those cohorts, each by the earliest of their rows. Raises
+    `SourceError` where a column or a choice is unfit.
     """
     units.check(plan)
     kind_of(rows, units.unit)
@@ -103,7 +111,7 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
     firsts = {name: table[name].min() for name in enrolled}
     grouped = table.group_by("unit").aggregate(**firsts, **_attribute_sums(table, plan), **row_totals(table, sums))
     if span is not None:
-        grouped = grouped.filter(within(grouped["day"], span))
+        grouped = grouped.filter(in_span(grouped["day"], span))
     person = _person(grouped, plan, _truths(rows, plan))
     return grouped.select(**person, **_flags(grouped, plan), **person_values(grouped, sums))
 
@@ -112,11 +120,11 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
 
 
 def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
-    """People by their first exposure, with what happened to them in the window after it."""
+    """Make people of their first exposures and of what happened to them in the window after it."""
     exposures = add_alias_columns(exposures, plan, [*plan.experiment_names, *plan.covariates_in_use])
     first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
-    rows = add_alias_columns(events.table, plan, [one.name for one in plan.counted_metrics])
+    rows = add_alias_columns(events.table, plan, [metric.name for metric in plan.counted_metrics])
     sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
     happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
     inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)
@@ -127,7 +135,7 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
 
 
 def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
-    """When each person was first exposed to each experiment, and their arms and levels."""
+    """Return when each person was first exposed to each experiment, and their arms and levels."""
     seen = exposures.filter(exposures[units.unit].notnull())
     moments = {"at": _moment(seen, events.exposure_time)}
     if span is not None:
@@ -143,7 +151,7 @@ def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, s
         return first
     arms = {}
     for place in range(len(plan.experiments)):
-        there = within(first[f"day{place}"], span)
+        there = in_span(first[f"day{place}"], span)
         for name in (_arm(place), _last(place)):
             arms[name] = ibis.ifelse(there, first[name], ibis.null(first[name].type()))
     return _in_any_arm(first.mutate(**arms), plan)
@@ -163,40 +171,39 @@ def _in_any_arm(table: Any, plan: Plan) -> Any:
 
 
 def _exposed_to(place: int, value: Any, seen: Any, plan: Plan) -> Any:
-    """A value of the exposures to one experiment; if there is just one, that is all of them."""
+    """Return a value of the exposures to one experiment; where there is just one, of all exposures."""
     if len(plan.experiments) == 1:
         return value
     return ibis.ifelse(seen[_arm(place)].notnull(), value, ibis.null(value.type()))
 
 
 def _in_window(joined: Any, plan: Plan, sums: Sequence[RowSum], events: Events) -> Any:
-    """What happened in the window after the first exposure to the experiment that a metric is about."""
+    """Return the events in the window after the first exposure to the experiment that a metric is about."""
     length = ibis.interval(seconds=events.seconds)
     during = {
-        one.name: (joined["at"] >= joined[f"at{place}"]) & (joined["at"] < joined[f"at{place}"] + length)
-        for place, one in enumerate(plan.experiments)
+        name: (joined["at"] >= joined[f"at{place}"]) & (joined["at"] < joined[f"at{place}"] + length)
+        for place, name in enumerate(plan.experiment_names)
     }
     if len(during) == 1:
         return joined.filter(next(iter(during.values())))
     columns = {"who": joined["who"], "any": reduce(operator.or_, during.values())}
-    for one in sums:
-        (about,) = people_of(plan, one.name)
-        for name in one.columns(joined):
+    for row_sum in sums:
+        (about,) = people_of(plan, row_sum.name)
+        for name in row_sum.columns(joined):
             columns[name] = ibis.ifelse(during[about], joined[name], ibis.null(joined[name].type()))
     inside = joined.select(**columns)
     return inside.filter(inside["any"])
 
 
 def _moment(table: Any, name: str) -> Any:
-    """A point in time; dates and texts become one."""
-    if name not in table.columns:
-        kind_of(table, name)
+    """Return a column as points in time; dates and texts become some."""
+    check_column(name, table.columns)
     moment = table[name]
     if moment.type().is_timestamp():
         return moment
     if moment.type().is_date() or moment.type().is_string():
         return moment.cast("timestamp")
-    raise SourceError(f"column {name!r} holds no points in time", "Use timestamps, dates or ISO texts.")
+    raise not_times(name)
 
 
 # ── arms and covariates ────────────────────────────────────────────────────────────────────────
@@ -215,34 +222,34 @@ def _level(place: int) -> str:
 
 
 def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
-    """Arms as far as they are declared, and covariates, under names of our own."""
-    found: dict[str, Any] = {}
-    for place, one in enumerate(plan.experiments):
-        kind = kind_of(rows, one.name)
-        arm = plain(rows[one.name], kind)
-        if one.arms is not None:
-            arm = ibis.ifelse(in_experiment(arm, kind, one.arms), arm, ibis.null(arm.type()))
-        found[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
+    """Return arms as far as they are declared, and covariates, under names of our own."""
+    attributes: dict[str, Any] = {}
+    for place, experiment in enumerate(plan.experiments):
+        kind = kind_of(rows, experiment.name)
+        arm = plain(rows[experiment.name], kind)
+        if experiment.arms is not None:
+            arm = ibis.ifelse(in_experiment(arm, kind, experiment.arms), arm, ibis.null(arm.type()))
+        attributes[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
     for place, name in enumerate(plan.covariates_in_use):
         kind = kind_of(rows, name)
         level = plain(rows[name], kind)
-        found[_level(place)] = level.cast("int32") if kind == "truth" else level
-    return found
+        attributes[_level(place)] = level.cast("int32") if kind == "truth" else level
+    return attributes
 
 
 def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[str, Any]:
-    """The first and the last arm, and the smallest level; of exposures, those to the covariate's own experiment."""
-    found: dict[str, Any] = {}
-    places = {one.name: place for place, one in enumerate(plan.experiments)}
+    """Return the first and the last arm, and the smallest level; of exposures, those to the covariate's experiment."""
+    sums: dict[str, Any] = {}
+    places = {name: place for place, name in enumerate(plan.experiment_names)}
     for place in places.values():
         arm = table[_arm(place)]
-        found |= {_arm(place): arm.min(), _last(place): arm.max()}
+        sums |= {_arm(place): arm.min(), _last(place): arm.max()}
     for place, name in enumerate(plan.covariates_in_use):
         level = table[_level(place)]
         if exposed:
             level = _exposed_to(places[people_of(plan, name)[0]], level, table, plan)
-        found[_level(place)] = level.min()
-    return found
+        sums[_level(place)] = level.min()
+    return sums
 
 
 def _truths(rows: Any, plan: Plan) -> set[str]:
@@ -251,27 +258,121 @@ def _truths(rows: Any, plan: Plan) -> set[str]:
 
 
 def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
-    """The columns that the plan names; an arm only for people seen in just one."""
-    found: dict[str, Any] = {}
-    for place, one in enumerate(plan.experiments):
+    """Return the columns that the plan names; an arm only for people seen in just one."""
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(plan.experiment_names):
         arm, last = grouped[_arm(place)], grouped[_last(place)]
-        found[one.name] = ibis.ifelse(arm == last, arm, ibis.null(arm.type()))
+        columns[name] = ibis.ifelse(arm == last, arm, ibis.null(arm.type()))
     for place, name in enumerate(plan.covariates_in_use):
-        found[name] = grouped[_level(place)]
-    return {name: value != 0 if name in truths else value for name, value in found.items()}
+        columns[name] = grouped[_level(place)]
+    return {name: value != 0 if name in truths else value for name, value in columns.items()}
 
 
 def _flags(grouped: Any, plan: Plan, *, exposed: bool = False) -> dict[str, Any]:
-    """For each group of experiments: who was seen in two arms of one of them, and who is in none.
+    """Return for each group of experiments who was seen in two arms of one of them, and who is in none.
 
     Who was exposed to an experiment is either in it or was seen in two arms.
     """
-    found: dict[str, Any] = {}
-    places = {one.name: place for place, one in enumerate(plan.experiments)}
-    for number, group in enumerate(populations(plan)):
+    flags: dict[str, Any] = {}
+    places = {name: place for place, name in enumerate(plan.experiment_names)}
+    for index, group in enumerate(populations(plan)):
         arms = [(grouped[_arm(places[name])], grouped[_last(places[name])]) for name in group]
         twice = reduce(operator.or_, ((arm != last).fill_null(False) for arm, last in arms))
         anywhere = reduce(operator.or_, ((arm == last).fill_null(False) for arm, last in arms))
-        found[twice_flag(number)] = twice
-        found[outside_flag(number)] = ibis.literal(False) if exposed else ~(twice | anywhere)
-    return found
+        flags[twice_flag(index)] = twice
+        flags[outside_flag(index)] = ibis.literal(False) if exposed else ~(twice | anywhere)
+    return flags
+
+
+# ── metrics ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class RowSum:
+    """One metric of a person, out of sums over rows."""
+
+    name: str
+    place: int
+    how: How
+    kind: Kind
+    scale: int
+
+    def value(self, rows: Any) -> dict[str, Any]:
+        """Return what is added up: steps within the grid's reach, and how far the farthest is."""
+        value = number(rows[self.name], self.kind, careful=True)
+        if self.how == "max":
+            return {f"y{self.place}": value}
+        if self.kind != "number" and self.scale == 1:
+            return {f"y{self.place}": value.cast("int64")}
+        steps = grid_steps(value, self.scale)
+        near = ibis.ifelse(steps.abs() < GRID_LIMIT, steps, ibis.null("float64")).cast("int64")
+        return {f"y{self.place}": near, f"far{self.place}": steps.abs()}
+
+    def columns(self, table: Any) -> list[str]:
+        """Return the columns of a table that ``value`` made."""
+        return [name for name in (f"y{self.place}", f"far{self.place}") if name in table.columns]
+
+    def sums(self, table: Any) -> dict[str, Any]:
+        """Return aggregates over a person's rows."""
+        value = table[f"y{self.place}"]
+        if self.how == "max":
+            return {f"s{self.place}": value.max()}
+        sums = {f"s{self.place}": value.sum(), f"c{self.place}": value.count()}
+        if f"far{self.place}" in table.columns:
+            sums[f"far{self.place}"] = table[f"far{self.place}"].max()
+        return sums
+
+    def result(self, people: Any) -> Any:
+        """Return the person's value in units; infinite if a row was, so that the count will refuse it."""
+        total = people[f"s{self.place}"]
+        if self.how == "max":
+            return total
+        total = total.cast("float64")
+        if self.how == "mean":
+            total = total / people[f"c{self.place}"].cast("float64")
+        if self.scale != 1:
+            total = total / float(self.scale)
+        if f"far{self.place}" not in people.columns:
+            return total
+        far = people[f"far{self.place}"].fill_null(0) >= GRID_LIMIT
+        return ibis.ifelse(far, ibis.literal(float("inf"), type="float64"), total)
+
+
+def row_sums(rows: Any, plan: Plan, choose: Callable[[str, Kind], How]) -> list[RowSum]:
+    """Return how the rows of a person become one value of every metric."""
+    kinds = {metric.name: kind_of(rows, metric.name, metric=True) for metric in plan.counted_metrics}
+    how = {name: choose(name, kind) for name, kind in kinds.items()}
+    undeclared = {
+        metric.name: kinds[metric.name]
+        for metric in plan.counted_metrics
+        if how[metric.name] != "max" and kinds[metric.name] == "number" and _scale(metric) is None
+    }
+    scales = {name: _row_scale(name, profile) for name, profile in profile_columns(rows, undeclared).profiles.items()}
+    return [
+        RowSum(metric.name, place, how[metric.name], kinds[metric.name], scales.get(metric.name) or _scale(metric) or 1)
+        for place, metric in enumerate(plan.counted_metrics)
+    ]
+
+
+def row_values(rows: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
+    """Return the columns that are added up."""
+    return {name: value for row_sum in sums for name, value in row_sum.value(rows).items()}
+
+
+def row_totals(table: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
+    """Return the sums over a person's rows."""
+    return {name: total for row_sum in sums for name, total in row_sum.sums(table).items()}
+
+
+def person_values(people: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
+    """Return a person's values, under the names of the metrics."""
+    return {row_sum.name: row_sum.result(people) for row_sum in sums}
+
+
+def _row_scale(name: str, profile: Profile) -> int:
+    check_finite(name, profile.low, profile.high)
+    return profile.scale
+
+
+def _scale(plan: MetricPlan) -> int | None:
+    return plan.metric().scale if plan.declared or plan.resolution is not None else None

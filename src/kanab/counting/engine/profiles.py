@@ -1,4 +1,4 @@
-"""Looking before counting: ranges and grids of numbers, quantiles, and the commonest levels.
+"""Profile columns before counting: ranges and grids of numbers, quantiles, and the commonest levels.
 
 Always over the people who are in an experiment, all arms together.
 """
@@ -26,14 +26,13 @@ SAMPLE = 10_000
 
 _MOST_TIES = 100_000
 
-
 _EDGE = 0.01  # a crowded end: so many of the values …
 _NEAR = 0.05  # … lie within this part of the range
 
 
 @dataclass(frozen=True)
 class ColumnProfiles:
-    """What one query said about some people: profiles of numbers, and how many levels keys have."""
+    """The profiles of some people's numbers, and how many levels keys have."""
 
     profiles: Mapping[str, Profile]
     levels: Mapping[str, int]
@@ -41,7 +40,7 @@ class ColumnProfiles:
 
 @dataclass(frozen=True)
 class SampleProfiles:
-    """What a few people are like: their metrics, and how many levels keys have among them."""
+    """The metrics of a few people, and how many levels keys have among them."""
 
     metrics: Mapping[str, SampledMetric]
     levels: Mapping[str, int]
@@ -50,22 +49,22 @@ class SampleProfiles:
 def profile_columns(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
 ) -> ColumnProfiles:
-    """Ranges and grids of number columns, and the number of levels of keys.
+    """Return ranges and grids of number columns, and the number of levels of keys.
 
-    ``grids`` are the columns whose grid is asked for; by default that of all.
+    ``grids`` are the columns whose grid is looked up; by default all.
     """
     if not columns and not keys:
         return ColumnProfiles({}, {})
     table = _numbers(people, columns, keys)
     row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids)))
-    found = {name: _profile(row, place) for place, name in enumerate(columns)}
-    return ColumnProfiles(found, {key.name: int(row[key.column]) for key in keys})
+    profiles = {name: _profile(row, place) for place, name in enumerate(columns)}
+    return ColumnProfiles(profiles, {key.name: int(row[key.column]) for key in keys})
 
 
 def profile_sample(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
-    """A look at some of the people: also at both ends of ``grids``, and, where doubles are added, at squares."""
+    """Profile some of the people: also both ends of ``grids``, and squares where doubles are added."""
     if not columns and not keys:
         return SampleProfiles({}, {})
     table = _numbers(people.limit(SAMPLE), columns, keys)
@@ -77,17 +76,16 @@ def profile_sample(
         if name in grids:
             more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
     row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
-    found = {name: _sampled(row, place) for place, name in enumerate(columns)}
-    unsure = [name for name, one in found.items() if name in grids and not all(one.steady)]
+    metrics = {name: _sampled(row, place) for place, name in enumerate(columns)}
+    unsure = [name for name, metric in metrics.items() if name in grids and not all(metric.steady)]
     for name, (low, high) in _stated_ends(people, unsure).items():
-        found[name] = replace(
-            found[name], profile=replace(found[name].profile, low=low, high=high), steady=(True, True)
-        )
-    return SampleProfiles(found, {key.name: int(row[key.column]) for key in keys})
+        profile = replace(metrics[name].profile, low=low, high=high)
+        metrics[name] = replace(metrics[name], profile=profile, steady=(True, True))
+    return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
 
 
 def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Everybody's smallest and largest values, where DuckDB takes them from a file's own statistics."""
+    """Return everybody's smallest and largest values, where DuckDB takes them from a file's own statistics."""
     if not names or engine_of(people).name != "duckdb":
         return {}
     ends = people.aggregate(
@@ -98,10 +96,10 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
     if "COLUMN_DATA_SCAN" not in plan or "AGGREGATE" in plan:  # it would read everybody
         return {}
     row = first_row(ends)
-    found = {name: (row[f"lo{place}"], row[f"hi{place}"]) for place, name in enumerate(names)}
+    stated = {name: (row[f"lo{place}"], row[f"hi{place}"]) for place, name in enumerate(names)}
     return {
         name: (float(low), float(high))
-        for name, (low, high) in found.items()
+        for name, (low, high) in stated.items()
         if low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
     }
 
@@ -126,13 +124,13 @@ def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> A
 def _aggregates(
     table: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str] | None
 ) -> dict[str, Any]:
-    found = {key.column: table[key.column].nunique() for key in keys}
+    aggregates = {key.column: table[key.column].nunique() for key in keys}
     for place, (name, kind) in enumerate(columns.items()):
-        found |= _about(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
-    return found
+        aggregates |= _range_and_grid(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
+    return aggregates
 
 
-def _about(value: Any, kind: Kind, place: int) -> dict[str, Any]:
+def _range_and_grid(value: Any, kind: Kind, place: int) -> dict[str, Any]:
     aggregates = {f"lo{place}": value.min(), f"hi{place}": value.max()}
     if kind == "number":
         aggregates[f"whole{place}"] = (floor(value) == value).all()
@@ -143,7 +141,7 @@ def _about(value: Any, kind: Kind, place: int) -> dict[str, Any]:
 
 
 def _profile(row: Mapping[str, Any], place: int) -> Profile:
-    """The profile of one column; nothing but missing values is all zeros."""
+    """Return the profile of a column; all zeros where it holds nothing but missing values."""
     low, high = row[f"lo{place}"], row[f"hi{place}"]
     if low is None or high is None:
         return Profile()
@@ -154,15 +152,15 @@ def _profile(row: Mapping[str, Any], place: int) -> Profile:
 
 
 def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
-    """The bins of a covariate, at given edges or at quantiles of everybody, and its profile."""
+    """Return the bins of a covariate, at declared edges or at quantiles of everybody, and its profile."""
     if kind == "text":
         raise not_numbers(plan.name)
     shares = quantile_shares(plan)
     table = people.select(value=number(people[plan.name], kind, careful=True))
     wanted = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
-    row = first_row(table.aggregate(**_about(table.value, kind, 0), **wanted))
+    row = first_row(table.aggregate(**_range_and_grid(table.value, kind, 0), **wanted))
     profile = _profile(row, 0)
-    if not (abs(profile.low) < float("inf") and abs(profile.high) < float("inf")):
+    if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
         raise not_numbers(plan.name)
     cuts = [row[f"cut{place}"] for place in range(len(shares))]
     quantiles = [float(cut) for cut in cuts if cut is not None]
@@ -170,7 +168,7 @@ def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile
 
 
 def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Level, ...], bool]:
-    """The commonest levels of a covariate, and whether there are others."""
+    """Return the commonest levels of a covariate, and whether there are others."""
     top = plan.top or 1
     level = plain(people[plan.name], kind)
     counts = people.select(level=level).filter(ibis._.level.notnull()).group_by("level").aggregate(n=ibis._.count())
@@ -179,10 +177,10 @@ def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Leve
     rows = list(run(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
     if len(rows) > _MOST_TIES:
         check_levels(plan.name, int(rows[0][2]))
-    found: dict[Level, int] = {}
-    for text, people_there, _ in rows:
+    people_with: dict[Level, int] = {}
+    for text, number_of_people, _ in rows:
         name = read_level(text, kind, plan.name)
         if name is not None:
-            found[name] = found.get(name, 0) + int(people_there)
-    kept = common_levels(found, top)
-    return kept, bool(rows) and int(rows[0][2]) > len(kept)
+            people_with[name] = people_with.get(name, 0) + int(number_of_people)
+    common = common_levels(people_with, top)
+    return common, bool(rows) and int(rows[0][2]) > len(common)

@@ -1,7 +1,7 @@
-"""People in an engine to one tally per linkage of a plan: ``count_table`` over Ibis.
+"""Count people in an engine into one tally per linkage of a plan: ``count_table`` over Ibis.
 
-One statement reads the source once. Before it, a look at a sample (or, where the plan leaves much
-open, at everybody) decides grids, bins and the commonest levels, by the rules that all sources share.
+One statement reads the source once. Before it, a sample (or, where the plan leaves much open,
+everybody) decides grids, bins and the commonest levels, by the rules that all sources share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kanab.counting.engine.answer import (
     read_answer,
     whole,
 )
-from kanab.counting.engine.dates import day_number, utc_session, within
+from kanab.counting.engine.dates import day_number, in_span, utc_session
 from kanab.counting.engine.dialects import cached, engine_of, query_text, run, strict_arithmetic
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
 from kanab.counting.engine.joint import (
@@ -45,12 +45,12 @@ from kanab.counting.engine.metrics import (
     range_fits,
     step_range,
 )
-from kanab.counting.engine.people import Events, Units, to_people
-from kanab.counting.engine.person_sums import How
+from kanab.counting.engine.people import Events, How, Units, to_people
 from kanab.counting.engine.profiles import SampleProfiles, bins_of, profile_columns, profile_sample, top_levels
-from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, parts, statement
+from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, query_parts, statement
 from kanab.counting.grids import Profile, check_range, check_zero, plan_products
 from kanab.counting.largest import metrics_with_small_sums
+from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, populations, tables_about, views_of
@@ -74,7 +74,8 @@ def count_table(
 
     ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows;
     with ``events`` the table holds exposures, and metrics come from what happened after the first.
-    With a ``span`` only the people of those cohorts are counted.
+    With a ``span`` only the people of those cohorts are counted. Raises `SourceError` where the table
+    or a choice does not fit the plan, `QueryError` where the engine refuses the statement.
 
     >>> from kanab.plan.model import make_plan
     >>> from kanab.counting.connect import open_table
@@ -84,11 +85,9 @@ def count_table(
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
     units = _units(unit, aggregate, events)
-    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
-        query = _make_query(people, plan, flags=flag_names(plan) if units else ())
-        few = _sample(people, query)
-        answer = _quick_answer(people, query, few) or _careful_answer(people, query)
-        return replace(_counted(people, answer), where=where or "")
+    with _prepared(table, plan, where, units, span) as (people, query, sample):
+        answer = _quick_answer(people, query, sample) or _careful_answer(people, query)
+        return replace(_count(people, answer), where=where or "")
 
 
 def show_sql(
@@ -101,21 +100,19 @@ def show_sql(
     where: str | None = None,
     span: Span | None = None,
 ) -> str:
-    """The statement that ``count_table`` would run, in the engine's own dialect.
+    """Return the statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
     Where sums turn out to be small, another statement per table looks for who dominates a class.
     """
     units = _units(unit, aggregate, events)
-    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
-        query = _make_query(people, plan, flags=flag_names(plan) if units else ())
-        few = _sample(people, query)
-        chosen = _quick_query(query, few) or _careful_query(people, query)
+    with _prepared(table, plan, where, units, span) as (people, query, sample):
+        chosen = _quick_query(query, sample) or _careful_query(people, query)
         stage = first_stage(people, chosen)
         backend = people.get_backend()
         first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
         text = first.sql(dialect=backend.dialect, pretty=True)
-        return statement(text, parts(stage, chosen), chosen, backend.dialect, pretty=True)
+        return statement(text, query_parts(stage, chosen), chosen, backend.dialect, pretty=True)
 
 
 # ── people ─────────────────────────────────────────────────────────────────────────────────────
@@ -130,25 +127,35 @@ def _units(unit: str | None, aggregate: Mapping[str, How] | How | None, events: 
 
 
 @contextmanager
+def _prepared(
+    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None
+) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
+    """Give the people, what to count of them but for the metrics' grids, and a sample of them."""
+    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
+        query = _make_query(people, plan, flags=flag_names(plan) if units else ())
+        yield people, query, _sample(people, query)
+
+
+@contextmanager
 def _people(table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None) -> Iterator[Any]:
     rows = filter_rows(table, where) if where else table
     with utc_session(table) if span else nullcontext():
         if units is None:
-            own = rows.filter(within(day_number(rows, span.column), span)) if span else rows
-            yield restrict_people(_narrow(add_alias_columns(own, plan), plan), plan)
+            enrolled = rows.filter(in_span(day_number(rows, span.column), span)) if span else rows
+            yield restrict_people(_narrow(add_alias_columns(enrolled, plan), plan), plan)
             return
         with cached(to_people(rows, plan, units, span), engine_of(table)) as people:
             yield restrict_people(people, plan)
 
 
 def _narrow(people: Any, plan: Plan) -> Any:
-    """Only what the plan names, which Ibis handles the quicker; with an unknown name everything, for a good hint."""
-    names = [*plan.experiment_names, *(one.name for one in plan.counted_metrics), *plan.covariates_in_use]
-    return people.select(*dict.fromkeys(names)) if set(names) <= set(people.columns) else people
+    """Select what the plan names, which Ibis handles the quicker; with an unknown name everything, for a good hint."""
+    names = needed_columns(plan)
+    return people.select(*names) if set(names) <= set(people.columns) else people
 
 
 def filter_rows(table: Any, where: str) -> Any:
-    """The rows of a table for which an SQL condition holds."""
+    """Return the rows of a table for which an SQL condition holds; raise `SourceError` where it is none."""
     backend = table.get_backend()
     try:
         condition = sqlglot.parse_one(where, dialect=backend.dialect, into=sqlglot.exp.Condition)
@@ -162,15 +169,13 @@ def filter_rows(table: Any, where: str) -> Any:
         ) from None
 
 
-# ── what to ask ────────────────────────────────────────────────────────────────────────────────
+# ── what to count ──────────────────────────────────────────────────────────────────────────────
 
 
 def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuery:
-    """Everything but the metrics' grids."""
-    kinds = {one.name: kind_of(people, one.name, metric=True) for one in plan.counted_metrics}
-    arms = {
-        one.name: Key(one.name, f"arm{place}", kind_of(people, one.name)) for place, one in enumerate(plan.experiments)
-    }
+    """Return everything to count but for the metrics' grids."""
+    kinds = {metric.name: kind_of(people, metric.name, metric=True) for metric in plan.counted_metrics}
+    arms = {name: Key(name, f"arm{place}", kind_of(people, name)) for place, name in enumerate(plan.experiment_names)}
     bare = CountQuery(plan, engine_of(people), arms, {}, (), flags=flags, kinds=kinds)
     inside = people.filter(bare.anywhere(people))
     levels, declared, binned = {}, {}, []
@@ -181,10 +186,10 @@ def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuer
             key, scale = _with_bins(inside, key, wanted)
             binned.append(BinnedCovariate(key, scale))
         elif wanted.top is not None:
-            kept_ones, rest = top_levels(inside, wanted, key.kind)
-            key, wanted = replace(key, kept=kept_ones), declare_levels(name, kept_ones, rest=rest)
+            common, rest = top_levels(inside, wanted, key.kind)
+            key, wanted = replace(key, named=common), declare_levels(name, common, rest=rest)
         elif wanted.levels is not None and OTHER in wanted.levels:
-            key = replace(key, kept=as_values(wanted.levels, key.kind))
+            key = replace(key, named=as_values(wanted.levels, key.kind))
         levels[name], declared[name] = key, wanted
     return replace(bare, levels=levels, declared_levels=declared, binned=tuple(binned))
 
@@ -196,50 +201,51 @@ def _with_bins(inside: Any, key: Key, plan: CovariatePlan) -> tuple[Key, int]:
 
 
 def _sample(people: Any, query: CountQuery) -> SampleProfiles:
-    """What a few people are like. Columns of names are refused here, before everybody is grouped by them."""
+    """Profile a few people; raise `SourceError` for columns of names before everybody is grouped by them."""
     inside = people.filter(query.anywhere(people))
-    open_keys = [key for key in query.keys if key.bins is None and key.kept is None]
+    open_keys = [key for key in query.keys if key.bins is None and key.named is None]
     kinds = query.kinds if query.engine.casts_fail else {}
-    found = profile_sample(
-        inside, kinds, open_keys, [one.name for one in query.plan.counted_metrics if not one.declared]
-    )
+    undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
+    sample = profile_sample(inside, kinds, open_keys, undeclared)
     for key in open_keys:
-        if found.levels[key.name] > MOST_LEVELS:
+        if sample.levels[key.name] > MOST_LEVELS:
             levels = profile_columns(inside, {}, [key]).levels[key.name]
             if key.name in query.arms:
                 check_arms(key.name, levels)
             elif query.declared_levels[key.name].levels is None:
                 check_levels(key.name, levels)
-    return found
+    return sample
 
 
-def _quick_query(query: CountQuery, few: SampleProfiles) -> CountQuery | None:
-    """The query in its quick form, if a sample gives hope that it is enough."""
+def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None:
+    """Return the query in its quick form, if a sample gives hope that it is enough."""
     if not query.engine.casts_fail:
         return None
     guesses = [
-        quick_measure(place, one, query.kinds[one.name], few.metrics[one.name], query.engine)
-        for place, one in enumerate(query.plan.counted_metrics)
+        quick_measure(place, metric, query.kinds[metric.name], sample.metrics[metric.name], query.engine)
+        for place, metric in enumerate(query.plan.counted_metrics)
     ]
-    chosen = [one for one in guesses if one is not None]
-    return None if len(chosen) < len(guesses) else _with_measures(query, chosen)
+    measures = [measure for measure in guesses if measure is not None]
+    return None if len(measures) < len(guesses) else _with_measures(query, measures)
 
 
 def _careful_query(people: Any, query: CountQuery) -> CountQuery:
-    """The query in its careful form, the open ranges looked up over everybody."""
-    wanted = query.plan.counted_metrics
-    open_ones = {one.name: query.kinds[one.name] for one in wanted if not one.declared}
-    found = profile_columns(people.filter(query.anywhere(people)), open_ones).profiles
-    chosen = [
-        careful_measure(place, one, query.kinds[one.name], found.get(one.name, Profile()))
-        for place, one in enumerate(wanted)
+    """Return the query in its careful form, the open ranges looked up over everybody."""
+    metrics = query.plan.counted_metrics
+    undeclared = {metric.name: query.kinds[metric.name] for metric in metrics if not metric.declared}
+    profiles = profile_columns(people.filter(query.anywhere(people)), undeclared).profiles
+    measures = [
+        careful_measure(place, metric, query.kinds[metric.name], profiles.get(metric.name, Profile()))
+        for place, metric in enumerate(metrics)
     ]
-    return _with_measures(query, chosen)
+    return _with_measures(query, measures)
 
 
 def _with_measures(query: CountQuery, measures: Sequence[Measure]) -> CountQuery:
-    places = {one.name: one.place for one in measures}
-    ranges = {one.name: one.metric.grid_bounds or step_range(one.metric, one.profile) for one in measures}
+    places = {measure.name: measure.place for measure in measures}
+    ranges = {
+        measure.name: measure.metric.grid_bounds or step_range(measure.metric, measure.profile) for measure in measures
+    }
     crosses = []
     for first, second in dict.fromkeys(query.plan.ratios):
         if first not in places or second not in places:
@@ -250,98 +256,97 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure]) -> CountQuery
     return replace(query, measures=tuple(measures), crosses=tuple(crosses))
 
 
-# ── asking ─────────────────────────────────────────────────────────────────────────────────────
+# ── running the query ──────────────────────────────────────────────────────────────────────────
 
 
-def _quick_answer(people: Any, query: CountQuery, few: SampleProfiles) -> QueryAnswer | None:
-    """The answer to the quick form; none if it was not enough for everybody's values."""
-    quick = _quick_query(query, few)
+def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer | None:
+    """Return the answer to the quick form; None if it was not enough for everybody's values."""
+    quick = _quick_query(query, sample)
     if quick is None:
         return None
     try:
         answer = _ask(people, quick)
-        if _enough(answer) and answer.only("inside").get("exact") == "false":
-            whole_numbers = tuple(replace(one, doubles=False) for one in quick.measures)
+        if _fits(answer) and answer.only("inside").get("exact") == "false":
+            whole_numbers = tuple(replace(measure, doubles=False) for measure in quick.measures)
             answer = _ask(people, replace(quick, measures=whole_numbers))
     except QueryError:
         return None
-    return answer if _enough(answer) else None
+    return answer if _fits(answer) else None
 
 
 def _careful_answer(people: Any, query: CountQuery) -> QueryAnswer:
     answer = _ask(people, _careful_query(people, query))
-    _enough(answer)
+    _fits(answer)
     return answer
 
 
 def _ask(people: Any, query: CountQuery) -> QueryAnswer:
     stage = first_stage(people, query)
-    wanted = parts(stage, query)
+    parts = query_parts(stage, query)
     backend = people.get_backend()
     with cached(stage, query.engine) as first:
-        text = statement(query_text(first), wanted, query, backend.dialect)
-        return read_answer(run(backend, text), wanted, query)
+        text = statement(query_text(first), parts, query, backend.dialect)
+        return read_answer(run(backend, text), parts, query)
 
 
-def _enough(answer: QueryAnswer) -> bool:
-    """Did everybody's values keep what the query took for granted?"""
+def _fits(answer: QueryAnswer) -> bool:
+    """Return whether everybody's values keep what the query took for granted."""
     totals = answer.only("inside")
     plans = answer.query.plan.metrics_by_name
     return totals.get("ok") in (None, "true") and all(
-        range_fits(one, plans[one.name], totals.get(f"lo{one.place}"), totals.get(f"hi{one.place}"))
-        for one in answer.query.measures
+        range_fits(measure, plans[measure.name], totals.get(f"lo{measure.place}"), totals.get(f"hi{measure.place}"))
+        for measure in answer.query.measures
     )
 
 
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _counted(people: Any, answer: QueryAnswer) -> Counted:
-    """The count of the plan, and of the earlier ones that were joined to it."""
+def _count(people: Any, answer: QueryAnswer) -> Counted:
+    """Return the count of the plan, and of the earlier ones that were joined to it."""
     plan = answer.query.plan
     placed = {group: place_all(answer, group) for group in populations(plan)}
-    groups = {group: _counted_group(people, answer, group, places) for group, places in placed.items()}
+    groups = {group: _count_group(people, answer, group, places) for group, places in placed.items()}
     views = views_of(plan)
     signed = make_signatures(
         [membership_of(answer, view, placed[view.population]) for view in views], people_in_each(answer)
     )
     own, *others = (
-        replace(split_off(groups[view.population], view), signatures=one)
-        for view, one in zip(views, signed, strict=True)
+        replace(split_off(groups[view.population], view), signatures=signatures)
+        for view, signatures in zip(views, signed, strict=True)
     )
     return replace(own, earlier=tuple(others))
 
 
-def _counted_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
-    """Everything that is about one group of people, but for signatures."""
+def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
+    """Return everything that is about one group of people, but for signatures."""
     query = answer.query
     holding = tables_about(query.plan, group)
-    measures = [one for one in query.measures if any(one.name in names for names in holding.values())]
+    measures = [measure for measure in query.measures if any(measure.name in names for names in holding.values())]
     inside, everybody = answer.inside(group), answer.everybody()
-    missing = {one.name: whole(inside["n"]) - whole(inside[f"c{one.place}"]) for one in measures}
-    for one in measures:
-        if missing[one.name]:
-            check_zero(one.metric)
-    tallies = {one.name: build_tally(answer, one, places) for one in query.plan.linkages if one.name in holding}
-    ranges = {
-        one.name: open_range(
-            one, inside.get(f"lo{one.place}"), inside.get(f"hi{one.place}"), missing=missing[one.name] > 0
-        )
-        for one in measures
-        if one.metric.bounds is None
-    }
-    wanted = metrics_with_small_sums(tallies, ranges)
-    declared = {one.name for one in query.plan.counted_metrics if one.declared}
+    missing = {measure.name: whole(inside["n"]) - whole(inside[f"c{measure.place}"]) for measure in measures}
+    for measure in measures:
+        if missing[measure.name]:
+            check_zero(measure.metric)
+    linkages = [linkage for linkage in query.plan.linkages if linkage.name in holding]
+    tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in linkages}
+    ranges = {}
+    for measure in measures:
+        if measure.metric.bounds is None:
+            low, high = inside.get(f"lo{measure.place}"), inside.get(f"hi{measure.place}")
+            ranges[measure.name] = open_range(measure, low, high, missing=missing[measure.name] > 0)
+    small = metrics_with_small_sums(tallies, ranges)
+    declared = {metric.name for metric in query.plan.counted_metrics if metric.declared}
     place = populations(query.plan).index(group)
     return Counted(
         query.plan,
         tallies,
         None,
-        all(one.name in declared or one.metric.binary for one in measures),
-        {one.name: whole(inside.get(f"cl{one.place}")) for one in measures},
+        all(measure.name in declared or measure.metric.binary for measure in measures),
+        {measure.name: whole(inside.get(f"cl{measure.place}")) for measure in measures},
         missing,
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - whole(inside["n"])),
         ranges=ranges,
-        largest=query_largest(people, query, places, wanted) if wanted else {},
+        largest=query_largest(people, query, places, small) if small else {},
     )

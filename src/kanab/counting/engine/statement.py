@@ -1,8 +1,8 @@
-"""The one statement: people grouped by all arms and levels, and every table added up from that.
+"""Write the one statement: people grouped by all arms and levels, and every table added up from that.
 
 The first stage holds one row per signature, with counts, sums and squares; it never leaves the
 engine. The second is a list of parts over it, one below the other: signatures with their people,
-classes with their sums, and squares on margins only. So class-level squares stay where they are,
+classes with their sums, and squares on marginals only. So class-level squares stay where they are,
 and the source is read once.
 """
 
@@ -32,7 +32,7 @@ _AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.L
 
 @dataclass(frozen=True)
 class CrossSum:
-    """A declared pair of metrics whose products are kept: their places, and how yy, zz and yz are added."""
+    """A declared pair of metrics whose products are added: their places, and how yy, zz and yz are added."""
 
     pair: tuple[int, int]
     products: tuple[Products, Products, Products]
@@ -48,7 +48,7 @@ class BinnedCovariate:
 
 @dataclass(frozen=True)
 class CountQuery:
-    """Everything that the statement asks.
+    """Everything that the statement counts.
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
     covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold.
@@ -71,35 +71,36 @@ class CountQuery:
         return (*self.arms.values(), *self.levels.values())
 
     def axes(self, linkage: Linkage) -> tuple[Key, ...]:
-        """The keys of one table."""
-        own = [self.arms[name] for name in linkage.experiments]
-        return (*own, *([self.levels[linkage.covariate]] if linkage.covariate else []))
+        """Return the keys of a table."""
+        arms = [self.arms[name] for name in linkage.experiments]
+        return (*arms, *([self.levels[linkage.covariate]] if linkage.covariate else []))
 
     def declared(self, name: str) -> tuple[Level, ...] | None:
-        """The declared arms of an experiment as values of its column."""
+        """Return the declared arms of an experiment as values of its column."""
         arms = self.plan.experiment(name).arms
         return None if arms is None else as_values(arms, self.arms[name].kind)
 
     def measure(self, name: str) -> Measure:
-        """A metric by its name."""
-        return next(one for one in self.measures if one.name == name)
+        """Return a metric by its name."""
+        return next(measure for measure in self.measures if measure.name == name)
 
     def measures_of(self, *linkages: Linkage) -> tuple[Measure, ...]:
-        """The metrics that any of some tables holds."""
+        """Return the metrics that any of some tables holds."""
         holding = tables_about(self.plan)
-        wanted = set[str]().union(*(holding[one.name] for one in linkages))
-        return tuple(one for one in self.measures if one.name in wanted)
+        wanted = set[str]().union(*(holding[linkage.name] for linkage in linkages))
+        return tuple(measure for measure in self.measures if measure.name in wanted)
 
     def crosses_of(self, *linkages: Linkage) -> tuple[tuple[int, CrossSum], ...]:
-        """The products that any of some tables holds, and their places."""
-        wanted = {one.place for one in self.measures_of(*linkages)}
+        """Return the products that any of some tables holds, and their places."""
+        wanted = {measure.place for measure in self.measures_of(*linkages)}
         return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
 
     def anywhere(self, people: Any) -> Any:
-        """Who of the source is in any experiment: their arm is there, and declared if arms are."""
-        return reduce(operator.or_, (self._inside(people, name) for name in self.arms))
+        """Return who of the source is in any experiment: their arm is there, and declared if arms are."""
+        return reduce(operator.or_, (self.inside(people, name) for name in self.arms))
 
-    def _inside(self, people: Any, name: str) -> Any:
+    def inside(self, people: Any, name: str) -> Any:
+        """Return who of the source is in an experiment."""
         key = self.arms[name]
         return in_experiment(key.expression(people), key.kind, self.plan.experiment(name).arms)
 
@@ -108,31 +109,32 @@ class CountQuery:
 
 
 def first_stage(people: Any, query: CountQuery) -> Any:
-    """One row per signature: people, and for every metric counts, sums and squares."""
+    """Group people into a row per signature: their number, and for every metric counts, sums and squares."""
     inside = query.anywhere(people)
     columns = {key.column: key.expression(people) for key in query.keys}
-    for one in query.measures:
-        value = one.value(people, inside)
-        columns[f"y{one.place}"] = value
-        if not one.as_is:
-            columns[f"d{one.place}"] = one.steps(value)
-        if one.leaves_out:
-            columns[f"p{one.place}"] = (inside & value.notnull()).cast("int32")
+    for measure in query.measures:
+        value = measure.value(people, inside)
+        columns[f"y{measure.place}"] = value
+        if not measure.as_is:
+            columns[f"d{measure.place}"] = measure.steps(value)
+        if measure.leaves_out:
+            columns[f"p{measure.place}"] = (inside & value.notnull()).cast("int32")
     for place, binned in enumerate(query.binned):
         columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
     for flag in query.flags:
         columns[flag] = people[flag].cast("int32").cast("int64")
     table = people.select(**columns)
-    clamped = {f"g{one.place}": one.clamped(table[f"d{one.place}"]) for one in query.measures if one.careful}
-    table = table.mutate(**clamped) if clamped else table
+    careful = {measure.place: measure for measure in query.measures if measure.careful}
+    if careful:
+        table = table.mutate(**{f"g{place}": measure.clamped(table[f"d{place}"]) for place, measure in careful.items()})
     sums = {"n": table.count()}
     proofs: list[Any] = []
-    for one in query.measures:
-        sums |= _metric_sums(table, one, query.engine)
-        proofs += [] if one.careful else one.proofs(table[f"y{one.place}"], _steps(table, one))
+    for measure in query.measures:
+        sums |= _metric_sums(table, measure, query.engine)
+        proofs += [] if measure.careful else measure.proofs(table[f"y{measure.place}"], _steps(table, measure))
     if proofs:
         sums["ok"] = reduce(operator.and_, proofs).all()
-    exact = [proof for one in query.measures for proof in one.exact(_steps(table, one))]
+    exact = [proof for measure in query.measures for proof in measure.exact(_steps(table, measure))]
     if exact:
         sums["exact"] = reduce(operator.and_, exact)
     for place, cross in enumerate(query.crosses):
@@ -146,8 +148,8 @@ def first_stage(people: Any, query: CountQuery) -> Any:
 
 
 def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
-    """Columns that say who has a value, for metrics that leave out who has none: they split signatures."""
-    return tuple((f"p{one.place}", "") for one in query.measures if one.leaves_out)
+    """Return the columns that say who has a value, for metrics that leave out who has none: they split signatures."""
+    return tuple((f"p{measure.place}", "") for measure in query.measures if measure.leaves_out)
 
 
 def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
@@ -155,25 +157,25 @@ def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
     return grid_steps(ibis.ifelse(inside, value, ibis.null("float64")), binned.scale).cast("int64")
 
 
-def _steps(table: Any, one: Measure) -> Any:
-    """Unclamped steps: a column of their own, or the metric's own integers."""
-    return table[f"y{one.place}" if one.as_is else f"d{one.place}"]
+def _steps(table: Any, measure: Measure) -> Any:
+    """Return unclamped steps: a column of their own, or the metric's own integers."""
+    return table[f"y{measure.place}" if measure.as_is else f"d{measure.place}"]
 
 
-def _metric_sums(table: Any, one: Measure, engine: Engine) -> dict[str, Any]:
-    place = one.place
-    value, raw = table[f"y{place}"], _steps(table, one)
-    steps = table[f"g{place}"] if one.careful else raw
-    sums = {f"c{place}": value.count(), **one.sums(steps, engine)}
-    return sums | {f"{word}{place}": check for word, check in one.checks(value, raw).items()}
+def _metric_sums(table: Any, measure: Measure, engine: Engine) -> dict[str, Any]:
+    place = measure.place
+    value, raw = table[f"y{place}"], _steps(table, measure)
+    steps = table[f"g{place}"] if measure.careful else raw
+    sums = {f"c{place}": value.count(), **measure.sums(steps, engine)}
+    return sums | {f"{word}{place}": check for word, check in measure.checks(value, raw).items()}
 
 
 def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> dict[str, Any]:
-    """Sums over the people who have both values; a missing one that means 0 is a value."""
+    """Add over the people who have both values; a missing one that means 0 is a value."""
     first, second = (_present(table, query.measures[place]) for place in cross.pair)
     total = query.engine.total
     both = first.notnull() & second.notnull()
-    y, z = (ibis.ifelse(both, one.cast("int64"), ibis.null("int64")) for one in (first, second))
+    y, z = (ibis.ifelse(both, steps.cast("int64"), ibis.null("int64")) for steps in (first, second))
     sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
     for word, (a, b), products in zip(("yy", "zz", "yz"), ((y, y), (z, z), (y, z)), cross.products, strict=True):
         for part, term in enumerate(product_terms(a, b, products)):
@@ -181,9 +183,9 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
     return sums
 
 
-def _present(table: Any, one: Measure) -> Any:
-    steps = table[f"g{one.place}"] if one.careful else _steps(table, one)
-    return steps if one.metric.missing == "exclude" else steps.fill_null(0)
+def _present(table: Any, measure: Measure) -> Any:
+    steps = table[f"g{measure.place}"] if measure.careful else _steps(table, measure)
+    return steps if measure.leaves_out else steps.fill_null(0)
 
 
 # ── the second stage ───────────────────────────────────────────────────────────────────────────
@@ -191,7 +193,7 @@ def _present(table: Any, one: Measure) -> Any:
 
 @dataclass(frozen=True)
 class QueryPart:
-    """Some rows of the answer: grouped by which sets of keys, over whom, and which numbers.
+    """Some rows of the answer: the sets of keys they are grouped by, their people, and their numbers.
 
     ``experiments`` are those that all of these people are in; where there are none, they are in at
     least one of ``group``, or of all.
@@ -210,10 +212,10 @@ class QueryPart:
         return tuple(dict.fromkeys(key for keys in self.sets for key in keys))
 
 
-def parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
-    """Everything that leaves the engine."""
+def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
+    """Return the parts of everything that leaves the engine."""
     flags = tuple((flag, "SUM") for flag in query.flags)
-    found = [
+    parts = [
         QueryPart("signatures", (query.keys,), (("n", ""), *_presence(query))),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
@@ -221,45 +223,44 @@ def parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     groups = populations(query.plan)
     for place, group in enumerate(groups if len(groups) > 1 else ()):
         values = (("n", "SUM"), *_check_values(stage, query))
-        found.append(QueryPart(f"inside{place}", ((),), values, group=group))
+        parts.append(QueryPart(f"inside{place}", ((),), values, group=group))
     if query.binned:
         sums = tuple((f"x{place}s", "SUM") for place in range(len(query.binned)))
-        found.append(QueryPart("bins", tuple((one.key,) for one in query.binned), (("n", "SUM"), *sums)))
-    for experiments, linkages in _together(query.plan).items():
-        measures = query.measures_of(*linkages)
-        by_class, by_margin = _square_names(query, measures)
-        crosses = tuple(_cross_names(stage, query, linkages))
+        parts.append(QueryPart("bins", tuple((binned.key,) for binned in query.binned), (("n", "SUM"), *sums)))
+    for experiments in dict.fromkeys(linkage.experiments for linkage in query.plan.linkages):
+        parts += _table_parts(stage, query, experiments)
+    return tuple(parts)
+
+
+def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) -> Iterator[QueryPart]:
+    """Yield the parts of all tables of the same experiments, which are about the same people."""
+    linkages = [linkage for linkage in query.plan.linkages if linkage.experiments == experiments]
+    measures = query.measures_of(*linkages)
+    by_class, by_marginal = _square_names(query, measures)
+    crosses = tuple(_cross_names(stage, query, linkages))
+    segmented = [linkage for linkage in linkages if linkage.squares == "margins" and linkage.covariate]
+    classes = tuple(query.axes(linkage) for linkage in linkages)
+    yield QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments)
+    if by_marginal or crosses:
         arms = tuple((query.arms[name],) for name in experiments)
-        levels = tuple((query.axes(one)[-1],) for one in linkages if one.squares == "margins" and one.covariate)
-        classes = tuple(query.axes(one) for one in linkages)
-        found.append(QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments))
-        if by_margin or crosses:
-            found.append(QueryPart("arms", arms, (*by_margin, *crosses), experiments))
-        if by_margin and levels:
-            found.append(QueryPart("levels", levels, by_margin, experiments))
-    return tuple(found)
-
-
-def _together(plan: Plan) -> dict[tuple[str, ...], list[Linkage]]:
-    """The tables of the same experiments, which are about the same people."""
-    groups: dict[tuple[str, ...], list[Linkage]] = {}
-    for linkage in plan.linkages:
-        groups.setdefault(linkage.experiments, []).append(linkage)
-    return groups
+        yield QueryPart("arms", arms, (*by_marginal, *crosses), experiments)
+    if by_marginal and segmented:
+        levels = tuple((query.axes(linkage)[-1],) for linkage in segmented)
+        yield QueryPart("levels", levels, by_marginal, experiments)
 
 
 def _check_values(stage: Any, query: CountQuery) -> Iterator[tuple[str, str]]:
-    for one in query.measures:
+    for measure in query.measures:
         for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
-            if f"{word}{one.place}" in stage.columns:
-                yield f"{word}{one.place}", how
+            if f"{word}{measure.place}" in stage.columns:
+                yield f"{word}{measure.place}", how
     for proof in ("ok", "exact"):
         if proof in stage.columns:
             yield proof, "BOOL_AND"
 
 
 def _class_values(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:
-    sums = ((f"{word}{one.place}", "SUM") for one in measures for word in "cs")
+    sums = ((f"{word}{measure.place}", "SUM") for measure in measures for word in "cs")
     return (("n", "SUM"), *sums)
 
 
@@ -271,33 +272,34 @@ def _cross_names(stage: Any, query: CountQuery, linkages: Sequence[Linkage]) -> 
 def _square_names(
     query: CountQuery, measures: Sequence[Measure]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    """The squares that a plan wants per class, and those that are kept on margins."""
-    fine = query.plan.metrics_squared_by_class
-    chosen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-    for one in measures:
-        for part in range(len(one.products.weights) if one.products else 0):
-            chosen[one.name not in fine].append((f"q{one.place}_{part}", "SUM"))
-    return tuple(chosen[0]), tuple(chosen[1])
+    """Return the squares that a plan wants per class, and those that it wants on marginals."""
+    by_class: list[tuple[str, str]] = []
+    by_marginal: list[tuple[str, str]] = []
+    for measure in measures:
+        squares = by_class if measure.name in query.plan.metrics_squared_by_class else by_marginal
+        terms = len(measure.products.weights) if measure.products else 0
+        squares += [(f"q{measure.place}_{term}", "SUM") for term in range(terms)]
+    return tuple(by_class), tuple(by_marginal)
 
 
-def statement(first: str, wanted: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False) -> str:
-    """The whole statement: the first stage as a named subquery, the parts one below the other."""
-    slots = max(len(part.values) for part in wanted)
-    selects = [_select(place, part, slots, query) for place, part in enumerate(wanted)]
+def statement(first: str, parts: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False) -> str:
+    """Return the whole statement: the first stage as a named subquery, the parts one below the other."""
+    slots = max(len(part.values) for part in parts)
+    selects = [_select(place, part, slots, query) for place, part in enumerate(parts)]
     second = "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
     name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
     return f"WITH {name} AS (\n{first}\n)\n{second}"
 
 
 def as_texts(query: str, columns: Iterable[str], dialect: Any) -> str:
-    """A query whose columns come back as texts, as those of the statement do."""
+    """Wrap a query so that its columns come back as texts, as those of the statement do."""
     chosen = ", ".join(_text(_column(name)).sql(dialect=dialect) for name in columns)
     name = exp.to_identifier("kanab_texts", quoted=True).sql(dialect=dialect)
     return f"SELECT {chosen} FROM (\n{query}\n) AS {name}"
 
 
 def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.Select:
-    """QueryPart, which of its sets (a bit per key that is not in it), keys and numbers as texts."""
+    """Return a select of the part's place, which of its sets (a bit per key not in it), keys and numbers as texts."""
     keys = part.keys
     bits: list[Any] = [
         exp.Mul(this=exp.func("GROUPING", _column(key.column)), expression=exp.Literal.number(1 << bit))
@@ -315,8 +317,8 @@ def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.S
     )
     if part.name == "signatures" or not keys:
         return select
-    sets = [[_column(key.column) for key in one] for one in part.sets]
-    grouping = exp.GroupingSets(expressions=[exp.Tuple(expressions=one) for one in sets])
+    sets = [[_column(key.column) for key in group] for group in part.sets]
+    grouping = exp.GroupingSets(expressions=[exp.Tuple(expressions=columns) for columns in sets])
     select.set("group", exp.Group(grouping_sets=[grouping]) if several else exp.Group(expressions=sets[0]))
     return select
 

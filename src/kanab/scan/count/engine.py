@@ -32,8 +32,7 @@ from kanab.counting.engine.dialects import cached, engine_of, query_text, run, s
 from kanab.counting.engine.group_keys import kind_of, plain, read_level
 from kanab.counting.engine.joint import twice_flag
 from kanab.counting.engine.metrics import number
-from kanab.counting.engine.people import Units, to_people
-from kanab.counting.engine.person_sums import person_values, row_sums, row_totals, row_values
+from kanab.counting.engine.people import Units, person_values, row_sums, row_totals, row_values, to_people
 from kanab.counting.engine.profiles import SAMPLE, profile_columns
 from kanab.counting.engine.sql import filter_rows
 from kanab.counting.grids import Profile
