@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, sync_playwright
-from tests.browser.people import Tab
-from tests.browser.site import Site
-from tests.collector.serving import Nursery, Place
+from tests.browser.browser_tab import Tab
+from tests.browser.shop_site import Site
+from tests.collector.collector_process import ForkServer, Place
 
 from kanab.report.charts import report_charts
 from kanab.report.html import report_html
@@ -205,17 +205,17 @@ def peoples_browser() -> Browser:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """Forks commands."""
-    found = Nursery()
+    found = ForkServer()
     yield found
     found.close()
 
 
 @pytest.fixture
-def site(tmp_path: Path, nursery: Nursery) -> Iterator[Site]:
+def site(tmp_path: Path, fork_server: ForkServer) -> Iterator[Site]:
     """A shop with a collector of its own."""
-    found = Site(Place(tmp_path / "place", nursery), SHOP)
+    found = Site(Place(tmp_path / "place", fork_server), SHOP)
     yield found
     found.close()
 

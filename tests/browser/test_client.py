@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.browser.people import Tab
-from tests.browser.site import Site
-from tests.collector.crowd import this_week
+from tests.browser.browser_tab import Tab
+from tests.browser.shop_site import Site
+from tests.collector.many_visitors import this_week
 
 Open = Callable[..., Tab]
 

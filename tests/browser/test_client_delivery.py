@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.browser.people import Tab
-from tests.browser.site import Request, Site
+from tests.browser.browser_tab import Tab
+from tests.browser.shop_site import Request, Site
 
 import kanab as kb
 from kanab.tally.tally import Tally

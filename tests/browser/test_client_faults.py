@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
+from tests.browser.browser_tab import Tab, wait_for
 from tests.browser.conftest import SHOP
-from tests.browser.people import Tab, wait_for
-from tests.browser.site import Site
+from tests.browser.shop_site import Site
 
 Open = Callable[..., Tab]
 

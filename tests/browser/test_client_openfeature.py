@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.browser.people import Tab
-from tests.browser.site import Site
-from tests.collector.crowd import this_week
+from tests.browser.browser_tab import Tab
+from tests.browser.shop_site import Site
+from tests.collector.many_visitors import this_week
 from tests.contract.node import installed
 
 Open = Callable[..., Tab]

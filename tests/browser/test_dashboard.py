@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect
-from tests.unit.dashboard.shops import ledger_bytes, write
+from tests.unit.dashboard.shop_releases import ledger_bytes, write
 
 import kanab as kb
 from kanab.collector.http.app import Collector

@@ -167,9 +167,9 @@ def test_names_that_are_markup_stay_words(open_page: Open, accounts: dict[str, A
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
-@pytest.mark.parametrize("crowd", ["real", "crowded"])
-def test_the_page_never_scrolls_sideways(open_page: Open, pages: dict[str, str], crowd: str, width: int) -> None:
-    page = open_page(pages[crowd], width=width)
+@pytest.mark.parametrize("numbers", ["real", "crowded"])
+def test_the_page_never_scrolls_sideways(open_page: Open, pages: dict[str, str], numbers: str, width: int) -> None:
+    page = open_page(pages[numbers], width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
@@ -182,9 +182,9 @@ def test_words_of_the_picture_stay_in_their_boxes(open_page: Open, report: str, 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("crowd", ["real", "crowded"])
-def test_words_have_enough_contrast(open_page: Open, pages: dict[str, str], crowd: str, scheme: str) -> None:
-    contrasts = open_page(pages[crowd], scheme=scheme).evaluate(CONTRASTS)
+@pytest.mark.parametrize("numbers", ["real", "crowded"])
+def test_words_have_enough_contrast(open_page: Open, pages: dict[str, str], numbers: str, scheme: str) -> None:
+    contrasts = open_page(pages[numbers], scheme=scheme).evaluate(CONTRASTS)
     assert len(contrasts) > 15
     assert {name: ratio for name, ratio in contrasts.items() if ratio < 4.5} == {}
 

@@ -96,16 +96,16 @@ def test_names_that_are_markup_stay_words(open_page: Open, hillstrom: Readout) -
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
-@pytest.mark.parametrize("crowd", ["real", "crowded"])
-def test_the_page_never_scrolls_sideways(open_page: Open, reports: dict[str, str], crowd: str, width: int) -> None:
-    page = open_page(reports[crowd], width=width)
+@pytest.mark.parametrize("numbers", ["real", "crowded"])
+def test_the_page_never_scrolls_sideways(open_page: Open, reports: dict[str, str], numbers: str, width: int) -> None:
+    page = open_page(reports[numbers], width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-@pytest.mark.parametrize("crowd", ["real", "crowded"])
-def test_no_words_in_a_picture_overlap(open_page: Open, reports: dict[str, str], crowd: str, width: int) -> None:
-    page = open_page(reports[crowd], width=width)
+@pytest.mark.parametrize("numbers", ["real", "crowded"])
+def test_no_words_in_a_picture_overlap(open_page: Open, reports: dict[str, str], numbers: str, width: int) -> None:
+    page = open_page(reports[numbers], width=width)
     assert page.evaluate(OVERLAPS) == []
 
 

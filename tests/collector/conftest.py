@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.serving import Nursery, Place
+from tests.collector.collector_process import ForkServer, Place
 
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
@@ -76,20 +76,20 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[An
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """Forks commands."""
-    found = Nursery()
+    found = ForkServer()
     yield found
     found.close()
 
 
 @pytest.fixture
-def place(tmp_path: Path, nursery: Nursery) -> Place:
+def place(tmp_path: Path, fork_server: ForkServer) -> Place:
     """A folder in which commands run."""
-    return Place(tmp_path / "place", nursery)
+    return Place(tmp_path / "place", fork_server)
 
 
 @pytest.fixture(params=["fast", "plain"])
-def place_on_each_path(request: pytest.FixtureRequest, tmp_path: Path, nursery: Nursery) -> Place:
+def place_on_each_path(request: pytest.FixtureRequest, tmp_path: Path, fork_server: ForkServer) -> Place:
     """The same, for collectors with the fast HTTP path and with uvicorn's own HTTP."""
-    return Place(tmp_path / "place", nursery, {"KANAB_PLAIN_HTTP": "1"} if request.param == "plain" else {})
+    return Place(tmp_path / "place", fork_server, {"KANAB_PLAIN_HTTP": "1"} if request.param == "plain" else {})

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.collector.crowd import PLAN, PLAN_TEXT, Crowd, collected, this_week
-from tests.collector.serving import HOST, Place, Server
+from tests.collector.collector_process import HOST, Place, Server
+from tests.collector.many_visitors import PLAN, PLAN_TEXT, Visitors, collected, this_week
 
 from kanab.collector.http.app import Collector
 from kanab.collector.http.connections import PATIENCE
@@ -276,8 +276,8 @@ async def _answers(server: Server, requests: Sequence[bytes]) -> list[bytes]:
 def _is_fine(server: Server) -> None:
     """Somebody else is served, at once."""
     begun = time.monotonic()
-    crowd = Crowd(21)
-    assert server.post(crowd.next_post(crowd.join()).body) == 204
+    visitors = Visitors(21)
+    assert server.post(visitors.next_post(visitors.join()).body) == 204
     assert time.monotonic() - begun < 5.0
 
 
@@ -397,8 +397,8 @@ def _is_closed(line: socket.socket) -> bool:
 def test_a_flood_is_answered_with_503_beyond_the_queue_and_nothing_is_lost(
     app: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crowd, statuses = Crowd(22), Counter[int]()
-    people = [crowd.join() for _ in range(300)]
+    visitors, statuses = Visitors(22), Counter[int]()
+    people = [visitors.join() for _ in range(300)]
     app.service._writer._limit = 50
     append = app.service.store.append
 
@@ -409,10 +409,10 @@ def test_a_flood_is_answered_with_503_beyond_the_queue_and_nothing_is_lost(
     monkeypatch.setattr(app.service.store, "append", slowly)
 
     async def one(person: Any) -> int:
-        status, _ = await _asked(app, PLAIN, crowd.next_post(person).body)
+        status, _ = await _asked(app, PLAIN, visitors.next_post(person).body)
         statuses[status] += 1
         if status == 204:
-            crowd.acknowledge(person)
+            visitors.acknowledge(person)
         return status
 
     async def flood() -> None:
@@ -424,4 +424,4 @@ def test_a_flood_is_answered_with_503_beyond_the_queue_and_nothing_is_lost(
     asyncio.run(flood())
     assert set(statuses) == {204, 503}
     assert statuses[204] == 300
-    assert collected(app.service.store, app.service._boxes) == crowd.tallies()
+    assert collected(app.service.store, app.service._boxes) == visitors.tallies()

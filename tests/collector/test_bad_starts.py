@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything, collected
-from tests.collector.serving import HOST, Done, Nursery, Place, Server, turn
+from tests.collector.collector_process import HOST, Done, ForkServer, Place, Server, turn
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, collected
 
 from kanab.collector.keys.encryption import Boxes
 from kanab.collector.keys.keyfile import read_key_file
@@ -33,20 +33,20 @@ class Filled(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Filled:
-    place = Place(tmp_path_factory.mktemp("filled") / "place", nursery)
+def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Filled:
+    place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
     server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
-    crowd = Crowd(31)
-    asyncio.run(crowd.for_a_while([server.port], 10, most=300))
+    visitors = Visitors(31)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=300))
     assert server.stop() == 0
-    return Filled(place.root, crowd.tallies())
+    return Filled(place.root, visitors.tallies())
 
 
 @pytest.fixture
-def used(filled: Filled, tmp_path: Path, nursery: Nursery) -> Place:
+def used(filled: Filled, tmp_path: Path, fork_server: ForkServer) -> Place:
     """A copy of that folder."""
     shutil.copytree(filled.root, tmp_path / "used")
-    return Place(tmp_path / "used", nursery)
+    return Place(tmp_path / "used", fork_server)
 
 
 def serve(place: Place, *options: str | Path, plan: str = PLAN_TEXT) -> Done:
@@ -240,20 +240,20 @@ def test_a_secret_that_is_none_is_refused_without_an_echo(used: Place, filled: F
 
 def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Callable[[Any], Any]) -> None:
     server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
-    crowd = Crowd(32)
-    asyncio.run(crowd.for_a_while([server.port], 0.5))
+    visitors = Visitors(32)
+    asyncio.run(visitors.for_a_while([server.port], 0.5))
     _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (4096, hard))  # nothing may be written after the first page
-    refused = [crowd.join() for _ in range(3)]
-    assert [server.post(crowd.next_post(person).body) for person in refused] == [503] * 3
+    refused = [visitors.join() for _ in range(3)]
+    assert [server.post(visitors.next_post(person).body) for person in refused] == [503] * 3
     assert server.ask("GET", "/healthz")[0] == 503
     assert "kanab: the store failed (SQLITE_IOERR" in server.stderr or "the disk of the store is full" in server.stderr
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    asyncio.run(crowd.for_a_while([server.port], 0.5))
+    asyncio.run(visitors.for_a_while([server.port], 0.5))
     assert server.ask("GET", "/healthz")[0] == 200
     server.kill()
     store = SqliteStore(place.data / "store.db")
-    assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
+    assert collected(store, Boxes(Keyring.from_file(place.key))) == visitors.tallies()
     store.close()
     assert "Traceback" not in server.stderr
 
@@ -265,8 +265,8 @@ def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
     turn(clock)
     plan = place.plan(PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"'))
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
-    crowd = Crowd(33)
-    asyncio.run(crowd.for_a_while([server.port], 10, most=300))
+    visitors = Visitors(33)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=300))
     turn(clock, timedelta(days=28))
     server.kill()
     server.start()
@@ -274,7 +274,7 @@ def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
     turn(clock)
     _until(lambda: server.ask("GET", "/healthz")[0] == 503)
     assert "the last sealed cohort lies ahead of this machine's clock" in server.stderr
-    assert server.post(crowd.next_post(crowd.join()).body) == 503
+    assert server.post(visitors.next_post(visitors.join()).body) == 503
     turn(clock, timedelta(days=28))
     _until(lambda: server.ask("GET", "/healthz")[0] == 200)
     assert server.stderr.count("lies ahead of") == 1
@@ -292,11 +292,11 @@ def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(
     place: Place, closing: Callable[[Any], Any]
 ) -> None:
     server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
-    crowd = Crowd(34)
+    visitors = Visitors(34)
 
     async def stopped_under_load() -> int:
         stop = asyncio.Event()
-        posting = asyncio.create_task(crowd.post([server.port], stop=stop, seen=set()))
+        posting = asyncio.create_task(visitors.post([server.port], stop=stop, seen=set()))
         await asyncio.sleep(0.7)
         code = await asyncio.to_thread(server.stop)
         stop.set()
@@ -305,10 +305,10 @@ def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(
 
     assert asyncio.run(stopped_under_load()) == 0
     server.start()
-    asyncio.run(crowd.finish([server.port]))
+    asyncio.run(visitors.finish([server.port]))
     server.kill()
     store = SqliteStore(place.data / "store.db")
-    assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
+    assert collected(store, Boxes(Keyring.from_file(place.key))) == visitors.tallies()
     store.close()
     assert "Traceback" not in server.stderr
 

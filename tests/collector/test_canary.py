@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.canaries import (
+from tests.collector.collector_process import HOST, Place, Server, free_port, turn
+from tests.collector.leak_search import (
     Needles,
     address_forms,
     bytes_forms,
@@ -27,9 +28,8 @@ from tests.collector.canaries import (
     text_forms,
     written_files,
 )
-from tests.collector.crowd import PLAN_TEXT as CROWD_PLAN
-from tests.collector.crowd import Crowd, after_everything, cohort_label
-from tests.collector.serving import HOST, Place, Server, free_port, turn
+from tests.collector.many_visitors import PLAN_TEXT as CROWD_PLAN
+from tests.collector.many_visitors import Visitors, after_everything, cohort_label
 
 from kanab.collector.counting.counters import pack
 from kanab.collector.keys.encryption import Boxes
@@ -302,8 +302,8 @@ def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(
 ) -> None:
     plan = place.plan(CROWD_PLAN)
     server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
-    crowd = Crowd(6)
-    asyncio.run(crowd.for_a_while([server.port], 1.0))
+    visitors = Visitors(6)
+    asyncio.run(visitors.for_a_while([server.port], 1.0))
     server.kill()
 
     stolen = tmp_path / "stolen"  # a backup from before the seal, with the key
@@ -339,13 +339,13 @@ def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callab
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
     periods = Periods("28d")
     label = periods.label(periods.of_day(datetime.now(UTC).date()))
-    sizes, sent, crowd = [], [], Crowd(7, label)
+    sizes, sent, visitors = [], [], Visitors(7, label)
     for most in (300, 3000):
-        asyncio.run(crowd.for_a_while([server.port], 60, most=most))
-        crowd.ahead += timedelta(hours=27)
-        turn(clock, crowd.ahead)
+        asyncio.run(visitors.for_a_while([server.port], 60, most=most))
+        visitors.ahead += timedelta(hours=27)
+        turn(clock, visitors.ahead)
         sizes.append(_settled(place.data))
-        sent.append(len(crowd.acknowledged))
+        sent.append(len(visitors.acknowledged))
     assert sent[1] >= 3000
     assert sizes[1] == sizes[0]
     assert sum(sizes[0].values()) < 150_000
@@ -369,7 +369,7 @@ def _settled(data: Path) -> dict[str, int]:
 
 def test_the_same_search_finds_every_leak_of_a_leaky_collector(canary_place: Place) -> None:
     root, port = canary_place.root, free_port()
-    script = str(Path(__file__).with_name("leaky.py"))
+    script = str(Path(__file__).with_name("leaking_collector.py"))
     with (root / "server.out").open("wb") as out, (root / "server.err").open("wb") as err:
         process = subprocess.Popen(
             [sys.executable, script, str(port)], env=canary_place.env, cwd=root / "cwd", stdout=out, stderr=err

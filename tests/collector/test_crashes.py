@@ -30,7 +30,7 @@ from kanab.collector.stores.store import Entry, Fate, Store
 from kanab.collector.writer import Writer
 from kanab.errors import StoreError
 
-SCRIPT = Path(__file__).with_name("dying.py")
+SCRIPT = Path(__file__).with_name("killed_collector.py")
 COHORT, PEOPLE = 4, 400
 HOUR = int(time.time()) // 3600
 

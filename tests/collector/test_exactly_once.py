@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.collector.crowd import PLAN_TEXT, Crowd, Sent, after_everything, collected
-from tests.collector.serving import Place, Server
+from tests.collector.collector_process import Place, Server
+from tests.collector.many_visitors import PLAN_TEXT, Sent, Visitors, after_everything, collected
 
 from kanab.collector.keys.encryption import Boxes
 from kanab.collector.keys.keyring import Keyring
@@ -21,9 +21,9 @@ from kanab.collector.stores.sqlite import SqliteStore
 ROUNDS = 20
 
 
-async def _until_killed(crowd: Crowd, server: Server, seconds: float) -> None:
+async def _until_killed(visitors: Visitors, server: Server, seconds: float) -> None:
     stop = asyncio.Event()
-    posting = asyncio.create_task(crowd.post([server.port], stop=stop, seen=set()))
+    posting = asyncio.create_task(visitors.post([server.port], stop=stop, seen=set()))
     await asyncio.sleep(seconds)
     await asyncio.to_thread(server.kill)
     stop.set()
@@ -34,23 +34,23 @@ def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(
     place: Place, closing: Callable[[Any], Any]
 ) -> None:
     server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data))
-    crowd, rng = Crowd(1), random.Random(1)
+    visitors, rng = Visitors(1), random.Random(1)
     under_way = 0
     for _ in range(ROUNDS):
         server.start()
-        if crowd.acknowledged:
-            asyncio.run(crowd.finish([server.port]))
-            assert set(asyncio.run(crowd.replay([server.port]))) == {204}
-        seconds = rng.uniform(0.02, 0.6) if crowd.acknowledged else 1.0
-        asyncio.run(_until_killed(crowd, server, seconds))
-        under_way += sum(person.sent is not None for person in crowd.people)
+        if visitors.acknowledged:
+            asyncio.run(visitors.finish([server.port]))
+            assert set(asyncio.run(visitors.replay([server.port]))) == {204}
+        seconds = rng.uniform(0.02, 0.6) if visitors.acknowledged else 1.0
+        asyncio.run(_until_killed(visitors, server, seconds))
+        under_way += sum(person.sent is not None for person in visitors.people)
         remembered = _remembered(place)
-        assert all(remembered(sent) for sent in crowd.acknowledged)
+        assert all(remembered(sent) for sent in visitors.acknowledged)
         store, boxes = SqliteStore(place.data / "store.db"), Boxes(Keyring.from_file(place.key))
-        assert collected(store, boxes) == crowd.tallies(counted=remembered)
+        assert collected(store, boxes) == visitors.tallies(counted=remembered)
         store.close()
     assert under_way > ROUNDS  # it was killed while posts were under way
-    assert len(crowd.acknowledged) > 1000
+    assert len(visitors.acknowledged) > 1000
 
 
 def _remembered(place: Place) -> Callable[[Sent], bool]:
@@ -69,12 +69,12 @@ def test_what_survived_the_kills_is_sealed_with_the_same_digits(
     place = place_on_each_path
     plan = place.plan(PLAN_TEXT)
     server = closing(Server(place, "--plan", plan, "--data", place.data))
-    crowd = Crowd(2)
+    visitors = Visitors(2)
     for seconds in (0.8, 0.3):
         server.start()
-        asyncio.run(_until_killed(crowd, server, seconds))
+        asyncio.run(_until_killed(visitors, server, seconds))
     server.start()
-    asyncio.run(crowd.finish([server.port]))
+    asyncio.run(visitors.finish([server.port]))
     assert server.stop() == 0  # and asked to stop, it stops
     assert "Traceback" not in server.stderr
     sealed = place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything())
@@ -83,7 +83,7 @@ def test_what_survived_the_kills_is_sealed_with_the_same_digits(
     (release,) = stored_ledger(store).releases
     assert store.records() == []
     store.close()
-    truth = crowd.tallies()
+    truth = visitors.tallies()
     assert set(release.tables) <= set(truth)
     for name, table in release.tables.items():
         assert table == truth[name]
@@ -102,61 +102,61 @@ def two(place: Place, postgres_url: str, closing: Callable[[Any], Any]) -> list[
     return [closing(Server(place, *options, name=name)).start() for name in ("first", "second")]
 
 
-def _exact(url: str, place: Place, crowd: Crowd) -> None:
+def _exact(url: str, place: Place, visitors: Visitors) -> None:
     """Everything is acknowledged, and the store holds just that."""
-    assert all(person.sent is None for person in crowd.people)
+    assert all(person.sent is None for person in visitors.people)
     store = PostgresStore(url)
-    assert collected(store, Boxes(Keyring.from_file(place.key))) == crowd.tallies()
+    assert collected(store, Boxes(Keyring.from_file(place.key))) == visitors.tallies()
     store.close()
 
 
 def test_two_collectors_on_one_postgresql_may_die_in_turn_and_retries_go_to_the_other(
     two: list[Server], place: Place, postgres_url: str
 ) -> None:
-    crowd, rng, seen = Crowd(3), random.Random(3), set[int]()
+    visitors, rng, seen = Visitors(3), random.Random(3), set[int]()
     ports = [server.port for server in two]
 
     async def rounds() -> None:
         stop = asyncio.Event()
-        posting = asyncio.create_task(crowd.post(ports, stop=stop, seen=seen))
+        posting = asyncio.create_task(visitors.post(ports, stop=stop, seen=seen))
         for number in range(10):
             await asyncio.sleep(rng.uniform(0.1, 0.5))
             await asyncio.to_thread(two[number % 2].kill)
             await asyncio.to_thread(two[number % 2].start)
         stop.set()
         await posting
-        await crowd.finish(ports)
-        assert set(await crowd.replay(ports)) == {204}
+        await visitors.finish(ports)
+        assert set(await visitors.replay(ports)) == {204}
 
     asyncio.run(rounds())
     assert seen == {0, 204}  # answers that never came, and answers; no refusal
-    assert len(crowd.acknowledged) > 500
-    _exact(postgres_url, place, crowd)
+    assert len(visitors.acknowledged) > 500
+    _exact(postgres_url, place, visitors)
 
 
 def test_a_postgresql_that_crashes_under_load_costs_time_and_no_message(
     two: list[Server], place: Place, postgres_server: Any, postgres_url: str
 ) -> None:
-    crowd, seen = Crowd(4), set[int]()
+    visitors, seen = Visitors(4), set[int]()
     ports = [server.port for server in two]
 
     async def through_a_crash() -> None:
         stop = asyncio.Event()
-        posting = asyncio.create_task(crowd.post(ports, stop=stop, seen=seen))
+        posting = asyncio.create_task(visitors.post(ports, stop=stop, seen=seen))
         await asyncio.sleep(1.0)
         await asyncio.to_thread(_crash, postgres_server, two)
-        enough = len(crowd.acknowledged) + 50
+        enough = len(visitors.acknowledged) + 50
         async with asyncio.timeout(30):
-            while len(crowd.acknowledged) < enough:  # they are back without being told
+            while len(visitors.acknowledged) < enough:  # they are back without being told
                 await asyncio.sleep(0.05)
         stop.set()
         await posting
-        await crowd.finish(ports)
+        await visitors.finish(ports)
 
     asyncio.run(through_a_crash())
     assert seen <= {0, 204, 503}
     assert 503 in seen
-    _exact(postgres_url, place, crowd)
+    _exact(postgres_url, place, visitors)
     for server in two:
         server.wait_ready()  # housekeeping has found the database again, too
         assert "kanab: the database cannot be reached." in server.stderr

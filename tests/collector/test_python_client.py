@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.serving import HOST, Place, Server, free_port
+from tests.collector.collector_process import HOST, Place, Server, free_port
 
 from kanab import count
 from kanab.client import Client

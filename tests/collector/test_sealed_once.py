@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.collector.crowd import PLAN_TEXT, Crowd, after_everything
-from tests.collector.serving import Done, Nursery, Place, Server, turn
+from tests.collector.collector_process import Done, ForkServer, Place, Server, turn
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything
 
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import Keyring
@@ -36,23 +36,23 @@ class Filled(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, nursery: Nursery) -> Filled:
-    place = Place(tmp_path_factory.mktemp("filled") / "place", nursery)
+def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Filled:
+    place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
     server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
-    crowd = Crowd(11)
-    asyncio.run(crowd.for_a_while([server.port], 10, most=800))
+    visitors = Visitors(11)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=800))
     server.kill()
-    return Filled(place.root, crowd.tallies())
+    return Filled(place.root, visitors.tallies())
 
 
 @pytest.fixture
-def copied(filled: Filled, tmp_path: Path, nursery: Nursery) -> Callable[[], Place]:
+def copied(filled: Filled, tmp_path: Path, fork_server: ForkServer) -> Callable[[], Place]:
     """Copies of that folder."""
 
     def copy() -> Place:
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         shutil.copytree(filled.root, root)
-        return Place(root, nursery)
+        return Place(root, fork_server)
 
     return copy
 
@@ -137,8 +137,8 @@ def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
     clock, rng = place.root / "clock", random.Random(13)
     turn(clock)
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
-    crowd = Crowd(14)
-    asyncio.run(crowd.for_a_while([server.port], 10, most=600))
+    visitors = Visitors(14)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=600))
     assert state(place)[1] == []
     turn(clock, timedelta(days=28))
     for _ in range(6):
@@ -152,7 +152,7 @@ def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
     while not state(place)[1] and time.monotonic() < end:
         time.sleep(0.05)
     server.kill()
-    check_sealed_once(place, crowd.tallies())
+    check_sealed_once(place, visitors.tallies())
     assert server.stderr.count("kanab: sealed the cohorts through") <= 1
     assert "Traceback" not in server.stderr
 
@@ -167,8 +167,8 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     shutil.copy(*keys)
     options = ("--plan", plan, "--store", postgres_url)
     servers = [closing(Server(place, *options, "--key", key, name=key.stem, clock=clock)).start() for key in keys]
-    crowd = Crowd(15)
-    asyncio.run(crowd.for_a_while([server.port for server in servers], 10, most=600))
+    visitors = Visitors(15)
+    asyncio.run(visitors.for_a_while([server.port for server in servers], 10, most=600))
     turn(clock, timedelta(days=28))
     store = closing(PostgresStore(postgres_url))
     end = time.monotonic() + 30
@@ -177,7 +177,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     ):
         time.sleep(0.05)
     (release,) = stored_ledger(store).releases
-    assert all(table == crowd.tallies()[name] for name, table in release.tables.items())
+    assert all(table == visitors.tallies()[name] for name, table in release.tables.items())
     assert store.records() == []
     assert [read_key_file(key).period for key in keys] == [store.sealed_through() + 1] * 2
     assert sum(server.stderr.count("kanab: sealed the cohorts through") for server in servers) == 1

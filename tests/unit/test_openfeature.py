@@ -17,7 +17,7 @@ from openfeature.exception import ErrorCode
 from openfeature.flag_evaluation import Reason
 from openfeature.provider import ProviderStatus
 from openfeature.track import TrackingEventDetails
-from tests.unit.client.shop import Clock, Counting, plan
+from tests.unit.client.counting_collector import Clock, CountingCollector, plan
 
 import kanab.openfeature
 from kanab.client import Client
@@ -52,12 +52,12 @@ ANNA = EvaluationContext("user-1", {"tier": 3, "name": "Anna"})
 
 
 @pytest.fixture
-def collector() -> Counting:
-    return Counting(plan(TEXT), Clock())
+def collector() -> CountingCollector:
+    return CountingCollector(plan(TEXT), Clock())
 
 
 @pytest.fixture
-def client(collector: Counting) -> Client:
+def client(collector: CountingCollector) -> Client:
     return Client(collector.plan, collector, clock=collector.clock)
 
 
@@ -104,7 +104,7 @@ def test_mistakes_give_the_default(flags: OpenFeatureClient, ask: str, flag: str
 
 
 def test_evaluating_for_a_person_enrolls_and_events_are_metrics(
-    provider: KanabProvider, flags: OpenFeatureClient, client: Client, collector: Counting
+    provider: KanabProvider, flags: OpenFeatureClient, client: Client, collector: CountingCollector
 ) -> None:
     person = client.person(id="user-1")
     with provider.serving(person):
@@ -123,7 +123,7 @@ def test_evaluating_for_a_person_enrolls_and_events_are_metrics(
 
 
 def test_without_a_person_a_targeting_key_shows_arms_and_counts_nobody(
-    flags: OpenFeatureClient, client: Client, collector: Counting
+    flags: OpenFeatureClient, client: Client, collector: CountingCollector
 ) -> None:
     assert flags.get_string_value("checkout", "A", ANNA) == "B"
     details = flags.get_string_details("checkout", "A")
@@ -142,7 +142,7 @@ def test_a_drawn_arm_stays_with_the_state_of_the_person(
         assert [flags.get_string_value("checkout", "-") for _ in range(5)] == [arm] * 5
 
 
-def test_evaluation_need_not_be_enrollment(client: Client, collector: Counting) -> None:
+def test_evaluation_need_not_be_enrollment(client: Client, collector: CountingCollector) -> None:
     provider = KanabProvider(client, enroll=False)
     api.set_provider_and_wait(provider, "shop")
     try:
@@ -177,7 +177,7 @@ def test_threads_and_tasks_serve_their_own_people(
     assert asyncio.run(tasks()) == list(truth.values())
 
 
-def test_without_a_config_defaults_are_shown(collector: Counting) -> None:
+def test_without_a_config_defaults_are_shown(collector: CountingCollector) -> None:
     collector.down = True
     provider = KanabProvider(Client("http://127.0.0.1:9", collector), patience=0.05)
     with pytest.raises(Exception, match="config cannot be read"):

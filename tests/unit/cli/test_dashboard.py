@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.unit.dashboard.shops import ledger_bytes
+from tests.unit.dashboard.shop_releases import ledger_bytes
 
 from kanab.cli.main import cli
 from kanab.errors import SourceError, StoreError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import Clock, Counting, plan
+from tests.unit.client.counting_collector import Clock, CountingCollector, plan
 
 from kanab.client import Client
 
@@ -17,8 +17,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def collector(clock: Clock) -> Counting:
-    return Counting(plan(), clock)
+def collector(clock: Clock) -> CountingCollector:
+    return CountingCollector(plan(), clock)
 
 
 @pytest.fixture
@@ -35,5 +35,5 @@ def closing() -> Iterator[Callable[[Any], Any]]:
 
 
 @pytest.fixture
-def client(collector: Counting, clock: Clock, closing: Callable[[Any], Any]) -> Client:
+def client(collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> Client:
     return closing(Client(collector.plan, collector, clock=clock))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import Clock, Counting, plan
+from tests.unit.client.counting_collector import Clock, CountingCollector, plan
 
 from kanab.client import Client, Cookies, read_keys
 from kanab.errors import KanabError, MissingExtraError
@@ -23,7 +23,7 @@ def cookies(client: Client) -> Cookies:
     return Cookies(client, [NEW, OLD])
 
 
-def test_a_person_comes_back_with_their_cookie(cookies: Cookies, collector: Counting) -> None:
+def test_a_person_comes_back_with_their_cookie(cookies: Cookies, collector: CountingCollector) -> None:
     person = cookies.person(None, id="user-1")
     person.enroll("checkout", {"tier": 3, "device": "phone"})
     kept = cookies.save(person)
@@ -113,7 +113,7 @@ def test_a_cookie_ends_with_the_window(cookies: Cookies, clock: Clock) -> None:
 
 @pytest.mark.slow
 def test_a_cookie_without_room_for_posts_under_way_goes_without_them(
-    cookies: Cookies, collector: Counting, monkeypatch: pytest.MonkeyPatch
+    cookies: Cookies, collector: CountingCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector.down = True
     person = cookies.person(None, id="user-1")
@@ -141,7 +141,7 @@ def test_a_state_that_is_too_long_is_not_set(
 ) -> None:
     parts = ['[metrics]\nbought = { kind = "binary" }']
     parts += [f"[experiments.{secrets.token_hex(20)}]\narms = {{ A = 1, B = 1 }}" for _ in range(200)]
-    collector = Counting(plan("\n".join(parts)), clock)
+    collector = CountingCollector(plan("\n".join(parts)), clock)
     cookies = Cookies(closing(Client(collector.plan, collector, clock=clock)), [NEW])
     person = cookies.person(None)
     person.variant(next(iter(cookies.client.config.experiments)))  # type: ignore[union-attr]

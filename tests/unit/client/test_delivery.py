@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import Clock, Counting
+from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Answer, Client, delivery
 from kanab.client.delivery import Courier
@@ -227,7 +227,7 @@ def enrolled(client: Client) -> bytes:
 
 
 @pytest.mark.slow
-def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collector: Counting) -> None:
+def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collector: CountingCollector) -> None:
     collector.down = True
     began = time.monotonic()
     state = enrolled(client)
@@ -246,7 +246,7 @@ def test_verbs_return_at_once_while_the_collector_is_down(client: Client, collec
 
 
 @pytest.mark.slow
-def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, collector: Counting) -> None:
+def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, collector: CountingCollector) -> None:
     collector.answers_lost = 2
     state = enrolled(client)
     assert client.flush(10)
@@ -259,7 +259,7 @@ def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, 
 
 
 def test_a_process_that_died_before_sending_leaves_it_to_the_state(
-    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
 ) -> None:
     dead = closing(Client(collector.plan, collector, clock=clock))
     dead.close(0)
@@ -272,7 +272,7 @@ def test_a_process_that_died_before_sending_leaves_it_to_the_state(
 
 
 def test_whoever_comes_back_after_days_goes_on_from_what_was_sent(
-    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
 ) -> None:
     """The answer came after the state was handed on, and the process that heard it is gone."""
     first = closing(Client(collector.plan, collector, clock=clock))
@@ -287,7 +287,7 @@ def test_whoever_comes_back_after_days_goes_on_from_what_was_sent(
     assert collector.number(f"{TIER}|minutes|s") == 200
 
 
-def test_an_enrollment_that_is_refused_ends_it(client: Client, collector: Counting, clock: Clock) -> None:
+def test_an_enrollment_that_is_refused_ends_it(client: Client, collector: CountingCollector, clock: Clock) -> None:
     clock.pass_by(days=-7)
     late = client.person(id="user-1")
     late.enroll("checkout", {"tier": 3, "device": "phone"})
@@ -302,7 +302,7 @@ def test_an_enrollment_that_is_refused_ends_it(client: Client, collector: Counti
 
 
 def test_a_total_that_is_refused_freezes_its_metric_and_its_ratios_and_nothing_else(
-    client: Client, collector: Counting
+    client: Client, collector: CountingCollector
 ) -> None:
     state = enrolled(client)
     client.flush(5)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import Clock, Counting
+from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client
 from kanab.client.state import unpack_state
@@ -26,7 +26,7 @@ def enrolled(client: Client) -> bytes:
     return person.save()
 
 
-def test_forty_requests_at_once_with_one_state_all_count(client: Client, collector: Counting) -> None:
+def test_forty_requests_at_once_with_one_state_all_count(client: Client, collector: CountingCollector) -> None:
     state = enrolled(client)
     gate = threading.Barrier(8)
 
@@ -50,7 +50,7 @@ def test_forty_requests_at_once_with_one_state_all_count(client: Client, collect
     assert collector.number(SQUARES) == min(total, 60_000) ** 2
 
 
-def test_first_requests_at_once_with_one_state_enroll_once(client: Client, collector: Counting) -> None:
+def test_first_requests_at_once_with_one_state_enroll_once(client: Client, collector: CountingCollector) -> None:
     first = client.person()
     arm = first.variant("checkout")
     state = first.save()
@@ -67,12 +67,12 @@ def test_first_requests_at_once_with_one_state_enroll_once(client: Client, colle
 
 
 @pytest.fixture
-def two(collector: Counting, clock: Clock, closing: Callable[[Any], Any]) -> list[Client]:
+def two(collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> list[Client]:
     """Two processes that know nothing of each other."""
     return [closing(Client(collector.plan, collector, clock=clock)) for _ in range(2)]
 
 
-def test_two_processes_draw_the_same_arm_and_enroll_once(two: list[Client], collector: Counting) -> None:
+def test_two_processes_draw_the_same_arm_and_enroll_once(two: list[Client], collector: CountingCollector) -> None:
     for _ in range(20):
         blank = two[0].person()
         blank.variant("checkout")
@@ -89,7 +89,7 @@ def test_two_processes_draw_the_same_arm_and_enroll_once(two: list[Client], coll
         assert sum(collector.number(f"checkout/tier|{arm}:3|n") for arm in "AB") == before + 1
 
 
-def test_of_two_totals_at_once_in_two_processes_one_counts(two: list[Client], collector: Counting) -> None:
+def test_of_two_totals_at_once_in_two_processes_one_counts(two: list[Client], collector: CountingCollector) -> None:
     state = enrolled(two[0])
     for client, amount in zip(two, (4, 2), strict=True):
         person = client.person(state, id="user-1")
@@ -100,7 +100,7 @@ def test_of_two_totals_at_once_in_two_processes_one_counts(two: list[Client], co
 
 
 def test_an_enrollment_beside_a_total_in_another_process_counts_once_whichever_answer_stays(
-    two: list[Client], collector: Counting, clock: Clock
+    two: list[Client], collector: CountingCollector, clock: Clock
 ) -> None:
     for hours in (0, 30):  # in the hour of the state, and long after it
         before = collector.number("banner|on|n") + collector.number("banner|off|n")
@@ -136,7 +136,7 @@ def test_a_root_moves_on_with_the_hour_and_not_within_it(client: Client, clock: 
     assert len({root[8:] for root in roots}) == 3
 
 
-def test_requests_one_after_another_may_go_to_any_process(two: list[Client], collector: Counting) -> None:
+def test_requests_one_after_another_may_go_to_any_process(two: list[Client], collector: CountingCollector) -> None:
     """The state carries the posts whose answers it has not heard of; the other process sends them again first."""
     state = b""
     for number in range(30):
@@ -153,7 +153,7 @@ def test_requests_one_after_another_may_go_to_any_process(two: list[Client], col
     assert collector.number(SQUARES) == 3750**2
 
 
-def test_a_forked_process_sends_its_own_posts(client: Client, collector: Counting) -> None:
+def test_a_forked_process_sends_its_own_posts(client: Client, collector: CountingCollector) -> None:
     enrolled(client)
     before = len(collector.received)
     reading, writing = os.pipe()

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import SHOP, Clock, Counting, plan
+from tests.unit.client.counting_collector import SHOP, Clock, CountingCollector, plan
 
 from kanab import count
 from kanab.client import Client
@@ -24,7 +24,7 @@ def visit(client: Client, state: bytes = b"", tier: Any = 3, device: Any = "phon
     return person
 
 
-def test_one_visit_sends_the_lines_of_the_contract(client: Client, collector: Counting) -> None:
+def test_one_visit_sends_the_lines_of_the_contract(client: Client, collector: CountingCollector) -> None:
     person = client.person(None, id="user-1")
     assert person.variant("checkout") == "B"
     person.enroll("checkout", {"tier": 3, "device": "phone"})
@@ -60,7 +60,9 @@ def test_the_state_is_arm_levels_cohort_totals_and_outbox_and_nothing_else(clien
 
 
 @pytest.mark.slow
-def test_everybody_together_gives_the_tallies_of_their_rows(client: Client, collector: Counting, clock: Clock) -> None:
+def test_everybody_together_gives_the_tallies_of_their_rows(
+    client: Client, collector: CountingCollector, clock: Clock
+) -> None:
     """Many people, many visits each, states handed from visit to visit; corrections and missing levels too."""
     rng = random.Random(5)
     rows: dict[str, list[Any]] = {name: [] for name in ("checkout", "banner", "tier", "device", "bought", "minutes")}
@@ -105,7 +107,7 @@ def test_everybody_together_gives_the_tallies_of_their_rows(client: Client, coll
     assert set(found) == {"checkout/tier", "checkout/device", "banner", "banner/checkout"}
 
 
-def test_totals_are_cut_to_bounds_only_when_they_are_sent(client: Client, collector: Counting) -> None:
+def test_totals_are_cut_to_bounds_only_when_they_are_sent(client: Client, collector: CountingCollector) -> None:
     person = visit(client, id="user-1")
     person.track("minutes", 700)
     state = person.save()
@@ -118,7 +120,7 @@ def test_totals_are_cut_to_bounds_only_when_they_are_sent(client: Client, collec
     ]
 
 
-def test_nothing_moves_nothing_is_sent(client: Client, collector: Counting) -> None:
+def test_nothing_moves_nothing_is_sent(client: Client, collector: CountingCollector) -> None:
     person = visit(client)
     person.flush(5)
     before = len(collector.received)
@@ -128,7 +130,7 @@ def test_nothing_moves_nothing_is_sent(client: Client, collector: Counting) -> N
     assert len(collector.received) == before
 
 
-def test_only_what_comes_after_enrollment_counts(client: Client, collector: Counting) -> None:
+def test_only_what_comes_after_enrollment_counts(client: Client, collector: CountingCollector) -> None:
     person = client.person(None, id="user-1")
     person.track("minutes", 30)
     person.enroll("checkout", {"tier": 3, "device": "phone"})
@@ -149,12 +151,14 @@ def test_only_what_comes_after_enrollment_counts(client: Client, collector: Coun
     ("given", "sent"),
     [(3, "3"), ("3", "3"), (3.0, "3"), (7, ""), (None, ""), ("", ""), (float("nan"), ""), (object(), "")],
 )
-def test_levels_that_are_not_declared_are_missing(client: Client, collector: Counting, given: Any, sent: str) -> None:
+def test_levels_that_are_not_declared_are_missing(
+    client: Client, collector: CountingCollector, given: Any, sent: str
+) -> None:
     visit(client, id="user-1", tier=given).flush(5)
     assert f"checkout/tier:B:{sent}@2026-W46" in collector.lines()
 
 
-def test_or_other_if_the_plan_has_that(client: Client, collector: Counting) -> None:
+def test_or_other_if_the_plan_has_that(client: Client, collector: CountingCollector) -> None:
     visit(client, id="user-1", device="fridge").flush(5)
     assert "checkout/device:B:other@2026-W46" in collector.lines()
 
@@ -178,7 +182,7 @@ def test_with_an_id_an_arm_is_remembered_only_for_people_who_are_counted(client:
     assert client.person(person.save(), id="another").variant("checkout") == "B"
 
 
-def test_opting_out_forgets_everything_and_stops(client: Client, collector: Counting) -> None:
+def test_opting_out_forgets_everything_and_stops(client: Client, collector: CountingCollector) -> None:
     collector.down = True
     person = visit(client)
     person.track("minutes", 4)
@@ -198,7 +202,9 @@ def test_opting_out_forgets_everything_and_stops(client: Client, collector: Coun
     assert client.person(state).save() == out  # a request that was under way with the old state
 
 
-def test_whoever_signals_privacy_sees_the_control_and_is_forgotten(client: Client, collector: Counting) -> None:
+def test_whoever_signals_privacy_sees_the_control_and_is_forgotten(
+    client: Client, collector: CountingCollector
+) -> None:
     state = visit(client, id="user-1").save()
     client.flush(5)
     before = len(collector.received)
@@ -211,7 +217,7 @@ def test_whoever_signals_privacy_sees_the_control_and_is_forgotten(client: Clien
 
 
 def test_without_a_config_nothing_happens_and_nothing_is_lost(
-    collector: Counting, client: Client, closing: Callable[[Any], Any]
+    collector: CountingCollector, client: Client, closing: Callable[[Any], Any]
 ) -> None:
     state = visit(client, id="user-1").save()
     collector.down = True
@@ -225,7 +231,7 @@ def test_without_a_config_nothing_happens_and_nothing_is_lost(
 
 
 def test_development_says_mistakes_aloud_and_production_does_not(
-    collector: Counting, closing: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+    collector: CountingCollector, closing: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     for development in (False, True):
         client = closing(Client(public_config(collector.plan), collector, development=development))
@@ -244,7 +250,7 @@ def test_development_says_mistakes_aloud_and_production_does_not(
 
 
 def test_a_person_who_came_before_the_plan_changed_is_drawn_only_for_what_is_new(
-    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
 ) -> None:
     old = closing(Client(collector.plan, collector, clock=clock))
     text = SHOP.replace("[experiments.banner]", "[experiments.menu]\narms = { x = 1, y = 1 }\n[experiments.banner]")
@@ -263,7 +269,7 @@ def test_a_person_who_came_before_the_plan_changed_is_drawn_only_for_what_is_new
 
 
 def test_a_metric_that_has_gone_meanwhile_is_passed_over(
-    client: Client, collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+    client: Client, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
 ) -> None:
     person = visit(client, id="user-1")
     person.track("bought")
@@ -279,7 +285,7 @@ def test_a_metric_that_has_gone_meanwhile_is_passed_over(
 
 
 def test_people_are_measured_until_the_window_of_their_cohort_is_over(
-    client: Client, collector: Counting, clock: Clock
+    client: Client, collector: CountingCollector, clock: Clock
 ) -> None:
     person = visit(client, id="user-1")
     state = person.save()
@@ -301,7 +307,7 @@ def test_people_are_measured_until_the_window_of_their_cohort_is_over(
     assert [unit.over for unit in unpack_state(client.person(state, id="user-1").save()).units.values()] == [True]
 
 
-def test_whoever_is_done_is_not_counted_again(client: Client, collector: Counting, clock: Clock) -> None:
+def test_whoever_is_done_is_not_counted_again(client: Client, collector: CountingCollector, clock: Clock) -> None:
     state = visit(client, id="user-1").save()
     client.flush(5)
     clock.pass_by(days=30)
@@ -313,7 +319,7 @@ def test_whoever_is_done_is_not_counted_again(client: Client, collector: Countin
 
 
 def test_a_later_experiment_has_its_own_cohort_and_the_pair_that_of_the_later_one(
-    client: Client, collector: Counting, clock: Clock
+    client: Client, collector: CountingCollector, clock: Clock
 ) -> None:
     state = visit(client, id="user-1").save()
     client.flush(5)
@@ -333,7 +339,7 @@ def test_a_later_experiment_has_its_own_cohort_and_the_pair_that_of_the_later_on
 
 def test_without_cohorts_there_are_no_labels_and_no_end(clock: Clock, closing: Callable[[Any], Any]) -> None:
     text = '[metrics]\nbought = { kind = "binary" }\n[experiments.shop]\narms = { A = 1, B = 1 }\n'
-    collector = Counting(plan(text), clock)
+    collector = CountingCollector(plan(text), clock)
     client = closing(Client(collector.plan, collector, clock=clock))
     person = client.person(id="user-1")
     person.enroll("shop")
@@ -350,7 +356,7 @@ def test_a_person_reports_at_most_twenty_pairs_drawn_once(clock: Clock, closing:
     parts = ['[metrics]\nbought = { kind = "binary" }']
     for place, name in enumerate(names):
         parts.append(f"[experiments.{name}]\narms = {{ A = 1, B = 1 }}\ninteractions = {names[:place]}")
-    collector = Counting(plan("\n".join(parts)), clock)
+    collector = CountingCollector(plan("\n".join(parts)), clock)
     client = closing(Client(collector.plan, collector, clock=clock))
     assert len(client.config.pairs) == 28
     chosen = set()
@@ -377,7 +383,7 @@ def test_posts_with_too_many_lines_are_divided_and_the_sums_stay_right(
     parts = ["[covariates]", *(f"{name} = [1, 2]" for name in covariates)]
     parts += ["[metrics]", *(f"{name} = {{ bounds = [0, 10], resolution = 1 }}" for name in metrics)]
     parts += ["[experiments.shop]", "arms = { A = 1, B = 1 }", f"adjust = {covariates}"]
-    collector = Counting(plan("\n".join(parts)), clock)
+    collector = CountingCollector(plan("\n".join(parts)), clock)
     client = closing(Client(collector.plan, collector, clock=clock))
     person = client.person(id="user-1")
     arm = person.variant("shop")
@@ -393,7 +399,7 @@ def test_posts_with_too_many_lines_are_divided_and_the_sums_stay_right(
 
 
 def test_metrics_that_came_after_an_experiment_began_are_not_counted_by_it(
-    collector: Counting, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
 ) -> None:
     config = public_config(collector.plan, {"checkout": ["minutes"], "banner": ["minutes", "bought"]})
     client = closing(Client(config, collector, clock=clock))

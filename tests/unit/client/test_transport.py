@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tests.unit.client.shop import Counting, plan
+from tests.unit.client.counting_collector import CountingCollector, plan
 
 from kanab.client import Answer, Client, Http
 from kanab.client.config import read_config
@@ -163,7 +163,9 @@ def test_unknown_keys_of_a_later_config_are_passed_over() -> None:
 
 
 @pytest.mark.slow
-def test_a_config_is_waited_for_only_by_whoever_asks(collector: Counting, closing: Callable[[Any], Any]) -> None:
+def test_a_config_is_waited_for_only_by_whoever_asks(
+    collector: CountingCollector, closing: Callable[[Any], Any]
+) -> None:
     collector.down = True
     client = closing(Client("http://127.0.0.1:9", collector))
     client._watch._soon = 0.01
@@ -194,7 +196,7 @@ def test_a_changed_plan_is_noticed_and_an_unreachable_one_stays(caplog: pytest.L
     assert watch._thread is None  # once closed, none is started
 
 
-def test_a_client_that_nobody_holds_leaves_no_thread(collector: Counting) -> None:
+def test_a_client_that_nobody_holds_leaves_no_thread(collector: CountingCollector) -> None:
     before = set(threading.enumerate())
     client = Client("http://127.0.0.1:9", collector)
     client._watch._every = 0.01

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.collector.http.conftest import PLAN as COLLECTED
 from tests.unit.collector.http.conftest import Answer
 from tests.unit.collector.http.conftest import RunningService as Collected
-from tests.unit.dashboard.shops import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
+from tests.unit.dashboard.shop_releases import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
 
 import kanab as kb
 from kanab.collector.http.app import Collector

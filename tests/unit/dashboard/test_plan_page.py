@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.dashboard.shops import PLAN
+from tests.unit.dashboard.shop_releases import PLAN
 
 from kanab.dashboard.plan_page import (
     cohort_sentence,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.collector.http.conftest import NOON
 from tests.unit.collector.http.conftest import RunningService as Collected
-from tests.unit.dashboard.shops import alone, entries, ledger_bytes, write
+from tests.unit.dashboard.shop_releases import alone, entries, ledger_bytes, write
 
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard.release_sources import CollectorReleases, FileReleases

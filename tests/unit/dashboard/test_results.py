@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.dashboard.shops import PLAN, alone, entries, people, release_weeks
+from tests.unit.dashboard.shop_releases import PLAN, alone, entries, people, release_weeks
 
 import kanab as kb
 from kanab.collector.counting.cohorts import Calendar

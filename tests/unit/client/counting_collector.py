@@ -66,7 +66,7 @@ class Clock:
 
 
 @dataclass
-class Counting:
+class CountingCollector:
     """A transport whose other end counts posts as a collector does: each nonce once, in one table per linkage."""
 
     plan: Plan

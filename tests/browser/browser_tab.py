@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import BrowserContext, Page
-from tests.browser.site import Site
+from tests.browser.shop_site import Site
 
 KEY = "kanab/1 "
 

@@ -29,11 +29,11 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-class Nursery:
-    """The process that forks commands; see nursery.py."""
+class ForkServer:
+    """The process that forks commands; see fork_server.py."""
 
     def __init__(self) -> None:
-        script = str(Path(__file__).with_name("nursery.py"))
+        script = str(Path(__file__).with_name("fork_server.py"))
         self._process = subprocess.Popen(
             [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -69,7 +69,7 @@ class Place:
     """A folder with everything that a command may write to: data, key, temporary files, home, working directory."""
 
     root: Path
-    nursery: Nursery
+    fork_server: ForkServer
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,13 +99,13 @@ class Place:
         """Start a command in a process of its own; its number."""
         out, err = (str(self.root / f"{name}.{end}") for end in ("out", "err"))
         order = {"argv": [str(one) for one in argv], "env": self.env, "cwd": str(self.root / "cwd")}
-        return int(self.nursery.order(**order, out=out, err=err, **more))
+        return int(self.fork_server.order(**order, out=out, err=err, **more))
 
     def end(self, pid: int, seconds: float = 30) -> int:
-        code = self.nursery.order(wait=pid, seconds=seconds)
+        code = self.fork_server.order(wait=pid, seconds=seconds)
         if code is None:
             os.kill(pid, signal.SIGKILL)
-            self.nursery.order(wait=pid, seconds=5)
+            self.fork_server.order(wait=pid, seconds=5)
             raise AssertionError(f"a command did not end within {seconds} seconds")
         return int(code)
 
@@ -136,7 +136,7 @@ class Server:
         self._more = {"clock": None if clock is None else str(clock), "limits": dict(limits or {})}
         self.port = free_port()
         self._options = ["serve", *map(str, options), "--port", str(self.port)]
-        self._fresh = fresh  # not from the nursery, but as the shell starts it
+        self._fresh = fresh  # not forked, but as the shell starts it
         self._process: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
 

@@ -1,6 +1,6 @@
 """A collector as one would write it, which leaks in every way that is known: the search must find all of it.
 
-A script: ``leaky.py PORT`` in a folder of its own. Never imitate it.
+A script: ``leaking_collector.py PORT`` in a folder of its own. Never imitate it.
 """
 
 from __future__ import annotations

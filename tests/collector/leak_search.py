@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
-from tests.collector.serving import every_file
+from tests.collector.collector_process import every_file
 
 SHORTEST = 5
 """Fewer bytes would be found by chance in ciphertext."""

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.browser.people import Tab
-from tests.browser.site import Site
+from tests.browser.browser_tab import Tab
+from tests.browser.shop_site import Site
 
 import kanab as kb
 

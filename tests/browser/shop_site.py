@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.collector.serving import HOST, Place, Server
+from tests.collector.collector_process import HOST, Place, Server
 
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables

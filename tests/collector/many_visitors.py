@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.collector.serving import Wire
+from tests.collector.collector_process import Wire
 
 from kanab import count
 from kanab.collector.counting.accept import Scheme
@@ -95,7 +95,7 @@ class Sent:
 
 
 @dataclass
-class Crowd:
+class Visitors:
     """Everybody, drawn from a seed."""
 
     seed: int
