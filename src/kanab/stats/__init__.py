@@ -10,10 +10,9 @@ from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
 from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
-from kanab.stats.hc import RobustFit, robust_fit
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
-from kanab.stats.ols import Anova, Fit, fit
+from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 from kanab.stats.relative import Relative, relative_delta, relative_effect
 from kanab.stats.segments import FollowUp, follow_ups

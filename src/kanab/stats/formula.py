@@ -79,8 +79,20 @@ class _Parser:
     def _peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
 
-    def _take(self) -> str:
+    def _accept(self, token: str) -> bool:
+        """Take the next token if it is this one."""
+        accepted = self._peek() == token
+        self._next += accepted
+        return accepted
+
+    def _close(self) -> None:
+        if not self._accept(")"):
+            self._fail()
+
+    def _name(self) -> str:
         token = self._peek()
+        if not _is_name(token):
+            self._fail()
         self._next += 1
         return token
 
@@ -100,58 +112,41 @@ class _Parser:
 
     def sum(self) -> list[frozenset[Variable]]:
         terms = self._product()
-        while self._peek() == "+":
-            self._take()
+        while self._accept("+"):
             terms = terms + self._product()
         return terms
 
     def _product(self) -> list[frozenset[Variable]]:
         terms = self._crossing()
-        while self._peek() == "*":
-            self._take()
+        while self._accept("*"):
             other = self._crossing()
             terms = terms + other + _products(terms, other)
         return terms
 
     def _crossing(self) -> list[frozenset[Variable]]:
         terms = self._atom()
-        while self._peek() == ":":
-            self._take()
-            other = self._atom()
-            terms = _products(terms, other)
+        while self._accept(":"):
+            terms = _products(terms, self._atom())
         return terms
 
     def _atom(self) -> list[frozenset[Variable]]:
-        token = self._peek()
-        if token == "1":
-            self._take()
+        if self._accept("1"):
             return [frozenset()]
-        if token == "(":
+        if self._accept("("):
             return self._bracket()
-        if not _is_name(token):
-            self._fail()
-        self._take()
-        if token == "C" and self._peek() == "(":
-            self._take()
-            name = self._peek()
-            if not _is_name(name):
-                self._fail()
-            self._take()
-            if self._peek() != ")":
-                self._fail()
-            self._take()
-            return [frozenset([Variable(name.strip("`"), categorical=True)])]
-        return [frozenset([Variable(token.strip("`"))])]
+        name = self._name()
+        categorical = name == "C" and self._accept("(")
+        if categorical:
+            name = self._name()
+            self._close()
+        return [frozenset([Variable(name.strip("`"), categorical)])]
 
     def _bracket(self) -> list[frozenset[Variable]]:
-        self._take()
         self._depth += 1
         if self._depth > _DEEPEST:
             raise FormulaError("the formula is nested too deeply", "Write it with fewer brackets.")
         terms = self.sum()
-        if self._peek() != ")":
-            self._fail()
-        self._take()
+        self._close()
         self._depth -= 1
         return terms
 
