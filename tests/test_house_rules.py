@@ -15,13 +15,15 @@ import pytest
 import kanab
 import kanab.counting
 import kanab.planning
+import kanab.privacy
 import kanab.scan
 import kanab.stats
+import kanab.tally
 from kanab.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 
-PUBLIC = (kanab, kanab.counting, kanab.planning, kanab.scan, kanab.stats)
+PUBLIC = (kanab, kanab.counting, kanab.planning, kanab.privacy, kanab.scan, kanab.stats, kanab.tally)
 """The door and the second storey: every name in their ``__all__`` is documented."""
 
 

@@ -135,6 +135,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, PathLike)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and _hold(value.values(), kind)
+    if origin is Iterable and isinstance(value, Iterator):
+        return True  # looking inside would use it up
     if isinstance(origin, type) and issubclass(origin, Iterable):
         listable = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and not hasattr(value, "columns")
         return listable and _hold(value, kind)

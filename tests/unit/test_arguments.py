@@ -65,6 +65,7 @@ CALLS: list[Call] = [
     (stats.against_control, (MEANS,), {}),
     (stats.against_margin, (EFFECT, kb.Margin("superiority", 0.1)), {}),
     (stats.any_time_look, (EFFECT, 100), {}),
+    (stats.boundaries, ([0.5, 1.0],), {}),
     (stats.best_arm, (MEANS, kb.Prior(0, 1)), {}),
     (stats.changed_shares, ([TALLY],), {}),
     (stats.clamped_values, ({"bought": 0}, 100), {}),

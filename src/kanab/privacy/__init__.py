@@ -2,3 +2,7 @@
 
 It knows nothing of statistics; an auditor can read this folder alone.
 """
+
+from kanab.privacy.release import Receipt
+
+__all__ = ["Receipt"]

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 from scipy import special
 
+from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import Alternative, check_sides, find_root
 from kanab.stats.gram import Floats
@@ -48,6 +49,7 @@ class Boundary:
     nominal: float
 
 
+@check_arguments()
 def boundaries(
     fractions: Sequence[float],
     *,
