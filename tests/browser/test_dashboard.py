@@ -305,8 +305,8 @@ def test_without_script_forms_and_links_do_the_same(go: Go) -> None:
 def test_everything_is_reached_with_the_keyboard(go: Go) -> None:
     page = go("full", "/")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_in_viewport()
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
     for _ in range(30):

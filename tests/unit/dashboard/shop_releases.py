@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,9 +16,12 @@ import numpy as np
 from tests.unit.collector.http.conftest import Answer
 
 import kanab as kb
+from kanab.dashboard.next_seal import CollectionStatus
+from kanab.dashboard.releases import Contents, RawSource, read_contents
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 
+NOON = datetime(2026, 11, 11, 12, tzinfo=UTC)
 WEEKS = ("2026-W36", "2026-W37", "2026-W38", "2026-W39")
 DAYS = ("2026-09-01", "2026-09-08", "2026-09-15", "2026-09-22")
 METRICS = (MetricPlan("bought", binary=True), MetricPlan("spend", (0, 200), 0.01, of="bought"))
@@ -71,6 +75,22 @@ def ledger_bytes() -> bytes:
 def entries() -> list[bytes]:
     """Its entries."""
     return ledger_bytes().split(b"\n")[1:-1]
+
+
+class FixedSource:
+    """A source that never changes."""
+
+    def __init__(self, *sources: RawSource, collection: CollectionStatus | None = None) -> None:
+        self.contents, self.collection = read_contents(sources), collection
+
+    def read(self) -> Contents:
+        return self.contents
+
+    def status(self) -> CollectionStatus | None:
+        return self.collection
+
+
+WEEKLY = RawSource("kanab.ledger", tuple(entries()), ledger=True)
 
 
 @cache

@@ -1,0 +1,57 @@
+"""Values are computed once, beside the requests, until the bytes change."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kanab.dashboard.background import BackgroundCache, LockedCache, NotYetError
+from kanab.errors import AnalysisError
+
+
+def test_a_value_is_computed_once_and_again_for_other_bytes() -> None:
+    cache, made = BackgroundCache(), []
+    for about in ("one", "one", "two"):
+        assert cache.get(about, "key", lambda: made.append(1) or len(made), wait=5) == (2 if about == "two" else 1)
+    assert len(made) == 2
+
+
+def test_whoever_asks_too_early_is_told_and_gets_it_later() -> None:
+    cache, ready = BackgroundCache(), threading.Event()
+
+    def slow() -> int:
+        ready.wait(10)
+        return 7
+
+    with pytest.raises(NotYetError):
+        cache.get("one", "slow", slow, wait=0.01)
+    ready.set()
+    assert cache.get("one", "slow", slow, wait=10) == 7
+
+
+def test_what_went_wrong_is_raised_to_everybody_who_asks() -> None:
+    cache = BackgroundCache()
+
+    def wrong() -> int:
+        raise AnalysisError("no", "Wait.")
+
+    for _ in range(2):
+        with pytest.raises(AnalysisError):
+            cache.get("one", "wrong", wrong, wait=5)
+
+
+def test_threads_share_one_value() -> None:
+    cache, made = LockedCache(), []
+    barrier = threading.Barrier(4)
+
+    def work() -> None:
+        barrier.wait()
+        cache.get("key", lambda: made.append(1))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert made == [1]

@@ -1,0 +1,85 @@
+"""One line per experiment, filtered, sorted and in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from tests.unit.dashboard.shop_releases import NOON, PLAN, FixedSource, entries
+
+from kanab.collector.health import Live
+from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries, summarize
+from kanab.dashboard.next_seal import CollectionStatus
+from kanab.dashboard.releases import RawSource
+from kanab.dashboard.results import Results
+from kanab.plan.model import ExperimentPlan
+
+
+def collection(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> CollectionStatus:
+    new = ExperimentPlan("new", (("A", 1), ("B", 1)))
+    plan = replace(PLAN, experiments=(PLAN.experiments[0], PLAN.experiments[1], new))
+    live = Live(NOON, people_, frozenset(alarms))
+    return CollectionStatus(plan, datetime(2026, 11, 30, tzinfo=UTC), "2026-W46", live)
+
+
+def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
+    live = {"checkout": {"A": 1990, "B": 2010}, "banner": {"off": 0, "on": 0}, "new": {"A": 20, "B": 10}}
+    found = {one.name: one for one in summaries(results.readouts(results.contents()), collection(live, "banner"))}
+    states = {name: (one.state, one.health, one.people) for name, one in found.items()}
+    readouts = results.readouts(results.contents())
+    arms = {name: readouts[name][-1].data["arms"] for name in readouts}
+    floored = {name: sum(n // 10 * 10 for n in own.values()) for name, own in arms.items()}
+    assert states == {
+        "checkout": ("running", "fine", 4000),
+        "banner": ("running", "alarm", floored["banner"]),
+        "new": ("waiting", "unknown", 30),
+        "price": ("ended", "alarm", floored["price"]),
+    }
+    assert found["price"].why == found["banner"].why == "people do not arrive in the planned shares"
+    assert (found["checkout"].look, found["checkout"].verdict, found["checkout"].seals) == (
+        "look 3 of 3",
+        "may stop",
+        3,
+    )
+    assert [(one.metric, one.kind) for one in found["checkout"].clear] == [("bought", "up"), ("spend", "up")]
+    assert found["new"].next_seal == datetime(2026, 11, 30, tzinfo=UTC)
+    assert found["price"].next_seal is None
+    assert all(people % 10 == 0 for one in found.values() for people in one.arms.values())
+
+
+def test_a_broken_ledger_rings_for_its_experiments() -> None:
+    lines = entries()
+    results = Results(FixedSource(RawSource("kanab.ledger", (lines[0], lines[2]), ledger=True)), patience=60)
+    found = summarize("banner", results.readouts(results.contents())["banner"][-1], None)
+    assert (found.health, found.why, found.state) == ("alarm", "its ledger could not be verified", "released")
+
+
+def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
+    found = summaries(results.readouts(results.contents()), collection({"new": {"A": 20, "B": 10}}))
+
+    def names(**query: str) -> list[str]:
+        return [one.name for one in ListFilter.read(query).select(found)]
+
+    assert names() == ["price", "checkout", "banner", "new"]
+    assert names(sort="name") == ["banner", "checkout", "new", "price"]
+    assert names(sort="-name") == ["price", "new", "checkout", "banner"]
+    assert names(sort="people")[-1] == "new"
+    assert names(sort="result")[0] == "checkout"
+    assert names(sort="seals", state="waiting") == ["new"]
+    assert names(q="CHECK") == ["checkout"]
+    assert names(health="alarm") == ["price"]
+    assert names(sort="'; DROP", state="nonsense", health="<b>") == names()
+
+
+def test_a_long_list_has_pages(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kanab.dashboard.experiment_list.MOST_ENTRIES", 2)
+    found = summaries(results.readouts(results.contents()), None)
+    filters = ListFilter(sort="name")
+    pages = {text: ListPage(found, filters, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}
+    assert {text: [one.name for one in page.shown] for text, page in pages.items()} == {
+        "": ["banner", "checkout"], "1": ["banner", "checkout"], "2": ["price"], "3": ["price"],
+        "-1": ["banner", "checkout"], "²": ["banner", "checkout"], "999999": ["banner", "checkout"],
+    }  # fmt: skip
+    assert pages[""].pages == 2
