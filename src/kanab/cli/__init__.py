@@ -1,1 +1,1 @@
-"""The command line: the same verbs as Python."""
+"""The command line: one module per command, and a few for what commands share. Others start `main`."""

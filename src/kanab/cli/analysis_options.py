@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -12,71 +12,75 @@ from kanab.analysis.options import CORRECTIONS, AnalysisOptions, Looks
 from kanab.cli.source_options import Command, level, names, pairs
 from kanab.errors import PlanError
 from kanab.stats.bayes import Prior
+from kanab.stats.distributions import Alternative
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.sequential import TUNED_AT
-
-_CLAIMS: dict[str, Claim] = {
-    "non_inferiority": "non-inferiority",
-    "superiority": "superiority",
-    "equivalence": "equivalence",
-}
+from kanab.stats.spending import Spending
 
 _OPTIONS = (
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Of the intervals."),
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
     click.option(
         "--alternative",
-        type=click.Choice(["two-sided", "greater", "less"]),
+        type=click.Choice(get_args(Alternative)),
         default="two-sided",
-        help="Which side counts.",
+        help="Sides of the test.",
     ),
-    click.option("--correction", type=click.Choice(CORRECTIONS), default="holm", help="Over metrics × arms."),
+    click.option(
+        "--correction", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."
+    ),
     click.option(
         "--sequential",
         type=click.Choice(["spending", "always"]),
-        help="Looked at more than once: planned looks, or any time.",
+        help="Results are looked at more than once: at planned looks, or at any time.",
     ),
     click.option(
-        "--looks", type=click.IntRange(1), help="Planned looks; batches given before the last one are earlier looks."
+        "--looks", type=click.IntRange(1), help="Number of planned looks; every batch but the last is an earlier look."
     ),
-    click.option("--planned", type=click.IntRange(1), help="Planned people, instead of --looks."),
+    click.option("--planned", type=click.IntRange(1), help="Number of planned people, instead of --looks."),
     click.option(
         "--spending",
-        type=click.Choice(["obrien-fleming", "pocock"]),
+        type=click.Choice(get_args(Spending)),
         default="obrien-fleming",
-        help="How planned looks share the risk.",
+        help="How planned looks share the risk of a false alarm.",
     ),
     click.option(
-        "--tuned-at", type=click.IntRange(2), default=TUNED_AT, help="People at which --sequential always is narrowest."
+        "--tuned-at",
+        type=click.IntRange(2),
+        default=TUNED_AT,
+        help="With --sequential always: the number of people at which intervals are narrowest.",
     ),
-    click.option("--last", is_flag=True, help="The design ends with this look."),
-    click.option("--pool", multiple=True, metavar="NEW=B+C", help="Take several arms as one: --pool any=B+C."),
+    click.option("--last", is_flag=True, help="This is the last look."),
+    click.option("--pool", multiple=True, metavar="NEW=B+C", help="Treat several arms as one: --pool any=B+C."),
     click.option(
         "--contrast",
         multiple=True,
         metavar="'B - C'",
-        help="Compare other arms than with the control; or weights: B=0.5,C=0.5,A=-1.",
+        help="Compare arms with each other, or by weights: B=0.5,C=0.5,A=-1.",
     ),
     click.option(
         "--non-inferiority",
         multiple=True,
         metavar="METRIC=SIZE",
-        help="Is it not worse by more than this? A number, or 2% of the control's mean.",
+        help="Claim: not worse by more than this, a number or 2% of the control's mean.",
     ),
-    click.option("--superiority", multiple=True, metavar="METRIC=SIZE", help="Is it better by more than this?"),
+    click.option("--superiority", multiple=True, metavar="METRIC=SIZE", help="Claim: better by more than this."),
     click.option(
         "--equivalence",
         multiple=True,
         metavar="METRIC=SIZE",
-        help="Is it the same within this? Also two limits: spend=-0.5:1.",
+        help="Claim: the same within this; also two limits: spend=-0.5:1.",
     ),
     click.option(
         "--lower-is-better",
         multiple=True,
         metavar="METRIC",
-        help="Less of this metric is better, for margins and priors.",
+        help="Metric of which less is better, for claims and priors.",
     ),
     click.option(
-        "--prior", multiple=True, metavar="MEAN,SD", help="Read effects with a prior, too; for one metric: spend=0,0.5."
+        "--prior",
+        multiple=True,
+        metavar="MEAN,SD",
+        help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
     ),
 )
 
@@ -119,8 +123,8 @@ def _looks(flags: Mapping[str, Any]) -> Looks | None:
 def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
     """Return all claims, by metric."""
     margins: dict[str, list[Margin]] = {}
-    for name, claim in _CLAIMS.items():
-        for metric, text in pairs(flags[name], f"--{claim}").items():
+    for claim in get_args(Claim):
+        for metric, text in pairs(flags[claim.replace("-", "_")], f"--{claim}").items():
             margins.setdefault(metric, []).append(_margin(claim, text))
     return margins
 

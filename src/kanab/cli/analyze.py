@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from kanab.analysis.api import analyze_release, with_assignment
-from kanab.analysis.readout import Readout
 from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
-from kanab.cli.counting import counted_source, is_release, source_choices
+from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_ledger, releases_at
-from kanab.cli.source_options import plan_of, source_options
+from kanab.cli.source_options import check_single, counted_source, is_release, plan_of, rows_of, source_options
 from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.release import Release
 
+_COUNTING = ("arm", "metric", "plan_file", "adjust", "segment", "k", "assigned_by")
+
 
 @click.command()
 @click.argument("source", nargs=-1, required=True)
 @source_options
-@click.option("--adjust", help="Covariates to adjust for, separated by commas; each in a table of its own.")
-@click.option("--segment", help="Covariates by which the effect may differ; each in a table of its own.")
+@click.option("--adjust", help="Covariates to adjust for, separated by commas; each gets its own table.")
+@click.option("--segment", help="Covariates by which the effect may differ; each gets its own table.")
 @click.option("--experiment", help="One experiment of several.")
-@click.option("--assigned-by", metavar="COLUMN", help="What arms were assigned by, if not by person: household, store.")
+@click.option(
+    "--assigned-by", metavar="COLUMN", help="What arms were assigned by, if not by person: a household, a store."
+)
 @analysis_options
-@click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report into this file.")
+@json_option
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
 def analyze(source: tuple[str, ...], **flags: Any) -> None:
-    """Analyze SOURCE: files, a database, Spark, release files (several are added), or a ledger of cohorts.
+    """Analyze an experiment: effects, segments, privacy.
+
+    SOURCE is a CSV or Parquet file, a database, Spark, release files (several are added), or a ledger of cohorts.
 
     \b
     kanab analyze visits.parquet --arm variant --metric spend,bought --adjust tier --segment device
@@ -46,14 +50,15 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
         raise PlanError("arms are those of one experiment", "Name it with --experiment.")
     readouts = [analyze_release(released, name, options) for name in wanted]
     if flags["assigned_by"]:
-        rows = source_choices(flags)
+        rows = rows_of(flags)
         readouts = [with_assignment(readout, source[0], flags["assigned_by"], rows) for readout in readouts]
     if flags["html"]:
         if len(readouts) > 1:
             raise PlanError("a report is about one experiment", "Name it with --experiment.")
         write_whole(flags["html"], readouts[0].to_report())
     if flags["as_json"]:
-        click.echo(_json(readouts))
+        plain = {readout.experiment: readout.to_dict() for readout in readouts}
+        echo_json({"experiments": plain} if len(plain) > 1 else plain[wanted[0]])
         return
     click.echo("\n\n".join(map(str, readouts)))
     if flags["html"]:
@@ -63,14 +68,12 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
 def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
     """Return what is analyzed; several batches are added."""
     if is_release(source[0]) or is_ledger(source[0]):
-        counting = ("arm", "metric", "plan_file", "adjust", "segment", "k", "assigned_by")
-        clash = [flag for flag in counting if flags[flag]]
+        clash = [flag for flag in _COUNTING if flags[flag]]
         if clash:
             flag = clash[0].removesuffix("_file").replace("_", "-")
             raise PlanError("a release already says what was counted", f"Leave out --{flag}.")
         return add_releases([released for path in source for released in _read(path)])
-    if len(source) > 1:
-        raise PlanError("several sources are given", "Name one; a pattern such as 'visits-*.parquet' takes many files.")
+    check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None})  # a pool may be the control
     return release_counted(counted_source(source[0], plan, flags), flags["k"], override=flags["override"])
 
@@ -81,9 +84,3 @@ def _read(path: str) -> tuple[Release, ...]:
     if len(releases) > 1 and any(released.receipt.batch is None for released in releases):
         raise PlanError("the ledger holds several releases about the same people", "Name the file of one of them.")
     return releases
-
-
-def _json(readouts: list[Readout]) -> str:
-    plain = {readout.experiment: readout.to_dict() for readout in readouts}
-    data = {"experiments": plain} if len(plain) > 1 else next(iter(plain.values()))
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)

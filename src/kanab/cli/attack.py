@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kanab.cli.counting import progress
+from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.inspection.attack.background import place_people
@@ -25,15 +25,17 @@ from kanab.tally.factor import Level, label
 @click.argument("file", nargs=-1)
 @click.option("--known", type=click.Path(dir_okay=False), help="CSV of what the attacker knows: one row per person.")
 @click.option(
-    "--k", type=click.IntRange(2), help="Fewer people than this are a break; default: the largest k of the files."
+    "--k",
+    type=click.IntRange(2),
+    help="Fewer people than this are a break; default: the largest k of the files.",
 )
 @click.option("--example", "name", metavar="NAME", help="Attack a bundled bad example; 'list' names them.")
-@click.option("--json", "as_json", is_flag=True, help="Print plain data, with every finding.")
+@json_option
 def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str | None, as_json: bool) -> None:
-    """Play the attacker on release FILEs, all of them together, and say what could be learnt.
+    """Try to learn about people from releases.
 
-    Exits with 1 if something was learnt about fewer than k people. The columns of --known are named
-    like the arms and covariates of the tables.
+    Play the attacker on release FILEs, all of them together. Exits with 1 if something was learnt about fewer than k
+    people. The columns of --known are named like the arms and covariates of the tables.
 
     \b
     kanab attack monday.release.json tuesday.release.json
@@ -48,39 +50,38 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str
     with progress("attacking"):
         if name is not None:
             bad = example(name)
-            story, releases, knows = bad.story, bad.releases, bad.background
+            story, releases, background = bad.story, bad.releases, bad.background
         else:
             story, releases = "", read_published(file)
-            knows = place_people(_people(known, releases), releases) if known else None
-        found = play_attacker(releases, knows, k)
+            background = place_people(_people(known, releases), releases) if known else None
+        report = play_attacker(releases, background, k)
     if as_json:
-        told = {"example": name, "story": story} if name is not None else {}
-        click.echo(json.dumps(told | found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        echo_json(({} if name is None else {"example": name, "story": story}) | report.to_dict())
     else:
-        click.echo(f"{story}\n\n{found}" if story else str(found))
-    if found.broken:
+        click.echo(f"{story}\n\n{report}" if story else str(report))
+    if report.broken:
         sys.exit(1)
 
 
 def read_published(files: Sequence[str]) -> tuple[Published, ...]:
-    """Releases as an attacker reads them: also those that the gate would refuse."""
-    short = [Path(one).name for one in files]
+    """Read releases as an attacker does: also those that the gate would refuse."""
+    short = [Path(file).name for file in files]
     names = short if len(set(short)) == len(short) else list(files)
-    found = []
+    releases = []
     for path, name in zip(files, names, strict=True):
         try:
             data = json.loads(_text(path))
         except (json.JSONDecodeError, RecursionError):
             raise SourceError(f"{name} is not a JSON file", "Give a file that kanab release wrote.") from None
         try:
-            found.append(published_from_dict(data, name))
+            releases.append(published_from_dict(data, name))
         except KanabError as problem:
             raise type(problem)(problem.fact, problem.remedy, at=f"{name} {problem.at}".strip()) from None
-    return tuple(found)
+    return tuple(releases)
 
 
 def _people(path: str, releases: Sequence[Published]) -> dict[str, list[Any]]:
-    """Columns of a CSV file, its texts turned into the levels that the releases have."""
+    """Read the columns of a CSV file, its texts turned into the levels that the releases have."""
     rows = list(csv.reader(_text(path).splitlines()))
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise SourceError(f"{Path(path).name} is not a table of people", "Give a CSV file: names, then a row each.")
@@ -90,7 +91,7 @@ def _people(path: str, releases: Sequence[Published]) -> dict[str, list[Any]]:
             axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
         ]
         if versions:
-            spelled: dict[str, Level] = {label(one): one for one in finest_levels(versions)}
+            spelled: dict[str, Level] = {label(known): known for known in finest_levels(versions)}
             columns[name] = [spelled[value] if value in spelled else level(value or None) for value in values]
     return columns
 

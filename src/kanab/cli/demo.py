@@ -17,10 +17,12 @@ BROWSERS = 4
 @click.command()
 @click.argument("folder", default="kanab-demo", type=click.Path(file_okay=False))
 @click.option("--people", default=160, show_default=True, type=click.IntRange(60, 5_000), help="Visitors per week.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen at.")
-@click.option("--exit", "ends", is_flag=True, help="End after the summary instead of staying up.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on.")
+@click.option("--exit", "ends", is_flag=True, help="Exit after the summary instead of staying up.")
 def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
-    """Show it all with made-up visitors: they come over HTTP, in weeks that pass in seconds.
+    """Run a shop with made-up visitors, and its dashboard.
+
+    They come over HTTP, in weeks that pass in seconds.
 
     \b
     kanab demo

@@ -13,12 +13,15 @@ from kanab.datasets import shop_rows
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--people", type=click.IntRange(1, 10_000_000), default=40_000, show_default=True, help="How many.")
+@click.option(
+    "--people", type=click.IntRange(1, 10_000_000), default=40_000, show_default=True, help="Number of people."
+)
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed makes the same people.")
 def example(file: str, people: int, seed: int) -> None:
-    """Write FILE, a CSV of made-up people in a shop's experiment.
+    """Write a CSV file of made-up people.
 
-    Variant B is a new checkout that helps on phones and does nothing elsewhere.
+    FILE holds the people of a shop's experiment. Variant B is a new checkout that helps on phones and does nothing
+    elsewhere.
     """
     rows = shop_rows(people, seed)
     text = io.StringIO(newline="")

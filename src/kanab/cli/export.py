@@ -12,11 +12,13 @@ from kanab.privacy.ledger import ledger_text
 
 
 @click.command()
-@click.option("--data", type=click.Path(file_okay=False, exists=True), help="The data directory of one collector.")
-@click.option("--store", metavar="URL", help="A PostgreSQL database for several collectors.")
-@click.option("-o", "--output", default="kanab.ledger", show_default=True, help="The ledger to write.")
+@click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
+@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
+@click.option("-o", "--output", default="kanab.ledger", show_default=True, help="Ledger to write.")
 def export(data: str | None, store: str | None, output: str) -> None:
-    """Write the sealed batches of a collector into one ledger; no key is needed.
+    """Write a collector's sealed batches to a ledger.
+
+    No key is needed.
 
     \b
     kanab export --store postgresql://localhost/kanab -o kanab.ledger

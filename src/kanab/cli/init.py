@@ -38,7 +38,9 @@ adjust = ["tier"]                         # one table: checkout by tier
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False), default="kanab.toml")
 def init(file: str) -> None:
-    """Write a commented starter plan into FILE (kanab.toml): one experiment, one linkage.
+    """Write a commented starter plan.
+
+    FILE (default kanab.toml) gets one experiment with one linkage.
 
     \b
     kanab init

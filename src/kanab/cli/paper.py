@@ -1,23 +1,26 @@
-"""kanab paper: the proof."""
+"""kanab paper: the paper's numbers, recomputed."""
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
+from kanab.cli.output import echo_json, json_option
 from kanab.paper.compare import compare, to_dict, to_text
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print plain data, numbers in full precision.")
+@json_option
 def paper(*, as_json: bool) -> None:
-    """Recompute every number of the paper, from six classes and from eighteen rows.
+    """Recompute every number of the paper.
 
-    Exits with 1 if classes and rows ever differ by more than 1e-12, relatively.
+    Once from six classes and once from eighteen rows. Exits with 1 if they ever differ by more than 1e-12, relatively.
     """
     lines = compare()
-    click.echo(json.dumps(to_dict(lines), indent=2, ensure_ascii=False) if as_json else to_text(lines))
+    if as_json:
+        echo_json(to_dict(lines))
+    else:
+        click.echo(to_text(lines))
     if not all(line.holds for line in lines):
         sys.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,7 +14,8 @@ import click
 import numpy as np
 
 from kanab.atomicfile import write_whole
-from kanab.cli.source_options import number, pairs
+from kanab.cli.output import echo_json, json_option
+from kanab.cli.source_options import numbers
 from kanab.errors import MissingExtraError, PlanError, listed
 from kanab.plan.file import read_plan
 from kanab.plan.model import ExperimentPlan, Plan
@@ -30,83 +30,90 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
 
 @click.command("plan")
 @click.argument("file", type=click.Path())
-@click.option("--per-day", metavar="N", help="People a day who meet an experiment, or per experiment: checkout=500.")
-@click.option("--days", type=float, help="How long people are let in.")
+@click.option("--per-day", metavar="N", help="People per day who enter an experiment, or for each: checkout=500.")
+@click.option("--days", type=float, help="Days during which people enter.")
 @click.option(
-    "--release", "release_file", type=click.Path(), help="An earlier experiment: shares of levels, variances."
+    "--release",
+    "release_file",
+    type=click.Path(),
+    help="Release of an earlier experiment: shares of levels, variances.",
 )
 @click.option("--rate", multiple=True, metavar="METRIC=RATE", help="The control's rate of a 0/1 metric.")
-@click.option("--sd", multiple=True, metavar="METRIC=SD", help="One person's standard deviation of an amount.")
+@click.option("--sd", multiple=True, metavar="METRIC=SD", help="Standard deviation of an amount, per person.")
 @click.option("--mean", multiple=True, metavar="METRIC=MEAN", help="The control's mean, for relative effects.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="Of the detectable effects.")
-@click.option("--confidence", type=float, default=0.95, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves into this file.")
-def plan_command(file: str, **given: Any) -> None:
-    """Forecast what the plan in FILE will give: classes, people and days until each has k, merging, effects.
+@click.option("--power", type=float, default=0.8, show_default=True, help="Power of the detectable effects.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
+@json_option
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves to this file.")
+def plan_command(file: str, **flags: Any) -> None:
+    """Forecast what a plan will give.
+
+    For the plan in FILE: its classes, the people and days until each has k, what is merged, the detectable effects.
 
     \b
     kanab plan kanab.toml --per-day 500 --days 28 --rate bought=0.1 --sd spend=30
     kanab plan kanab.toml --per-day 500 --days 28 --release earlier.json
     """
     plan = read_plan(file)
-    if not 0 < given["power"] < 1:
+    if not 0 < flags["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
     forecast = partial(
-        forecast_plan, plan, per_day=_per_day(given["per_day"]), baseline=_baseline(plan, given), power=given["power"],
-        test=PlannedTest(given["confidence"]),
+        forecast_plan, plan, per_day=_per_day(flags["per_day"]), baseline=_baseline(plan, flags), power=flags["power"],
+        test=PlannedTest(flags["confidence"]),
     )  # fmt: skip
-    found = forecast(days=given["days"])
-    if given["html"]:
-        write_whole(given["html"], _page(found, Path(file).name, forecast, given["days"]))
-    if given["as_json"]:
-        click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    outlook = forecast(days=flags["days"])
+    if flags["html"]:
+        write_whole(flags["html"], _page(outlook, Path(file).name, forecast, flags["days"]))
+    if flags["as_json"]:
+        echo_json(outlook.to_dict())
         return
-    click.echo(f"{_summary(found)}\n\n{found}")
-    if given["html"]:
-        click.echo(f"\nPage: {given['html']}")
+    click.echo(f"{_summary(outlook)}\n\n{outlook}")
+    if flags["html"]:
+        click.echo(f"\nPage: {flags['html']}")
 
 
-def _page(found: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
-    """The page, with pictures where days are given, effects are known and the [charts] extra is installed."""
-    data = found.to_dict() | {"days": days}
+def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
+    """Return the page, with charts where days are flags, effects are known and the [charts] extra is installed."""
+    data = outlook.to_dict() | {"days": days}
     charts: dict[str, str] = {}
-    if days is not None and found.effects:
+    if days is not None and outlook.effects:
         later = {days * step: forecast(days=days * step).to_dict() for step in _STEPS}
         with suppress(MissingExtraError):
             charts = plan_charts(data, later)
-    return plan_report(data, name, _summary(found), found.tables(), charts=charts)
+    return plan_report(data, name, _summary(outlook), outlook.tables(), charts=charts)
 
 
-def _summary(found: Forecast) -> str:
-    """The table that needs the most people decides."""
-    known = [one for one in found.linkages if one.people is not None]
+def _summary(outlook: Forecast) -> str:
+    """Say when every table is whole: the one that needs the most people decides."""
+    known = [linkage for linkage in outlook.linkages if linkage.people is not None]
     if not known:
         return "Nothing can be forecast: declare arms and levels."
-    slowest = max(known, key=lambda one: (one.days or 0, one.people or 0))
+    slowest = max(known, key=lambda linkage: (linkage.days or 0, linkage.people or 0))
     days = "" if slowest.days is None else f", {slowest.days:,g} days"
     every = (
-        "Every table is" if len(known) == len(found.linkages) else f"{len(known)} of {len(found.linkages)} tables are"
+        "Every table is"
+        if len(known) == len(outlook.linkages)
+        else f"{len(known)} of {len(outlook.linkages)} tables are"
     )
     decides = f" ({slowest.linkage} decides)" if len(known) > 1 else ""
-    return f"{every} whole, with k = {found.k} people in every class, after {slowest.people:,} people{days}{decides}."
+    return f"{every} whole, with k = {outlook.k} people in every class, after {slowest.people:,} people{days}{decides}."
 
 
 def _per_day(text: str | None) -> float | dict[str, float] | None:
-    """``500``, or ``checkout=500,banner=300``."""
+    """Read ``500``, or ``checkout=500,banner=300``."""
     if text is None:
         return None
     if "=" in text:
-        return {name: number(one, "--per-day") for name, one in pairs((text,), "--per-day").items()}
+        return numbers((text,), "--per-day")
     try:
         return float(text)
     except ValueError:
         raise PlanError("--per-day cannot be read", "Write --per-day 500, or --per-day checkout=500.") from None
 
 
-def _baseline(plan: Plan, given: Mapping[str, Any]) -> Baseline:
-    """What a release says, and above it what the flags say."""
-    rates, sds, means = (_by_metric(plan, given[name], f"--{name}") for name in ("rate", "sd", "mean"))
+def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
+    """Return what a release says, overridden by what the flags say."""
+    rates, sds, means = (_by_metric(plan, flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
     if both := set(rates) & set(sds):
         raise PlanError(f"--rate and --sd both name {listed(sorted(both))}", "A metric has the one or the other.")
     if alone := set(means) - set(sds):
@@ -115,37 +122,36 @@ def _baseline(plan: Plan, given: Mapping[str, Any]) -> Baseline:
         raise PlanError("a rate must lie between 0 and 1", "For example --rate bought=0.05.")
     if any(not 1e-100 < sd < 1e100 for sd in sds.values()) or not all(map(math.isfinite, means.values())):
         raise PlanError("a standard deviation must be positive, a mean finite", "For example --sd spend=30.")
-    if not given["release_file"]:
+    if not flags["release_file"]:
         return Baseline(rates=rates, sds=sds, means=means)
-    return _fitted(plan, baseline_from_release(read_release(given["release_file"])), Baseline({}, rates, sds, means))
+    return _fitted(plan, baseline_from_release(read_release(flags["release_file"])), Baseline({}, rates, sds, means))
 
 
 def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float]:
-    found = {name: number(text, flag) for name, text in pairs(texts, flag).items()}
-    if set(found) - set(plan.metric_names):
+    values = numbers(texts, flag)
+    if set(values) - set(plan.metric_names):
         raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")
-    return found
+    return values
 
 
-def _fitted(plan: Plan, earlier: Baseline, said: Baseline) -> Baseline:
-    """An earlier experiment's variances under this plan's names and shares.
+def _fitted(plan: Plan, earlier: Baseline, flagged: Baseline) -> Baseline:
+    """Return an earlier experiment's variances under this plan's names and shares.
 
     An experiment that the release does not know, or whose arms have changed, takes the metric's
     spread from the first experiment that has it.
     """
-    rates, sds, means = dict(said.rates), dict(said.sds), dict(said.means)
+    rates, sds, means = dict(flagged.rates), dict(flagged.sds), dict(flagged.means)
     noises: dict[tuple[str, str], dict[str, Noise]] = {}
-    flagged = {*rates, *sds}
-    binary = {one.name for one in plan.metrics if one.binary}
-    for (name, metric), found in earlier.noises.items():
-        if metric in flagged:
+    binary = {metric.name for metric in plan.metrics if metric.binary}
+    for (name, metric), earlier_noises in earlier.noises.items():
+        if metric in {*flagged.rates, *flagged.sds}:
             continue
-        experiment = next((one for one in plan.experiments if one.name == name), None)
-        own = {key: _reshared(noise, experiment) for key, noise in found.items()}
-        fits = {key: noise for key, noise in own.items() if noise is not None}
+        experiment = next((planned for planned in plan.experiments if planned.name == name), None)
+        reshared = {key: _reshared(noise, experiment) for key, noise in earlier_noises.items()}
+        fits = {key: noise for key, noise in reshared.items() if noise is not None}
         if fits:
             noises[name, metric] = fits
-        plain = found.get("")
+        plain = earlier_noises.get("")
         if plain is not None and plain.mean is not None and metric not in {*rates, *sds}:
             if metric in binary and 0 < plain.mean < 1:
                 rates[metric] = plain.mean
@@ -155,11 +161,11 @@ def _fitted(plan: Plan, earlier: Baseline, said: Baseline) -> Baseline:
 
 
 def _reshared(noise: Noise, experiment: ExperimentPlan | None) -> Noise | None:
-    """The same noise at this plan's shares; None if arms or control are others."""
+    """Return the same noise at this plan's shares, or None if arms or control are others."""
     if experiment is None or experiment.shares is None:
         return None
     shares = dict(experiment.shares)
     if set(shares) != set(noise.arms) or experiment.control not in (None, noise.control):
         return None
-    numbers = np.array([float(shares[arm]) for arm in noise.arms])
-    return replace(noise, shares=numbers / numbers.sum())
+    weights = np.array([float(shares[arm]) for arm in noise.arms])
+    return replace(noise, shares=weights / weights.sum())

@@ -1,110 +1,141 @@
-"""kanab power: people, effect and power; any two of them give the third."""
+"""kanab power: solve for people, effect or power, given the other two."""
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.cli.power_inputs import Basis, crossed_noise_from, noise_of
-from kanab.errors import AnalysisError, MissingExtraError, PlanError
-from kanab.planning.interactions import interaction_power
+from kanab.cli.output import echo_json, json_option
+from kanab.cli.source_options import level, numbers, pairs
+from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError, listed
+from kanab.plan.model import ExperimentPlan
+from kanab.planning.interactions import CrossedNoise, crossed_noise, crossed_noise_of, interaction_power
+from kanab.planning.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import PlannedTest, PowerCorrection, solve_power
 from kanab.planning.report.power_charts import power_charts
 from kanab.planning.report.power_html import power_report
-from kanab.planning.report.power_words import power_text
+from kanab.planning.report.power_words import power_text, short
+from kanab.privacy.release import Release
+from kanab.privacy.release_file import read_release
+from kanab.stats.adjust import adjusted_means
 from kanab.stats.distributions import Alternative
+from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.margins import Claim, Margin
-from kanab.tally.factor import label
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
+from kanab.tally.factor import Level, label
+from kanab.tally.tally import Tally
 
 _STEPS = (0.25, 0.5, 1, 2, 4)
 _FINE = tuple(2 ** (step / 8) for step in range(-16, 17))
 _USUAL_POWER = 0.8
+_MOST_ARMS = 100
+_LARGE = 1e100  # its square is still a number
+_WRITE = "Write --interaction 2x2, or with shares 9:1x6:3:1."
 
 Solve = Callable[[int | None, float | None, float | None], dict[str, Any]]
 Curve = Callable[[Sequence[float]], list[dict[str, Any]]]
 
 
+@dataclass(frozen=True)
+class _Basis:
+    """What sentences need to know beside the noise: the control's mean, whether it is a rate, and where it is from."""
+
+    mean: float | None
+    binary: bool
+    notes: tuple[str, ...] = ()
+
+
 @click.command()
-@click.option("--people", type=int, help="People in all arms together.")
+@click.option("--people", type=int, help="People in all arms together (sample size).")
 @click.option("--effect", type=float, help="Change of the mean, in units of the metric (0.01 is a point of a rate).")
-@click.option("--power", type=float, help="How often the effect is to be found, for example 0.8.")
-@click.option("--rate", type=float, help="A 0/1 metric: the control's rate.")
-@click.option("--sd", metavar="SD", help="An amount: one person's standard deviation, or one per arm: A=20,B=25.")
+@click.option("--power", type=float, help="Probability of finding the effect, for example 0.8.")
+@click.option("--rate", type=float, help="For a 0/1 metric: the control's rate.")
+@click.option(
+    "--sd", metavar="SD", help="For an amount: the standard deviation of a person, or one per arm: A=20,B=25."
+)
 @click.option("--mean", type=float, help="With --sd: the control's mean, for relative effects.")
 @click.option(
-    "--release", "release_file", type=click.Path(), help="A finished experiment: variances as they were found."
+    "--release", "release_file", type=click.Path(), help="Release of a finished experiment, whose variances are used."
 )
 @click.option("--metric", help="With --release: the metric; a ratio as revenue/orders.")
 @click.option("--experiment", help="With --release: the experiment, if it holds several.")
-@click.option("--adjust", metavar="COVARIATE", help="With --release: adjusted for this covariate.")
+@click.option("--adjust", metavar="COVARIATE", help="With --release: adjust for this covariate.")
 @click.option("--r2", type=float, help="With --rate or --sd: the share of the variance that covariates explain.")
-@click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: --shares A=9,B=1; else equal.")
-@click.option("--control", help="The arm to compare with; else the first.")
-@click.option("--relative", is_flag=True, help="The effect (and the margin) is a share of the control's mean.")
+@click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
+@click.option("--control", help="Arm to compare with; default the first.")
+@click.option("--relative", is_flag=True, help="The effect (and the margin) are shares of the control's mean.")
 @click.option("--multiplies", is_flag=True, help="The effect multiplies amounts, and so their spread.")
-@click.option("--correction", type=click.Choice(get_args(PowerCorrection)), default="none", help="Over arms.")
-@click.option("--tests", type=int, help="Tests that are corrected together; else the arms but the control.")
-@click.option("--confidence", type=float, default=0.95, show_default=True)
-@click.option("--alternative", type=click.Choice(get_args(Alternative)), default="two-sided")
 @click.option(
-    "--margin", metavar="CLAIM=SIZE", help="non-inferiority=0.01, superiority=0.01, equivalence=0.5 or =-0.5:1."
+    "--correction", type=click.Choice(get_args(PowerCorrection)), default="none", help="Correction over arms."
 )
-@click.option("--better", type=click.Choice(["higher", "lower"]), default="higher", help="With --margin.")
+@click.option("--tests", type=int, help="Number of tests corrected together; default one per arm but the control.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the interval.")
+@click.option("--alternative", type=click.Choice(get_args(Alternative)), default="two-sided", help="Sides of the test.")
+@click.option(
+    "--margin", metavar="CLAIM=SIZE", help="Claim: non-inferiority=0.01, superiority=0.01, equivalence=0.5 or =-0.5:1."
+)
+@click.option(
+    "--better", type=click.Choice(["higher", "lower"]), default="higher", help="With --margin: the better direction."
+)
 @click.option(
     "--interaction", metavar="ROWSxCOLUMNS",
     help="An interaction of 2x2 arms, with shares 9:1x6:3:1; with --release a covariate or another experiment.",
 )  # fmt: skip
-@click.option("--curve", is_flag=True, help="Also for fewer and for more people.")
-@click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with both curves into this file.")
-def power(**given: Any) -> None:
-    """Plan an experiment: give two of --people, --effect and --power, and how the metric varies.
+@click.option("--curve", is_flag=True, help="Also solve for fewer and for more people.")
+@json_option
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with both curves to this file.")
+def power(**flags: Any) -> None:
+    """Compute sample size, detectable effect or power.
+
+    Give two of --people, --effect and --power, and how the metric varies: --rate, --sd or --release.
 
     \b
     kanab power --rate 0.1 --effect 0.01 --power 0.8
     kanab power --sd 30 --mean 12 --people 20000 --power 0.8 --shares A=9,B=1
     kanab power --release checkout.json --metric spend --adjust tier --effect 0.05 --relative --power 0.8
     """
-    data, curve = planned(given)
-    if given["html"]:
-        write_whole(given["html"], _page(data | {"curve": curve(_STEPS)}, curve(_FINE)))
-    if given["as_json"]:
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    data, curve = solve_flags(flags)
+    if flags["html"]:
+        write_whole(flags["html"], _page(data | {"curve": curve(_STEPS)}, curve(_FINE)))
+    if flags["as_json"]:
+        echo_json(data)
         return
     click.echo(power_text(data))
-    if given["html"]:
-        click.echo(f"\nPage: {given['html']}")
+    if flags["html"]:
+        click.echo(f"\nPage: {flags['html']}")
 
 
-def planned(given: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
-    """The answer as plain data, and the same for other numbers of people."""
-    left_out = sum(given[name] is None for name in ("people", "effect", "power"))
+def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
+    """Return the answer as plain data, and a function that returns it for other numbers of people."""
+    left_out = sum(flags[name] is None for name in ("people", "effect", "power"))
     if left_out == 0:
         raise PlanError("--people, --effect and --power are all given", "Leave out the one to solve for.")
     if left_out > 1:
         raise PlanError("two of --people, --effect and --power are needed", "The third is solved for.")
-    basis, solve = _interaction(given) if given["interaction"] else _effect(given)
-    effect = given["effect"]
-    if effect is not None and given["relative"]:
+    basis, solve = _interaction(flags) if flags["interaction"] else _effect(flags)
+    effect = flags["effect"]
+    if effect is not None and flags["relative"]:
         effect *= _known(basis.mean)
-    found = solve(given["people"], effect, given["power"])
-    asked = _USUAL_POWER if given["power"] is None else given["power"]
-    curve = partial(_curve, solve, found, asked)
-    data = found | {
-        "mean": basis.mean, "binary": basis.binary, "confidence": given["confidence"],
-        "multiplies": given["multiplies"], "notes": list(basis.notes),
-        "curve": curve(_STEPS) if given["curve"] else None,
+    answer = solve(flags["people"], effect, flags["power"])
+    at_power = _USUAL_POWER if flags["power"] is None else flags["power"]
+    curve = partial(_curve, solve, answer, at_power)
+    data = answer | {
+        "mean": basis.mean, "binary": basis.binary, "confidence": flags["confidence"],
+        "multiplies": flags["multiplies"], "notes": list(basis.notes),
+        "curve": curve(_STEPS) if flags["curve"] else None,
     }  # fmt: skip
     return data, curve
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    """The page, with pictures where the [charts] extra is installed."""
+    """Return the page, with charts where the [charts] extra is installed."""
     try:
         charts = power_charts(data, points)
     except MissingExtraError:
@@ -112,60 +143,61 @@ def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
     return power_report(data, charts=charts)
 
 
-def _effect(given: Mapping[str, Any]) -> tuple[Basis, Solve]:
-    """An arm against the control."""
-    test = PlannedTest(given["confidence"], given["alternative"], _margin(given), given["correction"], given["tests"])
-    basis, noise = noise_of(given)
+def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
+    """Plan the comparison of an arm with the control."""
+    test = PlannedTest(flags["confidence"], flags["alternative"], _margin(flags), flags["correction"], flags["tests"])
+    basis, noise = _noise(flags)
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
-        one = solve_power(noise, people=people, effect=effect, power=power, test=test)
+        design = solve_power(noise, people=people, effect=effect, power=power, test=test)
         return {
-            "solved": one.solved, "people": one.people, "arms": {label(arm): n for arm, n in one.arms},
-            "control": label(noise.control), "arm": label(one.arm), "effect": one.effect, "relative": one.relative,
-            "power": one.power, "alternative": test.alternative, "correction": test.correction,
-            "margin": None if test.margin is None else str(test.margin), "interaction": None,
+            "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
+            "control": label(noise.control), "arm": label(design.arm), "effect": design.effect,
+            "relative": design.relative, "power": design.power, "alternative": test.alternative,
+            "correction": test.correction, "margin": None if test.margin is None else str(test.margin),
+            "interaction": None,
         }  # fmt: skip
 
     return basis, solve
 
 
-def _margin(given: Mapping[str, Any]) -> Margin | None:
-    """``non-inferiority=0.01``, or ``equivalence=-0.5:1`` with two limits."""
-    if given["margin"] is None:
-        if given["better"] != "higher":
+def _margin(flags: Mapping[str, Any]) -> Margin | None:
+    """Read ``non-inferiority=0.01``, or ``equivalence=-0.5:1`` with two limits."""
+    if flags["margin"] is None:
+        if flags["better"] != "higher":
             raise PlanError("--better says in which direction a margin lies", "Give --margin, or --alternative less.")
         return None
-    claim, _, text = given["margin"].partition("=")
+    claim, _, text = flags["margin"].partition("=")
     try:
         sizes = [float(part) for part in text.split(":")]
     except ValueError:
         sizes = []
     if claim not in get_args(Claim) or len(sizes) not in (1, 2):
-        claims = ", ".join(f"{one}=SIZE" for one in get_args(Claim))
+        claims = ", ".join(f"{known}=SIZE" for known in get_args(Claim))
         raise PlanError("--margin cannot be read", f"Write one of: {claims}; or equivalence=-0.5:1.")
     size = sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1])
-    return Margin(claim, size, given["better"], given["relative"])
+    return Margin(claim, size, flags["better"], flags["relative"])
 
 
-def _interaction(given: Mapping[str, Any]) -> tuple[Basis, Solve]:
-    """By how much one cell departs from what its row and its column say."""
-    clash = [flag for flag in ("shares", "control", "margin", "tests", "adjust", "multiplies") if given[flag]]
-    clash += ["correction"] if given["correction"] != "none" else []
-    clash += ["alternative"] if given["alternative"] != "two-sided" else []
+def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
+    """Plan an interaction: by how much one cell departs from what its row and its column say."""
+    clash = [flag for flag in ("shares", "control", "margin", "tests", "adjust", "multiplies") if flags[flag]]
+    clash += ["correction"] if flags["correction"] != "none" else []
+    clash += ["alternative"] if flags["alternative"] != "two-sided" else []
     if clash:
         raise PlanError(
             f"--interaction and --{clash[0]} contradict each other",
             "An interaction is one F test over all cells; shares are written 9:1x1:1.",
         )
-    basis, cells = crossed_noise_from(given)
+    basis, cells = _crossed_noise(flags)
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
-        one = interaction_power(cells, people=people, effect=effect, power=power, confidence=given["confidence"])
-        table = {"rows": len(cells.rows), "columns": len(cells.columns), "where": one.where, "df": list(one.df)}
+        design = interaction_power(cells, people=people, effect=effect, power=power, confidence=flags["confidence"])
+        table = {"rows": len(cells.rows), "columns": len(cells.columns), "where": design.where, "df": list(design.df)}
         return {
-            "solved": one.solved, "people": one.people, "arms": None, "control": None, "arm": None,
-            "effect": one.effect, "relative": one.effect / abs(basis.mean) if basis.mean else None,
-            "power": one.power, "alternative": "two-sided", "correction": "none", "margin": None,
+            "solved": design.solved, "people": design.people, "arms": None, "control": None, "arm": None,
+            "effect": design.effect, "relative": design.effect / abs(basis.mean) if basis.mean else None,
+            "power": design.power, "alternative": "two-sided", "correction": "none", "margin": None,
             "interaction": table,
         }  # fmt: skip
 
@@ -178,15 +210,15 @@ def _known(mean: float | None) -> float:
     return abs(mean)
 
 
-def _curve(solve: Solve, found: Mapping[str, Any], asked: float, steps: Sequence[float]) -> list[dict[str, Any]]:
-    """For so many times the people; what cannot be reached is None."""
+def _curve(solve: Solve, answer: Mapping[str, Any], at_power: float, steps: Sequence[float]) -> list[dict[str, Any]]:
+    """Solve for so many times the people; what cannot be reached is None."""
     rows = []
-    for people in dict.fromkeys(round(found["people"] * step) for step in steps):
-        smallest = _reached(solve, people, None, asked)
-        same = _reached(solve, people, found["effect"], None)
+    for people in dict.fromkeys(round(answer["people"] * step) for step in steps):
+        smallest = _reached(solve, people, None, at_power)
+        same = _reached(solve, people, answer["effect"], None)
         rows.append(
             {
-                "people": people, "at_power": asked, "effect": smallest.get("effect"),
+                "people": people, "at_power": at_power, "effect": smallest.get("effect"),
                 "relative": smallest.get("relative"), "power": same.get("power"),
             }
         )  # fmt: skip
@@ -194,8 +226,191 @@ def _curve(solve: Solve, found: Mapping[str, Any], asked: float, steps: Sequence
 
 
 def _reached(solve: Solve, people: int, effect: float | None, power: float | None) -> Mapping[str, Any]:
-    """The answer, or nothing where there is none: too few people for any possible effect."""
+    """Solve, or return nothing where there are too few people for any possible effect."""
     try:
         return solve(people, effect, power)
     except AnalysisError:
         return {}
+
+
+# ── how the metric varies ──────────────────────────────────────────────────────────────────────
+
+
+def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
+    """Return the noise of each arm."""
+    _check_inputs(flags)
+    shares = {level(arm): share for arm, share in numbers(flags["shares"], "--shares").items()}
+    control = level(flags["control"])
+    if flags["release_file"]:
+        return _released(flags, shares or None, control)
+    return _numbers(flags, shares or EVEN, control)
+
+
+def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
+    """Return the noise of each cell of two crossed factors."""
+    _check_inputs(flags)
+    if flags["release_file"]:
+        return _released_cells(flags)
+    rows, columns = _sides(flags["interaction"])
+    if "=" in (flags["sd"] or ""):
+        raise PlanError("the cells of an interaction share one standard deviation", "Give one number: --sd 30.")
+    basis, noise = _numbers(flags, EVEN, None)
+    return basis, crossed_noise(rows, columns, sd=math.sqrt(float(noise.variances[0])))
+
+
+def _check_inputs(flags: Mapping[str, Any]) -> None:
+    """Check that the flags name one source of the noise, and none that belongs to another."""
+    sources = {"--rate": flags["rate"], "--sd": flags["sd"], "--release": flags["release_file"]}
+    named = [flag for flag, value in sources.items() if value is not None]
+    if len(named) != 1:
+        fact = f"{' and '.join(named)} contradict each other" if named else "how the metric varies is not said"
+        raise PlanError(fact, "Give one of --rate (0/1), --sd (amounts) and --release (a finished experiment).")
+    belongs = {"mean": ("--sd",), "r2": ("--rate", "--sd")} | dict.fromkeys(
+        ("metric", "experiment", "adjust"), ("--release",)
+    )
+    if flags["multiplies"] and flags["rate"] is not None:
+        raise PlanError("--multiplies does not go with --rate", "The spread of a 0/1 metric follows from its rate.")
+    for flag, owners in belongs.items():
+        if flags[flag] is not None and named[0] not in owners:
+            raise PlanError(f"--{flag} does not go with {named[0]}", f"It belongs to {' or '.join(owners)}.")
+
+
+def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:
+    r2 = flags["r2"] or 0.0
+    if flags["rate"] is not None:
+        noise = noise_of_rate(flags["rate"], shares=shares, control=control, r2=r2)
+    else:
+        noise = noise_of_amounts(
+            _deviation(flags["sd"]), mean=flags["mean"], shares=shares, control=control, r2=r2,
+            grows=flags["multiplies"],
+        )  # fmt: skip
+    notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
+    return _Basis(noise.mean, noise.binary, notes + _growth(flags)), noise
+
+
+def _growth(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("The effect is taken to multiply amounts, and so their spread in the arm.",) if flags["multiplies"] else ()
+
+
+def _deviation(text: str) -> float | dict[Level, float]:
+    """Read ``30``, or ``A=20,B=25``."""
+    if "=" in text:
+        return {level(arm): _size(size) for arm, size in pairs((text,), "--sd").items()}
+    return _size(text)
+
+
+def _size(text: str) -> float:
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not 1 / _LARGE <= size <= _LARGE:
+        raise PlanError("--sd needs a positive number", "Write --sd 30, or one per arm: --sd A=20,B=25.")
+    return size
+
+
+def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
+    """Return variances as the release found them, at the shares of its plan unless others are given."""
+    released = read_release(flags["release_file"])
+    plan = released.plan.experiment(flags["experiment"])
+    means, name = _means(released, plan, flags["metric"], flags["adjust"])
+    planned = None if plan.shares is None else dict(plan.shares)
+    binary = _is_binary(released, name)
+    if binary and flags["multiplies"]:
+        raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
+    noise = noise_of_means(
+        means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
+        rate=binary, grows=flags["multiplies"],
+    )  # fmt: skip
+    return _Basis(noise.mean, binary, (_origin(flags, plan, name), *_growth(flags))), noise
+
+
+def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariate: str | None) -> tuple[ArmMeans, str]:
+    """Return plain, adjusted or ratio means, and the metric's name."""
+    ratio = _ratio(released, metric)
+    tables = released.tables_of(plan.name)
+    if covariate is not None:
+        table = _with(tables, covariate, plan.name)
+        if ratio is not None:
+            return adjusted_ratio_means(table, *ratio), "/".join(ratio)
+        means = adjusted_means(table, metric)
+    elif ratio is not None:
+        return ratio_means(_first(tables, plan.name), *ratio), "/".join(ratio)
+    else:
+        means = plain_means(released.totals(plan.name), metric)
+    return means, means.metric
+
+
+def _ratio(released: Release, metric: str | None) -> tuple[str, str] | None:
+    """Return the two parts of a ratio metric: named in the plan, or written revenue/orders."""
+    if metric in released.plan.metrics_by_name:
+        return released.plan.metrics_by_name[metric].ratio
+    first, slash, second = (metric or "").partition("/")
+    return (first, second) if slash else None
+
+
+def _first(tables: list[Tally], experiment: str) -> Tally:
+    if not tables:
+        raise PlanError(f"the release holds no table of {experiment}", "Name another experiment, or give numbers.")
+    return max(tables, key=lambda tally: len(tally.crosses))
+
+
+def _with(tables: list[Tally], name: str, experiment: str) -> Tally:
+    """Return the table of an experiment that holds a covariate, or another experiment."""
+    for tally in tables:
+        if name in [factor.name for factor in tally.factors if factor.name != experiment]:
+            return tally
+    others = {factor.name for tally in tables for factor in tally.factors} - {experiment}
+    raise LevelError(
+        f"the release holds no table of {experiment} by that name", f"It has: {listed(sorted(others)) or 'none'}."
+    )
+
+
+def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
+    """Return the noise of arm × covariate, or of two experiments, as the release found it."""
+    released = read_release(flags["release_file"])
+    plan = released.plan.experiment(flags["experiment"])
+    if _ratio(released, flags["metric"]) is not None:
+        raise PlanError("the interaction of a ratio is not planned from a release", "Name one of its two parts.")
+    tables = [tally for tally in released.tables.values() if plan.name in tally.experiment_names]
+    table = _with(tables, flags["interaction"], plan.name)
+    covariate = None if len(table.arms) == 2 else flags["interaction"]
+    cells = crossed_noise_of(table, covariate, flags["metric"])
+    metric = table.moments_of(flags["metric"]).metric.name
+    means = plain_means(released.totals(plan.name), metric)
+    base = means.arms.index(means.control if plan.control is None else plan.control)
+    return _Basis(float(means.means[base]), _is_binary(released, metric), (_origin(flags, plan, metric),)), cells
+
+
+def _is_binary(released: Release, metric: str) -> bool:
+    return any(held.name == metric and held.binary for tally in released.tables.values() for held in tally.metrics)
+
+
+def _origin(flags: Mapping[str, Any], plan: ExperimentPlan, metric: str) -> str:
+    adjusted = f", adjusted for {flags['adjust']}" if flags["adjust"] else ""
+    return f"How {metric} varies is as it was found in {plan.name} ({Path(flags['release_file']).name}){adjusted}."
+
+
+def _sides(text: str) -> tuple[dict[Level, float], dict[Level, float]]:
+    """Read ``2x2`` or ``9:1x6:3:1`` as the shares of rows and columns.
+
+    >>> _sides("2x3")
+    ({'A': 1.0, 'B': 1.0}, {1: 1.0, 2: 1.0, 3: 1.0})
+    """
+    rows, times, columns = text.lower().replace("×", "x").partition("x")
+    if not times:
+        raise PlanError("--interaction cannot be read", _WRITE)
+    row, column = _shares(rows), _shares(columns)
+    named = [chr(ord("A") + place) if len(row) <= 26 else place + 1 for place in range(len(row))]
+    return dict(zip(named, row, strict=True)), {place + 1: share for place, share in enumerate(column)}
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        parts = [float(part) for part in text.split(":")]
+        equal = [1.0] * int(text) if ":" not in text and 0 < int(text) <= _MOST_ARMS else None
+    except ValueError:
+        raise PlanError("--interaction cannot be read", _WRITE) from None
+    if equal is None and len(parts) == 1:
+        raise PlanError("--interaction cannot be read", _WRITE)
+    return parts if equal is None else equal

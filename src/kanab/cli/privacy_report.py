@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.cli.counting import progress
+from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import LedgerError, PrivacyError, SourceError
 from kanab.inspection.officer.account import privacy_account
@@ -21,13 +20,14 @@ from kanab.privacy.release import Release
 
 @click.command("privacy-report")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The page to write.")
-@click.option("--ledger", type=click.Path(dir_okay=False), help="The ledger; default kanab.ledger beside the first.")
-@click.option("--json", "as_json", is_flag=True, help="Print the documented plain data.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Page to write.")
+@click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the first file.")
+@json_option
 def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | None, *, as_json: bool) -> None:
-    """Tell a privacy officer what is in release FILEs, ledgers or data directories, why, and what remains open.
+    """Write a report for a privacy officer.
 
-    The report is written also when a rule is broken, and says so at its top; the exit code is then 1.
+    It says what release FILEs, ledgers or data directories hold, why, and what remains open. If a rule is broken, the
+    report is written all the same and says so at its top; the exit code is then 1.
 
     \b
     kanab privacy-report checkout.release.json -o report.html
@@ -40,7 +40,7 @@ def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | Non
     if output is not None:
         write_whole(output, privacy_html(data))
     if as_json:
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        echo_json(data)
     else:
         click.echo(f"{output}: {data['verdict']['says']}")
     if data["verdict"]["state"] == "broken":
@@ -48,12 +48,12 @@ def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | Non
 
 
 def _releases(files: Sequence[str]) -> dict[str, Release]:
-    """Every release by its file's name, without its folder; a second one of the same name gets a number."""
-    found: dict[str, Release] = {}
-    for name, release in (one for file in files for one in _read(file)):
-        same = sum(one == name or one.startswith(f"{name} (") for one in found)
-        found[f"{name} ({same + 1})" if same else name] = release
-    return found
+    """Read every release, by its file's name without its folder; a second one of the same name gets a number."""
+    releases: dict[str, Release] = {}
+    for name, release in (named for file in files for named in _read(file)):
+        same = sum(known == name or known.startswith(f"{name} (") for known in releases)
+        releases[f"{name} ({same + 1})" if same else name] = release
+    return releases
 
 
 def _read(file: str) -> list[tuple[str, Release]]:
@@ -63,12 +63,12 @@ def _read(file: str) -> list[tuple[str, Release]]:
         raise SourceError(problem.fact, problem.remedy, at=problem.at) from None
 
 
-def _ledger(first: str, given: str | None) -> Ledger | LedgerError | None:
-    """The ledger that was named, or the one beside the first file; its problem, if it cannot be verified."""
+def _ledger(first: str, named: str | None) -> Ledger | LedgerError | None:
+    """Read the ledger that is named, or the one beside the first file; return its problem if it cannot be verified."""
     beside = Path(first) if is_ledger(first) else Path(first).with_name("kanab.ledger")
-    path = beside if given is None else Path(given)
+    path = beside if named is None else Path(named)
     if not path.exists():
-        if given is not None:
+        if named is not None:
             raise SourceError(f"there is no file {path.name!r}", "Check the path.")
         return None
     try:

@@ -1,4 +1,4 @@
-"""What was released, wherever it is kept: a release file, a ledger, a collector's data directory."""
+"""Read what was released, wherever it is kept: a release file, a ledger, a collector's data directory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kanab.privacy.release_file import read_release
 
 
 def is_ledger(source: str) -> bool:
-    """A ledger is called so; the data directory of a collector holds one."""
+    """Check for a ledger: it is called so, or it is in the data directory of a collector."""
     return Path(source).suffix == ".ledger" or Path(source).is_dir()
 
 
 def ledger_at(source: str) -> Ledger:
-    """A ledger file, or the sealed batches of a data directory, verified entry by entry."""
+    """Read a ledger file, or the sealed batches of a data directory, verified entry by entry."""
     path = Path(source)
     if not path.is_dir():
         return read_ledger(path)
@@ -35,13 +35,13 @@ def ledger_at(source: str) -> Ledger:
 
 
 def releases_at(source: str) -> list[tuple[str, Release]]:
-    """Everything released in one place, each with a name; a ledger of nothing is an error."""
+    """Read everything released in one place, each with a name; raise `SourceError` where that is nothing."""
     name = Path(source).name
     if not is_ledger(source):
         return [(name, read_release(source))]
     if not Path(source).exists():
         raise SourceError(f"there is no file {name!r}", "Check the path.")
-    found = ledger_at(source).releases
-    if not found:
+    releases = ledger_at(source).releases
+    if not releases:
         raise SourceError(f"nothing is sealed in {name} yet", "A cohort is sealed at the first tick after it is ripe.")
-    return [(f"{name}, entry {place}", one) for place, one in enumerate(found, start=1)]
+    return [(f"{name}, entry {place}", released) for place, released in enumerate(releases, start=1)]

@@ -11,21 +11,22 @@ from kanab.privacy.ledger import read_ledger
 
 @click.command()
 @click.argument("ledger", type=click.Path(exists=True, dir_okay=False))
-@click.option("--data", type=click.Path(file_okay=False, exists=True), help="The data directory of one collector.")
-@click.option("--store", metavar="URL", help="A PostgreSQL database for several collectors.")
+@click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
+@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
 def restore(ledger: str, data: str | None, store: str | None) -> None:
-    """Put the batches of an exported ledger back into a store that lacks them; no key is needed.
+    """Put sealed batches back into a restored store.
 
-    A store from a backup that is older than the last seal has records again that no key opens, and they would keep
-    everything from being sealed. With the batches back they are gone, and collecting goes on.
+    A store from a backup that is older than the last seal has records that no key opens any more, and they would keep
+    everything from being sealed. Once the batches of an exported LEDGER are back, these records are gone and
+    collecting goes on. No key is needed.
 
     \b
     kanab restore kanab.ledger --data ./kanab-data
     """
-    found = read_ledger(ledger)
+    exported = read_ledger(ledger)
     opened = opened_store(data, store)
     try:
-        batches = put_back(opened, found)
+        batches = put_back(opened, exported)
     finally:
         opened.close()
     if batches:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from kanab.cli.cohorts import moment
+from kanab.cli.source_options import moment
 from kanab.cli.stores import opened_keyring, opened_store, store_options
 from kanab.collector.counting.accept import Scheme
 from kanab.collector.counting.plan_versions import Versions
@@ -18,14 +18,15 @@ from kanab.plan.file import read_plan
 
 
 @click.command()
-@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="The plan, kanab.toml.")
+@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml.")
 @store_options
-@click.option("--as-of", metavar="DATE", help="Which cohorts are ripe on another day; recorded as a deviation.")
+@click.option("--as-of", metavar="DATE", help="Day to take as today; recorded as a deviation.")
 def seal(plan_file: str, data: str | None, store: str | None, key: str | None, as_of: str | None) -> None:
-    """Seal everything that is ripe as one batch; exit 1 if nothing is, or an arm is below k.
+    """Seal the cohorts that are ripe, as one batch.
 
-    A cohort is ripe when its period, the window after it and the life of a message are over. Without
-    cohorts this is the end: everything is sealed, and nothing more is taken.
+    A cohort is ripe when its period, the window after it and the life of a message are over. Without cohorts this is
+    the end: everything is sealed, and nothing more is accepted. Exits with 1 if nothing is ripe, or an arm has fewer
+    than k people.
 
     \b
     kanab seal --plan kanab.toml --data ./kanab-data
@@ -34,7 +35,7 @@ def seal(plan_file: str, data: str | None, store: str | None, key: str | None, a
     plan = read_plan(plan_file)
     opened = opened_store(data, store, plan.durability)
     try:
-        boxes = Boxes(opened_keyring(opened, data, key, say=lambda said: click.echo(said, err=True)))
+        boxes = Boxes(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
         calendar, now = Scheme(plan).calendar, datetime.now(UTC)
         versions, _ = Versions.read(opened).record(opened, plan, calendar.opening(seconds_of(now)).current)
         ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))
@@ -47,17 +48,17 @@ def seal(plan_file: str, data: str | None, store: str | None, key: str | None, a
             "no further cohort is ripe",
             "A cohort is sealed when its period, the window after it and the life of a message are over.",
         )
-    for one in sealed:
-        _tell(one)
+    for batch in sealed:
+        _describe(batch)
     if sealed[-1].release is None:
         raise PrivacyError(f"not sealed: {sealed[-1].held_back}")
 
 
-def _tell(sealed: Sealed) -> None:
+def _describe(sealed: Sealed) -> None:
     if sealed.release is None:
         return
     receipt = sealed.release.receipt
-    told = f"through {receipt.batch.through}" if receipt.batch else "everything"
-    click.echo(f"Sealed {told}: {len(sealed.release.tables)} tables, k-anonymous at k = {receipt.k}; audit passed.")
-    for sentence in (*receipt.left_out.values(), *(f"Deviation: {one}" for one in receipt.deviations)):
+    people = f"through {receipt.batch.through}" if receipt.batch else "everything"
+    click.echo(f"Sealed {people}: {len(sealed.release.tables)} tables, k-anonymous at k = {receipt.k}; audit passed.")
+    for sentence in (*receipt.left_out.values(), *(f"Deviation: {deviation}" for deviation in receipt.deviations)):
         click.echo(f"- {sentence}.")

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kanab.cli.stores import opened_keyring, opened_store, store_options
+from kanab.cli.stores import dashboard_token, opened_keyring, opened_store, store_options
 from kanab.collector.counting.accept import Scheme
 from kanab.collector.http.app import Collector
-from kanab.collector.http.rate_limit import Buckets, is_loopback, network
+from kanab.collector.http.rate_limit import Buckets, network
 from kanab.collector.http.server import bind
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.http.service import Service, system_clock
-from kanab.errors import StoreError
 from kanab.plan.file import read_plan
 
 
 @click.command()
-@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="The plan, kanab.toml.")
+@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml.")
 @store_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
+)
 @click.option(
     "--trust",
     multiple=True,
     metavar="ADDRESS",
-    help="A proxy or server of yours that may post without limit: an address, or a network (10.0.0.0/8). Repeatable.",
+    help="Your proxy or server that may post without limit: an address or a network (10.0.0.0/8). Repeatable.",
 )
 def serve(
     plan_file: str,
@@ -40,7 +40,9 @@ def serve(
     port: int,
     trust: tuple[str, ...],
 ) -> None:
-    """Collect messages by a plan: add them to counters, seal them on the clock.
+    """Run a collector.
+
+    Receive messages by a plan, add them to counters, seal them on schedule and show a dashboard.
 
     \b
     kanab serve --plan kanab.toml --data ./kanab-data
@@ -48,13 +50,8 @@ def serve(
     """
     plan = read_plan(plan_file)
     Scheme(plan)  # a plan that cannot be collected is refused before anything is made
-    buckets = Buckets(trusted=[network(one) for one in trust])
-    token = os.environ.get("KANAB_TOKEN") or None
-    if token is None and not is_loopback(host):
-        raise StoreError(
-            "numbers could be read from other machines",
-            "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
-        )
+    buckets = Buckets(trusted=[network(address) for address in trust])
+    token = dashboard_token(host)
     listening = bind(host, port)
     opened = opened_store(data, store, plan.durability, new=True)
     try:
@@ -66,7 +63,7 @@ def serve(
 
 
 def _with_pages(collector: Collector, token: str | None) -> Any:
-    """The collector with its dashboard at /; alone where what draws the pages is not installed."""
+    """Return the collector with its dashboard at /, or alone where what draws the pages is not installed."""
     try:
         from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
         from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - a part of the extra that collecting can do without

@@ -1,46 +1,61 @@
-"""Flags that several commands share, and the plan that they build."""
+"""Flags about a source: what is counted, how rows become people, and the plan that they make."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from kanab.cli.output import progress
+from kanab.counted import Counted
+from kanab.counting.dispatch import SourceOptions, count_source, explain
 from kanab.errors import PlanError
 from kanab.plan.file import read_plan
-from kanab.plan.model import DEFAULT_K, Plan, make_plan
+from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Plan, make_plan
+from kanab.plan.periods import Span
 from kanab.tally.factor import Level
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# ── reading flags ──────────────────────────────────────────────────────────────────────────────
+
 
 def names(text: str | None) -> list[str]:
-    """``spend,bought`` as a list."""
+    """Read ``spend,bought`` as a list."""
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def pairs(text: tuple[str, ...], flag: str) -> dict[str, str]:
-    """``a=1,b=2``, given once or several times, as a mapping."""
-    found: dict[str, str] = {}
-    for part in (part for one in text for part in one.split(",") if part.strip()):
+def pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
+    """Read ``a=1,b=2``, given once or several times, as a mapping."""
+    values: dict[str, str] = {}
+    for part in (part for text in texts for part in text.split(",") if part.strip()):
         key, equals, value = part.partition("=")
         if not equals or not key.strip() or not value.strip():
             raise PlanError(f"{flag} cannot be read", f"Write {flag} NAME=VALUE, several separated by commas.")
-        found[key.strip()] = value.strip()
-    return found
+        values[key.strip()] = value.strip()
+    return values
 
 
 def number(text: str, flag: str) -> float:
-    """A number in a flag."""
+    """Read a number in a flag."""
     try:
         return float(text)
     except ValueError:
         raise PlanError(f"{flag} needs numbers", f"For example {flag} spend=0.01.") from None
 
 
+def numbers(texts: tuple[str, ...], flag: str) -> dict[str, float]:
+    """Read ``spend=0.01`` as a mapping to numbers."""
+    return {name: number(text, flag) for name, text in pairs(texts, flag).items()}
+
+
 def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
-    """``spend=0:500`` as a mapping."""
+    """Read ``spend=0:500`` as a mapping."""
     return {name: _bounds(text) for name, text in pairs(texts, "--bounds").items()}
 
 
@@ -61,7 +76,7 @@ def _bins(text: str) -> int | tuple[float, ...]:
 
 
 def level(text: str | None) -> Level:
-    """An arm on the command line: a number if it looks like one, true/false, else a text."""
+    """Read an arm on the command line: a number if it looks like one, true/false, else a text."""
     if text is None:
         return None
     if text.lower() in ("true", "false"):
@@ -73,65 +88,126 @@ def level(text: str | None) -> Level:
     return int(value) if value.is_integer() else value
 
 
-_SOURCE = (
-    click.option("--plan", "plan_file", type=click.Path(), help="A plan file (kanab.toml) instead of the flags below."),
-    click.option("--arm", help="The column that holds the arm."),
+def moment(day: str) -> datetime:
+    """Return the beginning of a day, in UTC.
+
+    >>> moment("2026-11-15").isoformat()
+    '2026-11-15T00:00:00+00:00'
+    """
+    try:
+        return datetime.fromisoformat(day).replace(tzinfo=UTC)
+    except ValueError:
+        raise PlanError("--as-of is not a day", "Write it as 2026-11-15.") from None
+
+
+# ── the flags ──────────────────────────────────────────────────────────────────────────────────
+
+override_option = click.option(
+    "--override", default="", metavar="REASON", help=f"Reason for a k below {LEAST_K_WITHOUT_OVERRIDE}; recorded."
+)
+
+_OPTIONS = (
+    click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of the flags below."),
+    click.option("--arm", help="Column that holds the arm."),
     click.option("--metric", help="Columns to compare, separated by commas."),
     click.option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
     click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
-    click.option("--missing", multiple=True, metavar="NAME=RULE", help="zero (default) or exclude."),
-    click.option("--bin", "bins", multiple=True, metavar="NAME=N", help="Quantile bins of a covariate, or edges a:b."),
-    click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N commonest levels, the rest is "other".'),
-    click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: --shares A=9,B=1; else equal."),
-    click.option("--control", help="The arm to compare with."),
-    click.option("--k", type=int, help="Least people in a class; default 10, or the plan's."),
-    click.option("--override", default="", metavar="REASON", help="Why k may be below 5; recorded."),
-    click.option("--table", help="Table of a database."),
-    click.option("--sql", help="A query instead of a table."),
-    click.option("--where", help="Count only rows where this SQL holds; recorded."),
-    click.option("--unit", help="Column that names a person, where people have several rows."),
-    click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="sum (default), max or mean of a person."),
-    click.option("--exposures", help="Table of who saw which arm when (the source itself, if it is a file)."),
+    click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: zero (default) or exclude."),
+    click.option(
+        "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
+    ),
+    click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
+    click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal."),
+    click.option("--control", help="Arm to compare with."),
+    click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
+    override_option,
+    click.option("--table", help="Table of the database."),
+    click.option("--sql", help="Query, instead of a table."),
+    click.option("--where", help="Count only rows where this SQL condition holds; recorded."),
+    click.option("--unit", help="Column that identifies a person, where people have several rows."),
+    click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (default), max or mean."),
+    click.option("--exposures", help="Table of who saw which arm when; not needed if the source is that file."),
     click.option("--events", help="Table or file of what happened when; metrics are taken from it."),
-    click.option("--window", help="Time after a person's first exposure that counts, such as 14d."),
-    click.option("--time", default="time", help="Column of an event's moment."),
-    click.option("--exposure-time", default="time", help="Column of an exposure's moment."),
-    click.option("--show-sql", is_flag=True, help="Print the statement that would run, and stop."),
+    click.option("--window", help="How long after a person's first exposure events count, such as 14d."),
+    click.option("--time", default="time", help="Column with the time of an event."),
+    click.option("--exposure-time", default="time", help="Column with the time of an exposure."),
+    click.option("--show-sql", is_flag=True, help="Print the SQL statement that would run, and exit."),
 )  # fmt: skip
 
 
 def source_options(command: Command) -> Command:
-    """Everything that says what to count."""
-    for option in reversed(_SOURCE):
+    """Give a command the flags that say what to count."""
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def plan_of(given: Mapping[str, Any]) -> Plan:
-    """The plan of a file, or of the flags."""
-    if given["plan_file"]:
-        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "shares") if given[flag]]
+# ── what they say ──────────────────────────────────────────────────────────────────────────────
+
+
+def is_release(source: str) -> bool:
+    """Check for a JSON file: it is a release, and no other source is JSON."""
+    return Path(source).suffix == ".json"
+
+
+def check_single(source: tuple[str, ...]) -> None:
+    """Check that one source is named; raise `PlanError` for several."""
+    if len(source) > 1:
+        raise PlanError("several sources are given", "Name one; a pattern such as 'visits-*.parquet' takes many files.")
+
+
+def plan_of(flags: Mapping[str, Any]) -> Plan:
+    """Return the plan of a file, or of the flags."""
+    if flags["plan_file"]:
+        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "shares") if flags[flag]]
         if clash:
             raise PlanError(f"--plan and --{clash[0]} contradict each other", "Change the plan file instead.")
-        return read_plan(given["plan_file"])
-    if not given["arm"] or not (given["metric"] or given["ratio"]):
+        return read_plan(flags["plan_file"])
+    if not flags["arm"] or not (flags["metric"] or flags["ratio"]):
         raise PlanError("what to count is not said", "Give --arm and --metric, or --plan.")
     return make_plan(
-        given["arm"],
-        names(given["metric"]),
-        adjust=names(given.get("adjust")),
-        segments=names(given.get("segment")),
-        bounds=bounds_of(given["bounds"]),
-        resolution={
-            name: number(text, "--resolution") for name, text in pairs(given["resolution"], "--resolution").items()
-        },
-        missing=pairs(given["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
-        bins={name: _bins(text) for name, text in pairs(given["bins"], "--bin").items()},
-        top={name: int(number(text, "--top")) for name, text in pairs(given["top"], "--top").items()},
-        shares={level(name): number(text, "--shares") for name, text in pairs(given["shares"], "--shares").items()}
-        or None,
-        control=level(given["control"]),
-        ratios=names(given["ratio"]),
-        k=DEFAULT_K if given["k"] is None else given["k"],
+        flags["arm"],
+        names(flags["metric"]),
+        adjust=names(flags.get("adjust")),
+        segments=names(flags.get("segment")),
+        bounds=bounds_of(flags["bounds"]),
+        resolution=numbers(flags["resolution"], "--resolution"),
+        missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
+        bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
+        top={name: int(limit) for name, limit in numbers(flags["top"], "--top").items()},
+        shares={level(name): share for name, share in numbers(flags["shares"], "--shares").items()} or None,
+        control=level(flags["control"]),
+        ratios=names(flags["ratio"]),
+        k=DEFAULT_K if flags["k"] is None else flags["k"],
     )
+
+
+def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
+    """Return what the flags say about rows and people."""
+    if flags["exposures"] and flags["table"]:
+        raise PlanError("--table and --exposures name the same thing", "Leave one out.")
+    return SourceOptions(
+        flags["unit"],
+        pairs(flags["aggregate"], "--aggregate") or None,
+        flags["where"],
+        flags["table"] or flags["exposures"],
+        flags["sql"],
+        flags["events"],
+        flags["window"] if flags["events"] or not flags.get("cohort") else None,
+        flags["time"],
+        flags["exposure_time"],
+    )
+
+
+def counted_source(
+    source: str, plan: Plan, flags: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
+) -> Counted:
+    """Count the source of a command; older plans again, and some cohorts only, where a ledger needs it."""
+    options = replace(rows_of(flags), span=span)
+    if flags["show_sql"]:
+        click.echo(explain(source, plan, options, earlier))
+        sys.exit(0)
+    tables = sum(len(counted.linkages) for counted in (plan, *earlier))
+    with progress(f"counting {tables} table{'s' if tables > 1 else ''}"):
+        return count_source(source, plan, options, earlier)

@@ -1,4 +1,4 @@
-"""The store and the key of a collector, from flags."""
+"""Open the store and the key of a collector, from flags."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import click
 
+from kanab.collector.http.rate_limit import is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import Chain, Keyring
 from kanab.collector.stores.memory import MemoryStore
@@ -24,11 +25,11 @@ _KEEP = "Keep a copy of it apart from backups of the data: with both, open cohor
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where open cohorts and sealed batches are kept, and their key."""
+    """Give a command the flags that say where open cohorts, sealed batches and their key are."""
     for option in (
-        click.option("--key", type=click.Path(dir_okay=False), help="The key file; default beside the data directory."),
-        click.option("--store", metavar="URL", help="A PostgreSQL database for several collectors."),
-        click.option("--data", type=click.Path(file_okay=False), help="The data directory of one collector."),
+        click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory."),
+        click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors."),
+        click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector."),
     ):
         command = option(command)
     return command
@@ -37,7 +38,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def opened_store(
     data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
 ) -> Store:
-    """The store that flags name; where a new one may begin, a new data directory is made."""
+    """Open the store that flags name; where a new one may begin, make a new data directory."""
     if (data is None) == (url is None):
         raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
     if url is not None:
@@ -57,12 +58,12 @@ def opened_store(
 
 
 def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Callable[[str], None]) -> Keyring:
-    """The key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
+    """Read the key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
     secret = os.environ.get("KANAB_KEY")
     if secret and key is None:
-        found = Keyring(Chain.from_secret(secret))
+        keyring = Keyring(Chain.from_secret(secret))
         say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
-        return found
+        return keyring
     if key is None and data is None:
         raise StoreError(
             "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
@@ -72,6 +73,17 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
         check_apart(path, Path(data))
     if path.exists() or store.versions():
         return Keyring.from_file(path)
-    made = Keyring.create(path)
+    keyring = Keyring.create(path)
     say(f"A new key: {path}. {_KEEP} Without it open cohorts are lost, sealed ones are not.")
-    return made
+    return keyring
+
+
+def dashboard_token(host: str) -> str | None:
+    """Return KANAB_TOKEN, which numbers that other machines can reach need; raise `StoreError` without it."""
+    token = os.environ.get("KANAB_TOKEN") or None
+    if token is None and not is_loopback(host):
+        raise StoreError(
+            "numbers could be read from other machines",
+            "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
+        )
+    return token

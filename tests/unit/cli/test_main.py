@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.cli.program import Program
 
-from kanab.cli import counting
 from kanab.cli import main as main_module
+from kanab.cli import source_options
 from kanab.errors import KanabError, PrivacyError, SourceError
 
 
@@ -59,7 +59,7 @@ def test_an_interrupted_release_leaves_no_file(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(counting, "count_source", stop)
+    monkeypatch.setattr(source_options, "count_source", stop)
     file = tmp_path / "x.json"
     done = program("release", str(tmp_path / "visits.csv"), "--arm", "variant", "--metric", "bought", "-o", str(file))
     assert done.code == 2

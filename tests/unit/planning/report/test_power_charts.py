@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kanab.cli.power import planned, power
+from kanab.cli.power import power, solve_flags
 from kanab.planning.noise import noise_of_rate
 from kanab.planning.power import solve_power
 from kanab.planning.report.power_charts import effect_curve, power_of_effect
@@ -15,7 +15,7 @@ FINE = (0.25, 0.5, 1, 2, 4)
 def asked(**given: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The answer and its points, with every option that is not given at its default."""
     usual = power.make_context("power", []).params
-    data, curve = planned(usual | given)
+    data, curve = solve_flags(usual | given)
     return data, curve(FINE)
 
 
