@@ -108,12 +108,8 @@ def fill_tally(
         sums = group_sums(steps, place, size).reshape(shape)
         moments.append(Moments(metric, _counts(place, size).reshape(shape), sums, squared))
     by_name = {values.metric.name: values for values in metrics}
-    crosses = [
-        _cross(pair, by_name, code, factors, (factor.name,))
-        for pair in products
-        for factor in factors
-        if factor.role == "arm"
-    ]
+    arms = [factor.name for factor in factors if factor.role == "arm"]
+    crosses = [_cross(pair, by_name, code, factors, arm) for pair in products for arm in arms]
     return Tally(factors, _counts(code, size).reshape(shape), tuple(moments), tuple(crosses))
 
 
@@ -260,23 +256,17 @@ def _cross(
     metrics: Mapping[str, MetricSteps],
     code: NDArray[np.intp],
     factors: Sequence[Factor],
-    by: By,
+    arm: str,
 ) -> Cross:
     first, second = pair
     if first not in metrics or second not in metrics:
         raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
     both = metrics[first].has & metrics[second].has
-    places, shape = _marginal_code(code[both], factors, by)
-    size = math.prod(shape)
+    places, (size,) = _marginal_code(code[both], factors, (arm,))
     y, z = metrics[first].steps[both], metrics[second].steps[both]
-    return Cross(
-        (first, second),
-        by,
-        _counts(places, size).reshape(shape),
-        (group_sums(y, places, size).reshape(shape), group_sums(z, places, size).reshape(shape)),
-        (group_products(y, y, places, size).reshape(shape), group_products(z, z, places, size).reshape(shape)),
-        group_products(y, z, places, size).reshape(shape),
-    )
+    sums = group_sums(y, places, size), group_sums(z, places, size)
+    squares = group_products(y, y, places, size), group_products(z, z, places, size)
+    return Cross((first, second), (arm,), _counts(places, size), sums, squares, group_products(y, z, places, size))
 
 
 def _counts(code: NDArray[np.intp], size: int) -> Cells:

@@ -93,9 +93,9 @@ def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str], query: Cou
         **{f"top{place}": table[f"h{place}"].max() for place in places},
         **{f"sum{place}": total(table[f"h{place}"]) for place in places},
     )
-    own = first.rename({f"own_{name}": name for name in first.columns})
-    pairs = [(f"{word}{place}", f"own_{word}{place}") for place in range(len(keys)) for word in ("none", "known")]
-    both = table.join(own, [table[mine] == own[theirs] for mine, theirs in pairs])
+    classes = first.rename({f"own_{name}": name for name in first.columns})
+    shared = [f"{word}{place}" for place in range(len(keys)) for word in ("none", "known")]
+    both = table.join(classes, [table[name] == classes[f"own_{name}"] for name in shared])
     numbers: dict[str, Any] = {}
     for place in places:
         value, top = both[f"h{place}"], both[f"own_top{place}"]

@@ -17,9 +17,10 @@ from kanab.counting.engine.dialects import engine_of, first_row, query_text, run
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, number
-from kanab.counting.grids import DECIMAL_SCALES, Profile
+from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range
 from kanab.plan.model import CovariatePlan
 from kanab.tally.factor import Level
+from kanab.tally.metric import Metric
 
 SAMPLE = 10_000
 """So many people show quickly what most columns are like."""
@@ -152,7 +153,10 @@ def _profile(row: Mapping[str, Any], place: int) -> Profile:
 
 
 def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
-    """Return the bins of a covariate, at declared edges or at quantiles of everybody, and its profile."""
+    """Return the bins of a covariate, at declared edges or at quantiles of everybody, and its profile.
+
+    Raises `SourceError` where it does not hold finite numbers, `GridError` where no grid holds them.
+    """
     if kind == "text":
         raise not_numbers(plan.name)
     shares = quantile_shares(plan)
@@ -162,6 +166,7 @@ def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile
     profile = _profile(row, 0)
     if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
         raise not_numbers(plan.name)
+    check_range(Metric(plan.name, profile.scale), profile)
     cuts = [row[f"cut{place}"] for place in range(len(shares))]
     quantiles = [float(cut) for cut in cuts if cut is not None]
     return choose_bins(plan, quantiles, profile.low, profile.high), profile

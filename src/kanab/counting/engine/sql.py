@@ -14,7 +14,7 @@ from typing import Any
 import sqlglot
 
 from kanab.counted import Counted
-from kanab.counting.bins import MOST_LEVELS, Bins, check_arms, check_levels, declare_levels
+from kanab.counting.bins import MOST_LEVELS, check_arms, check_levels, declare_levels
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
@@ -48,16 +48,15 @@ from kanab.counting.engine.metrics import (
 from kanab.counting.engine.people import Events, How, Units, to_people
 from kanab.counting.engine.profiles import SampleProfiles, bins_of, profile_columns, profile_sample, top_levels
 from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, query_parts, statement
-from kanab.counting.grids import Profile, check_range, check_zero, plan_products
+from kanab.counting.grids import Profile, check_zero, plan_products
 from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, populations, tables_about, views_of
-from kanab.plan.model import CovariatePlan, Plan
+from kanab.plan.model import Plan
 from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER
-from kanab.tally.metric import Metric
 
 
 def count_table(
@@ -183,8 +182,9 @@ def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuer
         key = Key(name, f"level{place}", kind_of(people, name))
         wanted = plan.covariate(name)
         if wanted.bins is not None:
-            key, scale = _with_bins(inside, key, wanted)
-            binned.append(BinnedCovariate(key, scale))
+            bins, profile = bins_of(inside, wanted, key.kind)
+            key = replace(key, bins=bins)
+            binned.append(BinnedCovariate(key, profile.scale))
         elif wanted.top is not None:
             common, rest = top_levels(inside, wanted, key.kind)
             key, wanted = replace(key, named=common), declare_levels(name, common, rest=rest)
@@ -192,12 +192,6 @@ def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuer
             key = replace(key, named=as_values(wanted.levels, key.kind))
         levels[name], declared[name] = key, wanted
     return replace(bare, levels=levels, declared_levels=declared, binned=tuple(binned))
-
-
-def _with_bins(inside: Any, key: Key, plan: CovariatePlan) -> tuple[Key, int]:
-    bins, profile = bins_of(inside, plan, key.kind)
-    check_range(Metric(key.name, profile.scale), profile)
-    return replace(key, bins=Bins(key.name, bins.edges)), profile.scale
 
 
 def _sample(people: Any, query: CountQuery) -> SampleProfiles:
@@ -311,11 +305,11 @@ def _count(people: Any, answer: QueryAnswer) -> Counted:
     signed = make_signatures(
         [membership_of(answer, view, placed[view.population]) for view in views], people_in_each(answer)
     )
-    own, *others = (
+    counted, *others = (
         replace(split_off(groups[view.population], view), signatures=signatures)
         for view, signatures in zip(views, signed, strict=True)
     )
-    return replace(own, earlier=tuple(others))
+    return replace(counted, earlier=tuple(others))
 
 
 def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
