@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kanab as kb
 from kanab.errors import PrivacyError
 from kanab.inspection.attack.background import place_people
-from kanab.inspection.attack.published import Published, published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.ledger import read_ledger
@@ -58,7 +58,7 @@ def plan(covariates: list[str], k: int, metrics: tuple[MetricPlan, ...] = METRIC
     return Plan(metrics, experiments, tuple(CovariatePlan(name) for name in covariates), k)
 
 
-def published(people: dict[str, Any], wanted: Plan, name: str, ledger: Path | None = None) -> Published | None:
+def published(people: dict[str, Any], wanted: Plan, name: str, ledger: Path | None = None) -> AttackedRelease | None:
     earlier = read_ledger(ledger).plans if ledger is not None and ledger.exists() else ()
     try:
         made = kb.release(kb.count(people, wanted, earlier=earlier), ledger=ledger)
@@ -67,7 +67,7 @@ def published(people: dict[str, Any], wanted: Plan, name: str, ledger: Path | No
     return published_from_dict(release_to_dict(made), name)
 
 
-def check(people: dict[str, Any], releases: list[Published]) -> None:
+def check(people: dict[str, Any], releases: list[AttackedRelease]) -> None:
     """The attacker knows everybody's arms and covariates, and all of it fits."""
     axes = {name: values for name, values in people.items() if name in ("arm", "other") or name.startswith("c")}
     known = place_people(axes, releases)

@@ -16,7 +16,7 @@ from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.inspection.attack.background import place_people
 from kanab.inspection.attack.examples import EXAMPLES, example
-from kanab.inspection.attack.published import Published, finest_levels, published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, finest_levels, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.tally.factor import Level, label
 
@@ -63,7 +63,7 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str
         sys.exit(1)
 
 
-def read_published(files: Sequence[str]) -> tuple[Published, ...]:
+def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
     """Read releases as an attacker does: also those that the gate would refuse."""
     short = [Path(file).name for file in files]
     names = short if len(set(short)) == len(short) else list(files)
@@ -80,7 +80,7 @@ def read_published(files: Sequence[str]) -> tuple[Published, ...]:
     return tuple(releases)
 
 
-def _people(path: str, releases: Sequence[Published]) -> dict[str, list[Any]]:
+def _people(path: str, releases: Sequence[AttackedRelease]) -> dict[str, list[Any]]:
     """Read the columns of a CSV file, its texts turned into the levels that the releases have."""
     rows = list(csv.reader(_text(path).splitlines()))
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kanab.inspection.attack.background import Background, independent_rows, place_people
 from kanab.inspection.attack.examples import example, tabulate
-from kanab.inspection.attack.published import Axis, Published
+from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
 from kanab.privacy.budget import fewest_off, pair_numbers, within_budget
 from kanab.tally.metric import Metric
@@ -19,7 +19,7 @@ BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))
 
 
-def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[Published, Background]:
+def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[AttackedRelease, Background]:
     tables = tuple(
         tabulate(
             f"{one}/{two}",
@@ -30,7 +30,7 @@ def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[Published, Bac
         )
         for one, two in combinations(arms, 2)
     )
-    release = Published("pairs", tables)
+    release = AttackedRelease("pairs", tables)
     return release, place_people(arms, [release])
 
 

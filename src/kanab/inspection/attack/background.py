@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.published import OUT, Published, PublishedTable, flat_places
+from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
 
@@ -34,7 +34,7 @@ class Background:
     of what is known.
     """
 
-    tables: tuple[PublishedTable, ...]
+    tables: tuple[AttackedTable, ...]
     titles: tuple[str, ...]
     cells: Ints
     people: Ints
@@ -56,7 +56,7 @@ class Background:
         return tuple(Equations(metric, self, tuple(numbers)) for metric, numbers in full.items())
 
 
-def place_people(columns: Mapping[str, Any], releases: Sequence[Published]) -> Background:
+def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]) -> Background:
     """Place people, one entry each in every column, in the published tables.
 
     Tables with an axis that is not among the columns are left out, and so are those whose counts
@@ -91,7 +91,7 @@ def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
     return [level for _, level in places], np.array(codes, dtype=np.int64)
 
 
-def _everybodys_places(table: PublishedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
+def _everybodys_places(table: AttackedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
     """Return everybody's class in one table, as a flat index."""
     places = []
     for axis in table.axes:

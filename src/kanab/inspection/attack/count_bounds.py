@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kanab.inspection.attack.background import Floats, minimize_linear
 from kanab.inspection.attack.findings import Finding, in_people
-from kanab.inspection.attack.published import OUT, Axis, Published, PublishedTable, finest_levels, flat_places
+from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, Axis, finest_levels, flat_places
 from kanab.tally.describe import in_units
 from kanab.tally.factor import Level, label
 
@@ -33,7 +33,7 @@ _TINY = 1e-5
 _Axes = frozenset[str]
 
 
-def bound_counts(releases: Sequence[Published], k: int) -> list[Finding]:
+def bound_counts(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
     """Find unpublished classes whose count must lie between 1 and k − 1, and their sums if they follow."""
     findings: list[Finding] = []
     for cohorts in dict.fromkeys(release.cohorts for release in releases):
@@ -45,7 +45,7 @@ def bound_counts(releases: Sequence[Published], k: int) -> list[Finding]:
     return findings
 
 
-def _bound(releases: Sequence[Published], k: int) -> list[Finding] | None:
+def _bound(releases: Sequence[AttackedRelease], k: int) -> list[Finding] | None:
     """Return the findings about some releases of the same people; None if the same people cannot be in all."""
     tables = [table for release in releases for table in release.tables]
     title = ", ".join(dict.fromkeys(release.name for release in releases))
@@ -65,7 +65,7 @@ def _bound(releases: Sequence[Published], k: int) -> list[Finding] | None:
 # ── which tables are linked ────────────────────────────────────────────────────────────────────
 
 
-def _systems(tables: Sequence[PublishedTable]) -> Iterator[_System]:
+def _systems(tables: Sequence[AttackedTable]) -> Iterator[_System]:
     """Yield sets of tables from which more may follow than each of them says."""
     seen: set[_Axes] = set()
     for axes in _unions([frozenset(table.names) for table in tables]):
@@ -96,7 +96,7 @@ def _unions(edges: Sequence[_Axes]) -> Iterator[_Axes]:
                     yield left | right | third
 
 
-def _may_expose(tables: Sequence[PublishedTable]) -> bool:
+def _may_expose(tables: Sequence[AttackedTable]) -> bool:
     """Tell whether anything could be exposed: not where plain tables hang together like a tree.
 
     There every crossed class can be as large as the smallest published one that it is in.
@@ -138,7 +138,7 @@ class _Side:
 class _System:
     """Linked tables as equations: one unknown per crossed class, one row per published class."""
 
-    tables: tuple[PublishedTable, ...]
+    tables: tuple[AttackedTable, ...]
 
     @cached_property
     def sides(self) -> list[_Side]:
@@ -169,7 +169,7 @@ class _System:
             rows += [(number, place) for place, _ in shown]
         return vstack(blocks).tocsr(), rows
 
-    def _flat(self, number: int, table: PublishedTable) -> NDArray[np.int64]:
+    def _flat(self, number: int, table: AttackedTable) -> NDArray[np.int64]:
         """Return the class of every unknown in one table; ``OUT`` where it is in none."""
         shape = [len(side.levels) for side in self.sides]
         positions = {side.name: position for position, side in enumerate(self.sides)}
@@ -239,7 +239,7 @@ def _still(unknowns: Sequence[int], fits: Floats, k: int) -> list[int]:
     return [unknown for unknown in unknowns if _TINY < fits[unknown] < k - _TINY]
 
 
-def _side(name: str, tables: Sequence[PublishedTable]) -> _Side:
+def _side(name: str, tables: Sequence[AttackedTable]) -> _Side:
     versions = {number: table.axis(name) for number, table in enumerate(tables) if name in table.names}
     role = next(iter(versions.values())).role
     groups: dict[tuple[int, ...], list[Level]] = {}

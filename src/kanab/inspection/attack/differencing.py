@@ -8,7 +8,7 @@ from itertools import combinations
 from math import isqrt
 
 from kanab.inspection.attack.findings import Finding, in_people
-from kanab.inspection.attack.published import Published, PublishedTable, alike
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, alike
 from kanab.tally.describe import in_units
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -19,7 +19,7 @@ DIFFERENCES = "differences"
 _Place = tuple[int, ...]
 
 
-def find_small_classes(releases: Sequence[Published], k: int) -> list[Finding]:
+def find_small_classes(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
     """Find classes with fewer than k people, and with fewer than k who have, or lack, a value."""
     findings = []
     for release in releases:
@@ -41,7 +41,7 @@ def find_small_classes(releases: Sequence[Published], k: int) -> list[Finding]:
     return findings
 
 
-def find_differences(releases: Sequence[Published], k: int) -> list[Finding]:
+def find_differences(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
     """Find what subtracting one table from another of the same people says about fewer than k of them.
 
     Tables are compared where the people of one are among those of the other: the same experiments,
@@ -50,14 +50,16 @@ def find_differences(releases: Sequence[Published], k: int) -> list[Finding]:
     findings: list[Finding] = []
     for before, after, first, second in _comparable(releases):
         names = tuple(name for name in first.names if name in second.names)
-        comparison = _Comparison(*alike(first, second, names), _title(before, after, first, second), k)
+        comparison = _TableComparison(*alike(first, second, names), _title(before, after, first, second), k)
         for place in comparison.before.places():
             if not comparison.after.hidden[place]:
                 findings += comparison.at(place)
     return findings
 
 
-def _comparable(releases: Sequence[Published]) -> Iterator[tuple[Published, Published, PublishedTable, PublishedTable]]:
+def _comparable(
+    releases: Sequence[AttackedRelease],
+) -> Iterator[tuple[AttackedRelease, AttackedRelease, AttackedTable, AttackedTable]]:
     inside = ((release, release, *pair) for release in releases for pair in combinations(release.tables, 2))
     between = (
         (before, after, first, second)
@@ -72,7 +74,7 @@ def _comparable(releases: Sequence[Published]) -> Iterator[tuple[Published, Publ
             yield before, after, first, second
 
 
-def _title(before: Published, after: Published, first: PublishedTable, second: PublishedTable) -> str:
+def _title(before: AttackedRelease, after: AttackedRelease, first: AttackedTable, second: AttackedTable) -> str:
     if before is after:
         return f"{before.name}, {first.name} − {second.name}"
     if first.name == second.name:
@@ -81,11 +83,11 @@ def _title(before: Published, after: Published, first: PublishedTable, second: P
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class _TableComparison:
     """Two tables of the same classes."""
 
-    before: PublishedTable
-    after: PublishedTable
+    before: AttackedTable
+    after: AttackedTable
     title: str
     k: int
 
@@ -163,7 +165,7 @@ class _Comparison:
         return None
 
 
-def _same(part: Moments, other: PublishedTable) -> Moments | None:
+def _same(part: Moments, other: AttackedTable) -> Moments | None:
     """Return the numbers of the same metric in another table, if they are on the same grid."""
     numbers = other.part(part.metric.name)
     return numbers if numbers is not None and numbers.metric.scale == part.metric.scale else None

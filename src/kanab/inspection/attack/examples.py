@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
 from kanab.inspection.attack.background import Background, place_people
-from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells
@@ -32,7 +32,7 @@ class BadExample:
 
     name: str
     story: str
-    releases: tuple[Published, ...]
+    releases: tuple[AttackedRelease, ...]
     people: Mapping[str, Any]
     background: Background | None = None
 
@@ -61,7 +61,7 @@ def daily_dashboard(name: str) -> BadExample:
         rows = {key: values[:here] for key, values in people.items()}
         values = {BOUGHT: (spend > 0).astype(np.int64)[:here], SPEND: spend[:here]}
         table = tabulate("variant/region", rows, axes, values, [("variant",)])
-        releases.append(Published(f"day {day}", (table,)))
+        releases.append(AttackedRelease(f"day {day}", (table,)))
     story = (
         "A dashboard publishes the table of variant × region every morning. Each morning every class holds "
         f"at least {DEFAULT_K} people."
@@ -80,7 +80,7 @@ def two_cuts(name: str) -> BadExample:
         rows = {key: values[:cut] for key, values in people.items()}
         values = {BOUGHT: (spend > 0).astype(np.int64)[:cut], SPEND: spend[:cut]}
         table = tabulate("variant/tier", rows, axes, values, [("variant",), ("tier",)])
-        releases.append(Published(f"the first {cut:,} people", (table,)))
+        releases.append(AttackedRelease(f"the first {cut:,} people", (table,)))
     story = "The same table is released twice, with two filters on the rows. Every class holds more than 100 people."
     return BadExample(name, story, tuple(releases), {**people, "spend": spend})
 
@@ -113,10 +113,10 @@ def suppressed(name: str) -> BadExample:
         f"Classes of fewer than {DEFAULT_K} people are blacked out, and in their rows a second class with them, "
         "so that the totals do not give them away. A linked table gives the same by county."
     )
-    return BadExample(name, story, (Published("towns", tables),), {**people, "spend": spend})
+    return BadExample(name, story, (AttackedRelease("towns", tables),), {**people, "spend": spend})
 
 
-def _blacked_out(table: PublishedTable, k: int) -> PublishedTable:
+def _blacked_out(table: AttackedTable, k: int) -> AttackedTable:
     """Black out small classes, and the smallest other class of a town where one would be alone."""
     hidden = np.asarray((table.people > 0) & (table.people < k))
     for town in range(hidden.shape[1]):
@@ -125,7 +125,7 @@ def _blacked_out(table: PublishedTable, k: int) -> PublishedTable:
             hidden[min(others)[1], town] = True
     people = np.where(hidden, 0, table.people)
     moments = tuple(Moments(part.metric, people, np.where(hidden, 0, part.sums), {}) for part in table.moments)
-    return PublishedTable(table.name, table.axes, people, hidden, moments)
+    return AttackedTable(table.name, table.axes, people, hidden, moments)
 
 
 def class_squares(name: str) -> BadExample:
@@ -139,7 +139,7 @@ def class_squares(name: str) -> BadExample:
     axes = _arm("variant", "AB"), Axis("shop", tuple(shops))
     table = tabulate("variant/shop", people, axes, {ORDERS: orders, SPEND: spend}, [("variant", "shop")])
     story = f"Every class holds at least {DEFAULT_K} people, and its sum and its sum of squares are published."
-    return BadExample(name, story, (Published("shops", (table,)),), {**people, "orders": orders, "spend": spend})
+    return BadExample(name, story, (AttackedRelease("shops", (table,)),), {**people, "orders": orders, "spend": spend})
 
 
 def paper(name: str) -> BadExample:
@@ -150,7 +150,7 @@ def paper(name: str) -> BadExample:
     axes = _arm("treatment", "AB"), Axis("tier", (1, 2, 3))
     table = tabulate("treatment/tier", people, axes, {minutes: np.array(values)}, [("treatment", "tier")])
     story = "Classes of three people with their sums and squares, 2.17 and 4.7089 in the first, as in the paper."
-    return BadExample(name, story, (Published("paper", (table,), k=3),), {**people, "minutes": np.array(values)})
+    return BadExample(name, story, (AttackedRelease("paper", (table,), k=3),), {**people, "minutes": np.array(values)})
 
 
 def pair_scan(name: str) -> BadExample:
@@ -194,7 +194,7 @@ def tabulate(
     sides: Sequence[Axis],
     values: Mapping[Metric, _Ints],
     squares: Sequence[By],
-) -> PublishedTable:
+) -> AttackedTable:
     """Count people into a table, without any rule."""
     shape = tuple(len(side.levels) for side in sides)
     codes = [
@@ -216,7 +216,7 @@ def tabulate(
         )
         for metric, steps in values.items()
     )
-    return PublishedTable(name, tuple(sides), counts, np.zeros(shape, dtype=bool), moments)
+    return AttackedTable(name, tuple(sides), counts, np.zeros(shape, dtype=bool), moments)
 
 
 def _arm(name: str, arms: str) -> Axis:
@@ -238,6 +238,6 @@ def _pairs(name: str, story: str, arms: Mapping[str, NDArray[Any]], values: Mapp
         tabulate(f"{first}/{second}", arms, [_arm(first, "AB"), _arm(second, "AB")], values, [(first,), (second,)])
         for first, second in combinations(arms, 2)
     )
-    releases = (Published("pairs", tables),)
+    releases = (AttackedRelease("pairs", tables),)
     people = {**arms, **{metric.name: steps for metric, steps in values.items()}}
     return BadExample(name, story, releases, people, place_people(arms, releases))

@@ -77,7 +77,7 @@ def finest_levels(versions: Sequence[Axis]) -> list[Level]:
 
 
 @dataclass(frozen=True, eq=False)
-class PublishedTable:
+class AttackedTable:
     """One table: people per class, which classes are blacked out, and the numbers of every metric."""
 
     name: str
@@ -113,7 +113,7 @@ class PublishedTable:
         axes = self.axes if by is None else [self.axis(name) for name in by]
         return ", ".join(f"{axis.name} = {label(axis.levels[i])}" for axis, i in zip(axes, place, strict=True))
 
-    def by(self, names: By) -> PublishedTable:
+    def by(self, names: By) -> AttackedTable:
         """Return the same people by only these axes; what adds up a blacked-out class is blacked out."""
         table = self
         for name in self.names:
@@ -121,9 +121,9 @@ class PublishedTable:
                 table = table._without(name)
         return table._ordered(names)
 
-    def _without(self, name: str) -> PublishedTable:
+    def _without(self, name: str) -> AttackedTable:
         axes = tuple(axis for axis in self.axes if axis.name != name)
-        return PublishedTable(
+        return AttackedTable(
             self.name,
             axes,
             marginal(self.people, self.names, [axis.name for axis in axes]),
@@ -131,11 +131,11 @@ class PublishedTable:
             tuple(part.collapse(self.names, name) for part in self.moments),
         )
 
-    def _ordered(self, names: By) -> PublishedTable:
+    def _ordered(self, names: By) -> AttackedTable:
         if names == self.names:
             return self
         order = [self.names.index(name) for name in names]
-        return PublishedTable(
+        return AttackedTable(
             self.name,
             tuple(self.axes[position] for position in order),
             self.people.transpose(order),
@@ -146,12 +146,12 @@ class PublishedTable:
             ),
         )
 
-    def folded(self, axis: Axis, into: Sequence[int]) -> PublishedTable:
+    def folded(self, axis: Axis, into: Sequence[int]) -> AttackedTable:
         """Return the same people with the levels of one axis sent to their places in a coarser one."""
         position = self.names.index(axis.name)
         size = len(axis.levels)
         hidden = fold(self.hidden.astype(object), position, into, size).astype(bool)
-        return PublishedTable(
+        return AttackedTable(
             self.name,
             tuple(axis if other.name == axis.name else other for other in self.axes),
             fold(self.people, position, into, size),
@@ -160,7 +160,7 @@ class PublishedTable:
         )
 
 
-def alike(left: PublishedTable, right: PublishedTable, names: By) -> tuple[PublishedTable, PublishedTable]:
+def alike(left: AttackedTable, right: AttackedTable, names: By) -> tuple[AttackedTable, AttackedTable]:
     """Return two tables by the same axes and the finest levels that both can be added up to."""
     left, right = left.by(names), right.by(names)
     for name in names:
@@ -196,7 +196,7 @@ def _coarsened(first: Axis, second: Axis) -> tuple[Axis, list[int], list[int]]:
     )
 
 
-def flat_places(table: PublishedTable, places: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def flat_places(table: AttackedTable, places: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return flat indices into a table's classes from places on each of its axes; ``OUT`` where one of them is."""
     inside = [np.maximum(along, 0) for along in places]
     outside = np.any([along == OUT for along in places], axis=0)
@@ -204,19 +204,19 @@ def flat_places(table: PublishedTable, places: Sequence[NDArray[np.int64]]) -> N
 
 
 @dataclass(frozen=True, eq=False)
-class Published:
+class AttackedRelease:
     """One release: its tables, the k that it claims, and the cohorts that it is about.
 
     ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0.
     """
 
     name: str
-    tables: tuple[PublishedTable, ...]
+    tables: tuple[AttackedTable, ...]
     k: int = DEFAULT_K
     cohorts: str = ""
     contributors: Mapping[str, str] = field(default_factory=dict)
 
-    def apart(self, other: Published) -> bool:
+    def apart(self, other: AttackedRelease) -> bool:
         """Tell whether the two are about different people: batches of different cohorts are."""
         return bool(self.cohorts and other.cohorts and self.cohorts != other.cohorts)
 
@@ -228,7 +228,7 @@ class _Map(msgspec.Struct):
     rest: bool = False
 
 
-def published_from_dict(data: Any, name: str) -> Published:
+def published_from_dict(data: Any, name: str) -> AttackedRelease:
     """Read a release from its plain data; fields that no attack needs are not looked at.
 
     Raises `SourceError` where it is no release, or a table cannot be read.
@@ -241,7 +241,7 @@ def published_from_dict(data: Any, name: str) -> Published:
     cohorts = receipt.get("cohorts") or ""
     metrics = _dict(_dict(data, "plan"), "metrics")
     maps = _dict(data, "levels")
-    return Published(
+    return AttackedRelease(
         name,
         tuple(_table(table, plain, maps.get(table)) for table, plain in tables.items()),
         k if type(k) is int and k >= 2 else DEFAULT_K,
@@ -250,7 +250,7 @@ def published_from_dict(data: Any, name: str) -> Published:
     )
 
 
-def _table(name: str, plain: Any, levels: Any) -> PublishedTable:
+def _table(name: str, plain: Any, levels: Any) -> AttackedTable:
     place = f"$.tables.{name}"
     if not isinstance(plain, dict):
         raise SourceError("a table cannot be read", "Give a file that kanab release wrote.", at=place)
@@ -270,7 +270,7 @@ def _table(name: str, plain: Any, levels: Any) -> PublishedTable:
     axes = tuple(
         Axis(factor.name, factor.levels, factor.role, _map_of(merged, factor.name)) for factor in parts.factors
     )
-    return PublishedTable(name, axes, parts.people, hidden, parts.moments)
+    return AttackedTable(name, axes, parts.people, hidden, parts.moments)
 
 
 def _map_of(merged: _Map | None, axis: str) -> LevelMap | None:

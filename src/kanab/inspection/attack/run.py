@@ -8,7 +8,7 @@ from kanab.inspection.attack.background import Background
 from kanab.inspection.attack.count_bounds import BOUNDS, bound_counts
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
-from kanab.inspection.attack.published import Published
+from kanab.inspection.attack.published import AttackedRelease
 from kanab.inspection.attack.reconstruct import (
     LEAST_SQUARES,
     LEVERAGE,
@@ -35,7 +35,7 @@ NOTHING_KNOWN = "The people who are known do not add up to any of the tables."
 
 
 def play_attacker(
-    releases: Sequence[Published], background: Background | None = None, k: int | None = None
+    releases: Sequence[AttackedRelease], background: Background | None = None, k: int | None = None
 ) -> AttackReport:
     """Try every attack. ``background`` is what the attacker knows about people besides; k is the releases' largest.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
-from kanab.inspection.attack.published import Published, PublishedTable
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.privacy.audit import LEAST_CONTRIBUTORS
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import class_squares, edges, largest_on_grid, smallest_on_grid
@@ -27,7 +27,7 @@ WHOLE = 1_000
 _Ends = tuple[Cells, Cells]
 
 
-def find_exposed_values(releases: Sequence[Published], k: int) -> list[Finding]:
+def find_exposed_values(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
     """Find values that the numbers of one class give away: extremes, and sums of one or two contributors.
 
     An extreme counts as found if less than a quarter of its distance from the mean is left to guess,
@@ -44,14 +44,14 @@ def find_exposed_values(releases: Sequence[Published], k: int) -> list[Finding]:
     return list({(finding.table, finding.learnt): finding for finding in findings if finding.people < k}.values())
 
 
-def _views(table: PublishedTable) -> Iterator[PublishedTable]:
+def _views(table: AttackedTable) -> Iterator[AttackedTable]:
     """Yield the table, and each marginal at which squares are known by themselves."""
     yield table
     for by in dict.fromkeys(by for part in table.moments for by in part.squares if by != table.names):
         yield table.by(by)
 
 
-def _extremes(table: PublishedTable, part: Moments, title: str, k: int) -> Iterator[Finding]:
+def _extremes(table: AttackedTable, part: Moments, title: str, k: int) -> Iterator[Finding]:
     if part.metric.binary or not part.squares or table.hidden.any() or not _possible(table, part):
         return
     bounds = _bounds(part)
@@ -79,7 +79,7 @@ def _extremes(table: PublishedTable, part: Moments, title: str, k: int) -> Itera
             yield _extreme_finding(where, part.metric, interval, -reachers(n, -s, q, -interval[1], k), title)
 
 
-def _possible(table: PublishedTable, part: Moments) -> bool:
+def _possible(table: AttackedTable, part: Moments) -> bool:
     """Tell whether anybody could have these numbers: a damaged file is nothing to reason from."""
     try:
         check_moments(part, table.people, table.names)
@@ -140,7 +140,7 @@ def _extreme_finding(where: str, metric: Metric, interval: tuple[int, int], peop
     return Finding(CLOSED_FORMS, title, metric.name, abs(people), learnt)
 
 
-def _contributors(table: PublishedTable, part: Moments, of: str | None, title: str) -> Iterator[Finding]:
+def _contributors(table: AttackedTable, part: Moments, of: str | None, title: str) -> Iterator[Finding]:
     """Yield classes in which one or two people have the whole sum, and another metric says how many they are."""
     buyers = None if of is None else table.part(of)
     if buyers is None or not buyers.metric.binary:

@@ -1,4 +1,4 @@
-"""Scans as a report in one file: maps of all pairs, what rings, and what it looks like."""
+"""Scans as a report in one file: maps of all pairs, the alarms, and what they look like."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ details::details-content{content-visibility:visible;display:block}}
 """What the page of a scan adds to the style sheet of all reports."""
 
 _MAP_KEY = (
-    "Every square is a pair of experiments, named at the side and numbered along the top; each pair stands on both "
+    "Every square is a pair of experiments, named at the side and numbered along the top; each pair appears on both "
     "sides of the diagonal. Empty: not testable. Marks show the verdict after correction, shades the raw p."
 )
 _EXPECTED_KEY = (
-    "Beside or below the map p-values are held against chance. On the line: as many small ones as chance makes. "
-    "Points that leave it upwards at the right are more than chance; a triangle is beyond the edge."
+    "The chart beside or below the map compares p-values with chance. On the line: as many small ones as chance makes. "
+    "Points above the line at the right are more than chance; a triangle is beyond the edge."
 )
-_EFFECTS_KEY = "Dot, the effect; line, its 95 % interval; upright mark, no effect. Blue where 0 is outside."
+_EFFECTS_KEY = "Dot, the effect; line, its 95 % interval; upright mark, no effect. Blue where the interval excludes 0."
 
 
 def scan_report(*, pairs: Data | None = None, segments: Data | None = None) -> str:
@@ -129,18 +129,18 @@ def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
 
 def _attention(data: Data) -> str:
     """Say the verdict in a sentence, then show the ranked table."""
-    ringing, shown = alarms(data), strongest(data)
+    flagged, shown = alarms(data), strongest(data)
     call = ""
     if sentence := outcome(data):
-        alarm = ' alarm" role="alert' if ringing or data["verdicts"].get("assignment broken") else ""
+        alarm = ' alarm" role="alert' if flagged or data["verdicts"].get("assignment broken") else ""
         how, _, verdict_text = sentence.partition("): ") if "): " in sentence else sentence.partition(": ")
         bracket = ")" if "): " in sentence else ""
         verdict = marked(verdict_text[:1].upper() + verdict_text[1:])
         call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
         return f"{call}<p>Nothing could be tested.</p>"
-    cut = f'<p class="key">The {len(shown)} most urgent of {len(ringing):,}.</p>' if len(ringing) > len(shown) else ""
-    near = "" if ringing else '<p class="key">The tests with the smallest p:</p>'
+    cut = f'<p class="key">The {len(shown)} most urgent of {len(flagged):,}.</p>' if len(flagged) > len(shown) else ""
+    near = "" if flagged else '<p class="key">The tests with the smallest p:</p>'
     return f"{call}{cut}{near}{_ranked(data, shown)}"
 
 

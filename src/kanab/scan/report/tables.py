@@ -38,14 +38,14 @@ MOST_ROWS = 20
 """So many tests are shown one by one; the others are counted."""
 
 FEW_ROWS = 5
-"""Where fewer tests ring, the nearest of the others are shown beside them."""
+"""Where there are fewer alarms, the nearest of the other tests are shown beside them."""
 
 MOST_FLAGGED = 5
 """So many flagged tests are explained on a terminal; the report and the plain data hold more."""
 
 
 def scan_text(data: Data, *, width: int | None = None) -> str:
-    """Write a scan for a terminal: what was scanned, what rings, what was missed, what may be published.
+    """Write a scan for a terminal: what was scanned, the alarms, what was missed, what may be published.
 
     At most ``width`` columns wide where names allow it; without a width tables are as wide as they need.
     """
@@ -54,7 +54,7 @@ def scan_text(data: Data, *, width: int | None = None) -> str:
 
 
 def sections(data: Data) -> list[Section]:
-    """Return the whole scan in reading order: what rings, what it looks like, the rest, and at what k."""
+    """Return the whole scan in reading order: the alarms, what they look like, the rest, and at what k."""
     flagged = explain_flagged(data)
     parts = [Section("What needs attention", attention(data)), *flagged[:MOST_FLAGGED]]
     if (left := len(flagged) - MOST_FLAGGED) > 0:
@@ -72,27 +72,27 @@ def sections(data: Data) -> list[Section]:
 
 
 def strongest(data: Data) -> list[Row]:
-    """Return what is shown one by one: all that rings, or the nearest to it, but not too many."""
-    ringing = alarms(data)
-    if len(ringing) >= FEW_ROWS:
-        return ringing[:MOST_ROWS]
+    """Return what is shown one by one: all alarms, or the nearest to one, but not too many."""
+    flagged = alarms(data)
+    if len(flagged) >= FEW_ROWS:
+        return flagged[:MOST_ROWS]
     nearest = sorted(
         with_verdict(data, "nothing found", "clear within tolerance"),
         key=lambda row: 2.0 if row["p_robust"] is None else row["p_robust"],
     )
-    return [*ringing, *nearest[: FEW_ROWS - len(ringing)]]
+    return [*flagged, *nearest[: FEW_ROWS - len(flagged)]]
 
 
 def attention(data: Data) -> tuple[str | Table, ...]:
-    """Return the ranked table, and in words whether anything rings at all."""
-    ringing, shown = alarms(data), strongest(data)
+    """Return the ranked table, and in words whether there is any alarm at all."""
+    flagged, shown = alarms(data), strongest(data)
     if not shown:
         return ("Nothing could be tested.",)
-    if not ringing:
+    if not flagged:
         nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
-        return (f"Nothing rings. {nearest}", ranked_table(data, shown))
-    if len(ringing) > len(shown):
-        return (f"The {len(shown)} most urgent of {len(ringing):,}:", ranked_table(data, shown))
+        return (f"No alarms. {nearest}", ranked_table(data, shown))
+    if len(flagged) > len(shown):
+        return (f"The {len(shown)} most urgent of {len(flagged):,}:", ranked_table(data, shown))
     return (ranked_table(data, shown),)
 
 

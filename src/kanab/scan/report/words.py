@@ -11,7 +11,7 @@ from typing import Any
 from kanab.errors import listed
 from kanab.report.figures import Figures, Row, error_figures, percent
 from kanab.report.words import UNCHAINED, correction_name, ended, spoken_arm, spoken_ps
-from kanab.scan.stats.verdicts import ALARMS, CARRIED, ORDER, WITHIN
+from kanab.scan.stats.verdicts import ALARMS, FEW_COULD, ORDER, WITHIN
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
@@ -54,7 +54,7 @@ def with_verdict(data: Data, *verdicts: str) -> list[Row]:
 
 
 def alarms(data: Data) -> list[Row]:
-    """Return the tests that ring: "interference", "differs" and "watch"."""
+    """Return the alarms: "interference", "differs" and "watch"."""
     return with_verdict(data, *ALARMS)
 
 
@@ -110,11 +110,11 @@ def outcome(data: Data) -> str:
         return ""
     alarm = kind_of_scan(data).alarm
     counts = data["verdicts"]
-    ringing = counts.get(alarm, 0)
+    alarmed = counts.get(alarm, 0)
     wording = {"interference": "interference in {}", "differs": "effects differ in {}"}[alarm]
-    parts = [wording.format(number_of(ringing, "test")) if ringing else wording.format("no test")]
+    parts = [wording.format(number_of(alarmed, "test")) if alarmed else wording.format("no test")]
     if watch := counts.get("watch", 0):
-        parts.append(f"{watch:,} to watch (a few people could have made it)")
+        parts.append(f"{watch:,} to watch (a few people could have caused it)")
     if broken := counts.get("assignment broken", 0):
         parts.append(f"{broken:,} with a broken assignment")
     return f"{corrected_how(data)}: {'; '.join(parts)}."
@@ -288,7 +288,7 @@ def note_sentences(data: Data) -> list[str]:
     sentences = [ended(text) for text in dict.fromkeys(data["notes"])]
     remarks: dict[str, int] = {}
     for row in data[kind_of_scan(data).rows]:
-        if row["note"] not in ("", CARRIED, WITHIN) and row["verdict"] not in ("not testable", "assignment broken"):
+        if row["note"] not in ("", FEW_COULD, WITHIN) and row["verdict"] not in ("not testable", "assignment broken"):
             remarks[row["note"]] = remarks.get(row["note"], 0) + 1
     return [*sentences, *(f"{number_of(count, 'test')}: {ended(text)}" for text, count in remarks.items())]
 
@@ -303,5 +303,5 @@ def method_sentences(data: Data) -> list[str]:
         rate = "the expected share of false ones among the alarms" if few else "the chance of even one false alarm"
         sentences.append(f"{corrected_how(data)}: {rate} is at most {percent(data['alpha'])} in a family.")
     if data["verdicts"].get("watch"):
-        sentences.append("“Watch”: p is small, but a few people with extreme values could have made it.")
+        sentences.append("“Watch”: p is small, but a few people with extreme values could have caused it.")
     return sentences

@@ -21,7 +21,7 @@ UNBALANCED = "the arms of {0} are not spread alike over {1}"
 class SegmentTest(Outcome):
     """Whether an experiment's effect on a metric differs between the levels of a covariate.
 
-    ``follow_ups`` compare each level with the rest, where the test rings.
+    ``follow_ups`` compare each level with the rest, where the test is an alarm.
     """
 
     experiment: str

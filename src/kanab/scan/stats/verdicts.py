@@ -35,7 +35,7 @@ PAIR_CORRECTION: Correction = "holm"
 
 ALARMS = ("interference", "differs", "watch")
 
-CARRIED = "a few people could have made it"
+FEW_COULD = "a few people could have caused it"
 WITHIN = "it is there, but smaller than the tolerance"
 ALMOST = "within the tolerance, unless a few people hide something"
 
@@ -124,7 +124,7 @@ def decide(
 ) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
     """Return the verdict of every test, and a remark where it needs one."""
     with np.errstate(invalid="ignore"):
-        rings = evidence.p_adjusted < alpha
+        alarmed = evidence.p_adjusted < alpha
         holds = evidence.p_guarded < alpha
         inside = evidence.could_miss_guarded <= evidence.tolerance
         nearly = (evidence.could_miss <= evidence.tolerance) & ~inside
@@ -132,14 +132,14 @@ def decide(
     cases: list[tuple[Flags, Verdict, str]] = [
         (evidence.untested, "not testable", ""),
         (broken, "assignment broken", ""),
-        (inside & rings, "clear within tolerance", WITHIN),
+        (inside & alarmed, "clear within tolerance", WITHIN),
         (inside, "clear within tolerance", ""),
-        (rings & holds, alarm, ""),
-        (rings, "watch", CARRIED),
+        (alarmed & holds, alarm, ""),
+        (alarmed, "watch", FEW_COULD),
         (nearly, "nothing found", ALMOST),
     ]
-    verdicts = np.full(len(rings), "nothing found", dtype=object)
-    notes = np.full(len(rings), "", dtype=object)
+    verdicts = np.full(len(alarmed), "nothing found", dtype=object)
+    notes = np.full(len(alarmed), "", dtype=object)
     for condition, verdict, note in reversed(cases):
         verdicts[condition], notes[condition] = verdict, note
     return verdicts, notes

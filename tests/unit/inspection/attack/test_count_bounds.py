@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kanab.inspection.attack import count_bounds
 from kanab.inspection.attack.count_bounds import bound_counts
 from kanab.inspection.attack.examples import tabulate
-from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
 
@@ -23,17 +23,17 @@ def people(cells: dict[tuple[Any, ...], int], *names: str) -> dict[str, list[Any
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
-def table(rows: dict[str, list[Any]], *names: str, spend: bool = False) -> PublishedTable:
+def table(rows: dict[str, list[Any]], *names: str, spend: bool = False) -> AttackedTable:
     values = {SPEND: np.arange(1, len(rows[names[0]]) + 1, dtype=np.int64)} if spend else {}
     sides = [Axis(name, tuple(sorted(set(rows[name]))), "arm" if name == "arm" else "covariate") for name in names]
     return tabulate("/".join(names), rows, sides, values, [])
 
 
-def blacked(made: PublishedTable, *places: tuple[int, ...]) -> PublishedTable:
+def blacked(made: AttackedTable, *places: tuple[int, ...]) -> AttackedTable:
     hidden = made.hidden.copy()
     for place in places:
         hidden[place] = True
-    return PublishedTable(made.name, made.axes, made.people, hidden, made.moments)
+    return AttackedTable(made.name, made.axes, made.people, hidden, made.moments)
 
 
 TOWNS = {("A", "x"): 40, ("A", "y"): 4, ("B", "x"): 35, ("B", "y"): 30}
@@ -43,7 +43,7 @@ def test_a_blacked_out_class_follows_from_its_total() -> None:
     rows = people(TOWNS, "arm", "town")
     full = table(rows, "arm", "town", spend=True)
     shown = blacked(full, (0, 1))
-    (found,) = bound_counts([Published("r", (shown, full.by(("arm",))))], 10)
+    (found,) = bound_counts([AttackedRelease("r", (shown, full.by(("arm",))))], 10)
     assert (found.attack, found.people) == ("bounds on counts", 4)
     spend = sum(range(41, 45)) / 100
     assert found.learnt == f"arm = A, town = y holds exactly 4 people; their spend adds up to {spend:g}"
@@ -52,13 +52,13 @@ def test_a_blacked_out_class_follows_from_its_total() -> None:
 
 def test_without_totals_a_blacked_out_class_stays_hidden() -> None:
     full = table(people(TOWNS, "arm", "town"), "arm", "town")
-    assert bound_counts([Published("r", (blacked(full, (0, 1)),))], 10) == []
+    assert bound_counts([AttackedRelease("r", (blacked(full, (0, 1)),))], 10) == []
 
 
 def test_two_blacked_out_classes_of_each_row_protect_each_other() -> None:
     full = table(people(TOWNS, "arm", "town"), "arm", "town")
     shown = blacked(full, (0, 0), (0, 1), (1, 0), (1, 1))
-    assert bound_counts([Published("r", (shown, full.by(("arm",)), full.by(("town",))))], 10) == []
+    assert bound_counts([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 10) == []
 
 
 def test_inequalities_alone_can_pin_a_count() -> None:
@@ -66,7 +66,7 @@ def test_inequalities_alone_can_pin_a_count() -> None:
     cells = {("A", "x"): 1, ("A", "y"): 1, ("A", "z"): 10, ("B", "x"): 1, ("B", "y"): 0, ("B", "z"): 20}
     full = table(people(cells, "arm", "town"), "arm", "town", spend=True)
     shown = blacked(full, *product((0, 1), (0, 1, 2)))
-    found = bound_counts([Published("r", (shown, full.by(("arm",)), full.by(("town",))))], 15)
+    found = bound_counts([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 15)
     assert [(one.learnt, one.people) for one in found] == [("arm = A, town = z holds between 9 and 12 people", 12)]
 
 
@@ -74,16 +74,16 @@ def test_levels_merged_in_two_ways_give_the_level_between_away() -> None:
     cells = {("A", 1): 40, ("A", 2): 3, ("A", 3): 30, ("B", 1): 20, ("B", 2): 33, ("B", 3): 15}
     full = table(people(cells, "arm", "tier"), "arm", "tier", spend=True)
 
-    def merged(*groups: tuple[Any, tuple[int, ...]]) -> PublishedTable:
+    def merged(*groups: tuple[Any, tuple[int, ...]]) -> AttackedTable:
         axis = Axis("tier", tuple(new for new, _ in groups), "covariate", LevelMap("tier", groups, {}))
         return full.folded(axis, [axis.place(level) for level in (1, 2, 3)])
 
     low, high = merged(("1 … 2", (1, 2)), (3, (3,))), merged((1, (1,)), ("2 … 3", (2, 3)))
     assert min(low.people.min(), high.people.min()) >= 10
-    (found,) = bound_counts([Published("first", (low,)), Published("second", (high,))], 10)
+    (found,) = bound_counts([AttackedRelease("first", (low,)), AttackedRelease("second", (high,))], 10)
     assert found.learnt.startswith("arm = A, tier = 2 holds exactly 3 people; their spend adds up to ")
     assert found.table == "first, second, arm/tier"
-    separate = [Published("first", (low,), cohorts="W1"), Published("second", (high,), cohorts="W2")]
+    separate = [AttackedRelease("first", (low,), cohorts="W1"), AttackedRelease("second", (high,), cohorts="W2")]
     assert bound_counts(separate, 10) == []
 
 
@@ -91,14 +91,14 @@ def test_releases_that_nobody_can_be_in_together_are_bounded_one_by_one() -> Non
     full = table(people(TOWNS, "arm", "town"), "arm", "town")
     grown = table(people(TOWNS | {("B", "x"): 95}, "arm", "town"), "arm", "town")
     shown = blacked(full, (0, 1))
-    found = bound_counts([Published("mon", (shown, full.by(("arm",)))), Published("tue", (grown,))], 10)
+    found = bound_counts([AttackedRelease("mon", (shown, full.by(("arm",)))), AttackedRelease("tue", (grown,))], 10)
     assert [one.table for one in found] == ["mon, arm/town"]
 
 
-def circle(cells: dict[tuple[Any, ...], int]) -> Published:
+def circle(cells: dict[tuple[Any, ...], int]) -> AttackedRelease:
     rows = people(cells, "arm", "tier", "town")
     edges = (("arm", "tier"), ("arm", "town"), ("tier", "town"))
-    return Published("r", tuple(table(rows, *names) for names in edges))
+    return AttackedRelease("r", tuple(table(rows, *names) for names in edges))
 
 
 def test_three_tables_in_a_circle_can_pin_a_crossed_class() -> None:
@@ -113,7 +113,7 @@ def test_three_tables_in_a_circle_can_pin_a_crossed_class() -> None:
 def test_tables_that_hang_together_like_a_tree_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(count_bounds._System, "exposed", lambda *_: pytest.fail("tried"))
     rows = people({("A", 1, "x"): 12, ("B", 2, "y"): 15, ("A", 2, "y"): 30}, "arm", "tier", "town")
-    assert bound_counts([Published("r", (table(rows, "arm", "tier"), table(rows, "arm", "town")))], 10) == []
+    assert bound_counts([AttackedRelease("r", (table(rows, "arm", "tier"), table(rows, "arm", "town")))], 10) == []
 
 
 def test_systems_beyond_the_limits_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kanab.inspection.attack.differencing import find_differences, find_small_classes
 from kanab.inspection.attack.examples import tabulate
-from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -41,13 +41,13 @@ def joined(people: dict[str, Any], *newcomers: tuple[str, int, int]) -> dict[str
     }
 
 
-def release(name: str, people: dict[str, Any], squares: Any = (("arm",),), **more: Any) -> Published:
+def release(name: str, people: dict[str, Any], squares: Any = (("arm",),), **more: Any) -> AttackedRelease:
     spend = people["spend"]
     values = {BOUGHT: (spend > 4_500).astype(np.int64), SPEND: spend}
-    return Published(name, (tabulate("arm/tier", people, AXES, values, list(squares)),), **more)
+    return AttackedRelease(name, (tabulate("arm/tier", people, AXES, values, list(squares)),), **more)
 
 
-def learnt(*releases: Published, k: int = 10) -> list[str]:
+def learnt(*releases: AttackedRelease, k: int = 10) -> list[str]:
     return [one.learnt for one in find_differences(releases, k)]
 
 
@@ -166,7 +166,7 @@ def test_merged_levels_are_compared_where_both_can_be_added_up() -> None:
     before = crowd()
     after = release("tue", joined(before, ("B", 2, 1_234)))
     axis = Axis("tier", ("1 … 2",), "covariate", LevelMap("tier", (("1 … 2", (1, 2)),), {}))
-    merged = Published("tue", (after.tables[0].folded(axis, [0, 0]),))
+    merged = AttackedRelease("tue", (after.tables[0].folded(axis, [0, 0]),))
     (text,) = learnt(release("mon", before), merged)
     assert text.startswith("arm = B, tier = 1 + 2 differs by one person")
     assert "spend is 12.34" in text
@@ -179,7 +179,7 @@ def test_people_of_an_experiment_who_are_not_in_the_other_are_found() -> None:
     alone = tabulate("arm", people, [ARM], values, [])
     both = {"arm": people["arm"][inside], "experiment 2": people["tier"][inside]}
     pair = tabulate("arm/experiment 2", both, [ARM, other(2)], {SPEND: people["spend"][inside]}, [])
-    first, second = find_differences([Published("r", (alone, pair))], 10)
+    first, second = find_differences([AttackedRelease("r", (alone, pair))], 10)
     assert first.table == "r, arm − arm/experiment 2"
     assert (first.people, second.people) == (2, 1)
     assert second.learnt.endswith(f"that person's spend is {people['spend'][1] / 100:g}")
@@ -192,14 +192,14 @@ def test_pairs_that_only_share_an_experiment_are_not_compared() -> None:
     some = {key: value[:198] for key, value in arms.items()}
     one = tabulate("a", arms, [first, other(2)], {}, [])
     two = tabulate("b", some, [first, other(3)], {}, [])
-    assert find_differences([Published("r", (one, two))], 10) == []
+    assert find_differences([AttackedRelease("r", (one, two))], 10) == []
 
 
 def test_another_grid_is_not_compared() -> None:
     before = crowd()
     other = Metric("spend", 10, (0.0, 500.0))
     coarse = tabulate("arm/tier", before, AXES, {other: before["spend"] // 10}, [("arm",)])
-    assert learnt(release("mon", before), Published("tue", (coarse,))) == []
+    assert learnt(release("mon", before), AttackedRelease("tue", (coarse,))) == []
 
 
 def test_blacked_out_classes_are_not_compared() -> None:
@@ -207,15 +207,15 @@ def test_blacked_out_classes_are_not_compared() -> None:
     (table,) = release("tue", joined(before, ("B", 2, 1_234))).tables
     hidden = table.hidden.copy()
     hidden[1, 1] = True
-    after = PublishedTable(table.name, table.axes, table.people, hidden, table.moments)
-    assert learnt(release("mon", before), Published("tue", (after,))) == []
+    after = AttackedTable(table.name, table.axes, table.people, hidden, table.moments)
+    assert learnt(release("mon", before), AttackedRelease("tue", (after,))) == []
 
 
-def rated(counts: list[int], sums: list[int]) -> Published:
+def rated(counts: list[int], sums: list[int]) -> AttackedRelease:
     axis = Axis("arm", ("A", "B"), "arm")
     cells = [np.array(values, dtype=object) for values in ([100, 100], counts, sums)]
     part = Moments(RATING, cells[1], cells[2], {})
-    return Published("r", (PublishedTable("arm", (axis,), cells[0], np.zeros(2, dtype=bool), (part,)),))
+    return AttackedRelease("r", (AttackedTable("arm", (axis,), cells[0], np.zeros(2, dtype=bool), (part,)),))
 
 
 def test_values_that_appear_later_are_found_by_their_own_counts() -> None:
@@ -227,10 +227,10 @@ def test_values_that_appear_later_are_found_by_their_own_counts() -> None:
 def test_newcomers_without_a_value_say_nothing_about_the_metric() -> None:
     before, after = rated([60, 70], [200, 210]), rated([60, 70], [200, 210])
     (table,) = after.tables
-    grown = PublishedTable(
+    grown = AttackedTable(
         table.name, table.axes, table.people + np.array([2, 0], dtype=object), table.hidden, table.moments
     )
-    (found,) = find_differences([before, Published("r", (grown,))], 10)
+    (found,) = find_differences([before, AttackedRelease("r", (grown,))], 10)
     assert (found.people, found.learnt) == (2, "arm = A differs by 2 people")
 
 

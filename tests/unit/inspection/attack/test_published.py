@@ -9,7 +9,7 @@ import pytest
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
-from kanab.inspection.attack.published import Axis, Published, alike, finest_levels, published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, Axis, alike, finest_levels, published_from_dict
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release_json import release_to_dict
 
@@ -179,6 +179,6 @@ def test_two_tables_meet_at_the_finest_levels_that_both_have() -> None:
 
 def test_a_published_release_says_its_tables() -> None:
     read = published_from_dict(plain(), "towns")
-    assert isinstance(read, Published)
+    assert isinstance(read, AttackedRelease)
     assert [table.name for table in read.tables] == ["arm/town"]
     assert np.issubdtype(read.tables[0].hidden.dtype, np.bool_)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kanab.inspection.attack import background
 from kanab.inspection.attack.background import Background, independent_rows, place_people, solve
 from kanab.inspection.attack.examples import tabulate
-from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_leverage, find_sparse_values
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
@@ -23,12 +23,12 @@ BALANCE = Metric("balance", 1, (-50.0, 50.0))
 ARM = Axis("arm", ("A", "B"), "arm")
 
 
-def tables(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str, ...]) -> Published:
+def tables(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str, ...]) -> AttackedRelease:
     def side(name: str) -> Axis:
         return ARM if name == "arm" else Axis(name, tuple(sorted(set(people[name]))))
 
     made = [tabulate("/".join(link), people, [side(name) for name in link], values, []) for link in links]
-    return Published("r", tuple(made))
+    return AttackedRelease("r", tuple(made))
 
 
 def knows(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str, ...]) -> Background:
@@ -66,7 +66,7 @@ def test_merged_levels_and_people_outside_a_table_are_placed() -> None:
     axis = Axis("tier", (1, "2 … 3"), "covariate", LevelMap("tier", ((1, (1,)), ("2 … 3", (2, 3))), {}))
     inside = {key: values[:3] for key, values in people.items()}
     plain = tabulate("arm/tier", inside, [ARM, Axis("tier", (1, 2, 3))], {}, [])
-    known = place_people(people, [Published("r", (plain.folded(axis, [0, 1, 1]),))])
+    known = place_people(people, [AttackedRelease("r", (plain.folded(axis, [0, 1, 1]),))])
     assert known.cells.ravel().tolist() == [0, 3, 1, -1]
 
 
@@ -85,8 +85,8 @@ def test_metrics_that_some_people_lack_are_not_solved_for() -> None:
     (table,) = tables(people, {RATING: np.array([3, 4, 5])}, ("arm",)).tables
     (part,) = table.moments
     gap = type(part)(part.metric, part.counts - np.array([1, 0], dtype=object), part.sums, {})
-    gone = PublishedTable(table.name, table.axes, table.people, table.hidden, (gap,))
-    assert place_people(people, [Published("r", (gone,))]).equations == ()
+    gone = AttackedTable(table.name, table.axes, table.people, table.hidden, (gap,))
+    assert place_people(people, [AttackedRelease("r", (gone,))]).equations == ()
 
 
 # ── leverage ───────────────────────────────────────────────────────────────────────────────────
@@ -253,8 +253,8 @@ def test_sums_that_nobody_can_have_name_nobody() -> None:
     (part,) = made.tables[0].moments
     wrong = type(part)(part.metric, part.counts, part.counts * 2, {})
     first = made.tables[0]
-    broken = PublishedTable(first.name, first.axes, first.people, first.hidden, (wrong,))
-    assert find_sparse_values(place_people(people, [Published("r", (broken, made.tables[1]))]), 5) == []
+    broken = AttackedTable(first.name, first.axes, first.people, first.hidden, (wrong,))
+    assert find_sparse_values(place_people(people, [AttackedRelease("r", (broken, made.tables[1]))]), 5) == []
 
 
 def test_metrics_without_bounds_are_not_tried() -> None:

@@ -17,7 +17,7 @@ from kanab.errors import SourceError
 from kanab.inspection.attack.background import Background, place_people
 from kanab.inspection.attack.examples import EXAMPLES, example
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
-from kanab.inspection.attack.published import Published, published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
 from kanab.plan.model import make_plan
 from kanab.privacy.release_json import release_to_dict
@@ -156,13 +156,13 @@ def test_the_papers_value_lies_between_itself_and_itself() -> None:
 # ── our own releases do not ────────────────────────────────────────────────────────────────────
 
 
-def ours(rows: dict[str, Any], covariates: list[str], **more: Any) -> Published:
+def ours(rows: dict[str, Any], covariates: list[str], **more: Any) -> AttackedRelease:
     plan = make_plan("variant", ["bought", "spend"], segments=covariates, bounds={"bought": (0, 1), "spend": (0, 500)},
                      resolution={"bought": 1, "spend": 0.01}, **more)  # fmt: skip
     return published_from_dict(release_to_dict(kb.release(kb.count(rows, plan))), "ours")
 
 
-def knowing(rows: dict[str, Any], *releases: Published) -> Background:
+def knowing(rows: dict[str, Any], *releases: AttackedRelease) -> Background:
     return place_people({name: rows[name] for name in ("variant", "tier", "device", "country")}, releases)
 
 
@@ -208,7 +208,7 @@ def test_attacks_that_need_knowledge_say_so() -> None:
 def test_k_is_the_largest_of_the_files_unless_said_otherwise() -> None:
     bad = example("two-cuts")
     first, second = bad.releases
-    higher = Published(second.name, second.tables, k=30)
+    higher = AttackedRelease(second.name, second.tables, k=30)
     assert play_attacker([first, higher]).k == 30
     assert play_attacker([first, higher], k=5).k == 5
 

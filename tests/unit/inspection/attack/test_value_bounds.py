@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanab.inspection.attack.examples import tabulate
-from kanab.inspection.attack.published import Axis, Published, PublishedTable
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.value_bounds import find_exposed_values, reachers
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -21,17 +21,17 @@ ORDERS = Metric("orders", 1, (0.0, 20.0))
 ARM = Axis("arm", ("A", "B"), "arm")
 
 
-def one_arm(values: list[int], metric: Metric = SPEND, *, squares: bool = True) -> Published:
+def one_arm(values: list[int], metric: Metric = SPEND, *, squares: bool = True) -> AttackedRelease:
     """The values in arm A; arm B has plenty of everything."""
     rng = np.random.default_rng(1)
     low, high = metric.grid_bounds or (0, 100)
     everyone = np.array([*values, *rng.integers(low, high + 1, 200).tolist()])
     arms = ["A"] * len(values) + ["B"] * 200
     table = tabulate("arm", {"arm": arms}, [ARM], {metric: everyone}, [("arm",)] if squares else [])
-    return Published("r", (table,))
+    return AttackedRelease("r", (table,))
 
 
-def learnt(release: Published, k: int = 10) -> list[str]:
+def learnt(release: AttackedRelease, k: int = 10) -> list[str]:
     return [one.learnt for one in find_exposed_values([release], k)]
 
 
@@ -79,7 +79,7 @@ def test_squares_on_a_margin_pin_a_class_whose_neighbours_are_empty_handed() -> 
     people = {"arm": ["A"] * 40, "tier": [1] * 20 + [2] * 20}
     values = np.array([7_700, *[0] * 39])
     sides = [Axis("arm", ("A",), "arm"), Axis("tier", (1, 2))]
-    release = Published("r", (tabulate("arm/tier", people, sides, {SPEND: values}, [("arm",)]),))
+    release = AttackedRelease("r", (tabulate("arm/tier", people, sides, {SPEND: values}, [("arm",)]),))
     assert learnt(release) == [
         "the largest spend of arm = A, tier = 1 lies in [77, 77], and one person has it",
         "the largest spend of arm = A lies in [77, 77], and one person has it",
@@ -91,23 +91,23 @@ def test_a_lone_contributors_value_is_the_sum() -> None:
     bought = np.array([1] + [0] * 29 + [1] * 2 + [0] * 28)
     spend = bought * 1_500
     table = tabulate("arm", people, [ARM], {BOUGHT: bought, SPEND: spend}, [])
-    found = find_exposed_values([Published("r", (table,), contributors={"spend": "bought"})], 10)
+    found = find_exposed_values([AttackedRelease("r", (table,), contributors={"spend": "bought"})], 10)
     assert [(one.people, one.learnt) for one in found] == [
         (1, "one person of arm = A alone has spend = 15"),
         (2, "2 people of arm = B have between them spend = 30"),
     ]
-    assert find_exposed_values([Published("r", (table,))], 10) == []
-    assert find_exposed_values([Published("r", (table,), contributors={"spend": "spend"})], 10) == []
+    assert find_exposed_values([AttackedRelease("r", (table,))], 10) == []
+    assert find_exposed_values([AttackedRelease("r", (table,), contributors={"spend": "spend"})], 10) == []
 
 
 def test_blacked_out_and_impossible_tables_are_nothing_to_reason_from() -> None:
     (table,) = one_arm([217, 0, 0], MINUTES).tables
-    hidden = PublishedTable(table.name, table.axes, table.people, np.array([False, True]), table.moments)
-    assert learnt(Published("r", (hidden,)), 3) == []
+    hidden = AttackedTable(table.name, table.axes, table.people, np.array([False, True]), table.moments)
+    assert learnt(AttackedRelease("r", (hidden,)), 3) == []
     (part,) = table.moments
     wrong = Moments(part.metric, part.counts, part.sums, {("arm",): part.squares[("arm",)] * 0})
-    broken = PublishedTable(table.name, table.axes, table.people, table.hidden, (wrong,))
-    assert learnt(Published("r", (broken,)), 3) == []
+    broken = AttackedTable(table.name, table.axes, table.people, table.hidden, (wrong,))
+    assert learnt(AttackedRelease("r", (broken,)), 3) == []
 
 
 def test_one_person_alone_is_left_to_the_small_classes() -> None:

@@ -104,7 +104,7 @@ def test_a_broken_assignment_is_told_once_and_apart(six: Scan) -> None:
 
 
 def test_unchecked_enrollment_is_admitted(six: Scan) -> None:
-    assert "another was not checked" not in flat(scan_text(six))
+    assert "arm of another was not checked" not in flat(scan_text(six))
     assert "depends on the arm of another was not checked" in flat(scan_text(six | {"enrollment_checked": False}))
 
 
@@ -131,7 +131,7 @@ def test_a_hundred_experiments_stay_readable(six: Scan) -> None:
     assert len(text.splitlines()) < 45
     assert max(map(len, text.splitlines())) <= 100
     assert "about 495 of 9,900 tests would still show p < 0.05; 496 do." in flat(text)
-    assert "Nothing rings. The 5 tests with the smallest p:" in text
+    assert "No alarms. The 5 tests with the smallest p:" in text
     assert "revenue: 4,950 tests, nothing found" in text
 
 

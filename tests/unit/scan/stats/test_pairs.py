@@ -218,7 +218,7 @@ def test_a_few_heavy_people_are_something_to_watch():
     scan = scan_pairs(bench.count_pairs(codes, {Metric("spend", 100): spend}))
     assert scan.rows[0].p < 0.0001
     assert scan.rows[0].p_adjusted < 0.01
-    assert (scan.rows[0].verdict, scan.rows[0].note) == ("watch", "a few people could have made it")
+    assert (scan.rows[0].verdict, scan.rows[0].note) == ("watch", "a few people could have caused it")
 
 
 def test_bounds_that_the_curator_knows_make_an_alarm_sure():

@@ -8,7 +8,7 @@ import pytest
 from kanab.errors import AnalysisError, ArgumentError
 from kanab.scan.stats.verdicts import (
     ALMOST,
-    CARRIED,
+    FEW_COULD,
     WITHIN,
     Evidence,
     Rules,
@@ -37,12 +37,12 @@ def judged(alarm="interference", **changes):
     [
         ({}, ("nothing found", "")),
         ({"p_adjusted": 0.01, "p_guarded": 0.02}, ("interference", "")),
-        ({"p_adjusted": 0.01, "p_guarded": 0.2}, ("watch", CARRIED)),
+        ({"p_adjusted": 0.01, "p_guarded": 0.2}, ("watch", FEW_COULD)),
         ({"tolerance": 1.0}, ("clear within tolerance", "")),
         ({"tolerance": 0.55}, ("nothing found", ALMOST)),
         ({"tolerance": 0.1}, ("nothing found", "")),
         ({"tolerance": 1.0, "p_adjusted": 0.01, "p_guarded": 0.02}, ("clear within tolerance", WITHIN)),
-        ({"tolerance": 0.55, "p_adjusted": 0.01, "p_guarded": 0.2}, ("watch", CARRIED)),
+        ({"tolerance": 0.55, "p_adjusted": 0.01, "p_guarded": 0.2}, ("watch", FEW_COULD)),
         ({"assignment": 0.01, "p_adjusted": 0.01, "p_guarded": 0.02}, ("assignment broken", "")),
         ({"assignment": 0.01, "tolerance": 1.0}, ("assignment broken", "")),
         ({"assignment": NAN}, ("nothing found", "")),
