@@ -31,13 +31,13 @@ COLLECTOR_PATHS = ("/v1/t", "/v1/config", "/healthz", "/metrics", "/kanab")
 """How paths begin that belong to the collector; all others are the dashboard's."""
 
 _FAILURES = {
-    404: ("there is nothing here", "Begin at the first page: /."),
-    405: ("this can only be read", "Use GET."),
+    404: ("this page does not exist", "Start at the first page: /."),
+    405: ("this address is read-only", "Use GET."),
 }
 
 
 class Dashboard:
-    """The pages about one source of releases, and the same as plain data. A token keeps out whoever has it not.
+    """The pages about one source of releases, and the same as plain data; with a token, for readers who have it.
 
     ``results.start()`` begins to compute what the first reader will ask for; served alone, its own lifespan
     does that.
@@ -112,8 +112,8 @@ class Dashboard:
         return self._renderer.failure(request, 503, problem.fact, problem.remedy)
 
     def _broken(self, request: Request, _: Exception) -> Response:
-        remedy = "Tell whoever runs this, with the address of the page."
-        return self._renderer.failure(request, 500, "this page could not be made", remedy)
+        remedy = "Tell the operator of this server, with the address of the page."
+        return self._renderer.failure(request, 500, "this page could not be built", remedy)
 
 
 class Site:

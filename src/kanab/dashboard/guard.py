@@ -35,7 +35,7 @@ _HEADERS = {
 }
 LOCAL_ONLY = ("this can only be read on the same machine", "Set KANAB_TOKEN, and log in; or open it at 127.0.0.1.")
 NEEDS_TOKEN = ("reading this needs the token", "Send it as Authorization: Bearer …, or log in at /login.")
-TOO_MANY = ("too many wrong tokens from one place", "Wait, and try again.")
+TOO_MANY = ("too many wrong tokens from this address", "Wait, and try again.")
 
 
 def problem(status: int, says: str, remedy: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Pages:
         if shown is None or shown.readout is None:
             raise HTTPException(404)
         data = shown.data
-        return _whole(report_page(data, charts=charts_if_installed(data)))
+        return _report_response(report_page(data, charts=charts_if_installed(data)))
 
     def interactions(self, request: Request) -> Response:
         """Return every pair: a map, a list of verdicts, and what flagged ones look like."""
@@ -104,7 +104,7 @@ class Pages:
         _, account = RequestView(self._results).account(request.query_params.get("ledger", ""))
         if account is None:
             raise HTTPException(404)
-        return _whole(privacy_page(account))
+        return _report_response(privacy_page(account))
 
     def plan(self, request: Request) -> Response:
         """Return what is collected and why, and when every table will be whole."""
@@ -149,6 +149,6 @@ def _table(table: Table, name: str) -> Markup:
     return Markup(table_html(table, name, kind="cards wide"))
 
 
-def _whole(page: Page) -> Response:
+def _report_response(page: Page) -> Response:
     """Return a report in one file; its own style sheet is inside it, so the policy names that one by its hash."""
     return HTMLResponse(page.to_html(), headers={"content-security-policy": content_policy(page.style_source)})

@@ -39,7 +39,7 @@ def steps_of(points: Sequence[HistoryPoint], metric: str, arm: str) -> Steps:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From effects to heights; what lies beyond the ends is drawn at them."""
+    """From effects to pixels; what is beyond the ends is drawn at them."""
 
     low: float
     high: float
@@ -47,9 +47,9 @@ class _Scale:
     @classmethod
     def of(cls, steps: Steps) -> _Scale:
         """Return a scale for every estimate and for the later intervals: the first may be far wider."""
-        later = steps[-max(2, len(steps) * 2 // 3) :]
+        last_steps = steps[-max(2, len(steps) * 2 // 3) :]
         ends = [0.0, *(row["estimate"] for _, row in steps)]
-        ends += [end for _, row in later for end in row["interval"] or () if end is not None]
+        ends += [end for _, row in last_steps for end in row["interval"] or () if end is not None]
         air = 0.08 * (max(ends) - min(ends)) or 1.0
         return cls(min(ends) - air, max(ends) + air)
 

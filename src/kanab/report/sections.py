@@ -260,15 +260,15 @@ def margin_parts(data: Data) -> tuple[Part, ...]:
 def margin_sentence(data: Data, row: Row) -> str:
     """Return whether a claim is shown; one that is not shown is not refuted."""
     figures = _margin_figures(data, row)
-    head = f"{row['claim'].capitalize()} of {spoken_arm(row['arm'])} on {row['metric']}"
+    claim = f"{row['claim'].capitalize()} of {spoken_arm(row['arm'])} on {row['metric']}"
     if row["p"] is None:
-        return f"{head} cannot be tested: nothing varies."
+        return f"{claim} cannot be tested: nothing varies."
     unit = " %" if row["relative"] else " points" if figures.share else ""
     lies = f"the effect lies {_limits(row, figures, unit)}"
     evidence = f"{figures.between(row['interval'])}{unit}; {spoken_p(row['p'])}{_adjusted(row)}"
     if row["shown"]:
-        return f"{head} is shown: {lies} (interval {evidence})."
-    return f"{head} is not shown: that {lies} is not certain (interval {evidence})."
+        return f"{claim} is shown: {lies} (interval {evidence})."
+    return f"{claim} is not shown: that {lies} is not certain (interval {evidence})."
 
 
 def _limits(row: Row, figures: Figures, unit: str = "") -> str:

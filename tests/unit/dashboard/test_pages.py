@@ -364,7 +364,7 @@ def test_a_mistake_of_this_program_is_a_page_that_repeats_nothing(
         with pytest.raises(ZeroDivisionError):  # the server, whose log is off, gets it after the answer
             ask(app, path, found=answer)
         assert answer.status == 500
-        assert b"his page could not be made" in answer.body
+        assert b"his page could not be built" in answer.body
         assert b"4815162342" not in answer.body
 
 
