@@ -25,6 +25,7 @@ from kanab.report.words import (
     summary,
     verdicts,
 )
+from kanab.stats.sequential import stop_advice
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -92,25 +93,10 @@ def look_sentences(data: Data, metric: str) -> list[str]:
     of = f" of {first['looks']}" if first["looks"] else ""
     when = "At any time" if first["method"] == "always" else f"Look {first['look']}{of}"
     advice = [
-        f"{spoken_arm(row['arm'])}: {_stop(row['sequential'])}" if len(rows) > 1 else _stop(row["sequential"])
+        f"{spoken_arm(row['arm'])}: {stop_advice(row['sequential'])}" if len(rows) > 1 else stop_advice(first)
         for row in rows
     ]
     return [f"{when}: {'; '.join(advice)}."]
-
-
-def _stop(look: Row) -> str:
-    """Return what a look allows."""
-    if look["verdict"] != "keep going":
-        return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
-    if look["method"] == "always":
-        return (
-            f"keep going, about {look['until']:,} people if the effect stays as it looks"
-            if look["until"]
-            else "keep going"
-        )
-    if look["looks"]:
-        return f"keep going until look {look['look'] + 1}"
-    return f"keep going until the planned {look['planned']:,} people, or a look before"
 
 
 def omnibus_sentences(data: Data, metric: str) -> list[str]:

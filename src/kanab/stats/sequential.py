@@ -77,13 +77,7 @@ class PlannedLook:
 
     def __str__(self) -> str:
         of = f" of {self.looks}" if self.looks else ""
-        goal = f"look {self.look + 1}" if self.looks else f"the planned {self.planned:,} people, or a look before"
-        words = {
-            "may stop": "you may stop",
-            "keep going": f"keep going until {goal}",
-            "ended": "the design has ended without a finding",
-        }
-        return f"look {self.look}{of}: {_figures(self.p, self.interval, self.confidence)}; {words[self.verdict]}"
+        return f"look {self.look}{of}: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ class AnyTimeLook:
     """An effect seen at any time, however often it was looked at before.
 
     ``p`` and ``interval`` hold at all times together. ``until`` is about how many people it would
-    take if the effect stays as it looks: a hint, not a promise; None where that is far off.
+    take if the effect stays as it is: a hint, not a promise; None where that is far off.
     """
 
     people: int
@@ -105,9 +99,22 @@ class AnyTimeLook:
     until: int | None
 
     def __str__(self) -> str:
-        goal = f", about {self.until:,} people if the effect stays as it looks" if self.until else ""
-        words = "you may stop" if self.verdict == "may stop" else f"keep going{goal}"
-        return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {words}"
+        return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
+
+
+def stop_advice(look: Mapping[str, Any]) -> str:
+    """Return what a look allows, from the fields of a ``PlannedLook`` or an ``AnyTimeLook``.
+
+    >>> stop_advice({"verdict": "keep going", "look": 2, "looks": None, "planned": 9000})
+    'keep going until the planned 9,000 people, or an earlier look'
+    """
+    if look["verdict"] != "keep going":
+        return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
+    if look.get("looks"):
+        return f"keep going until look {look['look'] + 1}"
+    if look.get("planned"):
+        return f"keep going until the planned {look['planned']:,} people, or an earlier look"
+    return f"keep going, about {look['until']:,} people if the effect stays as it is" if look["until"] else "keep going"
 
 
 @dataclass(frozen=True)

@@ -153,12 +153,12 @@ def test_all_arms_at_once_are_one_line(small: Maker, effect: Maker) -> None:
         ({"look": 4, "looks": 4, "verdict": "ended"}, "Look 4 of 4: the design has ended without a finding."),
         (
             {"look": 2, "planned": 9_000, "verdict": "keep going"},
-            "Look 2: keep going until the planned 9,000 people, or a look before.",
+            "Look 2: keep going until the planned 9,000 people, or an earlier look.",
         ),
         ({"method": "always", "verdict": "keep going"}, "At any time: keep going."),
         (
             {"method": "always", "verdict": "keep going", "until": 80_000},
-            "At any time: keep going, about 80,000 people if the effect stays as it looks.",
+            "At any time: keep going, about 80,000 people if the effect stays as it is.",
         ),
     ],
 )

@@ -151,7 +151,7 @@ def test_impossible_designs_are_refused_with_a_remedy(people, design, fact):
 def test_planned_looks_read_as_sentences():
     assert str(planned_look(effect(), [400, 800], looks=5)).endswith("; keep going until look 3")
     assert str(planned_look(effect(), [400], planned=20_000)).endswith(
-        "keep going until the planned 20,000 people, or a look before"
+        "keep going until the planned 20,000 people, or an earlier look"
     )
     assert str(planned_look(effect(1.0), [400, 800], looks=5)).startswith("look 2 of 5: p = ")
     assert str(planned_look(effect(1.0), [400, 800], looks=5)).endswith("; you may stop")
@@ -175,7 +175,7 @@ def test_the_people_it_would_take_are_those_at_which_the_effect_reaches_the_boun
     there = replace(seen, se_population=seen.se_population * math.sqrt(2000 / look.until))
     later = any_time_look(there, look.until)
     assert later.interval[0] == pytest.approx(0, abs=0.02 * seen.estimate)
-    assert str(look).endswith("; keep going, about 6,100 people if the effect stays as it looks")
+    assert str(look).endswith("; keep going, about 6,100 people if the effect stays as it is")
 
 
 def test_an_effect_near_zero_has_no_forecast():
