@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Files: written whole or not at all, read as text or refused with a reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,25 @@ from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
-from kanab.errors import SourceError
+from kanab.errors import KanabError, SourceError
+
+
+def read_text(
+    path: str | PathLike[str],
+    error: type[KanabError] = SourceError,
+    *,
+    otherwise: tuple[str, str] = ("is not UTF-8 text", "Save it as UTF-8."),
+) -> str:
+    """Read a UTF-8 file. Raises ``error`` where it cannot be read, with ``otherwise`` where it is no text."""
+    file = Path(path)
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise error(f"there is no file {file.name!r}", "Check the path.") from None
+    except UnicodeDecodeError:
+        raise error(f"{file.name} {otherwise[0]}", otherwise[1]) from None
+    except OSError as problem:
+        raise error(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
 
 
 def write_whole(path: str | PathLike[str], text: str) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.privacy.closed_forms import anyone, largest, outlier, smallest
+from tests.unit.privacy.closed_forms import anyone, extremes, extremes_by_marginal, largest, outlier, smallest
 
 import kanab as kb
 from kanab.privacy.audit import audit_table
-from kanab.privacy.enumeration import enumerate_classes, extremes, extremes_by_marginal
+from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
     class_squares,
     in_machine_words,

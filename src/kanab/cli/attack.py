@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, SourceError
@@ -97,12 +98,4 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> dict[str, list[An
 
 
 def _text(path: str) -> str:
-    file = Path(path)
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise SourceError(f"there is no file {file.name!r}", "Check the path.") from None
-    except UnicodeDecodeError:
-        raise SourceError(f"{file.name} is not UTF-8 text", "Give the file as it was written.") from None
-    except OSError as problem:
-        raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
+    return read_text(path, otherwise=("is not UTF-8 text", "Give the file as it was written."))

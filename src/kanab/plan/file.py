@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from kanab.arguments import check_arguments
+from kanab.atomicfile import read_text
 from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
@@ -33,16 +34,7 @@ def read_plan(path: str | PathLike[str]) -> Plan:
 
     Raises `PlanError` where it cannot be read, and with all mistakes where it has any.
     """
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise PlanError(f"there is no file {file.name!r}", "Check the path.") from None
-    except UnicodeDecodeError:
-        raise PlanError(f"{file.name} is not UTF-8 text", "Save it as UTF-8.") from None
-    except OSError as problem:
-        raise PlanError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
-    return _parsed(text, file.name)
+    return _parsed(read_text(path, PlanError), Path(path).name)
 
 
 def parse_plan(text: str) -> Plan:

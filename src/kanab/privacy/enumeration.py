@@ -16,16 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.privacy.inference import (
-    Bound,
-    class_squares,
-    largest_on_grid,
     most_squares,
-    smallest_on_grid,
     to_classes,
 )
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.consistency import least_squares
-from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
 
 WORK = 2**26
@@ -129,30 +124,6 @@ class MarginalExcess:
 
     cells: Sequence[int]
     excess: Sequence[int]
-
-
-def extremes(n: int, s: int, q: int, low: Bound, high: Bound) -> Extremes | None:
-    """Return the exact intervals of the smallest and the largest value of a class; None if that is too much work.
-
-    >>> extremes(10, 3, 5, 0, None)          # one person has 2, one has 1, nobody has anything else
-    ((0, 0), (2, 2))
-    """
-    return extremes_by_marginal([n], [s], q, low, high)[0]
-
-
-def extremes_by_marginal(n: Sequence[int], s: Sequence[int], q: int, low: Bound, high: Bound) -> list[Extremes | None]:
-    """Return the same for all classes of a marginal, of which only the squares of all together are known.
-
-    >>> extremes_by_marginal([10, 10], [3, 0], 9, 0, None)
-    [((0, 0), (3, 3)), ((0, 0), (0, 0))]
-    """
-    axes = ("arm", "level")
-    counts, sums, squares = (np.array([values], dtype=object) for values in (n, s, [q]))
-    part = Moments(Metric("value"), counts, sums, {("arm",): squares[0]})
-    q_ends = class_squares(part, axes, low, high)
-    bottom, _ = smallest_on_grid(counts, sums, q_ends, low, high)
-    _, top = largest_on_grid(counts, sums, q_ends, low, high)
-    return enumerate_classes(part, axes, bottom, top)
 
 
 def enumerate_classes(part: Moments, axes: By, low: Cells, high: Cells) -> list[Extremes | None]:

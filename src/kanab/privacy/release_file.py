@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kanab.arguments import check_arguments
-from kanab.atomicfile import write_whole
+from kanab.atomicfile import read_text, write_whole
 from kanab.errors import KanabError, PrivacyError, SourceError
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
@@ -42,17 +42,12 @@ def read_release(path: str | PathLike[str]) -> Release:
 
     Raises `SourceError` where the file cannot be read or was changed, `PrivacyError` where a class is below k.
     """
-    file = Path(path)
+    name, no_json = Path(path).name, ("is not a JSON file", "Give a file that kanab release wrote.")
+    text = read_text(path, otherwise=no_json)
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SourceError(f"there is no file {file.name!r}", "Check the path.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise SourceError(f"{file.name} is not a JSON file", "Give a file that kanab release wrote.") from None
-    except OSError as problem:
-        raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
-    try:
-        return release_from_dict(data)
+        return release_from_dict(json.loads(text))
+    except (json.JSONDecodeError, RecursionError):
+        raise SourceError(f"{name} {no_json[0]}", no_json[1]) from None
     except KanabError as problem:
-        place = f"{file.name} {problem.at}".strip()
+        place = f"{name} {problem.at}".strip()
         raise type(problem)(problem.fact, problem.remedy, at=place) from None

@@ -78,22 +78,18 @@ class ReleaseEntry(_ReleasePart):
 
 def release_to_dict(release: Release) -> dict[str, Any]:
     """Return a release as plain data. The same release gives the same bytes."""
-    receipt, batch = release.receipt, release.receipt.batch
+    batch = release.receipt.batch
+    cohorts = None if batch is None else BatchEntry(**_fields(batch, BatchEntry))
     entry = ReleaseEntry(
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
-        ReceiptEntry(
-            receipt.k, receipt.smallest_class, receipt.classes, receipt.effective_k, receipt.homogeneous,
-            receipt.not_enumerated, receipt.narrowest, dict(receipt.left_out), list(receipt.deviations),
-            dict(receipt.clamped), dict(receipt.missing), receipt.excluded, receipt.outside, receipt.where,
-            None if batch is None else BatchEntry(batch.every, batch.after, batch.through, batch.column),
-        ),
-        {name: _map_entry(levels) for name, levels in receipt.maps.items()},
+        ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts),
+        {name: _map_entry(levels) for name, levels in release.receipt.maps.items()},
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
         "",
-    )  # fmt: skip
+    )
     plain: dict[str, Any] = msgspec.to_builtins(entry)
     return plain | {"hash": hash_of(plain)}
 
@@ -140,10 +136,11 @@ def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
         )
         for name, merged in levels.items()
     }  # fmt: skip
-    cohorts = entry.cohorts
-    batch = None if cohorts is None else Batch(cohorts.every, cohorts.after, cohorts.through, cohorts.column)
-    return Receipt(
-        entry.k, entry.smallest_class, entry.classes, maps, entry.left_out, tuple(entry.deviations), entry.clamped,
-        entry.missing, entry.excluded, entry.outside, entry.where, entry.effective_k, entry.homogeneous,
-        entry.not_enumerated, entry.narrowest, batch,
-    )  # fmt: skip
+    batch = None if entry.cohorts is None else Batch(**_fields(entry.cohorts, BatchEntry))
+    fields = _fields(entry, ReceiptEntry) | {"deviations": tuple(entry.deviations)}
+    return Receipt(**fields, maps=maps, batch=batch)
+
+
+def _fields(value: object, entry: type[_ReleasePart]) -> dict[str, Any]:
+    """Return the values that an entry and what it is written from have under the same names."""
+    return {name: getattr(value, name) for name in entry.__struct_fields__ if name != "cohorts"}

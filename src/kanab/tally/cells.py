@@ -24,10 +24,7 @@ MOST_CELLS = 10_000_000
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
-    """Check that a table is small enough to be held in memory.
-
-    Raises `TallyError` where it is not.
-    """
+    """Check that a table is small enough to be held in memory. Raises `TallyError` where it is not."""
     if len(shape) > 32 or math.prod(shape) > MOST_CELLS:
         raise TallyError("the table has too many classes", "Merge levels, or count covariates in tables of their own.")
 

@@ -87,10 +87,7 @@ class Factor:
         return hash(self._key())
 
     def index(self, level: Any) -> int:
-        """Return the position of a level.
-
-        Raises `LevelError`, which lists the levels, where it is unknown.
-        """
+        """Return the position of a level. Raises `LevelError`, which lists the levels, where it is unknown."""
         wanted = as_level(level, self.name)
         position = self._places.get((wanted, isinstance(wanted, bool)))
         if position is not None:

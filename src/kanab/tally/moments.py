@@ -58,10 +58,7 @@ class Moments:
         return Moments(self.metric, marginal(self.counts, axes, keep), marginal(self.sums, axes, keep), squares)
 
     def refine(self, scale: int, axes: By) -> Moments:
-        """Put the same sums on a finer grid that contains this one.
-
-        Raises `TallyError` where it does not.
-        """
+        """Put the same sums on a finer grid that contains this one. Raises `TallyError` where it does not."""
         if scale == self.metric.scale:
             return self
         factor, rest = divmod(scale, self.metric.scale)

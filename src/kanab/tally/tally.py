@@ -284,10 +284,7 @@ class Tally:
         return self._fold(Factor(factor.name, levels, factor.role, scored), into)
 
     def collapse(self, name: str) -> Tally:
-        """Sum over one covariate, or one experiment of a pair.
-
-        Raises `TallyError` for the only experiment.
-        """
+        """Sum over one covariate, or one experiment of a pair. Raises `TallyError` for the only experiment."""
         factor = self.factor(name)
         if len(self.arms) == 1 and factor.role == "arm":
             raise TallyError("the only experiment of a tally cannot be collapsed", "Name a covariate.")

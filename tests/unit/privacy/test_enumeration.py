@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.unit.privacy.closed_forms import extremes, extremes_by_marginal
 
 import kanab as kb
 from kanab.privacy.enumeration import (
@@ -8,8 +9,6 @@ from kanab.privacy.enumeration import (
     Achievable,
     SmallClass,
     enumerate_classes,
-    extremes,
-    extremes_by_marginal,
     share,
 )
 from kanab.tally.moments import Moments
