@@ -32,9 +32,9 @@ def only(found):
 
 
 def test_classes_are_arms_times_levels():
-    found = only(forecast_plan(plan()))
-    assert (found.linkage, found.classes, found.levels, found.equal_shares) == ("checkout/tier", 10, 5, True)
-    assert (found.days, found.batch, found.levels_kept, found.left_out) == (None, None, None, None)
+    linkage = only(forecast_plan(plan()))
+    assert (linkage.linkage, linkage.classes, linkage.levels, linkage.equal_shares) == ("checkout/tier", 10, 5, True)
+    assert (linkage.days, linkage.batch, linkage.levels_kept, linkage.left_out) == (None, None, None, None)
 
 
 def test_with_the_forecast_people_nothing_is_merged_in_95_of_100_draws():
@@ -50,10 +50,10 @@ def test_with_the_forecast_people_nothing_is_merged_in_95_of_100_draws():
 
 
 def test_one_class_fewer_people_would_not_do():
-    found = only(forecast_plan(Plan((BOUGHT,), (ExperimentPlan("x", EVEN),))))
-    n = found.people
+    linkage = only(forecast_plan(Plan((BOUGHT,), (ExperimentPlan("x", EVEN),))))
+    n = linkage.people
     assert 2 * stats.binom.cdf(9, n, 0.5) <= 0.05 < 2 * stats.binom.cdf(9, n - 1, 0.5)
-    assert found.levels is None
+    assert linkage.levels is None
 
 
 def test_days_follow_from_traffic_and_holdout():
@@ -66,8 +66,8 @@ def test_days_follow_from_traffic_and_holdout():
 def test_merging_at_a_weekly_seal_is_the_gates(per_day, kept):
     weekly = Cohorts("7d", "7d", "7d")
     baseline = Baseline(levels={"tier": {1: 6, 2: 6, 3: 4, 4: 3, 5: 1}})
-    found = only(forecast_plan(plan(cohorts=weekly), per_day=per_day, baseline=baseline))
-    assert (found.batch, found.levels_kept, found.left_out) == (7 * per_day, kept, False)
+    linkage = only(forecast_plan(plan(cohorts=weekly), per_day=per_day, baseline=baseline))
+    assert (linkage.batch, linkage.levels_kept, linkage.left_out) == (7 * per_day, kept, False)
 
 
 def test_too_few_people_leave_the_table_out():
@@ -91,30 +91,33 @@ def test_a_pair_holds_the_people_of_both():
             ExperimentPlan("banner", (("off", 9), ("on", 1)), interactions=("checkout",)),
         ),
     )
-    found = {one.linkage: one for one in forecast_plan(both, per_day={"checkout": 50, "banner": 20}, days=10).linkages}
-    assert (found["banner/checkout"].classes, found["banner/checkout"].batch) == (4, 200)
-    assert found["banner/checkout"].people > found["banner"].people > found["checkout"].people
+    linkages = {
+        linkage.linkage: linkage
+        for linkage in forecast_plan(both, per_day={"checkout": 50, "banner": 20}, days=10).linkages
+    }
+    assert (linkages["banner/checkout"].classes, linkages["banner/checkout"].batch) == (4, 200)
+    assert linkages["banner/checkout"].people > linkages["banner"].people > linkages["checkout"].people
 
 
 def test_bins_and_top_have_known_numbers_of_levels_and_others_have_not():
     assert only(forecast_plan(plan(covariate=CovariatePlan("tier", bins=5)))).levels == 5
     assert only(forecast_plan(plan(covariate=CovariatePlan("tier", bins=(18.0, 65.0))))).levels == 3
     assert only(forecast_plan(plan(covariate=CovariatePlan("tier", top=4)), per_day=500, days=2)).levels_kept == 5
-    found = forecast_plan(plan(covariate=CovariatePlan("tier")))
-    assert (only(found).classes, only(found).people) == (None, None)
-    assert any("not declared" in note for note in found.notes)
+    forecast = forecast_plan(plan(covariate=CovariatePlan("tier")))
+    assert (only(forecast).classes, only(forecast).people) == (None, None)
+    assert any("not declared" in note for note in forecast.notes)
 
 
 def test_effects_are_those_of_solve_power():
     baseline = Baseline(rates={"bought": 0.1}, sds={"spend": 30.0}, means={"spend": 12.0})
-    found = forecast_plan(plan(), per_day=100, days=50, baseline=baseline, test=PlannedTest(confidence=0.9))
-    assert [(one.metric, one.adjusted_for, one.detectable.people) for one in found.effects] == [
+    forecast = forecast_plan(plan(), per_day=100, days=50, baseline=baseline, test=PlannedTest(confidence=0.9))
+    assert [(effect.metric, effect.adjusted_for, effect.detectable.people) for effect in forecast.effects] == [
         ("bought", None, 5_000),
         ("spend", None, 5_000),
     ]
-    assert all(one.detectable.power == pytest.approx(0.8) for one in found.effects)
-    assert found.effects[1].detectable.relative == pytest.approx(found.effects[1].detectable.effect / 12)
-    assert not any("How it varies" in note for note in found.notes)
+    assert all(effect.detectable.power == pytest.approx(0.8) for effect in forecast.effects)
+    assert forecast.effects[1].detectable.relative == pytest.approx(forecast.effects[1].detectable.effect / 12)
+    assert not any("How it varies" in note for note in forecast.notes)
 
 
 def test_an_earlier_release_says_what_is_known():
@@ -127,8 +130,8 @@ def test_an_earlier_release_says_what_is_known():
     )  # fmt: skip
     baseline = baseline_from_release(earlier)
     assert sum(baseline.levels["tier"].values()) == pytest.approx(1)
-    found = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
-    named = {(one.metric, one.adjusted_for): one.detectable for one in found.effects}
+    forecast = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
+    named = {(effect.metric, effect.adjusted_for): effect.detectable for effect in forecast.effects}
     assert set(named) == {("bought", None), ("bought", "tier"), ("spend", None), ("spend", "tier")}
     assert named["spend", "tier"].effect < named["spend", None].effect
     again = solve_power(baseline.noises["variant", "spend"][""], people=10_000, power=0.8)
@@ -145,20 +148,22 @@ def test_ratios_of_an_earlier_release_are_known_too():
     baseline = baseline_from_release(earlier)
     table = earlier.tables["variant/tier"]
     plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")
-    found = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
-    named = {one.adjusted_for: one.detectable.effect for one in found.effects if one.metric == "spend/bought"}
+    forecast = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
+    named = {
+        effect.adjusted_for: effect.detectable.effect for effect in forecast.effects if effect.metric == "spend/bought"
+    }
     for name, means in ((None, plain), ("tier", adjusted)):
         noise = noise_of_means(means, shares={"A": 1, "B": 1})
         assert named[name] == solve_power(noise, people=10_000, power=0.8).effect
 
 
 def test_it_is_plain_data_and_a_table():
-    found = forecast_plan(plan(), per_day=100, days=50, baseline=Baseline(rates={"bought": 0.1}))
-    data = json.loads(json.dumps(found.to_dict()))
+    forecast = forecast_plan(plan(), per_day=100, days=50, baseline=Baseline(rates={"bought": 0.1}))
+    data = json.loads(json.dumps(forecast.to_dict()))
     assert data["linkages"][0]["levels_kept"] == 5
     assert data["effects"][0]["metric"] == "bought"
-    assert "5 of 5" in str(found)
-    assert "spend" in "\n".join(found.notes)
+    assert "5 of 5" in str(forecast)
+    assert "spend" in "\n".join(forecast.notes)
 
 
 @pytest.mark.parametrize(

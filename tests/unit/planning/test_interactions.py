@@ -17,33 +17,33 @@ EVEN = {"A": 1, "B": 1}
 
 
 def test_a_two_by_two_interaction_is_a_t_test_of_four_cells():
-    found = interaction_power(crossed_noise(EVEN, EVEN, sd=10), effect=1, power=0.8)
+    solved = interaction_power(crossed_noise(EVEN, EVEN, sd=10), effect=1, power=0.8)
     one = solve_power(noise_of_amounts(10), effect=0.5, power=0.8).people
-    assert found.people == pytest.approx(one, abs=3)  # the variance of four cell means is 16 σ²/N, of two arms 4 σ²/N
-    assert found.df == pytest.approx((1.0, found.people - 4))
-    assert str(found).startswith(f"{found.people:,} people see an interaction of 1.000 (row B, column A)")
-    assert "with power 80 %; 95% confidence, F(1, " in str(found)
+    assert solved.people == pytest.approx(one, abs=3)  # the variance of four cell means is 16 σ²/N, of two arms 4 σ²/N
+    assert solved.df == pytest.approx((1.0, solved.people - 4))
+    assert str(solved).startswith(f"{solved.people:,} people see an interaction of 1.000 (row B, column A)")
+    assert "with power 80 %; 95% confidence, F(1, " in str(solved)
 
 
 def test_the_pooled_test_has_the_power_that_statsmodels_says():
     cells = crossed_noise({"A": 1, "B": 1, "C": 2}, {"x": 5, "y": 3, "z": 2}, sd=10, pooled=True)
     pattern = [[0, 0, 0], [0, 0, 1], [0, 2, 0]]
     people = 500
-    found = interaction_power(cells, people=people, effect=4, pattern=pattern)
+    solved = interaction_power(cells, people=people, effect=4, pattern=pattern)
     weights = np.ravel(cells.shares) * people / 100
     row, column = np.divmod(np.arange(9), 3)
     main = np.column_stack([np.eye(3)[row], np.eye(3)[column][:, 1:]]) * np.sqrt(weights)[:, None]
     y = 4 * np.ravel(pattern) * np.sqrt(weights)
     nc = float(np.sum((y - main @ np.linalg.lstsq(main, y, rcond=None)[0]) ** 2))
     expected = FTestPower().power(math.sqrt(nc / (4 + 491 + 1)), 491, 4, 0.05)  # its df are in the other order
-    assert found.power == pytest.approx(expected, abs=1e-9)
-    assert found.df == (4.0, 491.0)
+    assert solved.power == pytest.approx(expected, abs=1e-9)
+    assert solved.df == (4.0, 491.0)
 
 
 def test_statsmodels_anova_power_has_the_same_noncentral_f():
     cells = crossed_noise(EVEN, EVEN, sd=1, pooled=True)
-    found = interaction_power(cells, people=202, effect=1)  # nc = 202/16, df 198
-    assert found.power == pytest.approx(FTestAnovaPower().power(math.sqrt(202 / 16 / 200), 200, 0.05, 2), abs=1e-6)
+    solved = interaction_power(cells, people=202, effect=1)  # nc = 202/16, df 198
+    assert solved.power == pytest.approx(FTestAnovaPower().power(math.sqrt(202 / 16 / 200), 200, 0.05, 2), abs=1e-6)
 
 
 def test_effect_people_and_power_give_each_other():
@@ -108,6 +108,6 @@ def test_impossible_questions_are_refused(wrong, fact):
 
 def test_a_huge_interaction_needs_the_fewest_people_there_can_be():
     noise = crossed_noise({"A": 1, "B": 1}, {"x": 1, "y": 1}, sd=1.0)
-    found = interaction_power(noise, effect=1e6, power=0.8)
-    assert found.power > 0.99
-    assert found.people < 20
+    solved = interaction_power(noise, effect=1e6, power=0.8)
+    assert solved.power > 0.99
+    assert solved.people < 20

@@ -22,25 +22,25 @@ SIDES = {"two-sided": "two-sided", "greater": "larger", "less": "smaller"}
 @pytest.mark.parametrize(("n", "d"), [(5, 1.2), (50, 0.5), (4_000, 0.06), (400_000, 0.006)])
 def test_power_is_that_of_statsmodels(alternative, n, d):
     d = -d if alternative == "less" else d
-    found = solve_power(noise_of_amounts(3), people=2 * n, effect=3 * d, test=PlannedTest(alternative=alternative))
-    assert found.power == pytest.approx(ORACLE.power(d, n, 0.05, alternative=SIDES[alternative]), abs=1e-9)
+    solved = solve_power(noise_of_amounts(3), people=2 * n, effect=3 * d, test=PlannedTest(alternative=alternative))
+    assert solved.power == pytest.approx(ORACLE.power(d, n, 0.05, alternative=SIDES[alternative]), abs=1e-9)
 
 
 @pytest.mark.parametrize("alternative", SIDES)
 def test_the_solved_effect_has_the_power_by_statsmodels(alternative):
-    found = solve_power(noise_of_amounts(3), people=100, power=0.8, test=PlannedTest(alternative=alternative))
-    assert math.copysign(1, found.effect) == (-1 if alternative == "less" else 1)
-    again = ORACLE.power(found.effect / 3, 50, 0.05, alternative=SIDES[alternative])
+    solved = solve_power(noise_of_amounts(3), people=100, power=0.8, test=PlannedTest(alternative=alternative))
+    assert math.copysign(1, solved.effect) == (-1 if alternative == "less" else 1)
+    again = ORACLE.power(solved.effect / 3, 50, 0.05, alternative=SIDES[alternative])
     assert again == pytest.approx(0.8, abs=1e-9)
 
 
 @pytest.mark.parametrize(("d", "power"), [(0.5, 0.8), (0.02, 0.9), (3.0, 0.8)])
 def test_the_solved_people_are_the_fewest_by_statsmodels(d, power):
-    found = solve_power(noise_of_amounts(1), effect=d, power=power)
-    n = found.people // 2
+    solved = solve_power(noise_of_amounts(1), effect=d, power=power)
+    n = solved.people // 2
     assert ORACLE.power(d, n, 0.05) >= power > ORACLE.power(d, n - 1, 0.05)
-    assert found.arms == (("A", n), ("B", n))
-    assert found.power == pytest.approx(ORACLE.power(d, n, 0.05), abs=1e-9)
+    assert solved.arms == (("A", n), ("B", n))
+    assert solved.power == pytest.approx(ORACLE.power(d, n, 0.05), abs=1e-9)
 
 
 def test_unequal_shares_and_variances_use_welchs_error_and_df():
@@ -66,15 +66,15 @@ def test_adjustment_saves_the_share_that_it_explains():
 
 
 def test_a_rate_uses_the_variance_of_both_rates():
-    found = solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8)
+    solved = solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8)
     z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
-    assert found.people == pytest.approx(2 * z**2 * (0.05 * 0.95 + 0.055 * 0.945) / 0.005**2, rel=1e-3)
-    assert (found.effect, found.relative) == pytest.approx((0.005, 0.1))
+    assert solved.people == pytest.approx(2 * z**2 * (0.05 * 0.95 + 0.055 * 0.945) / 0.005**2, rel=1e-3)
+    assert (solved.effect, solved.relative) == pytest.approx((0.005, 0.1))
 
 
 def test_a_relative_effect_of_a_negative_mean_is_a_share_of_its_size():
-    found = solve_power(noise_of_amounts(1, mean=-2), people=1_000, effect=0.1, relative=True)
-    assert (found.effect, found.relative) == pytest.approx((0.2, 0.1))
+    solved = solve_power(noise_of_amounts(1, mean=-2), people=1_000, effect=0.1, relative=True)
+    assert (solved.effect, solved.relative) == pytest.approx((0.2, 0.1))
 
 
 def test_a_finished_experiment_says_what_the_next_one_can_see():
@@ -109,8 +109,8 @@ def test_the_hardest_arm_decides():
 
 def test_non_inferiority_is_a_shifted_one_sided_test():
     asked = PlannedTest(margin=Margin("non-inferiority", 0.3))
-    found = solve_power(noise_of_amounts(1), people=200, effect=0.0, test=asked)
-    assert found.power == pytest.approx(ORACLE.power(0.3, 100, 0.05, alternative="larger"), abs=1e-9)
+    solved = solve_power(noise_of_amounts(1), people=200, effect=0.0, test=asked)
+    assert solved.power == pytest.approx(ORACLE.power(0.3, 100, 0.05, alternative="larger"), abs=1e-9)
     people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, test=asked).people
     assert ORACLE.power(0.3, people // 2, 0.05, alternative="larger") >= 0.8
     assert ORACLE.power(0.3, people // 2 - 1, 0.05, alternative="larger") < 0.8
@@ -118,11 +118,11 @@ def test_non_inferiority_is_a_shifted_one_sided_test():
 
 def test_superiority_where_lower_is_better_is_mirrored():
     asked = PlannedTest(margin=Margin("superiority", 0.1, better="lower"))
-    found = solve_power(noise_of_amounts(1), people=200, power=0.8, test=asked)
+    solved = solve_power(noise_of_amounts(1), people=200, power=0.8, test=asked)
     mirrored = solve_power(
         noise_of_amounts(1), people=200, power=0.8, test=PlannedTest(margin=Margin("superiority", 0.1))
     )
-    assert found.effect == pytest.approx(-mirrored.effect)
+    assert solved.effect == pytest.approx(-mirrored.effect)
     assert mirrored.effect > 0.1
 
 
@@ -155,9 +155,9 @@ def test_equivalence_of_large_experiments_is_the_normal_formula():
 def test_equivalence_is_solved_for_people_and_for_the_largest_effect():
     asked = PlannedTest(margin=Margin("equivalence", 0.2))
     people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, test=asked).people
-    found = solve_power(noise_of_amounts(1), people=2 * people, power=0.8, test=asked)
-    assert 0 < found.effect < 0.2
-    assert found.power == pytest.approx(0.8, abs=1e-9)
+    solved = solve_power(noise_of_amounts(1), people=2 * people, power=0.8, test=asked)
+    assert 0 < solved.effect < 0.2
+    assert solved.power == pytest.approx(0.8, abs=1e-9)
 
 
 def test_the_far_tails_do_not_fail():
@@ -168,7 +168,7 @@ def test_the_far_tails_do_not_fail():
 
 def test_a_curve_goes_up_with_people():
     curve = power_curve(noise_of_rate(0.1), people=range(1_000, 20_000, 3_000), effect=0.01)
-    assert list(np.diff([one.power for one in curve]) > 0) == [True] * 6
+    assert list(np.diff([point.power for point in curve]) > 0) == [True] * 6
     falling = power_curve(noise_of_rate(0.1), people=[1_000, 10_000], power=0.8)
     assert falling[0].effect > falling[1].effect
 
@@ -179,8 +179,8 @@ def test_people_are_allotted_without_losing_one():
 
 
 def test_it_prints_in_one_line():
-    found = solve_power(noise_of_amounts(10, shares={"A": 1, "B": 1, "C": 2}), people=1_000, effect=2)
-    assert str(found) == (
+    solved = solve_power(noise_of_amounts(10, shares={"A": 1, "B": 1, "C": 2}), people=1_000, effect=2)
+    assert str(solved) == (
         "1,000 people (A 250, B 250, C 500) see an effect of 2.000 with power 60.7 %; 95% confidence, two-sided"
     )
 
@@ -241,8 +241,8 @@ def test_impossible_tests_are_refused(choices, fact):
 
 
 def test_a_huge_effect_needs_the_fewest_people_there_can_be():
-    found = solve_power(noise_of_amounts(1.0), effect=1000.0, power=0.8)
-    assert found.people == 6
+    solved = solve_power(noise_of_amounts(1.0), effect=1000.0, power=0.8)
+    assert solved.people == 6
 
 
 def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
@@ -250,11 +250,11 @@ def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
     for effect in (1.5, -1.5):
         own = noise_of_amounts({"A": 15, "B": 15 * (1 + effect / 4)}, mean=4, shares={"A": 9, "B": 1})
         assert solve_power(grown, effect=effect, power=0.8).people == solve_power(own, effect=effect, power=0.8).people
-    found = solve_power(grown, people=10_000, power=0.8)
-    assert found.power == pytest.approx(0.8)
+    solved = solve_power(grown, people=10_000, power=0.8)
+    assert solved.power == pytest.approx(0.8)
     less = solve_power(grown, people=10_000, power=0.8, test=PlannedTest(alternative="less"))
     assert -4 < less.effect < 0
-    assert -less.effect < found.effect  # a smaller spread makes a fall easier to see
+    assert -less.effect < solved.effect  # a smaller spread makes a fall easier to see
 
 
 def test_where_spread_grows_as_fast_as_the_effect_no_effect_is_large_enough():

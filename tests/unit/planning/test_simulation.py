@@ -63,22 +63,22 @@ def test_the_same_seed_gives_the_same_study():
 
 @pytest.mark.slow
 def test_an_aa_study_rings_in_one_of_twenty():
-    found = simulate(Population(200, "number", 5.0, 2.0, shares={"A": 7, "B": 3}), runs=1_500, seed=1)
+    study = simulate(Population(200, "number", 5.0, 2.0, shares={"A": 7, "B": 3}), runs=1_500, seed=1)
     room = 3.5 * math.sqrt(0.05 * 0.95 / 1_500)
-    assert found.truth == 0
-    assert found.found == pytest.approx(0.05, abs=room)
-    assert found.covered == pytest.approx(1 - found.found)
-    assert found.error_ratio == pytest.approx(1, abs=0.08)
-    assert "finds an effect falsely" in str(found)
+    assert study.truth == 0
+    assert study.found == pytest.approx(0.05, abs=room)
+    assert study.covered == pytest.approx(1 - study.found)
+    assert study.error_ratio == pytest.approx(1, abs=0.08)
+    assert "finds an effect falsely" in str(study)
 
 
 def test_an_ab_study_has_the_planned_power():
     planned = solve_power(noise_of_amounts(2), people=200, power=0.7).effect
-    found = simulate(Population(200, "number", 5.0, 2.0, effects={"B": planned}), runs=1_000, seed=2)
-    assert found.found == pytest.approx(0.7, abs=3.5 * math.sqrt(0.21 / 1_000))
-    assert found.covered == pytest.approx(0.95, abs=0.025)
-    assert found.truth == pytest.approx(planned)
-    assert "finds the effect of" in str(found)
+    study = simulate(Population(200, "number", 5.0, 2.0, effects={"B": planned}), runs=1_000, seed=2)
+    assert study.found == pytest.approx(0.7, abs=3.5 * math.sqrt(0.21 / 1_000))
+    assert study.covered == pytest.approx(0.95, abs=0.025)
+    assert study.truth == pytest.approx(planned)
+    assert "finds the effect of" in str(study)
 
 
 def test_adjustment_finds_more():
@@ -89,8 +89,8 @@ def test_adjustment_finds_more():
 
 
 def test_studies_that_cannot_be_tested_are_counted():
-    found = simulate(Population(30, "rate", 0.03), runs=100, seed=1)
-    assert 0 < found.untestable < 100
+    study = simulate(Population(30, "rate", 0.03), runs=100, seed=1)
+    assert 0 < study.untestable < 100
     with pytest.raises(AnalysisError, match="hardly any"):
         simulate(Population(4, "rate", 0.0001), runs=5)
 

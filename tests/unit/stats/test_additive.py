@@ -39,14 +39,14 @@ def pairs(data, names=NAMES):
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_pair_tables_are_as_good_as_the_full_cross(variance, metric, shift):
     data = rows(shift=shift)
-    found = additive_means(pairs(data), metric, variance=variance)
+    means = additive_means(pairs(data), metric, variance=variance)
     full = adjusted_means(counted(data, NAMES), metric, variance=variance)
-    assert found.covariates == full.covariates == NAMES
-    assert found.means == pytest.approx(full.means, rel=1e-13)
-    assert found.covariance == pytest.approx(full.covariance, rel=1e-9)
-    assert found.df == pytest.approx(full.df)
+    assert means.covariates == full.covariates == NAMES
+    assert means.means == pytest.approx(full.means, rel=1e-13)
+    assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
+    assert means.df == pytest.approx(full.df)
     for arm in "BC":
-        one, two = against_control(found, arm), against_control(full, arm)
+        one, two = against_control(means, arm), against_control(full, arm)
         assert (one.estimate, one.se, one.se_population, one.p) == pytest.approx(
             (two.estimate, two.se, two.se_population, two.p), rel=1e-9
         )
@@ -55,19 +55,19 @@ def test_pair_tables_are_as_good_as_the_full_cross(variance, metric, shift):
 def test_scores_may_have_fractions():
     data = rows(shift=1e6)
     data["tier"] = data["tier"] / 4 + 0.1
-    found = additive_means(pairs(data), "y")
+    means = additive_means(pairs(data), "y")
     full = adjusted_means(counted(data, NAMES), "y")
-    assert found.means == pytest.approx(full.means, rel=1e-13)
-    assert found.covariance == pytest.approx(full.covariance, rel=1e-9)
+    assert means.means == pytest.approx(full.means, rel=1e-13)
+    assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
 
 
 def test_a_score_that_everybody_has_is_one_column():
     data = rows()
     data["tier"] = np.nan_to_num(data["tier"], nan=2.0)
-    found = additive_means(pairs(data), "y")
+    means = additive_means(pairs(data), "y")
     full = adjusted_means(counted(data, NAMES), "y")
-    assert found.means == pytest.approx(full.means, rel=1e-13)
-    assert found.df == pytest.approx(full.df)
+    assert means.means == pytest.approx(full.means, rel=1e-13)
+    assert means.df == pytest.approx(full.df)
 
 
 def test_the_order_of_tables_and_covariates_does_not_matter():
@@ -78,8 +78,8 @@ def test_the_order_of_tables_and_covariates_does_not_matter():
 
 def test_fewer_covariates_can_be_asked_for():
     data = rows()
-    found = additive_means(pairs(data), "y", ["device"])
-    assert found.means == pytest.approx(adjusted_means(counted(data, ["device"]), "y").means, rel=1e-13)
+    means = additive_means(pairs(data), "y", ["device"])
+    assert means.means == pytest.approx(adjusted_means(counted(data, ["device"]), "y").means, rel=1e-13)
 
 
 def test_a_missing_pair_is_named():

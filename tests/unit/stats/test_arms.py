@@ -31,9 +31,9 @@ def world(sizes=(40, 25, 30, 50), sds=(1, 1, 1, 1), shift=0.0):
 @pytest.mark.parametrize("shift", [0.0, 1e9])
 def test_the_omnibus_is_welchs_analysis_of_variance(shift):
     table, groups = world(sds=(1, 2, 3, 1), shift=shift)
-    found = omnibus(plain_means(table))
+    test = omnibus(plain_means(table))
     welch = stats.f_oneway(*[g - shift for g in groups], equal_var=False)
-    assert (found.F, found.p) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-5 if shift else 1e-8)
+    assert (test.F, test.p) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-5 if shift else 1e-8)
 
 
 def test_with_two_arms_it_is_the_square_of_t():
@@ -45,75 +45,77 @@ def test_with_two_arms_it_is_the_square_of_t():
 
 def test_the_omnibus_needs_something_that_varies():
     rows = {"arm": ["A", "A", "B", "B"], "y": [1, 2, 3, 3]}
-    found = omnibus(plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y")})))
-    assert (found.F, found.p) == (None, None)
+    test = omnibus(plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y")})))
+    assert (test.F, test.p) == (None, None)
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 def test_pooled_errors_give_scipys_dunnett(alternative):
     table, groups = world()
     oracle = stats.dunnett(*groups[1:], control=groups[0], alternative=alternative, rng=np.random.default_rng(1))
-    found = many_to_one(plain_means(table), variance="pooled", alternative=alternative)
-    assert [one.effect.t for one in found] == pytest.approx(oracle.statistic, rel=1e-9)
-    assert [one.p_adjusted for one in found] == pytest.approx(oracle.pvalue, abs=1e-4)
+    comparisons = many_to_one(plain_means(table), variance="pooled", alternative=alternative)
+    assert [comparison.effect.t for comparison in comparisons] == pytest.approx(oracle.statistic, rel=1e-9)
+    assert [comparison.p_adjusted for comparison in comparisons] == pytest.approx(oracle.pvalue, abs=1e-4)
     interval = oracle.confidence_interval(0.95)
-    assert [one.interval[0] for one in found] == pytest.approx(interval.low, abs=2e-3)
-    assert [one.interval[1] for one in found] == pytest.approx(interval.high, abs=2e-3)
+    assert [comparison.interval[0] for comparison in comparisons] == pytest.approx(interval.low, abs=2e-3)
+    assert [comparison.interval[1] for comparison in comparisons] == pytest.approx(interval.high, abs=2e-3)
 
 
 def test_own_variances_keep_each_comparisons_error_and_df():
     table, groups = world(sds=(1, 2, 3, 1))
-    found = many_to_one(plain_means(table))
-    for one, group in zip(found, groups[1:], strict=True):
+    comparisons = many_to_one(plain_means(table))
+    for comparison, group in zip(comparisons, groups[1:], strict=True):
         welch = stats.ttest_ind(group, groups[0], equal_var=False)
-        assert (one.effect.t, one.effect.df) == pytest.approx((welch.statistic, welch.df), rel=1e-9)
-        assert welch.pvalue <= one.p_adjusted <= 3 * welch.pvalue
+        assert (comparison.effect.t, comparison.effect.df) == pytest.approx((welch.statistic, welch.df), rel=1e-9)
+        assert welch.pvalue <= comparison.p_adjusted <= 3 * welch.pvalue
 
 
 def test_intervals_agree_with_the_corrected_p_values():
     for means in (plain_means(world()[0]), adjusted_means(world()[0])):
         for confidence in (0.5, 0.8, 0.95, 0.999):
-            for one in many_to_one(means, confidence=confidence):
-                assert excludes(one.interval) == (one.p_adjusted <= 1 - confidence)
-                assert one.level > confidence
+            for comparison in many_to_one(means, confidence=confidence):
+                assert excludes(comparison.interval) == (comparison.p_adjusted <= 1 - confidence)
+                assert comparison.level > confidence
 
 
 def test_adjusted_means_are_joined_by_their_whole_covariance():
     means = adjusted_means(world()[0])
-    found = many_to_one(means, "B")
-    assert [one.effect.arm for one in found] == ["A", "C", "D"]
+    comparisons = many_to_one(means, "B")
+    assert [comparison.effect.arm for comparison in comparisons] == ["A", "C", "D"]
     c = np.array([[1, -1, 0, 0], [0, -1, 1, 0], [0, -1, 0, 1.0]])
     covariance = c @ means.covariance @ c.T
     d = np.sqrt(np.diag(covariance))
-    for one in found:
-        oracle = stats.multivariate_t(shape=covariance / np.outer(d, d), df=one.effect.df, seed=1)
-        reach = np.full(3, abs(one.effect.t))
-        assert one.p_adjusted == pytest.approx(1 - oracle.cdf(reach, lower_limit=-reach), abs=1e-3)
+    for comparison in comparisons:
+        oracle = stats.multivariate_t(shape=covariance / np.outer(d, d), df=comparison.effect.df, seed=1)
+        reach = np.full(3, abs(comparison.effect.t))
+        assert comparison.p_adjusted == pytest.approx(1 - oracle.cdf(reach, lower_limit=-reach), abs=1e-3)
 
 
 def test_any_contrasts_can_be_joined():
     means = plain_means(world()[0])
     weights = [{"B": 0.5, "C": 0.5, "A": -1}, {"D": 1, "A": -1}]
-    found = joint_contrasts(means, weights)
-    assert [one.effect.estimate for one in found] == [contrast(means, one).estimate for one in weights]
-    assert all(one.p_adjusted >= one.effect.p for one in found)
+    comparisons = joint_contrasts(means, weights)
+    assert [comparison.effect.estimate for comparison in comparisons] == [
+        contrast(means, weighted).estimate for weighted in weights
+    ]
+    assert all(comparison.p_adjusted >= comparison.effect.p for comparison in comparisons)
     with pytest.raises(AnalysisError, match="follows from the others"):
         joint_contrasts(means, [{"B": 1, "A": -1}, {"C": 1, "A": -1}, {"C": 1, "B": -1}])
 
 
 def test_an_arm_in_which_nothing_varies_stays_out():
     rows = {"arm": ["A", "B", "C"] * 4, "y": [1, 1, 1, 1, 1, 2, 1, 1, 3, 1, 1, 4]}
-    found = many_to_one(plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y")})))
-    assert (found[0].p_adjusted, found[0].interval) == (None, None)
-    assert found[1].p_adjusted == found[1].effect.p
+    comparisons = many_to_one(plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y")})))
+    assert (comparisons[0].p_adjusted, comparisons[0].interval) == (None, None)
+    assert comparisons[1].p_adjusted == comparisons[1].effect.p
 
 
 @pytest.mark.parametrize("arms", [("A", "B"), ("A", "B", "C", "D")])
 def test_one_comparison_needs_no_correction(arms):
     means = plain_means(world()[0].select_arms(arms))
-    found = many_to_one(means)
-    assert len(found) == len(arms) - 1
-    assert (found[0].p_adjusted == found[0].effect.p) == (len(arms) == 2)
+    comparisons = many_to_one(means)
+    assert len(comparisons) == len(arms) - 1
+    assert (comparisons[0].p_adjusted == comparisons[0].effect.p) == (len(arms) == 2)
 
 
 def test_wrong_choices_are_refused():
@@ -130,6 +132,6 @@ def test_wrong_choices_are_refused():
 
 def test_where_nothing_varies_pooled_comparisons_have_no_error():
     table = count_columns({"arm": ["A", "B", "C"] * 20, "y": [1] * 60}, arm="arm", metrics=["y"])
-    found = many_to_one(plain_means(table), variance="pooled")
-    assert [one.effect.estimate for one in found] == [0.0, 0.0]
-    assert [one.p_adjusted for one in found] == [None, None]
+    comparisons = many_to_one(plain_means(table), variance="pooled")
+    assert [comparison.effect.estimate for comparison in comparisons] == [0.0, 0.0]
+    assert [comparison.p_adjusted for comparison in comparisons] == [None, None]

@@ -26,20 +26,20 @@ def four_arms(shift=(0, 0.1, 0.2, -0.3)):
 
 def test_the_posterior_weighs_by_precision():
     effect = difference_in_means(eighteen())
-    found = posterior(effect, Prior(0.5, 0.25))
+    belief = posterior(effect, Prior(0.5, 0.25))
     a, b = 1 / 0.25**2, 1 / effect.se**2
-    assert found.mean == pytest.approx((0.5 * a + effect.estimate * b) / (a + b), rel=1e-14)
-    assert found.sd == pytest.approx((a + b) ** -0.5, rel=1e-14)
-    assert found.interval == pytest.approx(stats.norm.interval(0.95, found.mean, found.sd))
-    assert found.positive == pytest.approx(stats.norm.sf(0, found.mean, found.sd))
-    assert found.above(0.3) == pytest.approx(stats.norm.sf(0.3, found.mean, found.sd))
+    assert belief.mean == pytest.approx((0.5 * a + effect.estimate * b) / (a + b), rel=1e-14)
+    assert belief.sd == pytest.approx((a + b) ** -0.5, rel=1e-14)
+    assert belief.interval == pytest.approx(stats.norm.interval(0.95, belief.mean, belief.sd))
+    assert belief.positive == pytest.approx(stats.norm.sf(0, belief.mean, belief.sd))
+    assert belief.above(0.3) == pytest.approx(stats.norm.sf(0.3, belief.mean, belief.sd))
 
 
 def test_without_a_belief_the_estimate_stays():
     effect = difference_in_means(eighteen())
-    found = posterior(effect, Prior(), confidence=0.8)
-    assert (found.mean, found.sd) == pytest.approx((effect.estimate, effect.se))
-    assert found.confidence == 0.8
+    belief = posterior(effect, Prior(), confidence=0.8)
+    assert (belief.mean, belief.sd) == pytest.approx((effect.estimate, effect.se))
+    assert belief.confidence == 0.8
 
 
 def test_a_firm_belief_is_not_moved():
@@ -49,7 +49,7 @@ def test_a_firm_belief_is_not_moved():
 def test_two_arms_have_closed_forms():
     means = plain_means(eighteen())
     belief = posterior(against_control(means), Prior(0, 0.3))
-    b, a = sorted(best_arm(means, Prior(0, 0.3)), key=lambda one: one.arm, reverse=True)
+    b, a = sorted(best_arm(means, Prior(0, 0.3)), key=lambda candidate: candidate.arm, reverse=True)
     assert (b.best, a.best) == pytest.approx((belief.positive, 1 - belief.positive))
     z = belief.mean / belief.sd
     assert a.loss == pytest.approx(belief.mean * stats.norm.cdf(z) + belief.sd * stats.norm.pdf(z))
@@ -61,7 +61,7 @@ def test_two_arms_have_closed_forms():
 @pytest.mark.parametrize("prior", [Prior(), Prior(0.1, 0.1)])
 def test_several_arms_agree_with_plain_drawing(make, prior):
     means = make(four_arms())
-    found = {one.arm: one for one in best_arm(means, prior)}
+    candidates = {candidate.arm: candidate for candidate in best_arm(means, prior)}
     c = np.column_stack([-np.ones(3), np.eye(3)])
     data = np.linalg.inv(c @ means.covariance @ c.T)
     covariance = np.linalg.inv(data + np.eye(3) / prior.sd**2)
@@ -71,29 +71,29 @@ def test_several_arms_agree_with_plain_drawing(make, prior):
     best = np.bincount(effects.argmax(1), minlength=4) / len(drawn)
     loss = (effects.max(1, keepdims=True) - effects).mean(0)
     for place, arm in enumerate("ABCD"):
-        assert found[arm].best == pytest.approx(best[place], abs=4e-3)
-        assert found[arm].loss == pytest.approx(loss[place], abs=2e-3)
-    assert sum(one.best for one in found.values()) == pytest.approx(1, abs=1e-3)
+        assert candidates[arm].best == pytest.approx(best[place], abs=4e-3)
+        assert candidates[arm].loss == pytest.approx(loss[place], abs=2e-3)
+    assert sum(candidate.best for candidate in candidates.values()) == pytest.approx(1, abs=1e-3)
 
 
 def test_lower_can_be_better():
-    found = best_arm(plain_means(four_arms()), Prior(), better="lower")
-    assert found[0].arm == "D"
-    assert found[0].mean < 0
+    candidates = best_arm(plain_means(four_arms()), Prior(), better="lower")
+    assert candidates[0].arm == "D"
+    assert candidates[0].mean < 0
     mirrored = best_arm(plain_means(four_arms((0, -0.1, -0.2, 0.3))), Prior(), better="lower")
     assert mirrored[-1].arm == "D"
 
 
 def test_another_control_gives_the_same_best_arm_where_nothing_was_believed():
     first, second = (best_arm(plain_means(four_arms()), Prior(), control=arm) for arm in "AC")
-    assert [one.arm for one in first] == [one.arm for one in second]
-    assert [one.best for one in first] == pytest.approx([one.best for one in second], abs=1e-3)
-    assert [one.loss for one in first] == pytest.approx([one.loss for one in second], abs=1e-3)
+    assert [candidate.arm for candidate in first] == [candidate.arm for candidate in second]
+    assert [candidate.best for candidate in first] == pytest.approx([candidate.best for candidate in second], abs=1e-3)
+    assert [candidate.loss for candidate in first] == pytest.approx([candidate.loss for candidate in second], abs=1e-3)
 
 
 def test_it_prints_in_one_line():
-    found = best_arm(plain_means(eighteen()), Prior(0, 0.2))
-    assert str(found[0]).startswith("A: best with probability 55")
+    candidates = best_arm(plain_means(eighteen()), Prior(0, 0.2))
+    assert str(candidates[0]).startswith("A: best with probability 55")
     assert "above 0 with probability" in str(posterior(difference_in_means(eighteen()), Prior(0, 0.2)))
     pooled = contrast(plain_means(four_arms()), {"B": 0.5, "C": 0.5, "A": -1})
     assert str(posterior(pooled, Prior())).startswith("y: the contrast is ")

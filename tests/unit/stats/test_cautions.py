@@ -29,8 +29,8 @@ def values(metric=AMOUNT, **arms):
     return count_columns(rows, arm="arm", metrics={"y": metric})
 
 
-def codes(found):
-    return [one.code for one in found]
+def codes(cautions):
+    return [caution.code for caution in cautions]
 
 
 def test_changed_shares_are_found_by_a_chi_square_test():
@@ -55,15 +55,15 @@ def test_batches_of_other_arms_are_refused():
 
 
 def test_clamped_shares_are_said_per_metric():
-    found = clamped_values({"spend": 120, "bought": 0}, 4_000)
-    assert [(one.code, one.metric) for one in found] == [("clamped", "spend")]
-    assert "At least 3 %" in found[0].sentence
+    cautions = clamped_values({"spend": 120, "bought": 0}, 4_000)
+    assert [(caution.code, caution.metric) for caution in cautions] == [("clamped", "spend")]
+    assert "At least 3 %" in cautions[0].sentence
 
 
 def test_an_arm_without_variance_is_named():
-    found = metric_cautions(values(A=[1, 2, 3], B=[0, 0, 0]))
-    assert codes(found) == ["nothing-varies"]
-    assert "in arm B" in str(found[0])
+    cautions = metric_cautions(values(A=[1, 2, 3], B=[0, 0, 0]))
+    assert codes(cautions) == ["nothing-varies"]
+    assert "in arm B" in str(cautions[0])
 
 
 @pytest.mark.parametrize(("events", "raised"), [(FEWEST_CARRIERS - 1, True), (FEWEST_CARRIERS, False)])
@@ -78,9 +78,9 @@ def test_a_rate_needs_events_in_every_arm(events, raised):
 def test_one_heavy_spender_carries_the_mean():
     light = [1.0, 2.0] * 40
     assert metric_cautions(values(A=light, B=[*light[1:], 2.0])) == []
-    found = metric_cautions(values(A=light, B=[*light[1:], 500.0]))
-    assert codes(found) == ["few-carry-the-mean"]
-    assert "arm B" in str(found[0])
+    cautions = metric_cautions(values(A=light, B=[*light[1:], 500.0]))
+    assert codes(cautions) == ["few-carry-the-mean"]
+    assert "arm B" in str(cautions[0])
 
 
 def test_uneven_arms_and_far_bounds_could_matter():
@@ -106,14 +106,14 @@ def test_looking_often_needs_a_method():
 
 
 def test_no_sentence_holds_a_count_of_people():
-    found = [
+    cautions = [
         *changed_shares([batch(A=731, B=269), batch(A=271, B=729)]),
         *metric_cautions(values(A=[1.0, 2.0] * 40, B=[1.0] * 79 + [487.0])),
         *looked_early(7, sequential=False),
     ]
-    assert len(found) == 3
-    for one in found:
-        assert not re.search(r"731|269|271|729|\b80\b|\b79\b|487|\b7\b", one.sentence)
+    assert len(cautions) == 3
+    for caution in cautions:
+        assert not re.search(r"731|269|271|729|\b80\b|\b79\b|487|\b7\b", caution.sentence)
 
 
 def test_arms_that_several_people_share_call_for_another_unit():

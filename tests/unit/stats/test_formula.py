@@ -21,8 +21,8 @@ def terms(formula):
 
 
 def columns(tally, formula):
-    found = design(tally, parse(formula), classes_of(tally))
-    return {name: column.tolist() for name, column in zip(found.names, found.matrix.T, strict=True)}
+    model = design(tally, parse(formula), classes_of(tally))
+    return {name: column.tolist() for name, column in zip(model.names, model.matrix.T, strict=True)}
 
 
 def crossed(**levels):
@@ -144,10 +144,10 @@ def test_columns_are_treatment_coded_with_the_first_level_as_reference():
 
 
 def test_a_numeric_covariate_is_one_column_of_scores():
-    found = columns(crossed(arm="AB", tier=[1, 2.5]), "arm * tier")
-    assert list(found) == ["Intercept", "arm[B]", "tier", "arm[B]:tier"]
-    assert found["tier"] == [1, 2.5, 1, 2.5]
-    assert found["arm[B]:tier"] == [0, 0, 1, 2.5]
+    coded = columns(crossed(arm="AB", tier=[1, 2.5]), "arm * tier")
+    assert list(coded) == ["Intercept", "arm[B]", "tier", "arm[B]:tier"]
+    assert coded["tier"] == [1, 2.5, 1, 2.5]
+    assert coded["arm[B]:tier"] == [0, 0, 1, 2.5]
 
 
 def test_a_text_covariate_is_categorical_without_being_told():
@@ -164,14 +164,14 @@ def test_a_product_with_a_numeric_covariate_keeps_its_slope_and_adds_no_arm():
 
 
 def test_two_numeric_covariates_multiply():
-    found = columns(crossed(arm="A", x=[2, 3], z=[5, 7]), "x:z")
-    assert list(found) == ["Intercept", "x:z"]
-    assert found["x:z"] == [10, 14, 15, 21]
+    coded = columns(crossed(arm="A", x=[2, 3], z=[5, 7]), "x:z")
+    assert list(coded) == ["Intercept", "x:z"]
+    assert coded["x:z"] == [10, 14, 15, 21]
 
 
 def test_the_missing_level_of_a_numeric_covariate_is_a_column_of_its_own():
-    found = columns(crossed(arm="AB", tier=[1, 2, None]), "tier")
-    assert found == {
+    coded = columns(crossed(arm="AB", tier=[1, 2, None]), "tier")
+    assert coded == {
         "Intercept": [1] * 6,
         "tier": [1, 2, 0, 1, 2, 0],
         "tier[missing]": [0, 0, 1, 0, 0, 1],

@@ -130,9 +130,9 @@ def test_beside_an_arm_that_is_known_exactly_f_is_welchs_anova_of_the_other():
 def known_beside(values):
     """Arm A with 2e15 people in every class, half of them 1 and half −1; arm B with the values."""
     crowd = 2 * 10**15
-    people = np.array([[crowd] * len(values), [len(one) for one in values]], dtype=object)
-    sums = np.array([[0] * len(values), [sum(one) for one in values]], dtype=object)
-    squares = np.array([[crowd] * len(values), [sum(y * y for y in one) for one in values]], dtype=object)
+    people = np.array([[crowd] * len(values), [len(level) for level in values]], dtype=object)
+    sums = np.array([[0] * len(values), [sum(level) for level in values]], dtype=object)
+    squares = np.array([[crowd] * len(values), [sum(y * y for y in level) for level in values]], dtype=object)
     factors = (Factor("arm", ("A", "B"), "arm"), Factor("level", tuple("uvwxyz"[: len(values)])))
     return Tally(factors, people, (Moments(Metric("y"), people, sums, {("arm", "level"): squares}),))
 
@@ -349,9 +349,9 @@ def test_nested_formulas_have_the_papers_partial_f():
 
 def test_a_nested_f_with_one_degree_of_freedom_is_the_squared_t():
     test = nested_f(eighteen(), "C(tier)", "arm + C(tier)")
-    found = fit(eighteen(), "arm + C(tier)")
-    assert f_of(test) == pytest.approx(found.t[1] ** 2, rel=1e-12)
-    assert test.p == pytest.approx(found.p[1], rel=1e-12)
+    fitted = fit(eighteen(), "arm + C(tier)")
+    assert f_of(test) == pytest.approx(fitted.t[1] ** 2, rel=1e-12)
+    assert test.p == pytest.approx(fitted.p[1], rel=1e-12)
 
 
 def test_large_designs_are_compared_like_small_ones():

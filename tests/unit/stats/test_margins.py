@@ -26,39 +26,39 @@ def table(a=A, b=B):
 
 
 def test_non_inferiority_is_a_shifted_welch_test():
-    found = against_margin(difference_in_means(table()), Margin("non-inferiority", 0.5))
+    test = against_margin(difference_in_means(table()), Margin("non-inferiority", 0.5))
     shifted = stats.ttest_ind([y + 0.5 for y in B], A, equal_var=False, alternative="greater")
     low, _ = stats.ttest_ind(B, A, equal_var=False, alternative="greater").confidence_interval(0.95)
-    assert (found.t, found.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
-    assert found.interval == pytest.approx((low, math.inf))
-    assert found.shown == (low > -0.5)
+    assert (test.t, test.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
+    assert test.interval == pytest.approx((low, math.inf))
+    assert test.shown == (low > -0.5)
 
 
 def test_superiority_where_lower_is_better():
-    found = against_margin(difference_in_means(table(B, A)), Margin("superiority", 0.1, better="lower"))
+    test = against_margin(difference_in_means(table(B, A)), Margin("superiority", 0.1, better="lower"))
     shifted = stats.ttest_ind(np.add(A, 0.1), B, equal_var=False, alternative="less")
-    assert (found.t, found.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
-    assert found.interval[0] == -math.inf
+    assert (test.t, test.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
+    assert test.interval[0] == -math.inf
 
 
 def test_equivalence_is_two_one_sided_tests():
-    found = against_margin(difference_in_means(table()), Margin("equivalence", (-1, 2)))
+    test = against_margin(difference_in_means(table()), Margin("equivalence", (-1, 2)))
     p, _, _ = ttost_ind(B, A, -1, 2, usevar="unequal")
-    assert found.p == pytest.approx(p, rel=1e-10)
+    assert test.p == pytest.approx(p, rel=1e-10)
     ninety = stats.ttest_ind(B, A, equal_var=False).confidence_interval(0.9)
-    assert found.interval == pytest.approx(tuple(ninety))
-    assert found.shown == (ninety[0] > -1 and ninety[1] < 2)
+    assert test.interval == pytest.approx(tuple(ninety))
+    assert test.shown == (ninety[0] > -1 and ninety[1] < 2)
 
 
 def test_a_relative_margin_tests_the_mean_against_a_share_of_the_control():
     means = plain_means(table())
     effect = against_control(means)
-    found = against_margin(effect, Margin("non-inferiority", 0.2, relative=True), means=means)
+    test = against_margin(effect, Margin("non-inferiority", 0.2, relative=True), means=means)
     va, vb = np.var(A, ddof=1) / len(A), np.var(B, ddof=1) / len(B)
     t = (np.mean(B) - 0.8 * np.mean(A)) / math.sqrt(vb + 0.64 * va)
-    assert found.t == pytest.approx(t, rel=1e-12)
-    assert found.p == pytest.approx(stats.t.sf(t, effect.df), rel=1e-10)
-    assert found.estimate == pytest.approx(np.mean(B) / np.mean(A) - 1)
+    assert test.t == pytest.approx(t, rel=1e-12)
+    assert test.p == pytest.approx(stats.t.sf(t, effect.df), rel=1e-10)
+    assert test.estimate == pytest.approx(np.mean(B) / np.mean(A) - 1)
 
 
 @limits(max_examples=60)
@@ -77,26 +77,26 @@ def test_a_claim_is_shown_exactly_if_the_interval_lies_inside_the_margin(
     means = plain_means(table([sign * y for y in A], [sign * y + shift / 100 for y in B]))
     effect = against_control(means, confidence=0.9)
     margin = Margin(claim, size / 1000 if relative else size / 200, better, relative)
-    found = against_margin(effect, margin, means=means)
-    low, high = found.interval
+    test = against_margin(effect, margin, means=means)
+    low, high = test.interval
     inside = all(low > limit if side == "greater" else high < limit for limit, side in margin.tests)
-    assert found.shown == inside
+    assert test.shown == inside
 
 
 def test_a_negative_control_mean_gives_shares_of_its_size():
     means = plain_means(table([-y for y in A], [-y for y in B]))
-    found = against_margin(against_control(means), Margin("superiority", 0.1, "lower", relative=True), means=means)
+    test = against_margin(against_control(means), Margin("superiority", 0.1, "lower", relative=True), means=means)
     mirrored = plain_means(table())
     again = against_margin(against_control(mirrored), Margin("superiority", 0.1, relative=True), means=mirrored)
-    assert found.estimate == pytest.approx(-again.estimate)
-    assert found.interval == pytest.approx((-again.interval[1], -again.interval[0]))
-    assert found.p == pytest.approx(again.p)
+    assert test.estimate == pytest.approx(-again.estimate)
+    assert test.interval == pytest.approx((-again.interval[1], -again.interval[0]))
+    assert test.p == pytest.approx(again.p)
 
 
 def test_adjusted_effects_use_the_error_for_the_population():
     effect = adjusted_effect(eighteen(altered=True))
-    found = against_margin(effect, Margin("non-inferiority", 1))
-    assert found.t == pytest.approx((effect.estimate + 1) / effect.se_population, rel=1e-14)
+    test = against_margin(effect, Margin("non-inferiority", 1))
+    assert test.t == pytest.approx((effect.estimate + 1) / effect.se_population, rel=1e-14)
 
 
 def test_a_relative_margin_becomes_one_in_units():
@@ -108,9 +108,9 @@ def test_a_relative_margin_becomes_one_in_units():
 
 
 def test_nothing_that_varies_is_not_testable():
-    found = against_margin(difference_in_means(table([1, 1, 1], [2, 2, 2])), Margin("superiority", 0.5))
-    assert (found.t, found.p, found.interval, found.shown) == (None, None, None, False)
-    assert "not testable" in str(found)
+    test = against_margin(difference_in_means(table([1, 1, 1], [2, 2, 2])), Margin("superiority", 0.5))
+    assert (test.t, test.p, test.interval, test.shown) == (None, None, None, False)
+    assert "not testable" in str(test)
     means = plain_means(table([1, 1, 1], [2, 2, 2]))
     still = against_margin(against_control(means), Margin("superiority", 0.5, relative=True), means=means)
     assert still.p is None
@@ -176,5 +176,5 @@ def test_the_confidence_must_leave_room_for_two_tests():
 def test_the_papers_table_against_a_margin_agrees_with_scipy():
     minutes = eighteen_rows()["minutes"]
     shifted = stats.ttest_ind([y + 1 for y in minutes[9:]], minutes[:9], equal_var=False, alternative="greater")
-    found = against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1))
-    assert found.p == pytest.approx(shifted.pvalue, rel=1e-10)
+    test = against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1))
+    assert test.p == pytest.approx(shifted.pvalue, rel=1e-10)

@@ -18,51 +18,51 @@ def eight(y, **more):
 
 
 def test_main_effects_are_the_papers():
-    found = fit(eighteen(), "arm + C(tier)")
-    assert found.names == ("Intercept", "treatment[B]", "tier[2]", "tier[3]")
-    assert found.b == pytest.approx([0.658342556056, -0.118845493111, 0.721147466667, 1.115929627500], abs=5e-13)
-    assert found.se == pytest.approx([0.338716133705, 0.338716133705, 0.414840847613, 0.414840847613], abs=5e-13)
-    assert found.t == pytest.approx([1.943640974094, -0.350870482050, 1.738371403917, 2.690018675649], abs=5e-12)
-    assert (found.rss, found.n, found.df) == (pytest.approx(7.22790301161416, rel=1e-14), 18, 14)
-    assert found.tss == pytest.approx(37.5434090025428, rel=1e-14)
+    fitted = fit(eighteen(), "arm + C(tier)")
+    assert fitted.names == ("Intercept", "treatment[B]", "tier[2]", "tier[3]")
+    assert fitted.b == pytest.approx([0.658342556056, -0.118845493111, 0.721147466667, 1.115929627500], abs=5e-13)
+    assert fitted.se == pytest.approx([0.338716133705, 0.338716133705, 0.414840847613, 0.414840847613], abs=5e-13)
+    assert fitted.t == pytest.approx([1.943640974094, -0.350870482050, 1.738371403917, 2.690018675649], abs=5e-12)
+    assert (fitted.rss, fitted.n, fitted.df) == (pytest.approx(7.22790301161416, rel=1e-14), 18, 14)
+    assert fitted.tss == pytest.approx(37.5434090025428, rel=1e-14)
 
 
 def test_the_full_model_is_the_papers():
-    found = fit(eighteen(), "arm * C(tier)")
+    fitted = fit(eighteen(), "arm * C(tier)")
     expected = [0.72361644, -0.24939326, 1.34668183, 0.29457361, -1.25106873, 1.64271203]
-    assert found.b == pytest.approx(expected, abs=5e-9)
-    assert found.rss == pytest.approx(0.909081572737122, rel=1e-14)
+    assert fitted.b == pytest.approx(expected, abs=5e-9)
+    assert fitted.rss == pytest.approx(0.909081572737122, rel=1e-14)
 
 
 def test_an_intercept_alone_is_the_mean_with_no_f_test():
-    found = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "1")
-    assert found.names == ("Intercept",)
-    assert found.b.tolist() == [4.5]
-    assert found.rss == 42
-    assert found.anova.df == (0, 7, 7)
-    assert (found.anova.F, found.anova.p, found.r2) == (None, None, 0)
+    fitted = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "1")
+    assert fitted.names == ("Intercept",)
+    assert fitted.b.tolist() == [4.5]
+    assert fitted.rss == 42
+    assert fitted.anova.df == (0, 7, 7)
+    assert (fitted.anova.F, fitted.anova.p, fitted.r2) == (None, None, 0)
 
 
 def test_anova_splits_the_squares_about_the_mean():
-    found = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "arm")
-    assert found.anova.df == (1, 6, 7)
-    assert found.anova.ss == pytest.approx((32, 10, 42), rel=1e-14)
-    assert (found.anova.F, found.anova.p) == pytest.approx((19.2, found.p[1]), rel=1e-12)
-    assert found.r2 == pytest.approx(32 / 42, rel=1e-15)
-    assert str(found.anova).splitlines()[2].split() == ["Regression", "1", "32.00", "32.00", "19.20", "0.00466"]
+    fitted = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "arm")
+    assert fitted.anova.df == (1, 6, 7)
+    assert fitted.anova.ss == pytest.approx((32, 10, 42), rel=1e-14)
+    assert (fitted.anova.F, fitted.anova.p) == pytest.approx((19.2, fitted.p[1]), rel=1e-12)
+    assert fitted.r2 == pytest.approx(32 / 42, rel=1e-15)
+    assert str(fitted.anova).splitlines()[2].split() == ["Regression", "1", "32.00", "32.00", "19.20", "0.00466"]
 
 
 def test_xtx_and_xty_are_those_of_the_rows():
-    found = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "arm + tier")
-    assert found.xtx.tolist() == [[8, 4, 12], [4, 4, 6], [12, 6, 20]]
-    assert found.xty.tolist() == [36, 26, 58]
+    fitted = fit(eight([1, 2, 3, 4, 5, 6, 7, 8]), "arm + tier")
+    assert fitted.xtx.tolist() == [[8, 4, 12], [4, 4, 6], [12, 6, 20]]
+    assert fitted.xty.tolist() == [36, 26, 58]
 
 
 def test_covariance_is_the_inverse_of_xtx_times_the_residual_variance():
-    found = fit(eighteen(), "arm * C(tier)")
-    expected = np.linalg.inv(found.xtx) * found.rss / found.df
-    assert found.covariance == pytest.approx(expected, rel=1e-12)
-    assert found.se == pytest.approx(np.sqrt(np.diag(expected)), rel=1e-12)
+    fitted = fit(eighteen(), "arm * C(tier)")
+    expected = np.linalg.inv(fitted.xtx) * fitted.rss / fitted.df
+    assert fitted.covariance == pytest.approx(expected, rel=1e-12)
+    assert fitted.se == pytest.approx(np.sqrt(np.diag(expected)), rel=1e-12)
 
 
 def test_a_wider_confidence_gives_wider_intervals():
@@ -90,9 +90,9 @@ def test_numeric_and_categorical_codings_of_two_levels_agree():
 def test_people_without_a_value_are_left_out_when_the_metric_says_so():
     rows = {"arm": list("AAAABBBB"), "y": [1, 2, 3, None, 5, 6, None, None]}
     tally = count_columns(rows, arm="arm", metrics=["y"], missing={"y": "exclude"})
-    found = fit(tally, "arm")
-    assert found.n == 5
-    assert found.b.tolist() == [2, 3.5]
+    fitted = fit(tally, "arm")
+    assert fitted.n == 5
+    assert fitted.b.tolist() == [2, 3.5]
 
 
 def test_the_metric_is_named_where_there_are_several():
@@ -106,10 +106,10 @@ def test_the_metric_is_named_where_there_are_several():
 
 def test_both_experiments_of_a_pair_fit_in_one_formula():
     rows = {"one": list("ABAB") * 2, "two": list("XXYY") * 2, "y": [0, 1, 1, 4, 2, 3, 3, 6]}
-    found = fit(count_columns(rows, arm=["one", "two"], metrics=["y"]), "one * two")
-    assert found.names == ("Intercept", "one[B]", "two[Y]", "one[B]:two[Y]")
-    assert found.b == pytest.approx([1, 1, 1, 2], rel=1e-14)
-    assert found.rss == 8
+    fitted = fit(count_columns(rows, arm=["one", "two"], metrics=["y"]), "one * two")
+    assert fitted.names == ("Intercept", "one[B]", "two[Y]", "one[B]:two[Y]")
+    assert fitted.b == pytest.approx([1, 1, 1, 2], rel=1e-14)
+    assert fitted.rss == 8
 
 
 def test_an_arm_with_nobody_makes_no_coefficient():
@@ -163,22 +163,22 @@ def test_an_impossible_confidence_is_refused(confidence):
 
 
 def test_a_constant_metric_has_no_errors_no_p_and_no_f():
-    found = fit(eight([7] * 8), "arm")
-    assert found.b.tolist() == [7, 0]
-    assert found.se.tolist() == [0, 0]
-    assert (found.rss, found.anova.F, found.anova.p, found.r2) == (0, None, None, None)
-    assert np.isnan(found.t).all()
-    assert np.isnan(found.p).all()
-    assert str(found).splitlines()[3].split()[3:5] == ["–", "–"]
-    assert str(found.anova).splitlines()[2].split() == ["Regression", "1", "0", "–", "–"]
+    fitted = fit(eight([7] * 8), "arm")
+    assert fitted.b.tolist() == [7, 0]
+    assert fitted.se.tolist() == [0, 0]
+    assert (fitted.rss, fitted.anova.F, fitted.anova.p, fitted.r2) == (0, None, None, None)
+    assert np.isnan(fitted.t).all()
+    assert np.isnan(fitted.p).all()
+    assert str(fitted).splitlines()[3].split()[3:5] == ["–", "–"]
+    assert str(fitted.anova).splitlines()[2].split() == ["Regression", "1", "0", "–", "–"]
 
 
 def test_a_perfect_fit_has_no_errors_to_test_against():
     x = [0, 3, 6, 9] * 8
     rows = {"arm": ["A"] * 16 + ["B"] * 16, "x": x, "y": [value // 3 for value in x]}
-    found = fit(count_columns(rows, arm="arm", covariates=["x"], metrics=["y"]), "arm + x")
-    assert found.rss == 0
-    assert np.isnan(found.p).all()
+    fitted = fit(count_columns(rows, arm="arm", covariates=["x"], metrics=["y"]), "arm + x")
+    assert fitted.rss == 0
+    assert np.isnan(fitted.p).all()
 
 
 def test_the_intercept_keeps_its_digits_when_other_levels_are_far_away():
@@ -210,16 +210,16 @@ def counted(rows, squares="class"):
 @pytest.mark.parametrize("formula", ["arm", "arm + tier", "arm * C(tier)"])
 def test_errors_are_those_of_the_rows(kind, metric, formula):
     rows = people()
-    found = robust_fit(counted(rows), formula, metric, errors=kind)
+    fitted = robust_fit(counted(rows), formula, metric, errors=kind)
     oracle = smf.ols(f"{metric} ~ {formula}", rows).fit(cov_type=kind, use_t=True)
     order = [name.replace("C(tier)", "tier").replace("[T.", "[") for name in oracle.params.index]
     expected = pd.DataFrame({"b": oracle.params.to_numpy(), "se": oracle.bse.to_numpy()}, index=order).loc[
-        list(found.names)
+        list(fitted.names)
     ]
-    assert found.b == pytest.approx(expected["b"].to_numpy(), rel=1e-9, abs=1e-12)
-    assert found.se == pytest.approx(expected["se"].to_numpy(), rel=1e-9)
+    assert fitted.b == pytest.approx(expected["b"].to_numpy(), rel=1e-9, abs=1e-12)
+    assert fitted.se == pytest.approx(expected["se"].to_numpy(), rel=1e-9)
     p = dict(zip(order, oracle.pvalues, strict=True))
-    assert found.p == pytest.approx([p[name] for name in found.names], rel=1e-7, abs=1e-300)
+    assert fitted.p == pytest.approx([p[name] for name in fitted.names], rel=1e-7, abs=1e-300)
 
 
 def test_a_large_mean_costs_no_digits():

@@ -35,14 +35,14 @@ def test_ratios_are_exact_fractions_of_the_sums():
 
 
 def test_the_error_is_that_of_each_persons_distance_from_the_arms_ratio():
-    found = ratio_effect(shop(), "revenue", "orders")
+    effect = ratio_effect(shop(), "revenue", "orders")
     variance = 0.0
     for arm, ratio in (("A", 10.0), ("B", 12.5)):
         people = [(y, z) for a, y, z in zip(ROWS["arm"], ROWS["revenue"], ROWS["orders"], strict=True) if a == arm]
         variance += sum((y - ratio * z) ** 2 for y, z in people) / (4 / 4) ** 2 / (4 * 3)
-    assert found.estimate == 2.5
-    assert found.se == pytest.approx(math.sqrt(variance), rel=1e-14)
-    assert str(found).startswith("revenue/orders: B − A = 2.500 ± ")
+    assert effect.estimate == 2.5
+    assert effect.se == pytest.approx(math.sqrt(variance), rel=1e-14)
+    assert str(effect).startswith("revenue/orders: B − A = 2.500 ± ")
 
 
 def test_a_denominator_of_one_for_everyone_is_the_plain_mean():
@@ -78,7 +78,7 @@ def test_several_arms_have_relative_effects_contrasts_and_corrections():
     assert pooled.estimate == 1.25
     effects = [contrast(means, {arm: 1, "A": -1}) for arm in "BC"]
     assert relative_effect(means, effects[0]).estimate == 0.25
-    assert correct([one.p for one in effects])[1] == 1.0
+    assert correct([effect.p for effect in effects])[1] == 1.0
 
 
 def test_people_without_both_values_are_left_out_of_the_plain_ratio():
@@ -129,8 +129,8 @@ def test_unknown_metrics_and_empty_arms_are_refused():
 
 
 def test_proportional_metrics_do_not_vary():
-    found = ratio_effect(shop(ROWS | {"revenue": [2.5 * z for z in ROWS["orders"]]}), "revenue", "orders")
-    assert (found.estimate, found.testable) == (0.0, False)
+    effect = ratio_effect(shop(ROWS | {"revenue": [2.5 * z for z in ROWS["orders"]]}), "revenue", "orders")
+    assert (effect.estimate, effect.testable) == (0.0, False)
 
 
 def test_huge_values_keep_their_digits():
@@ -141,12 +141,12 @@ def test_huge_values_keep_their_digits():
         "orders": [base // 2 + i % 5 for i in range(100)],
     }
     tally = count_columns(rows, arm="arm", metrics=["revenue", "orders"], products=PAIR)
-    found = ratio_effect(tally, "revenue", "orders")
+    effect = ratio_effect(tally, "revenue", "orders")
     exact, variance = {}, Fraction(0)
     for arm in "AB":
         people = [(y, z) for a, y, z in zip(rows["arm"], rows["revenue"], rows["orders"], strict=True) if a == arm]
         ratio = exact[arm] = Fraction(sum(y for y, _ in people), sum(z for _, z in people))
         mean = Fraction(sum(z for _, z in people), 50)
         variance += sum((y - ratio * z) ** 2 for y, z in people) / mean**2 / (50 * 49)
-    assert found.estimate == float(exact["B"] - exact["A"])
-    assert found.se**2 == pytest.approx(float(variance), rel=1e-14)
+    assert effect.estimate == float(exact["B"] - exact["A"])
+    assert effect.se**2 == pytest.approx(float(variance), rel=1e-14)

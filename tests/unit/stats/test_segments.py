@@ -24,12 +24,12 @@ def values(rows, arm, level):
 
 def test_a_follow_up_is_the_effect_in_a_level_minus_the_effect_in_the_rest():
     rows, tally = crowd()
-    for found in follow_ups(tally):
-        rest = [level for level in (1, 2, 3) if level != found.level]
+    for comparison in follow_ups(tally):
+        rest = [level for level in (1, 2, 3) if level != comparison.level]
         people = np.array([len(values(rows, "A", level)) + len(values(rows, "B", level)) for level in rest])
         share = people / people.sum()
-        cells = [(found.level, 1.0), *zip(rest, -share, strict=True)]
-        own = values(rows, "B", found.level).mean() - values(rows, "A", found.level).mean()
+        cells = [(comparison.level, 1.0), *zip(rest, -share, strict=True)]
+        own = values(rows, "B", comparison.level).mean() - values(rows, "A", comparison.level).mean()
         others = sum(
             s * (values(rows, "B", k).mean() - values(rows, "A", k).mean()) for k, s in zip(rest, share, strict=True)
         )
@@ -40,31 +40,40 @@ def test_a_follow_up_is_the_effect_in_a_level_minus_the_effect_in_the_rest():
         }
         total = sum(parts.values())
         df = total**2 / sum(part**2 / (len(values(rows, *key)) - 1) for key, part in parts.items())
-        assert found.effect == pytest.approx(own, rel=1e-12)
-        assert found.rest == pytest.approx(others, rel=1e-12)
-        assert found.difference == pytest.approx(own - others, rel=1e-11)
-        assert found.se == pytest.approx(total**0.5, rel=1e-12)
-        assert found.df == pytest.approx(df, rel=1e-12)
-        assert found.p == pytest.approx(2 * stats.t.sf(abs(found.t), df), rel=1e-11)
+        assert comparison.effect == pytest.approx(own, rel=1e-12)
+        assert comparison.rest == pytest.approx(others, rel=1e-12)
+        assert comparison.difference == pytest.approx(own - others, rel=1e-11)
+        assert comparison.se == pytest.approx(total**0.5, rel=1e-12)
+        assert comparison.df == pytest.approx(df, rel=1e-12)
+        assert comparison.p == pytest.approx(2 * stats.t.sf(abs(comparison.t), df), rel=1e-11)
 
 
 def test_holm_runs_over_all_arms_and_levels():
-    found = follow_ups(crowd("ABC")[1])
-    assert [(one.arm, one.level) for one in found] == [("B", 1), ("B", 2), ("B", 3), ("C", 1), ("C", 2), ("C", 3)]
-    assert {one.control for one in found} == {"A"}
-    assert [one.p_adjusted for one in found] == correct([one.p for one in found], "holm")
+    comparisons = follow_ups(crowd("ABC")[1])
+    assert [(comparison.arm, comparison.level) for comparison in comparisons] == [
+        ("B", 1),
+        ("B", 2),
+        ("B", 3),
+        ("C", 1),
+        ("C", 2),
+        ("C", 3),
+    ]
+    assert {comparison.control for comparison in comparisons} == {"A"}
+    assert [comparison.p_adjusted for comparison in comparisons] == correct(
+        [comparison.p for comparison in comparisons], "holm"
+    )
     plain = follow_ups(crowd("ABC")[1], correction="none")
-    assert [one.p_adjusted for one in plain] == [one.p for one in plain]
+    assert [comparison.p_adjusted for comparison in plain] == [comparison.p for comparison in plain]
 
 
 def test_two_levels_make_one_comparison_that_is_the_robust_f():
     _, tally = crowd(levels=2)
-    (found,) = follow_ups(tally)
+    (comparison,) = follow_ups(tally)
     test = robust_f(tally)
-    assert found.level == 2
-    assert found.t**2 == pytest.approx(test.F, rel=1e-12)
-    assert found.p == pytest.approx(test.p, rel=1e-11)
-    assert found.p_adjusted == found.p
+    assert comparison.level == 2
+    assert comparison.t**2 == pytest.approx(test.F, rel=1e-12)
+    assert comparison.p == pytest.approx(test.p, rel=1e-11)
+    assert comparison.p_adjusted == comparison.p
 
 
 def test_two_levels_with_people_make_one_comparison_beside_empty_ones():
@@ -76,26 +85,26 @@ def test_two_levels_with_people_make_one_comparison_beside_empty_ones():
 @pytest.mark.parametrize("squares", ["arm", "margins", "class"])
 def test_variances_are_those_of_the_robust_f(squares):
     _, tally = crowd(levels=2, squares=squares)
-    (found,) = follow_ups(tally)
-    assert found.p == pytest.approx(robust_f(tally).p, rel=1e-11)
+    (comparison,) = follow_ups(tally)
+    assert comparison.p == pytest.approx(robust_f(tally).p, rel=1e-11)
 
 
 def test_the_papers_second_tier_is_the_one_that_differs():
-    found = follow_ups(eighteen())
-    assert [one.level for one in found] == [1, 2, 3]
-    assert str(found[1]) == (
+    comparisons = follow_ups(eighteen())
+    assert [comparison.level for comparison in comparisons] == [1, 2, 3]
+    assert str(comparisons[1]) == (
         "minutes: B − A is -1.500 where tier is 2 and 0.5720 in the rest; difference -2.072 ± 0.2752, "
-        f"p = 8.48e-06, adjusted {found[1].p_adjusted:.2e}"
+        f"p = 8.48e-06, adjusted {comparisons[1].p_adjusted:.2e}"
     )
-    assert sorted(one.p for one in found)[1] == found[1].p
-    assert found[1].p_adjusted == pytest.approx(2 * found[1].p, rel=1e-14)
+    assert sorted(comparison.p for comparison in comparisons)[1] == comparisons[1].p
+    assert comparisons[1].p_adjusted == pytest.approx(2 * comparisons[1].p, rel=1e-14)
 
 
 def test_another_control_turns_the_sign():
     _, tally = crowd()
-    for one, two in zip(follow_ups(tally), follow_ups(tally, control="B"), strict=True):
+    for comparison, two in zip(follow_ups(tally), follow_ups(tally, control="B"), strict=True):
         assert (two.arm, two.control) == ("A", "B")
-        assert two.difference == pytest.approx(-one.difference, rel=1e-11)
+        assert two.difference == pytest.approx(-comparison.difference, rel=1e-11)
 
 
 def test_a_level_that_one_arm_lacks_is_left_out():
@@ -103,7 +112,7 @@ def test_a_level_that_one_arm_lacks_is_left_out():
     there = ~((rows["arm"] == "B") & (rows["level"] == 2))
     rows = {name: column[there] for name, column in rows.items()}
     tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")})
-    assert [one.level for one in follow_ups(tally)] == [1, 3]
+    assert [comparison.level for comparison in follow_ups(tally)] == [1, 3]
 
 
 def test_without_two_shared_levels_there_is_nothing_to_follow_up():
@@ -147,6 +156,6 @@ def test_effects_keep_their_digits_when_levels_are_far_apart():
         "level": [level for (_, level), ys in base.items() for _ in ys],
         "y": [y + (4e12 if level == 2 else 0) for (_, level), ys in base.items() for y in ys],
     }
-    (found,) = follow_ups(count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y", 1024)}))
-    assert found.difference == pytest.approx(11 / 3 - 1 - 1, rel=1e-12)
-    assert (found.effect, found.rest) == pytest.approx((11 / 3 - 1, 1), rel=1e-12)
+    (comparison,) = follow_ups(count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y", 1024)}))
+    assert comparison.difference == pytest.approx(11 / 3 - 1 - 1, rel=1e-12)
+    assert (comparison.effect, comparison.rest) == pytest.approx((11 / 3 - 1, 1), rel=1e-12)

@@ -38,16 +38,16 @@ def effect(shift=0.0, n=2000, seed=1, **choices):
 
 
 def test_a_planned_look_has_the_boundary_of_its_design():
-    found = planned_look(effect(), [400, 800, 1200], looks=5)
+    look = planned_look(effect(), [400, 800, 1200], looks=5)
     third = boundaries([0.2, 0.4, 0.6, 0.8, 1.0])[2]
-    assert (found.look, found.looks, found.fraction) == (3, 5, 0.6)
-    assert (found.z, found.nominal, found.spent) == pytest.approx((third.z, third.nominal, third.spent), rel=1e-12)
+    assert (look.look, look.looks, look.fraction) == (3, 5, 0.6)
+    assert (look.z, look.nominal, look.spent) == pytest.approx((third.z, third.nominal, third.spent), rel=1e-12)
 
 
 def test_people_planned_give_the_same_design_as_equal_looks():
-    one = planned_look(effect(), [400, 800, 1200], looks=5)
+    look = planned_look(effect(), [400, 800, 1200], looks=5)
     two = planned_look(effect(), [400, 800, 1200], planned=2000)
-    assert (one.z, one.p, *one.interval) == pytest.approx((two.z, two.p, *two.interval))
+    assert (look.z, look.p, *look.interval) == pytest.approx((two.z, two.p, *two.interval))
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
@@ -201,10 +201,10 @@ def crowd(**people):
 
 
 def test_the_sample_ratio_at_any_time_is_more_cautious_than_chi_square():
-    found = sample_ratio_any_time(crowd(A=5200, B=4800))
-    assert found.now.p < 1e-4 < found.p < 0.01
-    assert found.p == pytest.approx(math.exp(-found.log_evidence))
-    assert str(found) == "sample ratio at any time against equal shares (none were declared): p = 0.00224"
+    ratio = sample_ratio_any_time(crowd(A=5200, B=4800))
+    assert ratio.now.p < 1e-4 < ratio.p < 0.01
+    assert ratio.p == pytest.approx(math.exp(-ratio.log_evidence))
+    assert str(ratio) == "sample ratio at any time against equal shares (none were declared): p = 0.00224"
 
 
 def test_the_sample_ratio_takes_any_arms_and_shares():
@@ -232,19 +232,19 @@ ROOM = 3.5 * np.sqrt(0.05 * 0.95 / 1000)
 
 @pytest.mark.parametrize("case", [bench.CASES[0], bench.CASES[1], bench.CASES[4]], ids=lambda case: case.name)
 def test_looking_96_times_rings_falsely_as_planned_and_not_as_with_every_p(case):
-    found = bench.sizes(case, 1000, seed=7)
-    assert found["every p"] > 0.25
-    assert found["O'Brien-Fleming"] == pytest.approx(0.05, abs=ROOM)
-    assert found["Pocock"] == pytest.approx(0.05, abs=ROOM)
-    assert found["any time"] < 0.05
+    sizes = bench.sizes(case, 1000, seed=7)
+    assert sizes["every p"] > 0.25
+    assert sizes["O'Brien-Fleming"] == pytest.approx(0.05, abs=ROOM)
+    assert sizes["Pocock"] == pytest.approx(0.05, abs=ROOM)
+    assert sizes["any time"] < 0.05
 
 
 @pytest.mark.slow
 def test_adjusted_effects_ring_falsely_as_planned():
-    found = bench.adjusted_sizes(150, looks=4, batch=300, seed=4)
-    assert found["every p"] > 0.08
-    assert found["O'Brien-Fleming"] == pytest.approx(0.05, abs=3.5 * np.sqrt(0.05 * 0.95 / 150))
-    assert found["any time"] <= 0.02
+    sizes = bench.adjusted_sizes(150, looks=4, batch=300, seed=4)
+    assert sizes["every p"] > 0.08
+    assert sizes["O'Brien-Fleming"] == pytest.approx(0.05, abs=3.5 * np.sqrt(0.05 * 0.95 / 150))
+    assert sizes["any time"] <= 0.02
 
 
 def test_the_sample_ratio_at_any_time_rings_less_than_one_percent_of_the_time():
