@@ -165,15 +165,15 @@ def test_main_effects_have_the_reference_and_the_printed_figures(tally, what, fi
 
 
 def test_main_effects_rss_is_7_2279(tally):
-    found = kb.stats.fit(tally, MAIN)
-    assert (found.n, found.df) == (18, 14)
-    assert found.rss == to_its_digits("7.22790301161416")
-    assert found.rss / found.df == to_its_digits("0.5163")
+    fitted = kb.stats.fit(tally, MAIN)
+    assert (fitted.n, fitted.df) == (18, 14)
+    assert fitted.rss == to_its_digits("7.22790301161416")
+    assert fitted.rss / fitted.df == to_its_digits("0.5163")
 
 
 def test_main_effects_inverse_gram_matrix_is_the_printed_one(tally):
-    found = kb.stats.fit(tally, MAIN)
-    inverse = found.covariance / (found.rss / found.df)
+    fitted = kb.stats.fit(tally, MAIN)
+    inverse = fitted.covariance / (fitted.rss / fitted.df)
     printed = [
         "0.2222 -0.1111 -0.1667 -0.1667",
         "-0.1111 0.2222 0.0000 0.0000",
@@ -184,14 +184,14 @@ def test_main_effects_inverse_gram_matrix_is_the_printed_one(tally):
 
 
 def test_table_5_anova_is_about_the_mean(tally):
-    found = kb.stats.fit(tally, MAIN)
-    anova = found.anova
+    fitted = kb.stats.fit(tally, MAIN)
+    anova = fitted.anova
     assert anova.df == (3, 14, 17)
     assert list(anova.ss) == all_to_their_digits("3.9060 7.2279 11.1339")
     assert [ss / df for ss, df in zip(anova.ss[:2], anova.df[:2], strict=True)] == all_to_their_digits("1.3020 0.5163")
     assert [anova.F, anova.p] == all_to_their_digits("2.5219 0.1000")
     # the footnote: Excel's total is Σ y² minus (Σ y)²/n
-    assert found.tss - found.xty[0] ** 2 / found.n == pytest.approx(anova.ss[2], rel=1e-14, abs=0)
+    assert fitted.tss - fitted.xty[0] ** 2 / fitted.n == pytest.approx(anova.ss[2], rel=1e-14, abs=0)
 
 
 # ── §8: the full model and the partial F ───────────────────────────────────────────────────────
@@ -221,16 +221,16 @@ def test_full_model_has_the_reference_and_the_printed_coefficients(tally, figure
 
 
 def test_full_model_rss_is_0_909(tally):
-    found = kb.stats.fit(tally, FULL)
-    assert (found.n, found.df) == (18, 12)
-    assert found.rss == to_its_digits("0.909081572737122")
+    fitted = kb.stats.fit(tally, FULL)
+    assert (fitted.n, fitted.df) == (18, 12)
+    assert fitted.rss == to_its_digits("0.909081572737122")
 
 
 @pytest.mark.parametrize(("formula", "explained"), [(MAIN, "30.316"), (FULL, "36.634")])
 def test_regression_sums_of_squares_about_zero_are_the_printed_ones(tally, formula, explained):
-    found = kb.stats.fit(tally, formula)
-    assert found.b @ found.xtx @ found.b == to_its_digits(explained)
-    assert found.tss - found.rss == to_its_digits(explained)
+    fitted = kb.stats.fit(tally, formula)
+    assert fitted.b @ fitted.xtx @ fitted.b == to_its_digits(explained)
+    assert fitted.tss - fitted.rss == to_its_digits(explained)
 
 
 @pytest.mark.parametrize("how", ["classes", "nested formulas", "two fits", "a pair of experiments"])
@@ -261,10 +261,10 @@ def test_partial_f_from_rounded_residual_sums_would_be_41_710(tally):
 
 
 def test_robust_f_by_arm_is_the_golden_one(tally):
-    found = kb.stats.robust_f(tally)
-    assert found.variance == "by_arm"
-    assert found.note == "assumes equal variance across levels"
-    assert [found.F, *found.df, found.p] == all_to_their_digits("41.70464980289008 2 11.602611174621845 5.0364e-6")
+    test = kb.stats.robust_f(tally)
+    assert test.variance == "by_arm"
+    assert test.note == "assumes equal variance across levels"
+    assert [test.F, *test.df, test.p] == all_to_their_digits("41.70464980289008 2 11.602611174621845 5.0364e-6")
 
 
 def _dummies(*, full: bool) -> list[list[int]]:
@@ -284,9 +284,9 @@ def test_fits_are_the_rational_solution_to_the_last_digits(exact_ols, formula, f
     sums = [Fraction(value, STEPS) for value in part.sums.ravel()]
     squares = Fraction(int(tally.squares().sum()), STEPS**2)
     b, rss = exact_ols(_dummies(full=full), tally.people.ravel().tolist(), sums, squares)
-    found = kb.stats.fit(tally, formula)
-    assert found.b.tolist() == [exactly(value) for value in b]
-    assert found.rss == exactly(rss)
+    fitted = kb.stats.fit(tally, formula)
+    assert fitted.b.tolist() == [exactly(value) for value in b]
+    assert fitted.rss == exactly(rss)
 
 
 def test_partial_f_is_the_rational_one_to_the_last_digits(tally, exact_ols):
@@ -325,10 +325,10 @@ def test_pooled_mean_of_the_covariate_is_1_9444(altered):
     ("B", [["9", "0.5"], ["0.5", "6.0278"]], "10.366704849 6.387784978167", "10.367 6.388"),
 ])  # fmt: skip
 def test_each_arm_has_the_printed_gram_matrix_and_xty_without_the_misprint(demeaned, arm, xtx, xty, printed_xty):
-    found = kb.stats.fit(demeaned.select_arms([arm]), "tier")
-    assert found.xtx.tolist() == [[to_its_digits(value) for value in row] for row in xtx]
-    assert found.xty.tolist() == all_to_their_digits(xty)
-    assert found.xty.tolist() == all_to_their_digits(printed_xty)
+    fitted = kb.stats.fit(demeaned.select_arms([arm]), "tier")
+    assert fitted.xtx.tolist() == [[to_its_digits(value) for value in row] for row in xtx]
+    assert fitted.xty.tolist() == all_to_their_digits(xty)
+    assert fitted.xty.tolist() == all_to_their_digits(printed_xty)
 
 
 @pytest.mark.parametrize(("arm", "b", "rss"), [
@@ -336,9 +336,9 @@ def test_each_arm_has_the_printed_gram_matrix_and_xty_without_the_misprint(demea
     ("B", "1.098042604231 0.968642821833", "2.06302325643"),
 ])  # fmt: skip
 def test_each_arm_has_the_reference_coefficients_and_rss(demeaned, arm, b, rss):
-    found = kb.stats.fit(demeaned.select_arms([arm]), "tier")
-    assert found.b.tolist() == all_to_their_digits(b)
-    assert found.rss == to_its_digits(rss)
+    fitted = kb.stats.fit(demeaned.select_arms([arm]), "tier")
+    assert fitted.b.tolist() == all_to_their_digits(b)
+    assert fitted.rss == to_its_digits(rss)
 
 
 @pytest.mark.parametrize(("arm", "b", "sums_of_squares"), [
@@ -346,37 +346,37 @@ def test_each_arm_has_the_reference_coefficients_and_rss(demeaned, arm, b, rss):
     ("B", "1.098 0.969", "19.6336 17.5706 2.0630"),
 ])  # fmt: skip
 def test_each_arm_has_the_printed_coefficients_and_sums_of_squares(demeaned, arm, b, sums_of_squares):
-    found = kb.stats.fit(demeaned.select_arms([arm]), "tier")
-    assert found.b.tolist() == all_to_their_digits(b)
-    explained = found.b @ found.xtx @ found.b
-    assert [found.tss, explained, found.rss] == all_to_their_digits(sums_of_squares)
+    fitted = kb.stats.fit(demeaned.select_arms([arm]), "tier")
+    assert fitted.b.tolist() == all_to_their_digits(b)
+    explained = fitted.b @ fitted.xtx @ fitted.b
+    assert [fitted.tss, explained, fitted.rss] == all_to_their_digits(sums_of_squares)
 
 
 def test_adjusted_means_and_slopes_are_the_arms_intercepts_and_slopes(altered):
-    found = kb.stats.adjusted_means(altered)
-    assert found.means.tolist() == all_to_their_digits("1.285124367722 1.098042604231")
-    assert found.slopes.ravel().tolist() == all_to_their_digits("0.259610045 0.968642821833")
+    means = kb.stats.adjusted_means(altered)
+    assert means.means.tolist() == all_to_their_digits("1.285124367722 1.098042604231")
+    assert means.slopes.ravel().tolist() == all_to_their_digits("0.259610045 0.968642821833")
 
 
 def test_adjusted_effect_is_minus_0_187_with_the_sample_and_population_variances(altered):
-    found = kb.stats.adjusted_effect(altered)
-    assert found.estimate == to_its_digits("-0.187081763490741")
-    assert found.se**2 == to_its_digits("0.0811301959885")
-    assert found.se**2 == to_its_digits("0.08113")
-    assert found.se == to_its_digits("0.2848")
-    assert found.estimate / found.se == to_its_digits("-0.656810659619506")
-    assert found.estimate / found.se == to_its_digits("-0.6568")
-    assert found.se_population**2 == to_its_digits("0.0991108265784")
-    assert found.se_population**2 == to_its_digits("0.09911")
-    assert found.se_population == to_its_digits("0.31482")
-    assert found.t == to_its_digits("-0.594252347450371")
-    assert found.t == to_its_digits("-0.5943")
+    effect = kb.stats.adjusted_effect(altered)
+    assert effect.estimate == to_its_digits("-0.187081763490741")
+    assert effect.se**2 == to_its_digits("0.0811301959885")
+    assert effect.se**2 == to_its_digits("0.08113")
+    assert effect.se == to_its_digits("0.2848")
+    assert effect.estimate / effect.se == to_its_digits("-0.656810659619506")
+    assert effect.estimate / effect.se == to_its_digits("-0.6568")
+    assert effect.se_population**2 == to_its_digits("0.0991108265784")
+    assert effect.se_population**2 == to_its_digits("0.09911")
+    assert effect.se_population == to_its_digits("0.31482")
+    assert effect.t == to_its_digits("-0.594252347450371")
+    assert effect.t == to_its_digits("-0.5943")
 
 
 def test_the_population_part_of_the_variance_is_v_tau(altered):
-    found = kb.stats.adjusted_effect(altered)
-    assert found.se_population**2 - found.se**2 == to_its_digits("0.0179806305899")
-    assert found.se_population**2 - found.se**2 == to_its_digits("0.01798")
+    effect = kb.stats.adjusted_effect(altered)
+    assert effect.se_population**2 - effect.se**2 == to_its_digits("0.0179806305899")
+    assert effect.se_population**2 - effect.se**2 == to_its_digits("0.01798")
     slopes = kb.stats.adjusted_means(altered).slopes.ravel()
     # the square belongs to the slopes' difference alone
     sxx = 197 / 18
@@ -400,11 +400,11 @@ def test_adjusted_effect_is_the_rational_one_to_the_last_digits(altered, exact_o
     (a, rss_a, (_, xx_a)), (b, rss_b, (_, xx_b)) = (_arm_fit(exact_ols, altered, place) for place in (0, 1))
     sample = rss_a / 63 + rss_b / 63
     population = (xx_a + xx_b) * (b[1] - a[1]) ** 2 / (18 * 17)
-    found = kb.stats.adjusted_effect(altered)
-    assert found.estimate == exactly(b[0] - a[0])
-    assert found.se**2 == exactly(sample)
-    assert found.se_population**2 == exactly(sample + population)
-    assert found.df == exactly(sample**2 / ((rss_a / 63) ** 2 / 7 + (rss_b / 63) ** 2 / 7))
+    effect = kb.stats.adjusted_effect(altered)
+    assert effect.estimate == exactly(b[0] - a[0])
+    assert effect.se**2 == exactly(sample)
+    assert effect.se_population**2 == exactly(sample + population)
+    assert effect.df == exactly(sample**2 / ((rss_a / 63) ** 2 / 7 + (rss_b / 63) ** 2 / 7))
 
 
 def test_exact_variance_adds_the_arms_distance_from_the_common_mean(altered, exact_ols):
@@ -437,9 +437,9 @@ def test_the_printed_table_6a_gives_the_same_adjusted_effect():
         ],
     }  # fmt: skip
     squares = {"Treatment": ["A", "B"], "squares": ["17.9098200898989", "19.6335889126438"]}
-    found = kb.stats.adjusted_effect(kb.counting.read_classes(table, squares))
-    assert found.estimate == pytest.approx(-0.187081763490741, rel=1e-8, abs=0)
-    assert found.se**2 == pytest.approx(0.0811301959885, rel=1e-7, abs=0)
+    effect = kb.stats.adjusted_effect(kb.counting.read_classes(table, squares))
+    assert effect.estimate == pytest.approx(-0.187081763490741, rel=1e-8, abs=0)
+    assert effect.se**2 == pytest.approx(0.0811301959885, rel=1e-7, abs=0)
 
 
 def test_cuped_with_one_slope_gives_another_effect(altered):

@@ -156,20 +156,20 @@ def test_hillstrom_six_covariates_make_711_classes_17_of_them_below_5(hillstrom,
 ])  # fmt: skip
 def test_hillstrom_spend_lifts_and_errors_are_the_published_ones(hillstrom, published, pair, arm, control):
     lift, se = published["hillstrom_email"][pair]
-    found = kb.stats.difference_in_means(hillstrom, "spend", arm=arm, control=control)
-    assert found.estimate == near(lift)
-    assert found.se == near(se)
+    effect = kb.stats.difference_in_means(hillstrom, "spend", arm=arm, control=control)
+    assert effect.estimate == near(lift)
+    assert effect.se == near(se)
 
 
 @pytest.mark.parametrize(("metric", "t", "p"), [("visit", 22.62, 1.36e-112), ("spend", 5.30, 1.16e-07)])
 def test_hillstrom_welch_has_the_reference_t_df_and_p(hillstrom, reference, metric, t, p):
-    found = kb.stats.difference_in_means(hillstrom, metric, arm=MENS, control=NONE)
+    effect = kb.stats.difference_in_means(hillstrom, metric, arm=MENS, control=NONE)
     entry = reference[f"hillstrom_welch_{metric}_mens_vs_none"]
-    assert (round(found.t, 2), float(f"{found.p:.2e}")) == (t, p)
-    assert found.estimate == near(entry["diff"])
-    assert found.t == near(entry["t"])
-    assert found.df == near(entry["df"])
-    assert found.p == near(entry["p"], rel=1e-10)
+    assert (round(effect.t, 2), float(f"{effect.p:.2e}")) == (t, p)
+    assert effect.estimate == near(entry["diff"])
+    assert effect.t == near(entry["t"])
+    assert effect.df == near(entry["df"])
+    assert effect.p == near(entry["p"], rel=1e-10)
 
 
 @pytest.mark.parametrize("covariate", HILLSTROM)
@@ -211,11 +211,11 @@ def test_hillstrom_visit_by_channel_has_p_0_97(hillstrom):
 @pytest.mark.parametrize("metric", ["visit", "spend"])
 def test_hillstrom_effect_adjusted_for_recency_is_the_reference_one(by_recency, reference, metric, people):
     tally = by_recency if people == "all" else by_recency.select_arms([NONE, MENS])
-    found = kb.stats.adjusted_effect(tally, metric, arm=MENS, control=NONE)
+    effect = kb.stats.adjusted_effect(tally, metric, arm=MENS, control=NONE)
     entry = reference[f"hillstrom_lin_{metric}_recency_mens_vs_none_{people}"]
-    assert found.estimate == near(entry["ate"])
-    assert found.se == near(entry["se_sate"])
-    assert found.se_population == near(entry["se_pate"])
+    assert effect.estimate == near(entry["ate"])
+    assert effect.se == near(entry["se_sate"])
+    assert effect.se_population == near(entry["se_pate"])
 
 
 @pytest.mark.parametrize("metric", ["visit", "spend"])
@@ -273,19 +273,19 @@ def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows
         hillstrom_rows, arm="segment", covariates=["history_segment"], metrics=[metric], squares=squares,
         resolution={"spend": 0.01} if metric == "spend" else None,
     )  # fmt: skip
-    found = kb.stats.robust_f(tally)
-    assert found.variance == variance
-    assert round(found.p, 3) == p
+    test = kb.stats.robust_f(tally)
+    assert test.variance == variance
+    assert round(test.p, 3) == p
     n, means, within = _cells(hillstrom_rows, metric, "history_segment")
     variances = _margin_variances(n, within) if variance == "two_marginals" else within / (n - 1)
-    assert (found.F, found.df[1], found.p) == near(_robust_f(n, means, variances), rel=1e-10)
+    assert (test.F, test.df[1], test.p) == near(_robust_f(n, means, variances), rel=1e-10)
 
 
 @pytest.mark.parametrize(("metric", "pooled"), [("conversion", 0.0015), ("spend", 0.0145)])
 def test_hillstrom_pooled_f_by_history_segment_is_too_sure(hillstrom, metric, pooled):
-    found = kb.stats.pooled_f(hillstrom, "history_segment", metric)
-    assert round(found.p, 4) == pooled
-    assert found.p < kb.stats.robust_f(hillstrom, "history_segment", metric).p / 4
+    test = kb.stats.pooled_f(hillstrom, "history_segment", metric)
+    assert round(test.p, 4) == pooled
+    assert test.p < kb.stats.robust_f(hillstrom, "history_segment", metric).p / 4
 
 
 # ── New Haven 1998: three concurrent tests per person ──────────────────────────────────────────
@@ -307,10 +307,10 @@ def newhaven(newhaven_rows: pd.DataFrame) -> dict[tuple[str, str], kb.Tally]:
 @pytest.mark.parametrize(("pair", "p"), list(zip(PAIRS, ["0.523", "0.0484", "0.967"], strict=True)))
 def test_newhaven_pairs_have_the_reference_f(newhaven, reference, pair, p):
     entry = reference[f"newhaven_{pair[0]}_x_{pair[1]}"]
-    found = kb.stats.pooled_f(newhaven[pair])
+    test = kb.stats.pooled_f(newhaven[pair])
     assert newhaven[pair].total == entry["n"] == 31_098
-    assert f"{found.p:.3g}" == p
-    assert_reference_f(found, entry)
+    assert f"{test.p:.3g}" == p
+    assert_reference_f(test, entry)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -364,18 +364,18 @@ def test_cookie_cats_rates_are_the_published_ones(cookie_cats, published, metric
 
 
 def test_cookie_cats_gate_40_loses_day_7_retention(cookie_cats, published):
-    found = kb.stats.difference_in_means(cookie_cats, "retention_7")
-    assert (found.arm, found.control) == ("gate_40", "gate_30")
-    assert round(found.p, 4) == published["cookie_cats"]["retention_7_p"] == 0.0016
-    points = [round(100 * end, 2) for end in found.interval]
+    effect = kb.stats.difference_in_means(cookie_cats, "retention_7")
+    assert (effect.arm, effect.control) == ("gate_40", "gate_30")
+    assert round(effect.p, 4) == published["cookie_cats"]["retention_7_p"] == 0.0016
+    points = [round(100 * end, 2) for end in effect.interval]
     assert points == published["cookie_cats"]["retention_7_ci_pp_gate40_minus_gate30"] == [-1.33, -0.31]
 
 
 def test_cookie_cats_sample_ratio_has_p_0_0086(cookie_cats):
-    found = kb.stats.sample_ratio(cookie_cats)
-    assert round(found.p, 4) == 0.0086
-    assert found.p == near(stats.chisquare([44_700, 45_489]).pvalue)
-    assert not found.declared
+    ratio = kb.stats.sample_ratio(cookie_cats)
+    assert round(ratio.p, 4) == 0.0086
+    assert ratio.p == near(stats.chisquare([44_700, 45_489]).pvalue)
+    assert not ratio.declared
 
 
 # ── Gerber, Green and Larimer (2008): social pressure ──────────────────────────────────────────
@@ -441,12 +441,12 @@ def test_ggl_neighbors_has_the_reference_welch_t(ggl, reference):
 @pytest.mark.parametrize("people", ["all", "pair"])
 def test_ggl_neighbors_adjusted_for_five_past_votes_is_the_reference_effect(ggl, reference, people):
     tally = ggl if people == "all" else ggl.select_arms(["No Postcard", "Neighbors"])
-    found = kb.stats.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors")
+    effect = kb.stats.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors")
     entry = reference[f"ggl_lin_neighbors_past5_{people}"]
-    assert found.covariates == tuple(PAST_VOTES)
-    assert found.estimate == near(entry["ate"])
-    assert found.se == near(entry["se_sate"])
-    assert found.se_population == near(entry["se_pate"])
+    assert effect.covariates == tuple(PAST_VOTES)
+    assert effect.estimate == near(entry["ate"])
+    assert effect.se == near(entry["se_sate"])
+    assert effect.se_population == near(entry["se_pate"])
 
 
 # ── Upworthy: headline tests, equivalence classes as found ─────────────────────────────────────

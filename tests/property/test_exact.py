@@ -319,18 +319,18 @@ def exact_follow_ups(people):
 def test_differences_of_follow_ups_are_exact(mean, gap):
     people = world(mean, gap)
     expected = exact_follow_ups(people)
-    for found in follow_ups(people.tally()):
-        here, rest = expected[found.level]
-        assert off(found.difference, here - rest) <= TOLERANCE
+    for comparison in follow_ups(people.tally()):
+        here, rest = expected[comparison.level]
+        assert off(comparison.difference, here - rest) <= TOLERANCE
 
 
 @pytest.mark.parametrize(("mean", "gap"), WORLDS)
 def test_effects_of_follow_ups_are_exact(mean, gap):
     people = world(mean, gap)
     expected = exact_follow_ups(people)
-    for found in follow_ups(people.tally()):
-        here, rest = expected[found.level]
-        assert worst(off(found.effect, here), off(found.rest, rest)) <= TOLERANCE
+    for comparison in follow_ups(people.tally()):
+        here, rest = expected[comparison.level]
+        assert worst(off(comparison.effect, here), off(comparison.rest, rest)) <= TOLERANCE
 
 
 def digits(tally):

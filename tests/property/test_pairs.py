@@ -56,7 +56,7 @@ def one_by_one(rows: dict[str, list[Any]], names: tuple[str, str], metrics: tupl
     """The table of one pair by grouping the people who are in both."""
     both = [place for place in range(len(rows[names[0]])) if None not in (rows[names[0]][place], rows[names[1]][place])]
     table = {name: [column[place] for place in both] for name, column in rows.items()}
-    return kb.count_columns(table, arm=list(names), metrics={one.name: one for one in metrics}, squares="arm")
+    return kb.count_columns(table, arm=list(names), metrics={metric.name: metric for metric in metrics}, squares="arm")
 
 
 def assert_like_grouping(pairs: Pairs, rows: dict[str, list[Any]]) -> None:
@@ -72,7 +72,7 @@ def assert_like_grouping(pairs: Pairs, rows: dict[str, list[Any]]) -> None:
         own = kb.count_columns(
             {key: [value for value, arm in zip(column, rows[name], strict=True) if arm is not None]
              for key, column in rows.items()},
-            arm=name, metrics={one.name: one for one in metrics},
+            arm=name, metrics={metric.name: metric for metric in metrics},
         )  # fmt: skip
         block = pairs.slice_of(i)
         assert np.diag(pairs.people[block, block]).tolist() == own.people.tolist()

@@ -155,5 +155,5 @@ def test_the_sample_ratio_is_the_same_without_continuity_correction() -> None:
     rows = people(6, 0.52)
     peer = tt.SampleRatio(method="norm", correction=False)
     counts = {arm: tt.aggr.Aggregates(n) for arm, n in counted(rows).people_by("arm").items()}
-    found = peer.analyze(counts, "A", "B")
-    assert kb.stats.sample_ratio(counted(rows), {"A": 1, "B": 1}).p == pytest.approx(found.pvalue, rel=1e-9)
+    result = peer.analyze(counts, "A", "B")
+    assert kb.stats.sample_ratio(counted(rows), {"A": 1, "B": 1}).p == pytest.approx(result.pvalue, rel=1e-9)
