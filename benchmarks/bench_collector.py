@@ -88,14 +88,14 @@ def compare(found: Found) -> None:
 
 def disk(sides: Sides, data: Database) -> None:
     """What lies on disk of all that was sent, and what ten million messages would be."""
-    from kanab.collector.keys.encryption import Boxes  # noqa: PLC0415
+    from kanab.collector.keys.encryption import RecordCipher  # noqa: PLC0415
     from kanab.collector.keys.keyring import Keyring  # noqa: PLC0415
     from kanab.collector.stores.sqlite import SqliteStore  # noqa: PLC0415
 
     file = sides.kept / "store.db"
-    store, boxes = SqliteStore(file), Boxes(Keyring.from_file(Path(f"{sides.kept}.key")))
+    store, cipher = SqliteStore(file), RecordCipher(Keyring.from_file(Path(f"{sides.kept}.key")))
     for cohort in store.sizes():
-        store.compact(cohort, boxes.merge)
+        store.compact(cohort, cipher.merge)
     store.tidy()
     with_nonces = file.stat().st_size
     while store.forget_nonces(10**7):

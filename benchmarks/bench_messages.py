@@ -16,7 +16,7 @@ import time
 from datetime import UTC, datetime
 from statistics import median
 
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.plan.file import parse_plan
 
@@ -71,22 +71,22 @@ def _text(lines: list[str]) -> bytes:
     return "\n".join([f"kanab/1 {make_nonce(NOW)}", *lines, ""]).encode()
 
 
-def measure(scheme: Scheme, kind: str, body: bytes) -> tuple[float, float]:
+def measure(acceptor: PostAcceptor, kind: str, body: bytes) -> tuple[float, float]:
     """Seconds for one post: the best round and the median one."""
     rounds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         for _ in range(POSTS):
-            scheme.accept(body, kind, NOW, None)
+            acceptor.accept(body, kind, NOW, None)
         rounds.append((time.perf_counter() - start) / POSTS)
     return min(rounds), median(rounds)
 
 
 def main() -> None:
-    scheme = Scheme(parse_plan(PLAN))
+    acceptor = PostAcceptor(parse_plan(PLAN))
     for name, (kind, messages, body) in bodies().items():
-        assert len(scheme.accept(body, kind, NOW, None).deltas) == 1
-        best, middle = measure(scheme, kind, body)
+        assert len(acceptor.accept(body, kind, NOW, None).deltas) == 1
+        best, middle = measure(acceptor, kind, body)
         target = f"   target {TARGETS[name]:,}" if name in TARGETS else ""
         print(f"{name:18} {messages / best:9,.0f} messages/s, median {messages / middle:9,.0f}{target}")
 

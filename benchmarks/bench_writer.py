@@ -15,14 +15,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Appended, Store
 from kanab.collector.writer import Writer
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
-KEYRING = Keyring(Chain.new())
+KEYRING = Keyring(KeyChain.new())
 DELTAS = [
     {2943: {f"checkout/tier|{arm}:{tier}|n": 1, f"checkout/tier|{arm}:{tier}|minutes|s": 400 + tier,
             f"checkout/tier|checkout={arm}|minutes|q": (400 + tier) ** 2, f"checkout/device|{arm}:phone|n": 1,

@@ -16,7 +16,7 @@ from tests.collector.collector_process import HOST, Place, Server
 
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.plan.file import parse_plan
@@ -108,10 +108,10 @@ class Site:
         """What the collector holds; it is stopped for that."""
         if self.collector.pid is not None:
             assert self.collector.stop() == 0
-        store, boxes = SqliteStore(self.place.data / "store.db"), Boxes(Keyring.from_file(self.place.key))
+        store, cipher = SqliteStore(self.place.data / "store.db"), RecordCipher(Keyring.from_file(self.place.key))
         found: Counters = {}
         for record in store.records():
-            add_counters(found, boxes.unwrap(record.cohort, record.box))
+            add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
         store.close()
         return dict(tables(self.plan, found))
 

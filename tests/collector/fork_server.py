@@ -30,7 +30,7 @@ import kanab.collector.http.connections  # noqa: F401
 from kanab.cli.main import main
 from kanab.collector import housekeeping, writer
 from kanab.collector.http.service import Service
-from kanab.collector.keys.keyring import Chain
+from kanab.collector.keys.keyring import KeyChain
 from kanab.collector.stores import sqlite
 
 
@@ -73,9 +73,9 @@ def rehearse(path: str) -> None:
     def clock() -> datetime:
         return datetime.now(UTC) + timedelta(seconds=float(file.read_text()))
 
-    Service.__init__.__kwdefaults__ |= {"clock": clock, "pulse": 0.05}
+    Service.__init__.__kwdefaults__ |= {"clock": clock, "check_seconds": 0.05}
     housekeeping.COMPACT_AFTER, housekeeping.TIDY_EVERY, housekeeping.RETRY_AFTER = 1, 0.1, 0.1
-    writer.PAUSE = 0.05
+    writer.HOUSEKEEPING_SECONDS = 0.05
 
 
 def child(order: dict[str, Any]) -> int:
@@ -117,7 +117,7 @@ def waited(pid: int, seconds: float) -> int | None:
 
 
 def serve_orders() -> None:
-    Chain.new().key(1)  # imports the ciphers
+    KeyChain.new().key(1)  # imports the ciphers
     while line := sys.stdin.readline():
         order = json.loads(line)
         if "wait" in order:

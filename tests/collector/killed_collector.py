@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -93,16 +93,16 @@ def seal_once(place: str, key: str, die_before: int = -1) -> None:
         steps[0] -= 1
 
     store = SqliteStore(place)
-    boxes = Boxes(Keyring.from_file(key))
+    cipher = RecordCipher(Keyring.from_file(key))
 
     def make(records: list[Record], before: list[bytes]) -> bytes:
-        return json.dumps(boxes.total(COHORT, [record.box for record in records])).encode()
+        return json.dumps(cipher.total(COHORT, [record.ciphertext for record in records])).encode()
 
     store._db.set_trace_callback(step)
     real = os.pwrite
     os.pwrite = lambda *given: (step(), real(*given))[1]  # type: ignore[assignment]
     store.seal(COHORT, make)
-    boxes.keyring.forget(store.sealed_through())
+    cipher.keyring.forget(store.sealed_through())
     os.pwrite = real
     store._db.set_trace_callback(None)
     store.close()

@@ -13,10 +13,10 @@ from typing import Any
 from tests.collector.collector_process import Wire
 
 from kanab import count
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.store import Store
 from kanab.plan.file import parse_plan
@@ -54,7 +54,7 @@ def this_week() -> str:
 
 
 def cohort_label(now: datetime) -> str:
-    periods = Scheme(PLAN).calendar.periods
+    periods = PostAcceptor(PLAN).calendar.periods
     assert periods is not None
     return periods.label(periods.of_day(now.date()))
 
@@ -220,9 +220,9 @@ class Visitors:
             return [await wire.send(ports[number % len(ports)], sent.body) for number, sent in enumerate(old)]
 
 
-def collected(store: Store, boxes: Boxes) -> dict[str, Tally]:
+def collected(store: Store, cipher: RecordCipher) -> dict[str, Tally]:
     """What a store holds of its open cohorts, decrypted and added."""
     found: Counters = {}
     for record in store.records():
-        add_counters(found, boxes.unwrap(record.cohort, record.box))
+        add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
     return dict(tables(PLAN, found))

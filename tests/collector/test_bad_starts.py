@@ -18,7 +18,7 @@ import pytest
 from tests.collector.collector_process import HOST, Done, ForkServer, Place, Server, turn
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, collected
 
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
@@ -64,7 +64,7 @@ def check_refused(done: Done, *words: str) -> None:
 
 def check_intact(place: Place, filled: Filled, key: Path | None = None) -> None:
     store = SqliteStore(place.data / "store.db")
-    assert collected(store, Boxes(Keyring.from_file(key or place.key))) == filled.tallies
+    assert collected(store, RecordCipher(Keyring.from_file(key or place.key))) == filled.tallies
     store.close()
 
 
@@ -253,7 +253,7 @@ def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Callable[[
     assert server.ask("GET", "/healthz")[0] == 200
     server.kill()
     store = SqliteStore(place.data / "store.db")
-    assert collected(store, Boxes(Keyring.from_file(place.key))) == visitors.tallies()
+    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
     store.close()
     assert "Traceback" not in server.stderr
 
@@ -308,7 +308,7 @@ def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(
     asyncio.run(visitors.finish([server.port]))
     server.kill()
     store = SqliteStore(place.data / "store.db")
-    assert collected(store, Boxes(Keyring.from_file(place.key))) == visitors.tallies()
+    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
     store.close()
     assert "Traceback" not in server.stderr
 

@@ -32,9 +32,9 @@ from tests.collector.many_visitors import PLAN_TEXT as CROWD_PLAN
 from tests.collector.many_visitors import Visitors, after_everything, cohort_label
 
 from kanab.collector.counting.counters import pack
-from kanab.collector.keys.encryption import Boxes
-from kanab.collector.keys.keyfile import Link, read_key_file
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyfile import KeyState, read_key_file
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -205,13 +205,13 @@ def _embedded(place: Place) -> Server:
     return Server(place, "--plan", place.root / "kanab.toml", "--data", place.data, fresh=True)
 
 
-def _boxes(place: Place) -> Boxes:
-    return Boxes(Keyring.from_file(place.key))
+def _cipher(place: Place) -> RecordCipher:
+    return RecordCipher(Keyring.from_file(place.key))
 
 
-def _plaintext(boxes: Boxes, records: list[Record]) -> dict[str, bytes]:
-    """Every eight bytes of what the boxes hold, as far as names of counters, and so their values, are in them."""
-    texts = {pack(boxes.unwrap(record.cohort, record.box)) for record in records}
+def _plaintext(cipher: RecordCipher, records: list[Record]) -> dict[str, bytes]:
+    """Every eight bytes of what the cipher hold, as far as names of counters, and so their values, are in them."""
+    texts = {pack(cipher.decrypt(record.cohort, record.ciphertext)) for record in records}
     windows = {text[at : at + 8] for text in texts for at in range(len(text) - 7)}
     return {f"box {window!r}": window for window in windows if b"|" in window}
 
@@ -233,10 +233,10 @@ def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
     assert server.stderr.count("\n") <= 3  # where the key is, where it listens
     assert (canary_place.root / "server.out").read_bytes() == b""
 
-    store, boxes = SqliteStore(canary_place.data / "store.db"), _boxes(canary_place)
+    store, cipher = SqliteStore(canary_place.data / "store.db"), _cipher(canary_place)
     records = store.records()
     store.close()
-    total = boxes.total(records[0].cohort, [record.box for record in records])
+    total = cipher.total(records[0].cohort, [record.ciphertext for record in records])
     assert len(records) == planter.posts  # each was a commit of its own, and each of its pages was searched
     assert {f"{key.split('|')[1]}": value for key, value in total.items() if key.endswith("spend|s")} == {
         place: value for place, value in planter.sums.items() if "squares" not in place
@@ -252,10 +252,10 @@ def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, 
     records = store.records()
     store.close()
     clear = Needles()
-    clear.add("plaintext", _plaintext(_boxes(canary_place), records))
+    clear.add("plaintext", _plaintext(_cipher(canary_place), records))
     assert len(clear) > 100
     assert scan(canary_place.root, clear) == {}
-    assert {len(record.box) for record in records} == {4045}  # and lengths tell nothing either
+    assert {len(record.ciphertext) for record in records} == {4045}  # and lengths tell nothing either
 
 
 def test_a_database_and_its_log_hold_nothing_that_was_sent(
@@ -272,7 +272,7 @@ def test_a_database_and_its_log_hold_nothing_that_was_sent(
     records = store.records()
     store.close()
     assert len(records) == planter.posts
-    planter.needles.add("plaintext", _plaintext(_boxes(canary_place), records))
+    planter.needles.add("plaintext", _plaintext(_cipher(canary_place), records))
     assert scan(canary_place.root, planter.needles) == {}
     assert scan(Path(postgres_server.pgdata), planter.needles) == {}
 
@@ -287,9 +287,9 @@ def _through(place: Place) -> int:
     return found
 
 
-def _keys(link: Link, through: int) -> Needles:
+def _keys(link: KeyState, through: int) -> Needles:
     """Every state and key with which a record of a cohort through this one could be read."""
-    needles, chain = Needles(), Chain(*link)
+    needles, chain = Needles(), KeyChain(*link)
     while chain.period <= through:
         for what, secret in (("state", chain.state), ("key", chain.key(chain.period))):
             needles.add(f"{what} {chain.period}", bytes_forms(secret))
@@ -312,21 +312,21 @@ def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(
     store = SqliteStore(stolen / "data" / "store.db")
     records = store.records()
     store.close()
-    thief = Boxes(Keyring.from_file(stolen / "data.key"))
-    opened = [thief.unwrap(*record) for record in records]  # one may hold changes that come to nothing
+    thief = RecordCipher(Keyring.from_file(stolen / "data.key"))
+    opened = [thief.decrypt(*record) for record in records]  # one may hold changes that come to nothing
     assert any(opened)
 
     assert place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything()).code == 0
     server.start(healthy=False)  # the rehearsed seal lies ahead of its clock
     server.kill()
-    left = _boxes(place)
+    left = _cipher(place)
     for record in records:
         with pytest.raises(StoreError, match="the key of a cohort has been erased"):
-            left.unwrap(*record)
+            left.decrypt(*record)
     secrets = _keys(read_key_file(stolen / "data.key"), _through(place))
     assert scan(place.root, secrets) == {}
     ciphertext = Needles()
-    ciphertext.add("record", {str(number): record.box[1:33] for number, record in enumerate(records)})
+    ciphertext.add("record", {str(number): record.ciphertext[1:33] for number, record in enumerate(records)})
     assert scan(place.root, ciphertext) == {}  # not even the records themselves are left
     assert set.union(*scan(stolen, ciphertext).values()) == ciphertext.names()
     assert "state 0 (hex)" in scan(stolen, secrets)["data.key"]  # the search would have found them

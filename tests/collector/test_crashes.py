@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 
 from kanab.collector.counting.counters import Counters
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyfile import read_key_file
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import Entry, Fate, Store
+from kanab.collector.stores.store import CountedPost, PostOutcome, Store
 from kanab.collector.writer import Writer
 from kanab.errors import StoreError
 
@@ -41,11 +41,11 @@ def truth(people: int) -> Counters:
 
 
 def total(store: Store, key: Path) -> Counters:
-    return Boxes(Keyring.from_file(key)).total(COHORT, [record.box for record in store.records()])
+    return RecordCipher(Keyring.from_file(key)).total(COHORT, [record.ciphertext for record in store.records()])
 
 
-def entry(number: int, cohort: int = COHORT) -> Entry:
-    return Entry(number.to_bytes(16, "big"), HOUR, {cohort: {"banner|on|n": 1, "banner|on|spend|s": number}})
+def entry(number: int, cohort: int = COHORT) -> CountedPost:
+    return CountedPost(number.to_bytes(16, "big"), HOUR, {cohort: {"banner|on|n": 1, "banner|on|spend|s": number}})
 
 
 def started(place: str, key: Path, seed: int) -> subprocess.Popen[bytes]:
@@ -116,11 +116,11 @@ def test_a_seal_killed_before_any_of_its_steps_is_done_once_in_the_end(
     tmp_path: Path, closing: Callable[[Any], Any]
 ) -> None:
     key, path = tmp_path / "key", tmp_path / "store.sqlite"
-    wrap = Boxes(Keyring.create(key)).wrap
+    encrypt = RecordCipher(Keyring.create(key)).encrypt
     old = read_key_file(key)
     store = SqliteStore(path)
     for at in range(0, 50, 10):
-        store.append([entry(number) for number in range(at, at + 10)], wrap)
+        store.append([entry(number) for number in range(at, at + 10)], encrypt)
     store.close()
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "seal", str(path), str(key)], capture_output=True, timeout=120, check=True
@@ -166,20 +166,23 @@ def short_files(folder: Path) -> Iterator[Callable[[], Any]]:
 @pytest.mark.parametrize("disk", [tiny_disk, short_files])
 def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_path: Path, disk: Any) -> None:
     key = tmp_path / "key"
-    wrap = Boxes(Keyring.create(key)).wrap
+    encrypt = RecordCipher(Keyring.create(key)).encrypt
     (tmp_path / "disk").mkdir()
     with disk(tmp_path / "disk") as enlarge:
         store = SqliteStore(tmp_path / "disk" / "store.sqlite")
         number = 0
         with suppress(StoreError):
-            while number < 999 and store.append([entry(number)], wrap):
+            while number < 999 and store.append([entry(number)], encrypt):
                 number += 1
         assert 10 < number < 999
         with pytest.raises(StoreError, match="disk"):
-            store.append([entry(number)], wrap)
+            store.append([entry(number)], encrypt)
         assert total(store, key)["banner|on|n"] == number
         enlarge()
-        assert store.append([entry(number), entry(number - 1)], wrap).fates == [Fate.NEW, Fate.DUPLICATE]
+        assert store.append([entry(number), entry(number - 1)], encrypt).outcomes == [
+            PostOutcome.NEW,
+            PostOutcome.DUPLICATE,
+        ]
         store.close()
         again = SqliteStore(tmp_path / "disk" / "store.sqlite")
         assert total(again, key) == {"banner|on|n": number + 1, "banner|on|spend|s": sum(range(number + 1))}
@@ -199,10 +202,10 @@ def test_after_a_seal_no_key_that_is_left_opens_an_old_record(tmp_path: Path, cl
     keyring = Keyring.create(key)
     first = read_key_file(key)
     store = closing(SqliteStore(data / "store.sqlite"))
-    boxes = Boxes(keyring)
+    cipher = RecordCipher(keyring)
     for number in range(30):
-        store.append([entry(100 * cohort + number, cohort) for cohort in (3, COHORT)], boxes.wrap)
-    store.compact(3, boxes.merge)
+        store.append([entry(100 * cohort + number, cohort) for cohort in (3, COHORT)], cipher.encrypt)
+    store.compact(3, cipher.merge)
     shutil.copytree(data, tmp_path / "copy")
     store.seal(COHORT, lambda records, before: b"%d after %d" % (len(records), len(before)))
     keyring.forget(store.sealed_through())
@@ -210,33 +213,35 @@ def test_after_a_seal_no_key_that_is_left_opens_an_old_record(tmp_path: Path, cl
     copied = closing(SqliteStore(tmp_path / "copy" / "store.sqlite"))
     found = copied.records()
     assert {record.cohort for record in found} == {3, COHORT}
-    left = Chain(*read_key_file(key))
+    left = KeyChain(*read_key_file(key))
     for record in found:
         with pytest.raises(StoreError, match="has been erased"):
-            Boxes(Keyring.from_file(key)).unwrap(record.cohort, record.box)
+            RecordCipher(Keyring.from_file(key)).decrypt(record.cohort, record.ciphertext)
         for period in range(left.period, left.period + 30):
             wrong = Keyring(left)
             wrong._keys[record.cohort] = left.key(period)  # try every key there is
             with pytest.raises(StoreError, match="cannot be decrypted"):
-                Boxes(wrong).unwrap(record.cohort, record.box)
+                RecordCipher(wrong).decrypt(record.cohort, record.ciphertext)
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    for secret in (first.state, Chain(*first).key(3), Chain(*first).key(COHORT)):
+    for secret in (first.state, KeyChain(*first).key(3), KeyChain(*first).key(COHORT)):
         assert secret not in everything
         assert secret.hex().encode() not in everything
-    boxes_left = [record.box for record in found if record.box in b"".join(p.read_bytes() for p in data.iterdir())]
-    assert boxes_left == []  # and the records themselves are overwritten
+    ciphertexts_left = [
+        record.ciphertext for record in found if record.ciphertext in b"".join(p.read_bytes() for p in data.iterdir())
+    ]
+    assert ciphertexts_left == []  # and the records themselves are overwritten
 
 
 def test_the_disk_holds_as_much_after_ten_times_as_many_posts(tmp_path: Path) -> None:
     sizes = []
     for number in (1_000, 10_000):
         folder = tmp_path / str(number)
-        boxes = Boxes(Keyring(Chain.new()))
+        cipher = RecordCipher(Keyring(KeyChain.new()))
         store = SqliteStore(folder / "store.sqlite")
         for at in range(0, number, 50):
-            store.append([entry(one) for one in range(at, at + 50)], boxes.wrap)
+            store.append([entry(one) for one in range(at, at + 50)], cipher.encrypt)
         grown = sum(files(folder).values())
-        store.compact(COHORT, boxes.merge)
+        store.compact(COHORT, cipher.merge)
         while store.forget_nonces(HOUR + 1):
             pass
         store.tidy()
@@ -249,11 +254,11 @@ def test_the_disk_holds_as_much_after_ten_times_as_many_posts(tmp_path: Path) ->
 def test_a_postgresql_keeps_one_record_and_no_nonce_once_all_is_over(
     postgres_url: str, closing: Callable[[Any], Any]
 ) -> None:
-    boxes = Boxes(Keyring(Chain.new()))
+    cipher = RecordCipher(Keyring(KeyChain.new()))
     store = closing(PostgresStore(postgres_url))
     for at in range(0, 3_000, 100):
-        store.append([entry(one) for one in range(at, at + 100)], boxes.wrap)
-    store.compact(COHORT, boxes.merge)
+        store.append([entry(one) for one in range(at, at + 100)], cipher.encrypt)
+    store.compact(COHORT, cipher.merge)
     while store.forget_nonces(HOUR + 1, most=1_000):
         pass
     store.tidy()

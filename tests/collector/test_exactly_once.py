@@ -12,7 +12,7 @@ import pytest
 from tests.collector.collector_process import Place, Server
 from tests.collector.many_visitors import PLAN_TEXT, Sent, Visitors, after_everything, collected
 
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
@@ -46,8 +46,8 @@ def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(
         under_way += sum(person.sent is not None for person in visitors.people)
         remembered = _remembered(place)
         assert all(remembered(sent) for sent in visitors.acknowledged)
-        store, boxes = SqliteStore(place.data / "store.db"), Boxes(Keyring.from_file(place.key))
-        assert collected(store, boxes) == visitors.tallies(counted=remembered)
+        store, cipher = SqliteStore(place.data / "store.db"), RecordCipher(Keyring.from_file(place.key))
+        assert collected(store, cipher) == visitors.tallies(counted=remembered)
         store.close()
     assert under_way > ROUNDS  # it was killed while posts were under way
     assert len(visitors.acknowledged) > 1000
@@ -106,7 +106,7 @@ def _exact(url: str, place: Place, visitors: Visitors) -> None:
     """Everything is acknowledged, and the store holds just that."""
     assert all(person.sent is None for person in visitors.people)
     store = PostgresStore(url)
-    assert collected(store, Boxes(Keyring.from_file(place.key))) == visitors.tallies()
+    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
     store.close()
 
 

@@ -24,7 +24,7 @@ from kanab import count
 from kanab.client import Client
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.plan.file import parse_plan
@@ -135,9 +135,9 @@ class Visitor:
 
 
 def collected(place: Place) -> dict[str, Tally]:
-    store, boxes, found = SqliteStore(place.data / "store.db"), Boxes(Keyring.from_file(place.key)), Counters()
+    store, cipher, found = SqliteStore(place.data / "store.db"), RecordCipher(Keyring.from_file(place.key)), Counters()
     for record in store.records():
-        add_counters(found, boxes.unwrap(record.cohort, record.box))
+        add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
     store.close()
     return dict(tables(PLAN, found))
 

@@ -12,8 +12,8 @@ from tests.collector.test_sealing import MONDAY, PLAN, VERSIONS, cohort, people,
 
 from kanab.cli.main import cli
 from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.keys.encryption import Boxes
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.sealing import put_back, seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError
@@ -28,21 +28,21 @@ def begun(path: Path) -> SqliteStore:
 
 
 @pytest.fixture
-def boxes() -> Boxes:
-    return Boxes(Keyring(Chain.new()))
+def cipher() -> RecordCipher:
+    return RecordCipher(Keyring(KeyChain.new()))
 
 
 @pytest.fixture
-def restored(tmp_path: Path, boxes: Boxes) -> tuple[Path, Ledger]:
+def restored(tmp_path: Path, cipher: RecordCipher) -> tuple[Path, Ledger]:
     """A data directory as it was before two seals, and the ledger that was exported after them."""
     store = begun(tmp_path / "data" / "store.db")
     for week in range(3):
         now = MONDAY + timedelta(weeks=week)
-        send(store, boxes, posts(people(400, week), f"2026-W{46 + week}"), now)
+        send(store, cipher, posts(people(400, week), f"2026-W{46 + week}"), now)
         if week == 1:
             store.tidy()
             shutil.copy(tmp_path / "data" / "store.db", tmp_path / "backup.db")
-        assert seal_cohorts(store, boxes, VERSIONS, cohort(now)).release is not None
+        assert seal_cohorts(store, cipher, VERSIONS, cohort(now)).release is not None
     ledger = stored_ledger(store)
     store.close()
     shutil.rmtree(tmp_path / "data")
@@ -52,13 +52,13 @@ def restored(tmp_path: Path, boxes: Boxes) -> tuple[Path, Ledger]:
 
 
 def test_without_its_batches_nothing_can_be_sealed_and_with_them_it_goes_on(
-    restored: tuple[Path, Ledger], boxes: Boxes
+    restored: tuple[Path, Ledger], cipher: RecordCipher
 ) -> None:
     data, ledger = restored
     store = SqliteStore(data / "store.db")
     later = MONDAY + timedelta(weeks=3)
     with pytest.raises(StoreError, match="the key of a cohort has been erased"):
-        seal_cohorts(store, boxes, VERSIONS, cohort(later))
+        seal_cohorts(store, cipher, VERSIONS, cohort(later))
     assert len(stored_ledger(store).releases) == 1
     store.close()
 
@@ -71,20 +71,20 @@ def test_without_its_batches_nothing_can_be_sealed_and_with_them_it_goes_on(
     store = SqliteStore(data / "store.db")
     assert store.records() == []
     assert stored_ledger(store).hashes == ledger.hashes
-    send(store, boxes, posts(people(400, 9), "2026-W49"), later)
-    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(later)).release
+    send(store, cipher, posts(people(400, 9), "2026-W49"), later)
+    sealed = seal_cohorts(store, cipher, VERSIONS, cohort(later)).release
     assert sealed is not None
     assert sealed.previous == ledger.head
     store.close()
 
 
 def test_the_ledger_of_another_store_is_refused_and_nothing_changes(
-    restored: tuple[Path, Ledger], tmp_path: Path, boxes: Boxes
+    restored: tuple[Path, Ledger], tmp_path: Path, cipher: RecordCipher
 ) -> None:
     data, ledger = restored
     other = begun(tmp_path / "other" / "store.db")
-    send(other, boxes, posts(people(400, 7), "2026-W49"), MONDAY + timedelta(weeks=3))
-    assert seal_cohorts(other, boxes, VERSIONS, cohort(MONDAY + timedelta(weeks=3))).release is not None
+    send(other, cipher, posts(people(400, 7), "2026-W49"), MONDAY + timedelta(weeks=3))
+    assert seal_cohorts(other, cipher, VERSIONS, cohort(MONDAY + timedelta(weeks=3))).release is not None
     with pytest.raises(LedgerError, match="the ledger is not this store's"):
         put_back(other, ledger)
     store = SqliteStore(data / "store.db")

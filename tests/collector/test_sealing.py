@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from kanab import count
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
-from kanab.collector.keys.encryption import Boxes
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import people_by_arm, seal_cohorts, seal_ripe, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import Entry, Store
+from kanab.collector.stores.store import CountedPost, Store
 from kanab.errors import LedgerError, StoreError
 from kanab.inspection.auditor import check_release, passes
 from kanab.plan.file import parse_plan
@@ -72,31 +72,31 @@ def posts(rows: Rows, week: str) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def send(store: Store, boxes: Boxes, bodies: Iterator[str] | list[str], now: datetime) -> None:
-    scheme, entries = Scheme(PLAN), []
+def send(store: Store, cipher: RecordCipher, bodies: Iterator[str] | list[str], now: datetime) -> None:
+    acceptor, entries = PostAcceptor(PLAN), []
     for body in bodies:
-        accepted = scheme.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
+        accepted = acceptor.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
         assert accepted.dropped == ()
-        nonce = boxes.keyring.nonce_hash(accepted.nonce)
-        entries.append(Entry(nonce, hour_of(accepted.nonce), accepted.deltas))
-    store.append(entries, boxes.wrap)
+        nonce = cipher.keyring.nonce_hash(accepted.nonce)
+        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
+    store.append(entries, cipher.encrypt)
 
 
 def cohort(now: datetime) -> int:
-    found = Scheme(PLAN).calendar.periods
+    found = PostAcceptor(PLAN).calendar.periods
     assert found is not None
     return found.of_day(now.date())
 
 
 @pytest.fixture
-def boxes() -> Boxes:
-    return Boxes(Keyring(Chain.new()))
+def cipher() -> RecordCipher:
+    return RecordCipher(Keyring(KeyChain.new()))
 
 
-def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, boxes: Boxes) -> None:
+def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, cipher: RecordCipher) -> None:
     rows = people(600)
-    send(store, boxes, posts(rows, "2026-W46"), MONDAY)
-    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
+    send(store, cipher, posts(rows, "2026-W46"), MONDAY)
+    sealed = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
     assert sealed.release is not None
     counted = count(rows, plan=PLAN)
     assert set(sealed.release.tables) == {"checkout/tier", "banner", "banner/checkout"}
@@ -109,14 +109,14 @@ def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, bo
     assert passes(check_release(sealed.release))
     assert store.records() == []
     with pytest.raises(StoreError, match="has been erased"):
-        boxes.wrap(cohort(MONDAY), {})
+        cipher.encrypt(cohort(MONDAY), {})
 
 
-def test_batches_are_chained_and_follow_each_other(store: Store, boxes: Boxes) -> None:
+def test_batches_are_chained_and_follow_each_other(store: Store, cipher: RecordCipher) -> None:
     for week in range(3):
         now = MONDAY + timedelta(weeks=week)
-        send(store, boxes, posts(people(400, week), f"2026-W{46 + week}"), now)
-        assert seal_cohorts(store, boxes, VERSIONS, cohort(now)).release is not None
+        send(store, cipher, posts(people(400, week), f"2026-W{46 + week}"), now)
+        assert seal_cohorts(store, cipher, VERSIONS, cohort(now)).release is not None
     ledger = stored_ledger(store)
     assert [one.receipt.batch and one.receipt.batch.through for one in ledger.releases] == [
         "2026-W46", "2026-W47", "2026-W48",
@@ -124,43 +124,45 @@ def test_batches_are_chained_and_follow_each_other(store: Store, boxes: Boxes) -
     assert ledger.releases[1].previous == ledger.hashes[0]
 
 
-def test_too_few_people_wait_for_the_next_tick_and_nothing_is_said_about_how_few(store: Store, boxes: Boxes) -> None:
-    send(store, boxes, posts(people(9), "2026-W46"), MONDAY)
-    few = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
+def test_too_few_people_wait_for_the_next_tick_and_nothing_is_said_about_how_few(
+    store: Store, cipher: RecordCipher
+) -> None:
+    send(store, cipher, posts(people(9), "2026-W46"), MONDAY)
+    few = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
     assert few.release is None
     assert few.held_back.endswith("holds fewer than k = 10 people. These cohorts wait for the next seal")
     later = MONDAY + timedelta(weeks=1)
-    send(store, boxes, posts(people(300, 2), "2026-W47"), later)
-    both = seal_cohorts(store, boxes, VERSIONS, cohort(later))
+    send(store, cipher, posts(people(300, 2), "2026-W47"), later)
+    both = seal_cohorts(store, cipher, VERSIONS, cohort(later))
     assert both.release is not None
     assert both.release.tables["checkout/tier"].total == 309
 
 
-def test_nobody_at_all_is_told_in_the_same_words(store: Store, boxes: Boxes) -> None:
-    nobody = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY)).held_back
-    send(store, boxes, posts(people(9), "2026-W46"), MONDAY)
-    assert seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY)).held_back == nobody
+def test_nobody_at_all_is_told_in_the_same_words(store: Store, cipher: RecordCipher) -> None:
+    nobody = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY)).held_back
+    send(store, cipher, posts(people(9), "2026-W46"), MONDAY)
+    assert seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY)).held_back == nobody
 
 
-def test_a_small_experiment_does_not_hold_the_others_back(store: Store, boxes: Boxes) -> None:
-    send(store, boxes, posts(people(400, banner=12), "2026-W46"), MONDAY)
-    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
+def test_a_small_experiment_does_not_hold_the_others_back(store: Store, cipher: RecordCipher) -> None:
+    send(store, cipher, posts(people(400, banner=12), "2026-W46"), MONDAY)
+    sealed = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
     assert sealed.release is not None
     assert set(sealed.release.tables) == {"checkout/tier"}
     assert sealed.release.receipt.left_out["banner"].startswith("banner is left out of this batch")
     later = MONDAY + timedelta(weeks=1)
-    send(store, boxes, posts(people(400, 2), "2026-W47"), later)
-    second = seal_cohorts(store, boxes, VERSIONS, cohort(later))
+    send(store, cipher, posts(people(400, 2), "2026-W47"), later)
+    second = seal_cohorts(store, cipher, VERSIONS, cohort(later))
     assert second.release is not None
     assert "banner" in second.release.tables
 
 
-def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, boxes: Boxes) -> None:
+def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, cipher: RecordCipher) -> None:
     rows = people(400)
-    send(store, boxes, posts(rows, "2026-W46"), MONDAY)
+    send(store, cipher, posts(rows, "2026-W46"), MONDAY)
     forged = "checkout/tier:A:1@2026-W46:minutes:600>0"  # nobody ever had 600
-    send(store, boxes, [forged] * 40, MONDAY)
-    sealed = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
+    send(store, cipher, [forged] * 40, MONDAY)
+    sealed = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
     assert sealed.release is not None
     table = sealed.release.tables["checkout/tier"]
     assert [metric.name for metric in table.metrics] == ["bought"]
@@ -169,28 +171,28 @@ def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, boxes: 
     assert table == counted.select_metrics(["bought"])
 
 
-def test_sealing_twice_changes_nothing(store: Store, boxes: Boxes) -> None:
-    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
-    assert seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY)).release is not None
-    again = seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
+def test_sealing_twice_changes_nothing(store: Store, cipher: RecordCipher) -> None:
+    send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
+    assert seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY)).release is not None
+    again = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
     assert (again.release, again.held_back) == (None, "another collector has sealed these cohorts")
     assert len(store.sealed()) == 1
 
 
-def test_before_a_seal_people_are_seen_in_steps_of_k_only(store: Store, boxes: Boxes) -> None:
-    assert people_by_arm(store, boxes, PLAN)["checkout"] == {"A": 0, "B": 0}
+def test_before_a_seal_people_are_seen_in_steps_of_k_only(store: Store, cipher: RecordCipher) -> None:
+    assert people_by_arm(store, cipher, PLAN)["checkout"] == {"A": 0, "B": 0}
     rows = people(309)
-    send(store, boxes, posts(rows, "2026-W46"), MONDAY)
+    send(store, cipher, posts(rows, "2026-W46"), MONDAY)
     exact = {arm: int((rows["checkout"] == arm).sum()) for arm in "AB"}
-    assert people_by_arm(store, boxes, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
-    seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
-    assert people_by_arm(store, boxes, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
+    assert people_by_arm(store, cipher, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
+    seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
+    assert people_by_arm(store, cipher, PLAN)["checkout"] == {arm: n // 10 * 10 for arm, n in exact.items()}
 
 
-def test_a_changed_batch_in_the_store_is_noticed(tmp_path: Path, boxes: Boxes) -> None:
+def test_a_changed_batch_in_the_store_is_noticed(tmp_path: Path, cipher: RecordCipher) -> None:
     store = SqliteStore(tmp_path / "store.db")
-    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
-    seal_cohorts(store, boxes, VERSIONS, cohort(MONDAY))
+    send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
+    seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
     store.close()
     import sqlite3  # noqa: PLC0415
 
@@ -203,16 +205,16 @@ def test_a_changed_batch_in_the_store_is_noticed(tmp_path: Path, boxes: Boxes) -
         stored_ledger(SqliteStore(tmp_path / "store.db"))
 
 
-def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, boxes: Boxes) -> None:
+def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, cipher: RecordCipher) -> None:
     plan = replace(PLAN, cohorts=None)
-    scheme, rows = Scheme(plan), people(400)
+    acceptor, rows = PostAcceptor(plan), people(400)
     entries = []
     for body in posts(rows, ""):
         text = f"kanab/1 {make_nonce(MONDAY)}\n{body.replace('@', '')}\n"
-        accepted = scheme.accept(text.encode(), "text/plain", MONDAY)
-        entries.append(Entry(boxes.keyring.nonce_hash(accepted.nonce), hour_of(accepted.nonce), accepted.deltas))
-    store.append(entries, boxes.wrap)
-    sealed = seal_cohorts(store, boxes, Versions((Version(0, plan),)), 0)
+        accepted = acceptor.accept(text.encode(), "text/plain", MONDAY)
+        entries.append(CountedPost(cipher.keyring.nonce_hash(accepted.nonce), hour_of(accepted.nonce), accepted.deltas))
+    store.append(entries, cipher.encrypt)
+    sealed = seal_cohorts(store, cipher, Versions((Version(0, plan),)), 0)
     assert sealed.release is not None
     assert sealed.release.receipt.batch is None
     assert sealed.release.tables["banner"] == count(rows, plan=plan).tallies["banner"]
@@ -221,7 +223,7 @@ def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, boxes: B
 # ── plans that change ──────────────────────────────────────────────────────────────────────────
 
 
-def test_other_shares_make_a_batch_of_their_own(store: Store, boxes: Boxes) -> None:
+def test_other_shares_make_a_batch_of_their_own(store: Store, cipher: RecordCipher) -> None:
     uneven = replace(
         PLAN,
         experiments=tuple(
@@ -230,9 +232,9 @@ def test_other_shares_make_a_batch_of_their_own(store: Store, boxes: Boxes) -> N
     )
     later = MONDAY + timedelta(weeks=1)
     versions = Versions((Version(cohort(MONDAY), PLAN), Version(cohort(MONDAY), uneven)))
-    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
-    send(store, boxes, posts(people(300, 2), "2026-W47"), later)
-    first, second = seal_ripe(store, boxes, versions, cohort(later))
+    send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
+    send(store, cipher, posts(people(300, 2), "2026-W47"), later)
+    first, second = seal_ripe(store, cipher, versions, cohort(later))
     assert first.release is not None
     assert second.release is not None
     shares = [one.plan.experiment("checkout").shares for one in (first.release, second.release)]
@@ -242,29 +244,29 @@ def test_other_shares_make_a_batch_of_their_own(store: Store, boxes: Boxes) -> N
     assert both.plan.experiment("checkout").shares == (("A", 425.0), ("B", 275.0))
 
 
-def test_a_phase_that_is_too_small_joins_the_next(store: Store, boxes: Boxes) -> None:
+def test_a_phase_that_is_too_small_joins_the_next(store: Store, cipher: RecordCipher) -> None:
     uneven = replace(PLAN, experiments=tuple(replace(one, holdout=0.1) for one in PLAN.experiments))
     later = MONDAY + timedelta(weeks=1)
     versions = Versions((Version(cohort(MONDAY), PLAN), Version(cohort(MONDAY), uneven)))
-    send(store, boxes, posts(people(8), "2026-W46"), MONDAY)
-    send(store, boxes, posts(people(300, 2), "2026-W47"), later)
-    first, second = seal_ripe(store, boxes, versions, cohort(later))
+    send(store, cipher, posts(people(8), "2026-W46"), MONDAY)
+    send(store, cipher, posts(people(300, 2), "2026-W47"), later)
+    first, second = seal_ripe(store, cipher, versions, cohort(later))
     assert first.release is None
     assert second.release is not None
     assert second.release.tables["checkout/tier"].total == 308
 
 
-def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, boxes: Boxes) -> None:
+def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, cipher: RecordCipher) -> None:
     """People who enrolled before a metric existed must not count as people who had none of it."""
     old = replace(PLAN, metrics=PLAN.metrics[:1], experiments=PLAN.experiments[:1])
     versions = Versions((Version(cohort(MONDAY), old), Version(cohort(MONDAY), PLAN)))
-    send(store, boxes, posts(people(400), "2026-W46"), MONDAY)
-    (sealed,) = seal_ripe(store, boxes, versions, cohort(MONDAY))
+    send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
+    (sealed,) = seal_ripe(store, cipher, versions, cohort(MONDAY))
     assert sealed.release is not None
     metrics = {name: [one.name for one in table.metrics] for name, table in sealed.release.tables.items()}
     assert metrics == {"checkout/tier": ["bought"], "banner": ["bought", "minutes"], "banner/checkout": ["bought"]}
 
 
-def test_nothing_is_ripe_before_the_store_began(store: Store, boxes: Boxes) -> None:
+def test_nothing_is_ripe_before_the_store_began(store: Store, cipher: RecordCipher) -> None:
     versions = Versions((Version(cohort(MONDAY), PLAN),))
-    assert seal_ripe(store, boxes, versions, cohort(MONDAY) - 1) == []
+    assert seal_ripe(store, cipher, versions, cohort(MONDAY) - 1) == []

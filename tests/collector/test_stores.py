@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from kanab.collector.counting.counters import Counters
-from kanab.collector.keys.encryption import Boxes
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores import postgres as pgstore
 from kanab.collector.stores import sqlite as sqlitestore
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import NOTHING_SEALED, Entry, Fate, Record, Store, StoredPlan
+from kanab.collector.stores.store import NOTHING_SEALED, CountedPost, PostOutcome, Record, Store, StoredPlan
 from kanab.errors import StoreError
 
 Opener = Callable[[], Store]
@@ -28,19 +28,20 @@ Opener = Callable[[], Store]
 HOUR = 498_600
 
 
-def boxes() -> Boxes:
-    return Boxes(Keyring(Chain.from_secret("5e" * 32)))
+def cipher() -> RecordCipher:
+    return RecordCipher(Keyring(KeyChain.from_secret("5e" * 32)))
 
 
-def entry(number: int, cohort: int = 4, *, hour: int = HOUR, by: int = 1) -> Entry:
-    return Entry(number.to_bytes(16, "big"), hour, {cohort: {"banner|on|n": by, "banner|on|spend|s": number}})
+def entry(number: int, cohort: int = 4, *, hour: int = HOUR, by: int = 1) -> CountedPost:
+    return CountedPost(number.to_bytes(16, "big"), hour, {cohort: {"banner|on|n": by, "banner|on|spend|s": number}})
 
 
 def totals(store: Store) -> dict[int, Counters]:
     cohorts = {record.cohort for record in store.records()}
     found = store.records()
     return {
-        cohort: boxes().total(cohort, [record.box for record in found if record.cohort == cohort]) for cohort in cohorts
+        cohort: cipher().total(cohort, [record.ciphertext for record in found if record.cohort == cohort])
+        for cohort in cohorts
     }
 
 
@@ -49,8 +50,8 @@ def joined(records: list[Record], before: list[bytes]) -> bytes:
 
 
 def test_a_group_is_one_record_per_cohort(store: Store) -> None:
-    done = store.append([entry(1), entry(2), entry(3, cohort=5)], boxes().wrap)
-    assert done.fates == [Fate.NEW] * 3
+    done = store.append([entry(1), entry(2), entry(3, cohort=5)], cipher().encrypt)
+    assert done.outcomes == [PostOutcome.NEW] * 3
     assert (sorted(done.cohorts), done.sealed_through) == ([4, 5], NOTHING_SEALED)
     assert store.sizes() == {4: 1, 5: 1}
     assert totals(store) == {
@@ -60,63 +61,67 @@ def test_a_group_is_one_record_per_cohort(store: Store) -> None:
 
 
 def test_a_nonce_counts_once_in_a_group_and_between_groups(store: Store) -> None:
-    wrap = boxes().wrap
-    assert store.append([entry(1), entry(2), entry(1)], wrap).fates == [Fate.NEW, Fate.NEW, Fate.DUPLICATE]
-    assert store.append([entry(2), entry(3)], wrap).fates == [Fate.DUPLICATE, Fate.NEW]
-    again = store.append([entry(2), entry(3)], wrap)
-    assert (again.fates, again.cohorts) == ([Fate.DUPLICATE] * 2, [])
+    encrypt = cipher().encrypt
+    assert store.append([entry(1), entry(2), entry(1)], encrypt).outcomes == [
+        PostOutcome.NEW,
+        PostOutcome.NEW,
+        PostOutcome.DUPLICATE,
+    ]
+    assert store.append([entry(2), entry(3)], encrypt).outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW]
+    again = store.append([entry(2), entry(3)], encrypt)
+    assert (again.outcomes, again.cohorts) == ([PostOutcome.DUPLICATE] * 2, [])
     assert totals(store) == {4: {"banner|on|n": 3, "banner|on|spend|s": 6}}
     assert store.sizes() == {4: 2}
 
 
 def test_an_empty_group_is_nothing(store: Store) -> None:
-    assert store.append([], boxes().wrap).fates == []
+    assert store.append([], cipher().encrypt).outcomes == []
     assert store.records() == []
 
 
 def test_if_wrapping_fails_no_nonce_was_used(store: Store) -> None:
-    def wrap(cohort: int, counters: Counters) -> bytes:
+    def encrypt(cohort: int, counters: Counters) -> bytes:
         raise StoreError("no key")
 
     with pytest.raises(StoreError, match="no key"):
-        store.append([entry(1)], wrap)
-    assert store.append([entry(1)], boxes().wrap).fates == [Fate.NEW]
+        store.append([entry(1)], encrypt)
+    assert store.append([entry(1)], cipher().encrypt).outcomes == [PostOutcome.NEW]
 
 
 def test_compacting_keeps_the_sums_in_one_record(store: Store) -> None:
     for number in range(1, 6):
-        store.append([entry(number), entry(number + 10, cohort=5)], boxes().wrap)
+        store.append([entry(number), entry(number + 10, cohort=5)], cipher().encrypt)
     before = totals(store)
-    store.compact(4, boxes().merge)
+    store.compact(4, cipher().merge)
     assert (store.sizes(), totals(store)) == ({4: 1, 5: 5}, before)
-    store.compact(4, boxes().merge)
-    store.compact(9, boxes().merge)
+    store.compact(4, cipher().merge)
+    store.compact(9, cipher().merge)
     assert (store.sizes(), totals(store)) == ({4: 1, 5: 5}, before)
 
 
 def test_if_merging_fails_the_records_stay(store: Store) -> None:
     for number in range(3):
-        store.append([entry(number)], boxes().wrap)
+        store.append([entry(number)], cipher().encrypt)
     with pytest.raises(StoreError, match="cannot be decrypted"):
-        store.compact(4, Boxes(Keyring(Chain.new())).merge)
+        store.compact(4, RecordCipher(Keyring(KeyChain.new())).merge)
     assert store.sizes() == {4: 3}
 
 
 def test_forgotten_nonces_are_refused_rather_than_counted_again(store: Store) -> None:
-    wrap = boxes().wrap
-    store.append([entry(number, hour=HOUR - number) for number in range(10)], wrap)
+    encrypt = cipher().encrypt
+    store.append([entry(number, hour=HOUR - number) for number in range(10)], encrypt)
     assert store.forget_nonces(HOUR - 4, most=3) is True
     assert store.forget_nonces(HOUR - 4, most=3) is False
-    replay = store.append([entry(number, hour=HOUR - number) for number in range(10)], wrap)
-    assert replay.fates == [Fate.DUPLICATE] * 5 + [Fate.EXPIRED] * 5
+    replay = store.append([entry(number, hour=HOUR - number) for number in range(10)], encrypt)
+    assert replay.outcomes == [PostOutcome.DUPLICATE] * 5 + [PostOutcome.EXPIRED] * 5
     store.forget_nonces(HOUR - 100)  # a clock that went back
-    assert store.append([entry(8, hour=HOUR - 8)], wrap).fates == [Fate.EXPIRED]
+    assert store.append([entry(8, hour=HOUR - 8)], encrypt).outcomes == [PostOutcome.EXPIRED]
     assert totals(store)[4]["banner|on|n"] == 10
 
 
 def test_a_seal_replaces_records_by_a_batch(store: Store) -> None:
-    wrap = boxes().wrap
-    store.append([entry(1, 3), entry(2, 4), entry(3, 5)], wrap)
+    encrypt = cipher().encrypt
+    store.append([entry(1, 3), entry(2, 4), entry(3, 5)], encrypt)
     assert store.seal(4, joined) is True
     assert store.sealed() == [b"2 records after 0 batches"]
     assert (store.sealed_through(), store.sizes()) == (4, {5: 1})
@@ -125,7 +130,7 @@ def test_a_seal_replaces_records_by_a_batch(store: Store) -> None:
 
 
 def test_a_cohort_is_sealed_once(store: Store) -> None:
-    store.append([entry(1)], boxes().wrap)
+    store.append([entry(1)], cipher().encrypt)
     assert [store.seal(4, joined), store.seal(4, joined), store.seal(2, joined)] == [True, False, False]
     assert store.sealed() == [b"1 records after 0 batches"]
 
@@ -134,18 +139,18 @@ def test_a_seal_that_is_refused_changes_nothing(store: Store) -> None:
     def refused(records: list[Record], before: list[bytes]) -> bytes:
         raise ZeroDivisionError
 
-    store.append([entry(1)], boxes().wrap)
+    store.append([entry(1)], cipher().encrypt)
     with pytest.raises(ZeroDivisionError):
         store.seal(4, refused)
     assert (store.sealed(), store.sealed_through(), store.sizes()) == ([], NOTHING_SEALED, {4: 1})
-    assert store.append([entry(2)], boxes().wrap).fates == [Fate.NEW]
+    assert store.append([entry(2)], cipher().encrypt).outcomes == [PostOutcome.NEW]
 
 
 def test_what_comes_for_a_sealed_cohort_is_late(store: Store) -> None:
     store.seal(4, joined)
-    both = Entry(b"b" * 16, HOUR, {4: {"banner|on|n": 1}, 5: {"banner|on|n": 1}})
-    done = store.append([entry(1, 4), entry(2, 5), both, entry(1, 4)], boxes().wrap)
-    assert done.fates == [Fate.LATE, Fate.NEW, Fate.LATE, Fate.DUPLICATE]
+    both = CountedPost(b"b" * 16, HOUR, {4: {"banner|on|n": 1}, 5: {"banner|on|n": 1}})
+    done = store.append([entry(1, 4), entry(2, 5), both, entry(1, 4)], cipher().encrypt)
+    assert done.outcomes == [PostOutcome.LATE, PostOutcome.NEW, PostOutcome.LATE, PostOutcome.DUPLICATE]
     assert done.sealed_through == 4
     assert totals(store) == {5: {"banner|on|n": 2, "banner|on|spend|s": 2}}
 
@@ -160,7 +165,7 @@ def test_plans_are_kept_in_order_and_nobody_overwrites_one(store: Store) -> None
 
 
 def test_records_through_a_period_can_be_asked_for(store: Store) -> None:
-    store.append([entry(1, 3), entry(2, 4), entry(3, 5)], boxes().wrap)
+    store.append([entry(1, 3), entry(2, 4), entry(3, 5)], cipher().encrypt)
     assert [record.cohort for record in store.records(4)] == [3, 4]
     assert [record.cohort for record in store.records()] == [3, 4, 5]
 
@@ -169,15 +174,15 @@ def test_a_closed_store_says_so(store: Store) -> None:
     store.close()
     store.close()
     with pytest.raises(StoreError, match="the store is closed"):
-        store.append([entry(1)], boxes().wrap)
+        store.append([entry(1)], cipher().encrypt)
     with pytest.raises(StoreError, match="the store is closed"):
         store.sealed()
 
 
 def test_several_threads_may_use_one_store(store: Store) -> None:
-    wrap = boxes().wrap
+    encrypt = cipher().encrypt
     threads = [
-        threading.Thread(target=lambda: [store.append([entry(number)], wrap) for number in range(25)])
+        threading.Thread(target=lambda: [store.append([entry(number)], encrypt) for number in range(25)])
         for _ in range(4)
     ]  # fmt: skip
     for one in threads:
@@ -192,37 +197,37 @@ def test_several_threads_may_use_one_store(store: Store) -> None:
 
 def test_everything_is_there_after_opening_again(shared: Opener) -> None:
     store = shared()
-    store.append([entry(1, 3), entry(2, 4)], boxes().wrap)
+    store.append([entry(1, 3), entry(2, 4)], cipher().encrypt)
     store.seal(3, joined)
     store.close()
     again = shared()
     assert (again.sealed(), again.sealed_through(), again.sizes()) == ([b"1 records after 0 batches"], 3, {4: 1})
-    assert again.append([entry(2, 4)], boxes().wrap).fates == [Fate.DUPLICATE]
+    assert again.append([entry(2, 4)], cipher().encrypt).outcomes == [PostOutcome.DUPLICATE]
 
 
 def test_another_key_is_refused_and_the_right_one_is_not(shared: Opener) -> None:
-    shared().claim(Chain.from_secret("5e" * 32).fingerprint)
+    shared().claim(KeyChain.from_secret("5e" * 32).fingerprint)
     with pytest.raises(StoreError, match="not the key of this store"):
-        shared().claim(Chain.new().fingerprint)
-    shared().claim(Chain.from_secret("5e" * 32).forward(9).fingerprint)
+        shared().claim(KeyChain.new().fingerprint)
+    shared().claim(KeyChain.from_secret("5e" * 32).forward(9).fingerprint)
 
 
 def test_what_another_collector_sealed_or_forgot_is_noticed_at_once(shared: Opener) -> None:
     """Nothing else has changed since this one's last append: neither a nonce nor a record came."""
     first, second = shared(), shared()
-    first.append([entry(1, 4)], boxes().wrap)
+    first.append([entry(1, 4)], cipher().encrypt)
     assert second.seal(4, joined)
-    assert first.append([entry(2, 4), entry(3, 5)], boxes().wrap).fates == [Fate.LATE, Fate.NEW]
+    assert first.append([entry(2, 4), entry(3, 5)], cipher().encrypt).outcomes == [PostOutcome.LATE, PostOutcome.NEW]
     assert {record.cohort for record in second.records()} == {5}
     second.forget_nonces(HOUR + 1)
-    assert first.append([entry(4, 5)], boxes().wrap).fates == [Fate.EXPIRED]
+    assert first.append([entry(4, 5)], cipher().encrypt).outcomes == [PostOutcome.EXPIRED]
     assert totals(second)[5]["banner|on|n"] == 1
 
 
 def test_two_collectors_share_the_nonces(shared: Opener) -> None:
     first, second = shared(), shared()
-    assert first.append([entry(1), entry(2)], boxes().wrap).fates == [Fate.NEW] * 2
-    assert second.append([entry(2), entry(3)], boxes().wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    assert first.append([entry(1), entry(2)], cipher().encrypt).outcomes == [PostOutcome.NEW] * 2
+    assert second.append([entry(2), entry(3)], cipher().encrypt).outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW]
     assert totals(first) == totals(second) == {4: {"banner|on|n": 3, "banner|on|spend|s": 6}}
 
 
@@ -235,25 +240,31 @@ def test_whatever_collectors_do_by_turns_every_post_is_counted_once(shared: Open
     people: Counter[int] = Counter()
     forgotten, sealed_through = 0, NOTHING_SEALED
 
-    def fate(number: int) -> Fate:
+    def outcome(number: int) -> PostOutcome:
         known, late = number in seen, number % 7 <= sealed_through
         seen.add(number)
-        found = Fate.EXPIRED if HOUR + number % 9 < forgotten else Fate.DUPLICATE if known else Fate.LATE
-        return Fate.NEW if found is Fate.LATE and not late else found
+        found = (
+            PostOutcome.EXPIRED
+            if HOUR + number % 9 < forgotten
+            else PostOutcome.DUPLICATE
+            if known
+            else PostOutcome.LATE
+        )
+        return PostOutcome.NEW if found is PostOutcome.LATE and not late else found
 
     for _ in range(150):
         at = chance.randrange(2)
         match chance.choices(["append", "tidy", "compact", "forget", "seal", "restart"], [20, 3, 3, 1, 1, 1])[0]:
             case "append":
                 numbers = [chance.randrange(400) for _ in range(chance.randrange(1, 6))]
-                expected = [fate(number) for number in numbers]
+                expected = [outcome(number) for number in numbers]
                 posts = [entry(number, number % 7, hour=HOUR + number % 9) for number in numbers]
-                assert stores[at].append(posts, boxes().wrap).fates == expected
-                people.update(n % 7 for n, one in zip(numbers, expected, strict=True) if one is Fate.NEW)
+                assert stores[at].append(posts, cipher().encrypt).outcomes == expected
+                people.update(n % 7 for n, one in zip(numbers, expected, strict=True) if one is PostOutcome.NEW)
             case "tidy":
                 stores[at].tidy()
             case "compact":
-                stores[at].compact(chance.randrange(7), boxes().merge)
+                stores[at].compact(chance.randrange(7), cipher().merge)
             case "forget":
                 forgotten = max(forgotten, HOUR + chance.randrange(4))
                 while stores[at].forget_nonces(forgotten, 5):
@@ -277,9 +288,9 @@ def test_collectors_that_append_the_same_posts_and_compact_at_once_count_each_on
         try:
             for number in range(0, 200, 10):
                 numbers = range(number, number + 10)
-                store.append([entry(one) for one in (numbers if order else reversed(numbers))], boxes().wrap)
+                store.append([entry(one) for one in (numbers if order else reversed(numbers))], cipher().encrypt)
                 if number % 50 == 0:
-                    store.compact(4, boxes().merge)
+                    store.compact(4, cipher().merge)
         except BaseException as problem:
             problems.append(problem)
 
@@ -294,7 +305,7 @@ def test_collectors_that_append_the_same_posts_and_compact_at_once_count_each_on
 
 def test_collectors_that_seal_at_once_seal_once(shared: Opener) -> None:
     stores = [shared() for _ in range(4)]
-    stores[0].append([entry(1)], boxes().wrap)
+    stores[0].append([entry(1)], cipher().encrypt)
     done: list[bool] = []
     threads = [threading.Thread(target=lambda one=one: done.append(one.seal(4, joined))) for one in stores]
     for thread in threads:
@@ -308,8 +319,8 @@ def test_collectors_that_seal_at_once_seal_once(shared: Opener) -> None:
 def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
     """While one collector seals, another one's group waits; the cohort is closed when it gets in."""
     sealing, appending = shared(), shared()
-    sealing.append([entry(1)], boxes().wrap)
-    began, fates = threading.Event(), []
+    sealing.append([entry(1)], cipher().encrypt)
+    began, outcomes = threading.Event(), []
 
     def slow(records: list[Record], before: list[bytes]) -> bytes:
         began.set()
@@ -318,13 +329,13 @@ def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
 
     def append() -> None:
         began.wait(10)
-        fates.extend(appending.append([entry(2)], boxes().wrap).fates)
+        outcomes.extend(appending.append([entry(2)], cipher().encrypt).outcomes)
 
     group = threading.Thread(target=append)
     group.start()
     assert sealing.seal(4, slow) is True
     group.join()
-    assert (fates, sealing.sealed(), sealing.sizes()) == ([Fate.LATE], [b"1 records after 0 batches"], {})
+    assert (outcomes, sealing.sealed(), sealing.sizes()) == ([PostOutcome.LATE], [b"1 records after 0 batches"], {})
 
 
 def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
@@ -336,13 +347,13 @@ def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
 
         def make(records: list[Record], before: list[bytes], other: Store = other, seen: Any = problems) -> bytes:
             with pytest.raises(StoreError, match="holds the store") as caught:
-                other.append([entry(1, 5)], boxes().wrap)
+                other.append([entry(1, 5)], cipher().encrypt)
             seen.append(caught.value)
             return b""
 
         holder.seal(4, make)
         assert len(problems) == 1
-        assert other.append([entry(1, 5)], boxes().wrap).fates == [Fate.NEW]
+        assert other.append([entry(1, 5)], cipher().encrypt).outcomes == [PostOutcome.NEW]
 
 
 # ── what is wrong with a store ──────────────────────────────────────────────────────────────────
@@ -370,12 +381,16 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
         file.executescript(sqlitestore._STEPS[0])
         file.execute(f"PRAGMA application_id = {sqlitestore._MARK}")
         file.execute("PRAGMA user_version = 1")
-        file.execute("INSERT INTO records (cohort, box) VALUES (4, ?)", (boxes().wrap(4, {"banner|on|n": 2}),))
+        file.execute("INSERT INTO records (cohort, box) VALUES (4, ?)", (cipher().encrypt(4, {"banner|on|n": 2}),))
         file.executemany("INSERT INTO nonces VALUES (?, ?)", [entry(n, hour=HOUR + n)[1::-1] for n in (2, 1)])
     file.close()
     store = closing(SqliteStore(tmp_path / "store.sqlite"))
     posts = [entry(1, hour=HOUR + 1), entry(2, hour=HOUR + 2), entry(3)]
-    assert store.append(posts, boxes().wrap).fates == [Fate.DUPLICATE, Fate.DUPLICATE, Fate.NEW]
+    assert store.append(posts, cipher().encrypt).outcomes == [
+        PostOutcome.DUPLICATE,
+        PostOutcome.DUPLICATE,
+        PostOutcome.NEW,
+    ]
     assert totals(store)[4]["banner|on|n"] == 3
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
@@ -435,10 +450,10 @@ def test_a_lost_connection_is_opened_again(postgres_url: str, closing: Any) -> N
     import psycopg  # noqa: PLC0415 - slow to import
 
     store = closing(PostgresStore(postgres_url))
-    store.append([entry(1)], boxes().wrap)
+    store.append([entry(1)], cipher().encrypt)
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kanab'")
-    assert store.append([entry(1), entry(2)], boxes().wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    assert store.append([entry(1), entry(2)], cipher().encrypt).outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW]
     assert totals(store)[4]["banner|on|n"] == 2
 
 
@@ -447,9 +462,9 @@ def test_a_commit_whose_answer_was_lost_is_counted_once(postgres_url: str, closi
     store = closing(PostgresStore(postgres_url))
     wrapped = []
 
-    def wrap(cohort: int, counters: Counters) -> bytes:
+    def encrypt(cohort: int, counters: Counters) -> bytes:
         wrapped.append(cohort)
-        return boxes().wrap(cohort, counters)
+        return cipher().encrypt(cohort, counters)
 
     real = store._open
 
@@ -475,29 +490,29 @@ def test_a_commit_whose_answer_was_lost_is_counted_once(postgres_url: str, closi
             raise psycopg.OperationalError("server closed the connection")
 
     store._open = lambda: Deaf(real())
-    assert store.append([entry(1)], wrap).fates == [Fate.DUPLICATE]
+    assert store.append([entry(1)], encrypt).outcomes == [PostOutcome.DUPLICATE]
     assert (wrapped, totals(store)) == ([4], {4: {"banner|on|n": 1, "banner|on|spend|s": 1}})
 
 
 def test_rows_of_nonces_become_few_and_stay_known(tmp_path: Path, closing: Any) -> None:
     store = closing(SqliteStore(tmp_path / "store.sqlite"))
     for number in range(60):
-        store.append([entry(number, hour=HOUR + number // 40)], boxes().wrap)
+        store.append([entry(number, hour=HOUR + number // 40)], cipher().encrypt)
     rows = "SELECT hour, length(nonces) FROM nonces ORDER BY number"
     assert len(store._db.execute(rows).fetchall()) == 60
     store.tidy()
     assert store._db.execute(rows).fetchall() == [(HOUR, 640), (HOUR + 1, 320)]
     for again in (store, closing(SqliteStore(tmp_path / "store.sqlite"))):
         posts = [entry(number, hour=HOUR + number // 40) for number in range(60)]
-        assert again.append(posts, boxes().wrap).fates == [Fate.DUPLICATE] * 60
+        assert again.append(posts, cipher().encrypt).outcomes == [PostOutcome.DUPLICATE] * 60
 
 
 def test_a_group_of_new_posts_is_one_statement(tmp_path: Path, closing: Any) -> None:
     store = closing(SqliteStore(tmp_path / "store.sqlite"))
-    store.append([entry(1)], boxes().wrap)
+    store.append([entry(1)], cipher().encrypt)
     asked: list[str] = []
     store._db.set_trace_callback(asked.append)
-    store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], boxes().wrap)
+    store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], cipher().encrypt)
     store._db.set_trace_callback(None)
     assert {one[:28] for one in asked if not one.startswith("--")} == {"INSERT INTO appending VALUES"}
 
@@ -506,7 +521,7 @@ def test_a_group_of_new_posts_is_one_journey_to_the_database(
     postgres_url: str, closing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = closing(PostgresStore(postgres_url))
-    store.append([entry(1)], boxes().wrap)
+    store.append([entry(1)], cipher().encrypt)
     real, asked = pgstore._asked, []
 
     def ask(*given: Any) -> Any:
@@ -514,9 +529,15 @@ def test_a_group_of_new_posts_is_one_journey_to_the_database(
         return real(*given)
 
     monkeypatch.setattr(pgstore, "_asked", ask)
-    assert store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], boxes().wrap).fates == [Fate.NEW] * 3
+    assert (
+        store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], cipher().encrypt).outcomes
+        == [PostOutcome.NEW] * 3
+    )
     assert asked == []
-    assert store.append([entry(4, hour=HOUR + 1), entry(5)], boxes().wrap).fates == [Fate.DUPLICATE, Fate.NEW]
+    assert store.append([entry(4, hour=HOUR + 1), entry(5)], cipher().encrypt).outcomes == [
+        PostOutcome.DUPLICATE,
+        PostOutcome.NEW,
+    ]
     assert len(asked) == 1
     assert totals(store) == {
         4: {"banner|on|n": 4, "banner|on|spend|s": 12},
@@ -528,7 +549,7 @@ def test_only_one_memory_may_seal_into_a_file(tmp_path: Path, closing: Any) -> N
     first = closing(MemoryStore(tmp_path / "store.sqlite"))
     with pytest.raises(StoreError, match="only one may run"):
         MemoryStore(tmp_path / "store.sqlite")
-    first.append([entry(1)], boxes().wrap)
+    first.append([entry(1)], cipher().encrypt)
     first.close()
     assert closing(MemoryStore(tmp_path / "store.sqlite")).sizes() == {}
 
@@ -538,7 +559,7 @@ def test_a_memory_store_writes_no_byte_of_an_open_cohort(tmp_path: Path, closing
     store.claim(b"this start's keys")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for number in range(50):
-        store.append([entry(number)], boxes().wrap)
+        store.append([entry(number)], cipher().encrypt)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     store.seal(4, joined)
     store.close()

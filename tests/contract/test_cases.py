@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.collector.counting.accept import Scheme
-from kanab.collector.counting.lines import Gauge
+from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.counting.lines import MetricGrid
 from kanab.collector.protocol.encoding import decode, encode, spell
 from kanab.collector.protocol.post import read_post
 from kanab.collector.protocol.reasons import Reason
@@ -26,8 +26,8 @@ POSTS = CASES["posts"]
 
 
 @cache
-def scheme(name: str) -> Scheme:
-    return Scheme(plan_from_dict(CASES["plans"][name]))
+def acceptor(name: str) -> PostAcceptor:
+    return PostAcceptor(plan_from_dict(CASES["plans"][name]))
 
 
 def body(case: dict[str, Any]) -> bytes:
@@ -36,7 +36,7 @@ def body(case: dict[str, Any]) -> bytes:
 
 def accept(case: dict[str, Any]) -> Any:
     now = datetime.fromisoformat(case.get("now", CASES["now"]))
-    return scheme(case["plan"]).accept(body(case), case["content_type"], now, case.get("sealed_through"))
+    return acceptor(case["plan"]).accept(body(case), case["content_type"], now, case.get("sealed_through"))
 
 
 def plain(value: Any) -> Any:
@@ -87,5 +87,5 @@ def test_names_and_levels_are_spelled_as_written() -> None:
 def test_totals_fall_on_the_grid_as_rows_do() -> None:
     for scale, (low, high), value, steps in CASES["grid"]:
         metric = Metric("y", scale, (low / scale, high / scale))
-        assert Gauge(float(scale), low, high, whole=True).steps(float(value)) == steps
+        assert MetricGrid(float(scale), low, high, whole=True).steps(float(value)) == steps
         assert metric.to_grid(np.array([value], dtype=float)).tolist() == [steps]

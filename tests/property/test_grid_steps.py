@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tests.contract.node import program, run
 
 import kanab
-from kanab.collector.counting.accept import Scheme
-from kanab.collector.counting.lines import Gauge
+from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.counting.lines import MetricGrid
 from kanab.counting.class_table import _steps
 from kanab.counting.connect import open_table
 from kanab.counting.engine.grids import grid_steps as engine_steps
@@ -66,15 +66,15 @@ def test_a_metric_clamps_the_floor_of_steps_plus_one_half(metric: Metric, value:
 @given(metrics, numbers)
 def test_the_gauge_of_the_collector_and_of_the_client_steps_alike(metric: Metric, value: float) -> None:
     low, high = metric.grid_bounds or (0, 0)
-    assert Gauge(float(metric.scale), low, high, True).steps(value) == on_grid(metric, value)
+    assert MetricGrid(float(metric.scale), low, high, True).steps(value) == on_grid(metric, value)
 
 
 @given(metrics, numbers, numbers)
 def test_the_collectors_loop_over_lines_steps_alike(metric: Metric, old: float, new: float) -> None:
     plan = MetricPlan("spend", metric.bounds, 1 / metric.scale, missing="exclude")
-    scheme = Scheme(Plan((plan,), (ExperimentPlan("shop", (("A", 1), ("B", 1))),)))
+    acceptor = PostAcceptor(Plan((plan,), (ExperimentPlan("shop", (("A", 1), ("B", 1))),)))
     body = f"kanab/1 00079b70000102030405060708090a0b\nshop:A:spend:{old!r}>{new!r}\n"
-    counters = scheme.accept(body.encode(), "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC)).deltas
+    counters = acceptor.accept(body.encode(), "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC)).deltas
     start, end = on_grid(metric, old), on_grid(metric, new)
     sums = [change for deltas in counters.values() for name, change in deltas.items() if name.endswith("|s")]
     assert sum(sums) == end - start

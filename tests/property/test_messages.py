@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import counters_of, tables
 from kanab.collector.protocol.encoding import encode, spell
@@ -139,14 +139,14 @@ def as_text(line: dict[str, Any]) -> str:
     return f"{text}:{what}:{total(line['old'])}>{total(line['new'])}"
 
 
-def send(scheme: Scheme, lines: list[dict[str, Any]], into: Counters, form: str) -> None:
+def send(acceptor: PostAcceptor, lines: list[dict[str, Any]], into: Counters, form: str) -> None:
     nonce = make_nonce(NOW)
     if form == "text":
         body = "\n".join([f"kanab/1 {nonce}", *map(as_text, lines)])
-        found = scheme.accept(body.encode(), "text/plain; charset=UTF-8", NOW, None)
+        found = acceptor.accept(body.encode(), "text/plain; charset=UTF-8", NOW, None)
     else:
         body = json.dumps({"kanab": 1, "nonce": nonce, "messages": lines})
-        found = scheme.accept(body.encode(), "application/json", NOW, None)
+        found = acceptor.accept(body.encode(), "application/json", NOW, None)
     assert found.dropped == ()
     assert found.nonce.hex() == nonce
     for delta in found.deltas.values():
@@ -227,9 +227,9 @@ def typed(rows: dict[str, list[Any]], plan: Plan) -> pa.Table:
 def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan, seed: int, people: int) -> None:
     chance = random.Random(seed)
     posts, rows = world(plan, chance, people)
-    scheme, counters = Scheme(plan), Counters()
+    acceptor, counters = PostAcceptor(plan), Counters()
     for lines in posts:
-        send(scheme, lines, counters, chance.choice(["text", "json"]))
+        send(acceptor, lines, counters, chance.choice(["text", "json"]))
     counted = kb.count(rows, plan)
     assert tables(plan, counters) == counted.tallies
     assert {name: value for name, value in counters.items() if value} == counters_of(plan, counted.tallies)
@@ -241,9 +241,9 @@ def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan,
 def test_and_those_that_a_database_counts(plan: Plan, seed: int, people: int, duck: Any) -> None:
     chance = random.Random(seed)
     posts, rows = world(plan, chance, people)
-    scheme, counters = Scheme(plan), Counters()
+    acceptor, counters = PostAcceptor(plan), Counters()
     for lines in posts:
-        send(scheme, lines, counters, "text")
+        send(acceptor, lines, counters, "text")
     people_in_duck = duck.create_table("people", typed(rows, plan), overwrite=True)
     assert tables(plan, counters) == kb.count(people_in_duck, plan).tallies
 
@@ -277,9 +277,9 @@ def test_a_million_messages_give_the_tallies_of_fifty_thousand_rows(duck: Any) -
             posts.append("\n".join([f"kanab/1 00079b70{len(posts):024x}", *lines]).encode())
     assert sum(post.count(b"\n") for post in posts) == 1_000_000
     rng.shuffle(posts)  # type: ignore[arg-type]
-    scheme, counters = Scheme(plan), Counters()
+    acceptor, counters = PostAcceptor(plan), Counters()
     for post in posts:
-        for delta in scheme.accept(post, None, NOW, None).deltas.values():
+        for delta in acceptor.accept(post, None, NOW, None).deltas.values():
             add_counters(counters, delta)
     rows = {
         "checkout": arm, "bought": bought,
@@ -331,7 +331,7 @@ def malformed(chance: random.Random) -> bytes:
 def test_no_body_raises_anything_but_an_error_that_says_nothing_of_it() -> None:
     """A hundred thousand bodies; every text is one of a few that the plan alone determines."""
     chance = random.Random(5)
-    schemes = [Scheme(FUZZED), Scheme(replace(FUZZED, cohorts=Cohorts()))]
+    schemes = [PostAcceptor(FUZZED), PostAcceptor(replace(FUZZED, cohorts=Cohorts()))]
     texts: set[str] = set()
     reasons: Counter[str] = Counter()
     for number in range(100_000):
@@ -359,4 +359,4 @@ def test_no_body_raises_anything_but_an_error_that_says_nothing_of_it() -> None:
 @given(body=st.binary(max_size=200), kind=st.sampled_from([None, "application/json"]))
 def test_noise_is_refused(body: bytes, kind: str | None) -> None:
     with pytest.raises(MessageError):
-        Scheme(FUZZED).accept(body, kind, NOW, None)
+        PostAcceptor(FUZZED).accept(body, kind, NOW, None)

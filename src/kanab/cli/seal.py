@@ -8,9 +8,9 @@ import click
 
 from kanab.cli.source_options import moment
 from kanab.cli.stores import opened_keyring, opened_store, store_options
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.sealing import Sealed, seal_ripe
 from kanab.errors import PrivacyError
@@ -35,12 +35,12 @@ def seal(plan_file: str, data: str | None, store: str | None, key: str | None, a
     plan = read_plan(plan_file)
     opened = opened_store(data, store, plan.durability)
     try:
-        boxes = Boxes(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
-        calendar, now = Scheme(plan).calendar, datetime.now(UTC)
+        cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
+        calendar, now = PostAcceptor(plan).calendar, datetime.now(UTC)
         versions, _ = Versions.read(opened).record(opened, plan, calendar.opening(seconds_of(now)).current)
         ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))
         deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
-        sealed = seal_ripe(opened, boxes, versions, 0 if ripe is None else ripe, deviations)
+        sealed = seal_ripe(opened, cipher, versions, 0 if ripe is None else ripe, deviations)
     finally:
         opened.close()
     if not sealed:

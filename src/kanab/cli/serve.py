@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kanab.cli.stores import dashboard_token, opened_keyring, opened_store, store_options
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets, network
 from kanab.collector.http.server import bind
@@ -49,7 +49,7 @@ def serve(
     kanab serve --plan kanab.toml --store postgresql://localhost/kanab --key kanab.key
     """
     plan = read_plan(plan_file)
-    Scheme(plan)  # a plan that cannot be collected is refused before anything is made
+    PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
     buckets = Buckets(trusted=[network(address) for address in trust])
     token = dashboard_token(host)
     listening = bind(host, port)

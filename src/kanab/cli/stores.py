@@ -11,7 +11,7 @@ import click
 
 from kanab.collector.http.rate_limit import is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -61,7 +61,7 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
     """Read the key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
     secret = os.environ.get("KANAB_KEY")
     if secret and key is None:
-        keyring = Keyring(Chain.from_secret(secret))
+        keyring = Keyring(KeyChain.from_secret(secret))
         say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
         return keyring
     if key is None and data is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kanab.collector.counting.lines import Gauge
+from kanab.collector.counting.lines import MetricGrid
 from kanab.collector.protocol.config import FORMAT
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.errors import KanabError, LevelError, PlanError
@@ -67,7 +67,7 @@ class Config(msgspec.Struct, frozen=True, dict=True):
         return int(self.nonce_life * _HOUR)
 
     @cached_property
-    def gauges(self) -> dict[str, Gauge]:
+    def gauges(self) -> dict[str, MetricGrid]:
         """The grids of all metrics, by the collector's own rule."""
         return {name: _gauge(name, one) for name, one in self.metrics.items()}
 
@@ -151,9 +151,9 @@ def read_config(data: bytes) -> Config:
 _DECODER = msgspec.json.Decoder(Config)
 
 
-def _gauge(name: str, grid: Grid) -> Gauge:
+def _gauge(name: str, grid: Grid) -> MetricGrid:
     low, high = Metric(name, grid.scale, grid.bounds).grid_bounds or (0, 0)
-    return Gauge(float(grid.scale), low, high, grid.missing == "zero")
+    return MetricGrid(float(grid.scale), low, high, grid.missing == "zero")
 
 
 def _unknown(declared: list[str]) -> str:

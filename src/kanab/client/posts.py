@@ -15,13 +15,12 @@ from msgspec.structs import replace
 from kanab.client.config import Config
 from kanab.client.state import Unit
 from kanab.collector.protocol.encoding import decode, encode
-from kanab.collector.protocol.nonces import NONCE_BYTES
-from kanab.collector.protocol.post import MOST_BYTES, MOST_LINES
+from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES, NONCE_BYTES
 
 MOST_POSTS = 16
 """So many posts of one unit may be without an answer; what comes then waits in the totals."""
 
-_ROOM = MOST_BYTES - 64
+_ROOM = MOST_POST_BYTES - 64
 
 Steps = dict[str, int]
 
@@ -85,7 +84,7 @@ def _stuck(config: Config, metric: str, frozen: tuple[str, ...]) -> bool:
 
 
 def _fits(lines: list[str]) -> bool:
-    return len(lines) <= MOST_LINES and sum(map(len, lines)) + len(lines) <= _ROOM
+    return len(lines) <= MOST_POST_LINES and sum(map(len, lines)) + len(lines) <= _ROOM
 
 
 def _lines(config: Config, unit: Unit, then: Steps) -> list[str]:

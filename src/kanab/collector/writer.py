@@ -1,9 +1,9 @@
-"""The writer: everything that waits becomes one commit, and then the whole group is answered.
+"""The writer: all posts that wait are written by one commit, and then the whole group is answered.
 
 Posts come from event loops or threads into a bounded queue. One thread takes all that wait, appends
-them to the store in one transaction, and tells their senders what became of them. While it commits,
-the next group gathers: the busier the collector, the larger its groups. Between groups the thread
-keeps house: it moves the key after a seal, merges records, and forgets old nonces.
+them to the store in one transaction, and reports their outcomes. While it commits, the next group
+gathers: the busier the collector, the larger its groups. Between groups the thread does the
+housekeeping: it moves the key after a seal, merges records, and forgets old nonces.
 """
 
 from __future__ import annotations
@@ -19,38 +19,35 @@ from typing import NamedTuple
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.housekeeping import Housekeeping
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.protocol.limits import MOST_WAITING_POSTS
 from kanab.collector.protocol.nonces import hour_of
-from kanab.collector.stores.store import Entry, Fate, Store
+from kanab.collector.stores.store import CountedPost, PostOutcome, Store
 from kanab.errors import KanabError, StoreError
 
-LIMIT = 20_000
-"""How many posts may wait; more are refused, and sent again later."""
+MOST_IN_COMMIT = 5_000
+"""Posts in one commit, so that no sender waits for a very long one."""
 
-LARGEST = 5_000
-"""How many posts one commit may hold, so that nobody waits for a very long one."""
+HOUSEKEEPING_SECONDS = 5.0
+"""Seconds after which housekeeping is done although no post came."""
 
-PAUSE = 5.0
-"""Seconds after which housekeeping is looked at although nothing came."""
-
-
-Told = Callable[[Fate | StoreError], None]
-"""Hears what became of a post."""
+OnOutcome = Callable[[PostOutcome | StoreError], None]
+"""Is called with the outcome of a post."""
 
 
-class _Waiting(NamedTuple):
+class _WaitingPost(NamedTuple):
     nonce: bytes
     deltas: Mapping[int, Counters]
     loop: asyncio.AbstractEventLoop | None
-    told: Told
+    on_outcome: OnOutcome
 
 
-_Answer = tuple[_Waiting, Fate | StoreError]
+_Result = tuple[_WaitingPost, PostOutcome | StoreError]
 
 
 class Writer:
-    """Puts posts into a store, many at once, from any number of event loops and threads.
+    """Writes posts into a store, many at once, from any number of event loops and threads.
 
     ``life`` is how long nonces are remembered, in seconds. The keys of what the store has sealed
     are forgotten at the start, in case a crash came in between.
@@ -62,17 +59,17 @@ class Writer:
         keyring: Keyring,
         *,
         life: int,
-        limit: int = LIMIT,
+        limit: int = MOST_WAITING_POSTS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         store.claim(keyring.fingerprint)
         keyring.forget(store.sealed_through())
         self._store = store
         self._keyring = keyring
-        self._boxes = Boxes(keyring)
-        self._housekeeping = Housekeeping(store, self._boxes, life, clock)
+        self._cipher = RecordCipher(keyring)
+        self._housekeeping = Housekeeping(store, self._cipher, life, clock)
         self._limit = limit
-        self._queue: list[_Waiting] = []
+        self._queue: list[_WaitingPost] = []
         self._idle = False
         self._closed = False
         self._lock = threading.Lock()
@@ -82,32 +79,35 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """How many posts wait for the next commit."""
+        """The number of posts that wait for the next commit."""
         return len(self._queue)
 
     @property
     def trouble(self) -> StoreError | None:
-        """What keeps the house from being kept, if anything does: a key that cannot be erased, a full disk."""
+        """The problem of the last housekeeping, if there was one: a key that cannot be erased, a full disk."""
         return self._housekeeping.trouble
 
-    def submit(self, nonce: bytes, deltas: Mapping[int, Counters]) -> Future[Fate]:
-        """Queue a post from any thread; the future has its fate once that is on disk."""
-        future: Future[Fate] = Future()
-        self._put(_Waiting(nonce, deltas, None, partial(_settle, future)))
+    def submit(self, nonce: bytes, deltas: Mapping[int, Counters]) -> Future[PostOutcome]:
+        """Queue a post from any thread; the future has its outcome once it is on disk."""
+        future: Future[PostOutcome] = Future()
+        self._put(_WaitingPost(nonce, deltas, None, partial(_settle, future)))
         return future
 
-    def post(self, nonce: bytes, deltas: Mapping[int, Counters], told: Told) -> None:
-        """Queue a post from a running event loop, on which ``told`` hears its fate once that is on disk."""
-        self._put(_Waiting(nonce, deltas, asyncio.get_running_loop(), told))
+    def post(self, nonce: bytes, deltas: Mapping[int, Counters], on_outcome: OnOutcome) -> None:
+        """Queue a post from a running event loop, on which ``on_outcome`` is called once it is on disk.
+
+        Raises `StoreError` where too many posts wait, or the writer is closed.
+        """
+        self._put(_WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome))
 
     def close(self) -> None:
-        """Take nothing more, commit what waits, and end; the store stays open."""
+        """Take no more posts, commit those that wait, and end; the store stays open."""
         with self._wake:
             self._closed = True
             self._wake.notify()
         self._thread.join()
 
-    def _put(self, waiting: _Waiting) -> None:
+    def _put(self, waiting: _WaitingPost) -> None:
         with self._lock:  # the condition's own, which takes longer to enter
             if self._closed:
                 raise StoreError("the collector is stopping", "Send the message again later.")
@@ -121,59 +121,59 @@ class Writer:
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
             if group:
-                self._answer(self._committed(group))
-            self._housekeeping.look_after()
+                self._report(self._commit(group))
+            self._housekeeping.run()
 
-    def _next_group(self) -> list[_Waiting] | None:
-        """All that wait; nothing after a while without posts; None when the writer is closed and all is done."""
+    def _next_group(self) -> list[_WaitingPost] | None:
+        """Wait for posts and return all that wait: none after a while without any, None when the writer is closed."""
         with self._wake:
             if not self._queue and not self._closed:
                 self._idle = True
-                self._wake.wait(PAUSE)
+                self._wake.wait(HOUSEKEEPING_SECONDS)
                 self._idle = False
             if not self._queue and self._closed:
                 return None
-            group, self._queue = self._queue[:LARGEST], self._queue[LARGEST:]
+            group, self._queue = self._queue[:MOST_IN_COMMIT], self._queue[MOST_IN_COMMIT:]
             return group
 
-    def _committed(self, group: list[_Waiting]) -> list[_Answer]:
-        """The fate of every post; a store that fails fails this group only, and nothing of it is stored."""
+    def _commit(self, group: list[_WaitingPost]) -> list[_Result]:
+        """Commit a group; a store that fails fails this group only, and nothing of it is stored."""
         digest = self._keyring.nonce_hash
         try:
-            entries = [Entry(digest(one.nonce), hour_of(one.nonce), one.deltas) for one in group]
-            done = self._store.append(entries, self._boxes.wrap)
+            posts = [CountedPost(digest(post.nonce), hour_of(post.nonce), post.deltas) for post in group]
+            appended = self._store.append(posts, self._cipher.encrypt)
         except KanabError as problem:
-            return [(one, StoreError(problem.fact, problem.remedy)) for one in group]
+            return [(post, StoreError(problem.fact, problem.remedy)) for post in group]
         except Exception:  # a mistake of this program: it must cost one post, not all that came with it
             if len(group) > 1:
-                return [answer for one in group for answer in self._committed([one])]
+                return [result for post in group for result in self._commit([post])]
             return [(group[0], StoreError("a message could not be stored", "Send it again later."))]
-        self._housekeeping.note(done)
-        return list(zip(group, done.fates, strict=True))
+        self._housekeeping.note(appended)
+        return list(zip(group, appended.outcomes, strict=True))
 
-    def _answer(self, answers: list[_Answer]) -> None:
-        """Tell every sender: event loops once for the whole group, so that they are woken once."""
-        loops = {waiting.loop for waiting, _ in answers}
+    def _report(self, results: list[_Result]) -> None:
+        """Report the outcomes to every sender: event loops are woken once for the whole group."""
+        loops = {post.loop for post, _ in results}
         for loop in loops:
-            own = answers if len(loops) == 1 else [one for one in answers if one[0].loop is loop]
+            of_loop = results if len(loops) == 1 else [result for result in results if result[0].loop is loop]
             if loop is None:
-                _tell(own)
+                _call_back(of_loop)
             else:
                 with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-                    loop.call_soon_threadsafe(_tell, own)
+                    loop.call_soon_threadsafe(_call_back, of_loop)
 
 
-def _tell(answers: list[_Answer]) -> None:
-    for waiting, fate in answers:
+def _call_back(results: list[_Result]) -> None:
+    for post, outcome in results:
         try:
-            waiting.told(fate)
-        except Exception:  # whoever cannot hear it must not keep it from the others
+            post.on_outcome(outcome)
+        except Exception:  # a sender that fails must not keep the outcome from the others
             continue
 
 
-def _settle(future: Future[Fate], fate: Fate | StoreError) -> None:
+def _settle(future: Future[PostOutcome], outcome: PostOutcome | StoreError) -> None:
     with suppress(InvalidStateError):  # its sender went away
-        if isinstance(fate, StoreError):
-            future.set_exception(fate)
+        if isinstance(outcome, StoreError):
+            future.set_exception(outcome)
         else:
-            future.set_result(fate)
+            future.set_result(outcome)

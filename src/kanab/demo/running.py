@@ -89,14 +89,14 @@ def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
         for ago in range(WEEKS, 0, -1):
             week = monday(now, ago)
             demo.clock.move_to(week)
-            demo.service.beat()
+            demo.service.check_clock()
             visit_for_a_week(client, demo.clock, week, people, demo.truth)
             say(f"  the week of {week:%d %B}: {people} people came")
             demo.clock.move_to(week + timedelta(days=8, hours=1))
     finally:
         client.close()
     demo.clock.catch_up()
-    demo.service.beat()
+    demo.service.check_clock()
 
 
 def _site(service: Service, clock: DemoClock) -> Any:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kanab.client.delivery import Answer
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
 from kanab.collector.protocol.config import public_config
@@ -77,7 +77,7 @@ class CountingCollector:
     refusals: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._scheme = Scheme(self.plan)
+        self._scheme = PostAcceptor(self.plan)
         self._seen: set[bytes] = set()
         self._counters: Counters = {}
         self._lock = threading.Lock()

@@ -12,10 +12,10 @@ import pytest
 
 from kanab.collector import housekeeping, writer
 from kanab.collector.counting.counters import Counters
-from kanab.collector.keys.encryption import Boxes
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import Appended, Entry, Fate, Record, Wrap
+from kanab.collector.stores.store import Appended, CountedPost, Encrypt, PostOutcome, Record
 from kanab.collector.writer import Writer
 from kanab.errors import MissingExtraError, StoreError
 
@@ -39,13 +39,13 @@ class Held(SqliteStore):
         self.begun = threading.Event()
         self.problem: Exception | None = None
 
-    def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
+    def append(self, entries: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
         self.begun.set()
         assert self.go.wait(10)
         self.groups.append(len(entries))
         if self.problem:
             raise self.problem
-        return super().append(entries, wrap)
+        return super().append(entries, encrypt)
 
 
 @pytest.fixture
@@ -79,10 +79,12 @@ def sealed(records: list[Record], before: list[bytes]) -> bytes:
 
 
 def total(store: SqliteStore, keyring: Keyring, cohort: int = 4) -> Counters:
-    return Boxes(keyring).total(cohort, [record.box for record in store.records() if record.cohort == cohort])
+    return RecordCipher(keyring).total(
+        cohort, [record.ciphertext for record in store.records() if record.cohort == cohort]
+    )
 
 
-def fates(futures: list[Future[Fate]]) -> list[Fate]:
+def outcomes(futures: list[Future[PostOutcome]]) -> list[PostOutcome]:
     return [one.result(10) for one in futures]
 
 
@@ -101,28 +103,31 @@ def test_what_waits_becomes_one_commit(store: Held, begin: Callable[..., Writer]
     rest = [own.submit(nonce(number), DELTAS) for number in range(1, 300)]
     assert own.waiting == 299
     store.go.set()
-    assert fates([first, *rest]) == [Fate.NEW] * 300
+    assert outcomes([first, *rest]) == [PostOutcome.NEW] * 300
     assert store.groups == [1, 299]
     assert store.sizes() == {4: 2}
     assert total(store, keyring) == {"banner|on|n": 300}
 
 
 def test_a_commit_is_not_endless(store: Held, begin: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "LARGEST", 100)
+    monkeypatch.setattr(writer, "MOST_IN_COMMIT", 100)
     own = begin()
     store.go.clear()
     futures = [own.submit(nonce(number), DELTAS) for number in range(250)]
     store.go.set()
-    fates(futures)
+    outcomes(futures)
     assert max(store.groups) <= 100
     assert sum(store.groups) == 250
 
 
 def test_a_retry_is_a_duplicate_and_a_sealed_cohort_is_late(store: Held, begin: Callable[..., Writer]) -> None:
     own = begin()
-    assert fates([own.submit(nonce(1), DELTAS), own.submit(nonce(1), DELTAS)]) == [Fate.NEW, Fate.DUPLICATE]
+    assert outcomes([own.submit(nonce(1), DELTAS), own.submit(nonce(1), DELTAS)]) == [
+        PostOutcome.NEW,
+        PostOutcome.DUPLICATE,
+    ]
     store.seal(4, sealed)
-    assert fates([own.submit(nonce(2), DELTAS)]) == [Fate.LATE]
+    assert outcomes([own.submit(nonce(2), DELTAS)]) == [PostOutcome.LATE]
 
 
 def test_a_full_queue_refuses_and_keeps_what_waits(store: Held, begin: Callable[..., Writer]) -> None:
@@ -135,8 +140,8 @@ def test_a_full_queue_refuses_and_keeps_what_waits(store: Held, begin: Callable[
     with pytest.raises(StoreError, match="too many messages are waiting"):
         own.submit(nonce(4), DELTAS)
     store.go.set()
-    assert fates(futures) == [Fate.NEW] * 4
-    assert fates([own.submit(nonce(4), DELTAS)]) == [Fate.NEW]
+    assert outcomes(futures) == [PostOutcome.NEW] * 4
+    assert outcomes([own.submit(nonce(4), DELTAS)]) == [PostOutcome.NEW]
 
 
 def test_closing_commits_what_waits_and_takes_nothing_more(
@@ -148,7 +153,7 @@ def test_closing_commits_what_waits_and_takes_nothing_more(
     threading.Timer(0.05, store.go.set).start()
     own.close()
     own.close()
-    assert fates(futures) == [Fate.NEW] * 50
+    assert outcomes(futures) == [PostOutcome.NEW] * 50
     with pytest.raises(StoreError, match="the collector is stopping"):
         own.submit(nonce(99), DELTAS)
     assert total(store, keyring) == {"banner|on|n": 50}
@@ -163,7 +168,7 @@ def test_a_store_that_fails_fails_the_waiting_group_only(
     with pytest.raises(StoreError, match="disk of the store is full"):
         failed.result(10)
     store.problem = None
-    assert fates([own.submit(nonce(1), DELTAS)]) == [Fate.NEW]
+    assert outcomes([own.submit(nonce(1), DELTAS)]) == [PostOutcome.NEW]
     assert total(store, keyring) == {"banner|on|n": 1}
 
 
@@ -184,13 +189,13 @@ def test_a_post_that_breaks_the_program_costs_only_itself(store: Held, begin: Ca
     store.go.set()
     with pytest.raises(StoreError, match="a message could not be stored"):
         futures.pop(3).result(10)
-    assert fates(futures) == [Fate.NEW] * 5
+    assert outcomes(futures) == [PostOutcome.NEW] * 5
 
 
-Told = Fate | StoreError
+Reported = PostOutcome | StoreError
 
 
-async def all_of(heard: list[Told], count: int) -> list[Told]:
+async def all_of(heard: list[Reported], count: int) -> list[Reported]:
     for _ in range(1000):
         if len(heard) == count:
             break
@@ -204,13 +209,13 @@ def test_an_event_loop_is_woken_once_for_a_group(
     own = begin()
     wakes: list[int] = []
 
-    async def send() -> list[Told]:
-        heard: list[Told] = []
+    async def send() -> list[Reported]:
+        heard: list[Reported] = []
         loop = asyncio.get_running_loop()
         real = loop.call_soon_threadsafe
 
         def woken(call: Any, *given: Any, **options: Any) -> Any:
-            if call is writer._tell:
+            if call is writer._call_back:
                 wakes.append(len(given[0]))
             return real(call, *given, **options)
 
@@ -223,7 +228,7 @@ def test_an_event_loop_is_woken_once_for_a_group(
         store.go.set()
         return await all_of(heard, 500)
 
-    assert asyncio.run(send()) == [Fate.NEW] * 500
+    assert asyncio.run(send()) == [PostOutcome.NEW] * 500
     assert wakes == [1, 499]
 
 
@@ -232,7 +237,7 @@ def test_failures_reach_event_loops_too(store: Held, begin: Callable[..., Writer
     store.problem = StoreError("the disk of the store is full")
 
     async def send() -> None:
-        heard: list[Told] = []
+        heard: list[Reported] = []
         for number in range(3):
             own.post(nonce(number), DELTAS, heard.append)
         problems = await all_of(heard, 3)
@@ -247,18 +252,18 @@ def test_a_sender_that_went_away_does_not_stop_the_others(
 ) -> None:
     own = begin()
 
-    def deaf(_: Told) -> None:
+    def deaf(_: Reported) -> None:
         raise RuntimeError("gone")
 
-    async def leave() -> list[Told]:
-        heard: list[Told] = []
+    async def leave() -> list[Reported]:
+        heard: list[Reported] = []
         store.go.clear()
         own.post(nonce(1), DELTAS, deaf)
         own.post(nonce(2), DELTAS, heard.append)
         store.go.set()
         return await all_of(heard, 1)
 
-    assert asyncio.run(leave()) == [Fate.NEW]
+    assert asyncio.run(leave()) == [PostOutcome.NEW]
 
     async def leave_all() -> None:
         store.go.clear()
@@ -268,7 +273,7 @@ def test_a_sender_that_went_away_does_not_stop_the_others(
     cancelled.cancel()
     asyncio.run(leave_all())  # its loop is closed before the answer comes
     store.go.set()
-    assert fates([own.submit(nonce(4), DELTAS)]) == [Fate.NEW]
+    assert outcomes([own.submit(nonce(4), DELTAS)]) == [PostOutcome.NEW]
     assert total(store, keyring) == {"banner|on|n": 5}
 
 
@@ -280,7 +285,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "COMPACT_AFTER", 5)
     monkeypatch.setattr(housekeeping, "TIDY_EVERY", 0.0)
     monkeypatch.setattr(housekeeping, "RETRY_AFTER", 0.0)
-    monkeypatch.setattr(writer, "PAUSE", 0.02)
+    monkeypatch.setattr(writer, "HOUSEKEEPING_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -295,9 +300,9 @@ def test_records_are_merged_while_posts_come(store: Held, begin: Callable[..., W
 
 @pytest.mark.usefixtures("hurried")
 def test_records_from_before_a_restart_are_merged_too(store: Held, begin: Callable[..., Writer]) -> None:
-    wrap = Boxes(Keyring.from_file(store._path.parent.with_name("data.key"))).wrap
+    encrypt = RecordCipher(Keyring.from_file(store._path.parent.with_name("data.key"))).encrypt
     for number in range(20):
-        store.append([Entry(number.to_bytes(16, "big"), HOUR, DELTAS)], wrap)
+        store.append([CountedPost(number.to_bytes(16, "big"), HOUR, DELTAS)], encrypt)
     begin()
     until(lambda: store.sizes() == {4: 1})
 
@@ -305,7 +310,7 @@ def test_records_from_before_a_restart_are_merged_too(store: Held, begin: Callab
 @pytest.mark.usefixtures("hurried")
 def test_old_nonces_are_forgotten_by_the_clock(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:
     hours = [HOUR - 30, HOUR - 26, HOUR - 25, HOUR - 24, HOUR]
-    store.append([Entry(bytes(15) + bytes([h % 256]), h, DELTAS) for h in hours], Boxes(keyring).wrap)
+    store.append([CountedPost(bytes(15) + bytes([h % 256]), h, DELTAS) for h in hours], RecordCipher(keyring).encrypt)
     begin()
     until(lambda: store._db.execute("SELECT hour FROM nonces").fetchall() == [(h,) for h in hours[2:]])
 
@@ -342,7 +347,7 @@ def test_a_key_that_cannot_be_erased_is_said_and_tried_again(
     until(lambda: own.trouble is not None)
     assert own.trouble is not None
     assert own.trouble.fact == "there is no key file 'data.key'"
-    assert fates([own.submit(nonce(1), {7: {"banner|on|n": 1}})]) == [Fate.NEW]
+    assert outcomes([own.submit(nonce(1), {7: {"banner|on|n": 1}})]) == [PostOutcome.NEW]
     file.with_name("away").rename(file)
     until(lambda: own.trouble is None and keyring.period == 7)
 
@@ -355,10 +360,10 @@ def test_a_mistake_in_housekeeping_does_not_stop_the_writer(
     own = begin()
     until(lambda: own.trouble is not None)
     assert str(own.trouble) == "housekeeping failed (ZeroDivisionError). It is tried again."
-    assert fates([own.submit(nonce(1), DELTAS)]) == [Fate.NEW]
+    assert outcomes([own.submit(nonce(1), DELTAS)]) == [PostOutcome.NEW]
 
 
 def test_another_stores_key_is_refused_at_the_start(store: Held, begin: Callable[..., Writer]) -> None:
     begin()
     with pytest.raises(StoreError, match="not the key of this store"):
-        Writer(store, Keyring(Chain.new()), life=86_400)
+        Writer(store, Keyring(KeyChain.new()), life=86_400)

@@ -206,7 +206,7 @@ def test_pages_of_an_empty_source_say_what_is_missing(nothing: Dashboard, path: 
 
 @pytest.fixture
 def site(running: Collected) -> Site:
-    running.service.beat()
+    running.service.check_clock()
     return Site(
         Collector(running.service), Dashboard(CollectorReleases(running.service, lambda: running.now), patience=60)
     )
@@ -231,7 +231,7 @@ def test_before_a_seal_nothing_but_people_in_steps_of_k_changes(site: Site, runn
 
     def told() -> list[bytes]:
         running.now += timedelta(hours=1)
-        running.service.beat()
+        running.service.check_clock()
         return [re.sub(rb"\d\d:00 UTC", b"", ask(site, path).body) for path in paths]
 
     before = told()

@@ -93,7 +93,7 @@ def test_a_data_directory_shows_its_sealed_batches(tmp_path: Path) -> None:
 def test_a_running_collector_is_a_source(running: Collected) -> None:
     source = CollectorReleases(running.service, lambda: running.now)
     assert (source.read().releases, source.read().alarms) == ({}, ())
-    running.service.beat()
+    running.service.check_clock()
     collection = source.status()
     assert collection is not None
     assert collection.plan == running.service.plan

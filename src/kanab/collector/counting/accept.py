@@ -1,7 +1,7 @@
-"""Scheme: everything that a plan allows, ready to take posts: bytes in, counters by cohort out.
+"""Accepts posts by a plan: bytes in, counters by cohort out.
 
 A post is one person's: per experiment it carries lines for all of its own linkages, with one arm, one
-cohort and the same moves. It is applied whole, or it is refused; lines of unknown experiments and of
+cohort and the same transitions. It is applied whole, or it is refused; lines of unknown experiments and of
 cohorts that are no longer open are dropped. Nothing of a post is kept.
 """
 
@@ -12,18 +12,20 @@ from datetime import UTC, datetime
 from math import floor
 from typing import NamedTuple
 
-from kanab.collector.counting.apply import ENROLLED, Ends, Moves, increment
+from kanab.collector.counting.apply import ENROLLED, Transition, Transitions, increment
 from kanab.collector.counting.cohorts import Calendar, Opening
 from kanab.collector.counting.counters import Counters, add_counters
-from kanab.collector.counting.lines import Gauge, Heads, Spot
+from kanab.collector.counting.layout import TableLayout
+from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid
 from kanab.collector.counting.tables import tables
-from kanab.collector.counting.transitions import check_together, does_not_go_on
-from kanab.collector.protocol.nonces import hour_of, open_hours, seconds_of, untimely
+from kanab.collector.protocol.nonces import hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
+from kanab.errors import MessageError, listed
 from kanab.plan.model import Plan
 
-Groups = dict[Spot, dict[int, Ends]]
+Groups = dict[CohortClass, dict[int, Transition]]
+"""The transitions of a post, by class and measure."""
 
 
 class Accepted(NamedTuple):
@@ -34,44 +36,44 @@ class Accepted(NamedTuple):
     dropped: tuple[Reason, ...]
 
 
-class Scheme:
-    """A plan, compiled for taking posts; ``began`` are the metrics that experiments began with, if it has grown.
+class PostAcceptor:
+    """A plan, compiled for accepting posts; ``began`` are the metrics that experiments began with, if it has grown.
 
     >>> from kanab.plan.model import Cohorts, ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
-    >>> scheme = Scheme(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
+    >>> acceptor = PostAcceptor(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
     >>> body = b"kanab/1 00079b70000102030405060708090a0b\\ncheckout:B@2026-W46:minutes:4>6\\n"
-    >>> scheme.accept(body, "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC), None).deltas
+    >>> acceptor.accept(body, "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC), None).deltas
     {2966: {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}}
     """
 
     def __init__(self, plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> None:
         self.plan = plan
         self.calendar = Calendar(plan)
-        self._heads = Heads(plan, self.calendar, began)
+        self._prefixes = LinePrefixes(plan, self.calendar, began)
         self._moment = self._at(datetime(1970, 1, 1, tzinfo=UTC))
         tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
     def accept(
         self, body: bytes, content_type: str | None, now: datetime, sealed_through: int | None = None
     ) -> Accepted:
-        """What a post adds, or a MessageError that says why it is refused."""
+        """Return what a post adds; raises `MessageError` with the reason why it is refused."""
         post = read_post(body, content_type)
         moment = self._moment
         if moment.now is not now:  # posts that are begun together share it
             moment = self._moment = self._at(now)
         if hour_of(post.nonce) not in moment.hours:
-            raise untimely(post.nonce, moment.hours)
+            raise untimely_error(post.nonce, moment.hours)
         groups, dropped = self._grouped(post)
         if groups:
-            check_together(groups, self._heads.own)
+            _check_whole(groups, self._prefixes.own_tables)
         deltas: dict[int, Counters] = {}
-        for spot, moves in groups.items():
-            cohort = spot.cohort
-            if _late(cohort, moves, moment.opening, sealed_through):
-                dropped += [Reason.LATE] * self._lines_of(spot, post)
+        for target, transitions in groups.items():
+            cohort = target.cohort
+            if _is_late(cohort, transitions, moment.opening, sealed_through):
+                dropped += [Reason.LATE] * self._lines_of(target, post)
                 continue
-            more = increment(spot.place, moves)
+            more = increment(target.counters, transitions)
             if cohort in deltas:
                 add_counters(deltas[cohort], more)
             else:
@@ -83,48 +85,48 @@ class Scheme:
         return _Moment(now, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))
 
     def _grouped(self, post: Post) -> tuple[Groups, list[Reason]]:
-        """The moves of every class that the post names, and the reasons of lines that name nothing in the plan."""
-        heads = self._heads
-        heads.trim()
-        known = heads.known.get
+        """Return the transitions of every class that the post names, and the reasons of lines not in the plan."""
+        prefixes = self._prefixes
+        prefixes.trim()
+        known = prefixes.known.get
         groups: Groups = {}
         dropped: list[Reason] = []
-        for position, (head, old, new) in enumerate(post.lines):
-            found = known(head)
-            if found is None or (new is None) != (found[1] == ENROLLED):
-                result = heads.find((head, old, new), post.place(position))
+        for position, (prefix, old, new) in enumerate(post.lines):
+            meaning = known(prefix)
+            if meaning is None or (new is None) != (meaning[1] == ENROLLED):
+                result = prefixes.find((prefix, old, new), post.place(position))
                 if result is None:
                     dropped.append(Reason.EXPERIMENT)
                     continue
-                found, (_, old, new) = result  # noqa: PLW2901 - the paper writes totals in another way
-            spot, what, gauges = found
-            ends: Ends | None
-            if type(old) is float and type(new) is float and len(gauges) == 1:  # nearly every line: steps(), twice
-                scale, low, high, _ = gauges[0]
+                meaning, (_, old, new) = result  # noqa: PLW2901 - the paper writes totals in another way
+            target, measure, grids = meaning
+            moved: Transition | None
+            if type(old) is float and type(new) is float and len(grids) == 1:  # nearly every line: steps(), twice
+                scale, low, high, _ = grids[0]
                 start, end = old * scale + 0.5, new * scale + 0.5
-                ends = (
+                moved = (
                     high if start >= high else low if start < low else floor(start),
                     high if end >= high else low if end < low else floor(end),
                 )
             else:
-                ends = _ends(gauges, old, new)
-            if ends is None:
-                raise refused(Reason.NUMBER, *_TOTALS, post.place(position))
-            moves = groups.get(spot)
-            if moves is None:
-                groups[spot] = {what: ends}
-            elif what not in moves:
-                moves[what] = ends
-            elif moves[what][1] == ends[0] and what != ENROLLED:
-                moves[what] = moves[what][0], ends[1]
+                moved = _transition(grids, old, new)
+            if moved is None:
+                raise refused(Reason.NUMBER, *_WRONG_TOTALS, post.place(position))
+            transitions = groups.get(target)
+            if transitions is None:
+                groups[target] = {measure: moved}
+            elif measure not in transitions:
+                transitions[measure] = moved
+            elif transitions[measure][1] == moved[0] and measure != ENROLLED:
+                transitions[measure] = transitions[measure][0], moved[1]
             else:
-                raise does_not_go_on(spot, what)
+                raise _discontinuous(target, measure)
         return groups, dropped
 
-    def _lines_of(self, spot: Spot, post: Post) -> int:
-        """How many lines of a post name a class, in whatever spelling."""
-        found = (self._heads.find(line, post.place(position)) for position, line in enumerate(post.lines))
-        return sum(one is not None and one[0][0] is spot for one in found)
+    def _lines_of(self, target: CohortClass, post: Post) -> int:
+        """Return how many lines of a post name a class, in whatever spelling."""
+        results = (self._prefixes.find(line, post.place(position)) for position, line in enumerate(post.lines))
+        return sum(result is not None and result[0][0] is target for result in results)
 
 
 class _Moment(NamedTuple):
@@ -135,30 +137,30 @@ class _Moment(NamedTuple):
     opening: Opening
 
 
-_TOTALS = (
+_WRONG_TOTALS = (
     "the totals do not fit the metric",
     "A metric moves as 0>4, one whose missing values are excluded first as >4, a ratio as 0/0>30/1.",
 )
 
 
-def _ends(gauges: tuple[Gauge, ...], old: Value | None, new: Value | None) -> Ends | None:
-    """A line's totals on the grid; None if they are not those of this metric or ratio."""
+def _transition(grids: tuple[MetricGrid, ...], old: Value | None, new: Value | None) -> Transition | None:
+    """Return a line's totals on the grid; None if they are not those of this metric or ratio."""
     if new is None:
         return None, None
-    if len(gauges) == 1:
-        gauge = gauges[0]
-        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and gauge.whole):
+    if len(grids) == 1:
+        grid = grids[0]
+        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and grid.whole):
             return None
-        return None if old is None else gauge.steps(old), gauge.steps(new)
-    first, second = gauges
+        return None if old is None else grid.steps(old), grid.steps(new)
+    first, second = grids
     if not isinstance(new, tuple) or not (isinstance(old, tuple) or (old is None and not first.whole & second.whole)):
         return None
     before = None if old is None else (first.steps(old[0]), second.steps(old[1]))
     return before, (first.steps(new[0]), second.steps(new[1]))
 
 
-def _late(cohort: int, moves: Moves, opening: Opening, sealed_through: int | None) -> bool:
-    """Is a cohort no longer open? Enrollments that come too late for a cohort that still is are refused.
+def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_through: int | None) -> bool:
+    """Return whether a cohort is no longer open. Enrollments that come too late for one that still is are refused.
 
     Were they dropped in silence, the sender would go on to send totals of somebody who is not counted.
     """
@@ -167,6 +169,89 @@ def _late(cohort: int, moves: Moves, opening: Opening, sealed_through: int | Non
         raise refused(Reason.COHORT, "a cohort lies ahead", "Use the period of enrollment, in UTC.")
     if cohort < measure_from or (sealed_through is not None and cohort <= sealed_through):
         return True
-    if cohort < enroll_from and ENROLLED in moves:
+    if cohort < enroll_from and ENROLLED in transitions:
         raise refused(Reason.UNTIMELY, "the period of this enrollment is over", "Do not count this person.")
     return False
+
+
+# ── is a post one person's whole transition? Sums would not notice, so every post is checked ────
+
+
+def _check_whole(groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, Sequence[TableLayout]]) -> None:
+    """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms."""
+    by_experiment: dict[str, list[CohortClass]] = {}
+    pairs: dict[str, CohortClass] = {}
+    for target, transitions in groups.items():
+        if target.counters.ratios:
+            _check_ratios(target.counters.layout, transitions)
+        if target.experiment is not None:
+            by_experiment.setdefault(target.experiment, []).append(target)
+        elif pairs.setdefault(target.counters.layout.name, target) is not target:
+            raise _broken(target.counters.layout, "one post names two classes of a table", "A post is one person's.")
+    for name, targets in by_experiment.items():
+        if len(groups) > 1 or len(own_tables[name]) > 1:
+            _check_experiment(name, targets, groups, own_tables[name])
+    for target in pairs.values():
+        for name, arm in target.counters.arms.items():
+            if name in by_experiment and by_experiment[name][0].counters.arms[name] != arm:
+                raise _broken(target.counters.layout, f"one post names two arms of {name!r}", "A post is one person's.")
+
+
+def _check_experiment(
+    name: str,
+    targets: Sequence[CohortClass],
+    groups: Mapping[CohortClass, Transitions],
+    own_tables: Sequence[TableLayout],
+) -> None:
+    first, *others = targets
+    names = {target.counters.layout.name for target in targets}
+    if len(names) == len(targets) == len(own_tables) and all(
+        target.cohort == first.cohort
+        and target.counters.arms == first.counters.arms
+        and groups[target] == groups[first]
+        for target in others
+    ):
+        return
+    tables_of = listed(layout.linkage.name for layout in own_tables)
+    raise refused(
+        Reason.INCOMPLETE,
+        f"the lines of {name!r} are not one person's whole transition",
+        f"Send the same lines, with one arm and one cohort, for each of its tables: {tables_of}.",
+    )
+
+
+def _check_ratios(layout: TableLayout, transitions: Transitions) -> None:
+    """Check that a ratio moves with its parts, from and to the same totals."""
+    numbers = {metric.name: measure for measure, metric in enumerate(layout.metrics)}
+    for measure, ratio in enumerate(layout.ratios, len(numbers)):
+        parts = [transitions.get(numbers[name]) for name in ratio.pair]
+        if measure in transitions:
+            fits = all(_moves_with(transitions[measure], side, part) for side, part in enumerate(parts))
+        else:
+            fits = not ratio.whole or not ratio.demanded or parts == [None, None]
+        if not fits:
+            fact = f"the totals of {'/'.join(ratio.pair)} do not move as its parts do"
+            raise _broken(layout, fact, "Send the lines of both parts and of the ratio.")
+
+
+def _moves_with(ratio: Transition, side: int, part: Transition | None) -> bool:
+    """Return whether one side of a ratio moves like the metric itself, if that moved at all.
+
+    A ratio begins with nothing when the second of its parts gets its first value.
+    """
+    old, new = (None if total is None else total[side] for total in ratio)  # type: ignore[index]
+    if part is None:
+        return old is None or old == new
+    return new == part[1] and (old is None or old == part[0])
+
+
+def _discontinuous(target: CohortClass, measure: int) -> MessageError:
+    """Return the error for a second transition that does not begin where the first one ended."""
+    layout = target.counters.layout
+    if measure == ENROLLED:
+        return _broken(layout, "one post enrolls twice", "A post is one person's.")
+    return _broken(layout, "a total does not go on from where it was", "Every old is the new before it.")
+
+
+def _broken(layout: TableLayout, fact: str, remedy: str) -> MessageError:
+    return refused(Reason.INCOMPLETE, fact, remedy, layout.linkage.name)

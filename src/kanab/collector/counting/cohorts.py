@@ -1,4 +1,4 @@
-"""Which cohorts are open: on the collector's clock, never on the sender's."""
+"""The calendar of cohorts: which ones are open, on the collector's clock, never on the sender's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY = 86_400
 
 
 class Opening(NamedTuple):
-    """The cohorts that count at a moment: enrollments from one to the current one, totals from another."""
+    """The cohorts that are open at a moment: the current one, and the first for enrollments and for totals."""
 
     current: int
     enroll_from: int
@@ -49,7 +49,10 @@ class Calendar:
             self._days, self._offset = self.periods.days, self.periods.first_day(0)
 
     def number(self, label: str | None, at: str = "") -> int:
-        """The number of the cohort of a label; 0 where the plan has no cohorts, and so no labels."""
+        """Return the number of the cohort of a label; 0 where the plan has no cohorts, and so no labels.
+
+        Raises `MessageError` for a label that is none.
+        """
         if self.periods is None:
             if label is None:
                 return 0
@@ -62,14 +65,14 @@ class Calendar:
         return number
 
     def opening(self, seconds: int) -> Opening:
-        """The cohorts that are open at a moment, in seconds since 1970."""
+        """Return the cohorts that are open at a moment, in seconds since 1970."""
         if self.periods is None:
             return ALWAYS
         before = seconds - self.life
         return Opening(self._at(seconds), self._at(before), self._at(before - self._window))
 
     def last_ripe(self, seconds: int) -> int | None:
-        """The last cohort that takes nothing any more; None where cohort 0 stays open until somebody seals it."""
+        """Return the last cohort that takes nothing any more; None where cohort 0 stays open until it is sealed."""
         return None if self.periods is None else self.opening(seconds).measure_from - 1
 
     def _at(self, seconds: int) -> int:
@@ -77,7 +80,7 @@ class Calendar:
 
 
 def _number(periods: Periods, label: str) -> int | None:
-    """The number of a label, or None: an error of the plan would repeat what was sent."""
+    """Return the number of a label, or None: an error of the plan would repeat what was sent."""
     try:
         return periods.number(label)
     except PlanError:

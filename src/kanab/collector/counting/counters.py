@@ -1,12 +1,12 @@
 """Counters: named whole numbers that are added, and nothing else; what a store keeps of open cohorts.
 
-A name says what is counted: the linkage, the class or margin, and which number of it, joined by
+A name says what is counted: the linkage, the class or marginal, and which number of it, joined by
 ``|``. Names and levels are percent-encoded, so the separators stand only where they separate:
 
     checkout/tier|B:3|n                people of the class
     checkout/tier|B:3|minutes|n        those who have a value, where missing values are excluded
     checkout/tier|B:3|minutes|s        the sum, in steps of the metric's grid
-    checkout/tier|checkout=B|minutes|q     squares at a margin, in steps²
+    checkout/tier|checkout=B|minutes|q     squares at a marginal, in steps²
     checkout/tier|checkout=B|revenue/orders|p    what a ratio needs: n, s, t, q, r, p
 
 Because names explain themselves, counters outlive additions to a plan.
@@ -42,7 +42,7 @@ def add_counters(into: Counters, more: Mapping[str, int]) -> None:
 
 
 def pack(counters: Mapping[str, int]) -> bytes:
-    """Counters as bytes (MessagePack, names in order); integers beyond 64 bits are texts.
+    """Return counters as bytes (MessagePack, names in order); integers beyond 64 bits are texts.
 
     >>> unpack(pack({"a|n": 2**70, "b|n": -1})) == {"a|n": 2**70, "b|n": -1}
     True
@@ -52,7 +52,7 @@ def pack(counters: Mapping[str, int]) -> bytes:
 
 
 def unpack(data: bytes) -> Counters:
-    """What ``pack`` wrote."""
+    """Read what ``pack`` wrote; raises `StoreError` for anything else."""
     try:
         return {name: int(value) for name, value in _DECODER.decode(data).items()}
     except (msgspec.MsgspecError, ValueError):

@@ -1,4 +1,4 @@
-"""What a plan lets a collector count: per linkage its factors and metrics, and the names of its counters."""
+"""The layout of what a collector counts by a plan: per linkage its factors, metrics and the names of its counters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kanab.tally.metric import Metric
 from kanab.tally.moments import By
 
 RATIO_PARTS = ("n", "s", "t", "q", "r", "p")
-"""What is kept of a ratio y/z over the people who have both: how many, Σy, Σz, Σy², Σz², Σyz."""
+"""The sums of a ratio y/z over the people who have both: how many, Σy, Σz, Σy², Σz², Σyz."""
 
 
 @dataclass(frozen=True)
 class Ratio:
     """A declared ratio. Where nobody can lack a value, everything but the products is known already.
 
-    It is not demanded of clients of an experiment that began before it: they may not have heard of it yet.
+    It is not demanded of clients of an experiment that began before it: they may have an older config.
     """
 
     pair: tuple[str, str]
@@ -32,18 +32,18 @@ class Ratio:
 
     @property
     def name(self) -> str:
-        """As it is written in messages and counters: revenue/orders."""
+        """The ratio as messages and counters write it: revenue/orders."""
         return "/".join(encode(part) for part in self.pair)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """One linkage: its factors (a covariate with its missing level), metrics, margins of squares and ratios."""
+class TableLayout:
+    """One linkage: its factors (a covariate with its missing level), metrics, marginals of squares and ratios."""
 
     linkage: Linkage
     factors: tuple[Factor, ...]
     metrics: tuple[Metric, ...]
-    margins: dict[str, tuple[By, ...]]
+    marginals: dict[str, tuple[By, ...]]
     ratios: tuple[Ratio, ...]
 
     @cached_property
@@ -57,21 +57,21 @@ class Layout:
         return tuple(factor for factor in self.factors if factor.role == "arm")
 
     def class_key(self, levels: Sequence[Level], *rest: str) -> str:
-        """The name of a class's number: checkout/tier|B:3|minutes|s."""
+        """Return the name of a class's counter: checkout/tier|B:3|minutes|s."""
         return "|".join([self.name, ":".join(encode(spell(level)) for level in levels), *rest])
 
-    def margin_key(self, by: By, levels: Sequence[Level], *rest: str) -> str:
-        """The name of a margin's number, by the levels of that margin: checkout/tier|checkout=B|minutes|q."""
+    def marginal_key(self, by: By, levels: Sequence[Level], *rest: str) -> str:
+        """Return the name of a marginal's counter, by its levels: checkout/tier|checkout=B|minutes|q."""
         place = ",".join(f"{encode(name)}={encode(spell(level))}" for name, level in zip(by, levels, strict=True))
         return "|".join([self.name, place, *rest])
 
-    def margin_of(self, by: By, levels: Sequence[Level]) -> tuple[Level, ...]:
-        """The levels of a margin that a class belongs to."""
+    def marginal_of(self, by: By, levels: Sequence[Level]) -> tuple[Level, ...]:
+        """Return the levels of the marginal that a class belongs to."""
         return tuple(level for factor, level in zip(self.factors, levels, strict=True) if factor.name in by)
 
 
-def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[Layout, ...]:
-    """The layouts of a plan's linkages; a plan that leaves something to the data is refused.
+def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[TableLayout, ...]:
+    """Return the layouts of a plan's linkages; raises `PlanError` for a plan that leaves something to the data.
 
     ``began`` are the metrics that experiments began with, where the plan has grown since.
 
@@ -85,43 +85,45 @@ def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tup
     ... arms = { A = 1, B = 1 }
     ... adjust = ["tier"]
     ... ''')
-    >>> one, = layouts(plan)
-    >>> one.class_key(("B", 3), "minutes", "s"), one.margin_key(("checkout",), ("B",), "minutes", "q")
+    >>> layout, = layouts(plan)
+    >>> layout.class_key(("B", 3), "minutes", "s"), layout.marginal_key(("checkout",), ("B",), "minutes", "q")
     ('checkout/tier|B:3|minutes|s', 'checkout/tier|checkout=B|minutes|q')
     """
     check_plan(plan)
     refuse(list(_open_choices(plan)), "the plan of a collector")
     metrics = {metric.name: metric.metric() for metric in plan.counted_metrics}
-    found = tuple(_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages)
-    for one in found:
-        if math.prod(len(factor.levels) for factor in one.factors) > MOST_CLASSES:
+    every = tuple(_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages)
+    for layout in every:
+        if math.prod(len(factor.levels) for factor in layout.factors) > MOST_CLASSES:
             raise PlanError(
-                f"{one.linkage.name} would have more than {MOST_CLASSES:,} classes", "Declare fewer levels."
+                f"{layout.linkage.name} would have more than {MOST_CLASSES:,} classes", "Declare fewer levels."
             )
-    return found
+    return every
 
 
-def _layout(linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]) -> Layout:
+def _layout(
+    linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]
+) -> TableLayout:
     factors = [_arms(plan.experiment(name)) for name in linkage.experiments]
     if linkage.covariate is not None:
         factors.append(_levels(plan.covariate(linkage.covariate)))
     whole = [name for name, metric in metrics.items() if metric.missing == "zero"]
     pairs: dict[tuple[str, str], bool] = {}
-    for one in plan.metrics:
-        if one.ratio is not None:
-            from_the_start = all(one.name in began.get(name, (one.name,)) for name in linkage.experiments)
-            pairs[one.ratio] = pairs.get(one.ratio, False) or from_the_start
-    return Layout(
+    for metric in plan.metrics:
+        if metric.ratio is not None:
+            from_the_start = all(metric.name in began.get(name, (metric.name,)) for name in linkage.experiments)
+            pairs[metric.ratio] = pairs.get(metric.ratio, False) or from_the_start
+    return TableLayout(
         linkage,
         tuple(factors),
         tuple(metrics.values()),
-        {metric.name: _margins(metric, linkage, factors) for metric in plan.counted_metrics},
+        {metric.name: _marginals(metric, linkage, factors) for metric in plan.counted_metrics},
         tuple(Ratio(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
     )
 
 
-def _margins(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) -> tuple[By, ...]:
-    """Where squares are kept, as when rows are counted: none for 0/1 metrics, whose squares are their sums."""
+def _marginals(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) -> tuple[By, ...]:
+    """Return where squares are kept, as when rows are counted: none for 0/1 metrics, whose squares are their sums."""
     if metric.metric().binary:
         return ()
     if metric.squares == "class":
@@ -141,7 +143,7 @@ def _levels(plan: CovariatePlan) -> Factor:
 
 
 def _open_choices(plan: Plan) -> Iterator[str]:
-    """What a collector would have to take from the data, which it must not look at; what it could not tell apart."""
+    """Yield what a collector would have to take from the data, which it must not look at, or could not tell apart."""
     if not plan.experiments:
         yield "experiments is missing: name at least one"
     for metric in plan.counted_metrics:
@@ -150,11 +152,11 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path} takes its bounds from the data; declare them"
         elif metric.missing == "zero" and metric.bounds is not None and not metric.bounds[0] <= 0 <= metric.bounds[1]:
             yield f"{path}.bounds do not hold 0, with which everybody begins; declare missing = 'exclude'"
-    for one in plan.experiments:
-        path = path_to("experiments", one.name)
-        if one.arms is None:
+    for experiment in plan.experiments:
+        path = path_to("experiments", experiment.name)
+        if experiment.arms is None:
             yield f"{path} takes its arms from the data; declare them"
-        elif len({spell(arm) for arm in one.arms}) < len(one.arms):
+        elif len({spell(arm) for arm in experiment.arms}) < len(experiment.arms):
             yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
     for name in plan.covariates_in_use:
         if plan.covariate(name).levels is None:

@@ -1,4 +1,4 @@
-"""Counters back into tallies, one per linkage, and tallies into counters."""
+"""Turns counters into tallies, one per linkage, and tallies into counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from kanab.collector.counting.counters import Counters
-from kanab.collector.counting.layout import RATIO_PARTS, Layout, Ratio, layouts
+from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
 from kanab.plan.model import Plan
@@ -25,7 +25,7 @@ Levels = tuple[Level, ...]
 
 
 def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
-    """The tally of every linkage of a plan; numbers that no people could have sent are refused.
+    """Return the tally of every linkage of a plan; raises `TallyError` for numbers that no people could have sent.
 
     The missing level of a covariate is in the table only if somebody has it, as when rows are counted.
 
@@ -35,121 +35,121 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     >>> tables(plan, counters)["checkout"].people_by()
     {'A': 0, 'B': 1}
     """
-    known = _Known(counters)
-    found = {layout.linkage.name: _tally(layout, known) for layout in layouts(plan)}
-    if any(value for name, value in counters.items() if name not in known.asked):
+    reader = _CounterReader(counters)
+    tallies = {layout.linkage.name: _tally(layout, reader) for layout in layouts(plan)}
+    if any(value for name, value in counters.items() if name not in reader.read):
         raise TallyError("counters of something that the plan does not have", "Use the plan that they were made with.")
-    return found
+    return tallies
 
 
 def counters_of(plan: Plan, tallies: Mapping[str, Tally]) -> Counters:
-    """The counters, without zeros, of the tallies of a plan's linkages: what ``tables`` reads."""
-    found: Counters = {}
+    """Return the counters, without zeros, of the tallies of a plan's linkages: what ``tables`` reads."""
+    counters: Counters = {}
     for layout in layouts(plan):
         tally = tallies[layout.linkage.name]
-        found |= {layout.class_key(levels, "n"): value for levels, value in _cells(tally.factors, tally.people)}
+        counters |= {layout.class_key(levels, "n"): value for levels, value in _cells(tally.factors, tally.people)}
         for part in tally.moments:
-            found |= _metric_counters(layout, part, tally.factors)
+            counters |= _metric_counters(layout, part, tally.factors)
         for ratio in layout.ratios:
             for arm in layout.arms:
-                found |= _ratio_counters(layout, ratio, arm, tally.cross(*ratio.pair, by=(arm.name,)))
-    return {name: value for name, value in found.items() if value}
+                counters |= _ratio_counters(layout, ratio, arm, tally.cross(*ratio.pair, by=(arm.name,)))
+    return {name: value for name, value in counters.items() if value}
 
 
-class _Known:
-    """Counters, and which of them were asked for: what nobody asks for belongs to another plan."""
+class _CounterReader:
+    """Reads counters, and remembers which: what nobody reads belongs to another plan."""
 
     def __init__(self, counters: Mapping[str, int]) -> None:
         self._counters = counters
-        self.asked: set[str] = set()
+        self.read: set[str] = set()
 
     def get(self, name: str) -> int:
-        self.asked.add(name)
+        self.read.add(name)
         return self._counters.get(name, 0)
 
     def cells(self, factors: Sequence[Factor], name: Callable[[Levels], str]) -> Cells:
-        """The numbers of all combinations of levels, each found by its name."""
+        """Return the numbers of all combinations of levels, each read by its name."""
         shape = tuple(len(factor.levels) for factor in factors)
         cells = np.empty(math.prod(shape), dtype=object)
         cells[:] = [self.get(name(levels)) for levels in product(*(factor.levels for factor in factors))]
         return cells.reshape(shape)
 
 
-def _tally(layout: Layout, known: _Known) -> Tally:
-    layout = _without_nobody(layout, known)
-    people = known.cells(layout.factors, lambda levels: layout.class_key(levels, "n"))
-    moments = tuple(_moments(layout, metric, people, known) for metric in layout.metrics)
-    crosses = tuple(_cross(layout, ratio, factor, moments, known) for ratio in layout.ratios for factor in layout.arms)
+def _tally(layout: TableLayout, reader: _CounterReader) -> Tally:
+    layout = _without_empty_level(layout, reader)
+    people = reader.cells(layout.factors, lambda levels: layout.class_key(levels, "n"))
+    moments = tuple(_moments(layout, metric, people, reader) for metric in layout.metrics)
+    crosses = tuple(_cross(layout, ratio, factor, moments, reader) for ratio in layout.ratios for factor in layout.arms)
     return Tally(layout.factors, people, moments, crosses)
 
 
-def _without_nobody(layout: Layout, known: _Known) -> Layout:
-    """The layout without the missing level of its covariate, if nothing was counted there."""
+def _without_empty_level(layout: TableLayout, reader: _CounterReader) -> TableLayout:
+    """Return the layout without the missing level of its covariate, if nothing was counted there."""
     *arms, last = layout.factors
     if last.role == "arm":
         return layout
     words = [("n",), *((encode(metric.name), part) for metric in layout.metrics for part in ("n", "s"))]
-    places = product(*(factor.levels for factor in arms), (None,))
-    if any(known.get(layout.class_key(levels, *rest)) for levels in places for rest in words):
+    classes = product(*(factor.levels for factor in arms), (None,))
+    if any(reader.get(layout.class_key(levels, *rest)) for levels in classes for rest in words):
         return layout
     scores = last.scores and last.scores[:-1]
     return replace(layout, factors=(*arms, Factor(last.name, last.levels[:-1], last.role, scores)))
 
 
-def _moments(layout: Layout, metric: Metric, people: Cells, known: _Known) -> Moments:
+def _moments(layout: TableLayout, metric: Metric, people: Cells, reader: _CounterReader) -> Moments:
     word = encode(metric.name)
     counts = people
     if metric.missing == "exclude":
-        counts = known.cells(layout.factors, lambda levels: layout.class_key(levels, word, "n"))
-    sums = known.cells(layout.factors, lambda levels: layout.class_key(levels, word, "s"))
+        counts = reader.cells(layout.factors, lambda levels: layout.class_key(levels, word, "n"))
+    sums = reader.cells(layout.factors, lambda levels: layout.class_key(levels, word, "s"))
     squares = {
-        by: known.cells(_named(layout.factors, by), lambda levels, by=by: layout.margin_key(by, levels, word, "q"))  # type: ignore[misc]
-        for by in layout.margins[metric.name]
+        by: reader.cells(_named(layout.factors, by), lambda levels, by=by: layout.marginal_key(by, levels, word, "q"))  # type: ignore[misc]
+        for by in layout.marginals[metric.name]
     }
     return Moments(metric, counts, sums, squares)
 
 
-def _cross(layout: Layout, ratio: Ratio, arm: Factor, moments: Sequence[Moments], known: _Known) -> Cross:
+def _cross(layout: TableLayout, ratio: Ratio, arm: Factor, moments: Sequence[Moments], reader: _CounterReader) -> Cross:
     by, axes = (arm.name,), tuple(factor.name for factor in layout.factors)
 
-    def part(name: str) -> Cells:
-        return known.cells([arm], lambda levels: layout.margin_key(by, levels, ratio.name, name))
+    def sums(name: str) -> Cells:
+        return reader.cells([arm], lambda levels: layout.marginal_key(by, levels, ratio.name, name))
 
     if not ratio.whole:
-        n, s, t, q, r, p = (part(name) for name in RATIO_PARTS)
+        n, s, t, q, r, p = (sums(name) for name in RATIO_PARTS)
         return Cross(ratio.pair, by, n, (s, t), (q, r), p)
-    first, second = (next(one for one in moments if one.metric.name == name) for name in ratio.pair)
+    first, second = (next(part for part in moments if part.metric.name == name) for name in ratio.pair)
     return Cross(
         ratio.pair,
         by,
         marginal(first.counts, axes, by),
         (marginal(first.sums, axes, by), marginal(second.sums, axes, by)),
         (_squares(first, by, axes), _squares(second, by, axes)),
-        part("p"),
+        sums("p"),
     )
 
 
 def _squares(part: Moments, by: By, axes: By) -> Cells:
-    """Squares per arm, which every layout has."""
+    """Return squares per arm, which every layout has."""
     return cast(Cells, part.squares_by(by, axes))
 
 
-def _metric_counters(layout: Layout, part: Moments, factors: Sequence[Factor]) -> Counters:
+def _metric_counters(layout: TableLayout, part: Moments, factors: Sequence[Factor]) -> Counters:
     word = encode(part.metric.name)
-    found = {layout.class_key(levels, word, "s"): value for levels, value in _cells(factors, part.sums)}
+    counters = {layout.class_key(levels, word, "s"): value for levels, value in _cells(factors, part.sums)}
     if part.metric.missing == "exclude":
-        found |= {layout.class_key(levels, word, "n"): value for levels, value in _cells(factors, part.counts)}
+        counters |= {layout.class_key(levels, word, "n"): value for levels, value in _cells(factors, part.counts)}
     for by, cells in part.squares.items():
         named = _cells(_named(factors, by), cells)
-        found |= {layout.margin_key(by, levels, word, "q"): value for levels, value in named}
-    return found
+        counters |= {layout.marginal_key(by, levels, word, "q"): value for levels, value in named}
+    return counters
 
 
-def _ratio_counters(layout: Layout, ratio: Ratio, arm: Factor, cross: Cross) -> Counters:
+def _ratio_counters(layout: TableLayout, ratio: Ratio, arm: Factor, cross: Cross) -> Counters:
     cells = (cross.counts, *cross.sums, *cross.squares, cross.products)
     parts = [*zip(RATIO_PARTS, cells, strict=True)][-1 if ratio.whole else 0 :]
     return {
-        layout.margin_key(cross.by, levels, ratio.name, name): value
+        layout.marginal_key(cross.by, levels, ratio.name, name): value
         for name, numbers in parts
         for levels, value in _cells([arm], numbers)
     }
@@ -160,5 +160,5 @@ def _named(factors: Sequence[Factor], by: By) -> list[Factor]:
 
 
 def _cells(factors: Sequence[Factor], cells: Cells) -> Iterator[tuple[Levels, int]]:
-    """Every combination of levels with its number."""
+    """Yield every combination of levels with its number."""
     yield from zip(product(*(factor.levels for factor in factors)), cells.ravel().tolist(), strict=True)

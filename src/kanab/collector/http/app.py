@@ -1,7 +1,7 @@
 """POST /v1/t and what clients need beside it, as a plain ASGI application: no framework on the hot path.
 
 Of a request nothing is read but its body, Content-Length and Content-Type and, for a moment, Origin, the
-token and the address it came from. Nothing is logged, and no answer repeats what was sent.
+token and the address it came from. Nothing is logged, and no response repeats what was sent.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from kanab.collector.http.rate_limit import Buckets, is_loopback
 from kanab.collector.http.service import Service
-from kanab.collector.protocol.post import MOST_BYTES
+from kanab.collector.protocol.limits import MOST_POST_BYTES, RETRY_AFTER_SECONDS
 from kanab.collector.protocol.reasons import Reason
-from kanab.collector.stores.store import Fate
+from kanab.collector.stores.store import PostOutcome
 from kanab.errors import MessageError, StoreError
 
 Scope = MutableMapping[str, Any]
@@ -29,19 +29,19 @@ Headers = list[tuple[bytes, bytes]]
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _JSON = (b"content-type", b"application/json")
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
-_SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+_SECURITY: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _FRESH = (b"cache-control", b"no-cache")
 _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _HERE = ("127.0.0.1", "::1")
 _CLOSE = (b"connection", b"close")
 
-DIRECT = "kanab.direct"
-"""Under this name the lifespan's state holds ``Collector.direct``, for servers that know what to do with it."""
+FAST_POST = "kanab.fast_post"
+"""Under this name the lifespan's state holds ``Collector.fast_post``, for ``http/connections``."""
 
 
-class Answer(NamedTuple):
-    """What is answered to a request."""
+class Response(NamedTuple):
+    """The response to a request."""
 
     status: int
     headers: Headers
@@ -49,16 +49,16 @@ class Answer(NamedTuple):
 
     @property
     def closes(self) -> bool:
-        """Is it the last one on its connection?"""
+        """Whether it is the last one on its connection."""
         return _CLOSE in self.headers
 
 
-DONE = Answer(204, _SAFE)
-"""The answer to nearly every post."""
+DONE = Response(204, _SECURITY)
+"""The response to nearly every post."""
 
-Reply = Callable[[Answer], None]
-Direct = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
-"""Takes content type, origin, address and body of a post, and who writes the answer."""
+Reply = Callable[[Response], None]
+FastPost = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
+"""Takes content type, origin, address and body of a post, and the function that writes the response."""
 
 
 class Collector:
@@ -107,18 +107,18 @@ class Collector:
             self._admit(allowed, _address(scope))
             body = await _body(receive, length)
             await self.service.take(body, None if kind is None else kind.decode("latin-1"))
-        except _GoneError:
+        except _DisconnectedError:
             return
         except Exception as problem:
-            found = self._refused(problem, allowed)
+            response = self._refused(problem, allowed)
         else:
-            found = _done(allowed)
-        await _send(send, found)
+            response = _done(allowed)
+        await _send(send, response)
 
-    def direct(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
-        """A whole POST, without ASGI around it; the answer is handed over when the post is on disk.
+    def fast_post(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
+        """Take a whole POST without ASGI around it, and call ``reply`` with the response when the post is on disk.
 
-        The same words and statuses as through ASGI, whose task, events and messages would cost as much
+        The responses are the same as through ASGI, whose task, events and messages would cost as much
         processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
         """
         self._gathered.append((kind, origin, address, body, reply))
@@ -145,30 +145,30 @@ class Collector:
                 if not waits:
                     reply(_done(allowed))
 
-    def _ended(self, allowed: Headers | None, reply: Reply, fate: Fate | StoreError) -> None:
+    def _ended(self, allowed: Headers | None, reply: Reply, outcome: PostOutcome | StoreError) -> None:
         try:
-            self.service.end(fate)
+            self.service.end(outcome)
         except Exception as problem:
             reply(self._refused(problem, allowed))
         else:
             reply(_done(allowed))
 
     def _admit(self, allowed: Headers | None, address: str | None) -> None:
-        """May this page and this place post?"""
+        """Check that posts from this page and this address are allowed; raises `MessageError` if not."""
         if allowed is None:
             raise _refusal(Reason.ORIGIN, "posts from this page are not taken")
         if address not in _HERE and not self._buckets.take(address):
             raise _refusal(Reason.RATE, "too many posts from one place")
 
-    def _refused(self, problem: Exception, allowed: Headers | None) -> Answer:
-        """What is answered instead of a 204. Only our own words about messages are passed on."""
+    def _refused(self, problem: Exception, allowed: Headers | None) -> Response:
+        """Return the response instead of a 204. Only our own words about messages are passed on."""
         if isinstance(problem, MessageError):
             self.service.drops.add(problem.reason)
-            return _answered(problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
+            return _response(problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
         # the store, or a mistake of this program, whose words might repeat what was sent
         self.service.drops.add(Reason.BUSY)
-        more = [_TEXT, (b"retry-after", b"2"), *(allowed or ())]
-        return _answered(503, b"the collector cannot write at the moment\n", more)
+        more = [_TEXT, (b"retry-after", b"%d" % RETRY_AFTER_SECONDS), *(allowed or ())]
+        return _response(503, b"the collector cannot write at the moment\n", more)
 
     async def _not_post(self, method: str, allowed: Headers | None, send: Send) -> None:
         if method == "OPTIONS" and allowed:
@@ -178,7 +178,7 @@ class Collector:
             await _answer(send, 405, b"use POST\n", [_TEXT, (b"allow", b"POST")])
 
     def _cors(self, origin: bytes | None) -> Headers | None:
-        """The headers that let a page read the answer; None for a page that the plan does not name."""
+        """Return the headers that let a page read the response; None for a page that the plan does not name."""
         origins = self.service.origins
         if origin is None or not origins:
             return []
@@ -189,7 +189,7 @@ class Collector:
     # ── what may be read ───────────────────────────────────────────────────────────────────────
 
     async def _get(self, path: str, scope: Scope, send: Send) -> None:
-        """The client, config and health for everybody; numbers, however coarse, for this machine or with the token."""
+        """Serve script, config and health to everybody; numbers, however coarse, to this machine or with the token."""
         if scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, b"use GET\n", [_TEXT, (b"allow", b"GET, HEAD")])
             return
@@ -218,18 +218,18 @@ class Collector:
             await _answer(send, 404, b"there is nothing here\n", [_TEXT])
 
     def _may_read(self, scope: Scope) -> bool:
-        """From this machine while no token is set; else only with the token."""
+        """Return whether numbers may be read: from this machine while no token is set, else only with the token."""
         if self._token is None:
             return is_loopback(_address(scope))
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(given, b"Bearer " + self._token)
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(header, b"Bearer " + self._token)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self.service.start()
-                scope.get("state", {})[DIRECT] = self.direct
+                scope.get("state", {})[FAST_POST] = self.fast_post
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.service.stop()
@@ -237,8 +237,8 @@ class Collector:
                 return
 
 
-class _GoneError(Exception):
-    """Whoever posted has gone before the body was whole."""
+class _DisconnectedError(Exception):
+    """The sender disconnected before the body was whole."""
 
 
 def _refusal(reason: Reason, fact: str) -> MessageError:
@@ -251,54 +251,54 @@ def _address(scope: Scope) -> str | None:
 
 
 def _too_long() -> MessageError:
-    return _refusal(Reason.SIZE, f"a post has at most {MOST_BYTES:,} bytes")
+    return _refusal(Reason.SIZE, f"a post has at most {MOST_POST_BYTES:,} bytes")
 
 
 async def _body(receive: Receive, length: bytes | None) -> bytes:
-    """The whole body, as long as it is short enough."""
-    if length is not None and not short_enough(length):
+    """Read the whole body; raises `MessageError` if it is too long."""
+    if length is not None and not is_short_enough(length):
         raise _too_long()
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body", False):
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _GoneError
+            raise _DisconnectedError
         body += message.get("body", b"")
-        if len(body) > MOST_BYTES:
+        if len(body) > MOST_POST_BYTES:
             raise _too_long()
     if message["type"] == "http.disconnect":
-        raise _GoneError
+        raise _DisconnectedError
     return body
 
 
-def short_enough(length: bytes) -> bool:
-    """Is a declared length a number, and not too large?
+def is_short_enough(length: bytes) -> bool:
+    """Return whether a declared length is a number, and not too large.
 
-    >>> short_enough(b"512"), short_enough(b"99999"), short_enough(b"-1"), short_enough(b"9" * 30)
-    (True, False, False, False)
+    >>> [is_short_enough(length) for length in (b"512", b"99999", b"-1", b"9" * 30)]
+    [True, False, False, False]
     """
-    return length.isdigit() and len(length) <= 9 and int(length) <= MOST_BYTES
+    return length.isdigit() and len(length) <= 9 and int(length) <= MOST_POST_BYTES
 
 
-def _done(allowed: Headers | None) -> Answer:
-    return Answer(204, [*_SAFE, *allowed]) if allowed else DONE
+def _done(allowed: Headers | None) -> Response:
+    return Response(204, [*_SECURITY, *allowed]) if allowed else DONE
 
 
-def _answered(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Answer:
-    more = [*_SAFE, *headers]
+def _response(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Response:
+    more = [*_SECURITY, *headers]
     if status != 204:
         more.append((b"content-length", str(len(body)).encode()))
     if status in (413, 429):
         more.append(_CLOSE)
-    return Answer(status, more, body)
+    return Response(status, more, body)
 
 
 async def _answer(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
-    await _send(send, _answered(status, body, headers))
+    await _send(send, _response(status, body, headers))
 
 
-async def _send(send: Send, answer: Answer) -> None:
-    """New messages and a new list every time: whoever passes them on may change them."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
-    await send({"type": "http.response.body", "body": answer.body})
+async def _send(send: Send, response: Response) -> None:
+    """Send new messages and a new list every time: whoever passes them on may change them."""
+    await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
+    await send({"type": "http.response.body", "body": response.body})

@@ -4,7 +4,7 @@ Servers wait for ever for the rest of a request, and a thousand clients that sen
 would take all their connections. Here a whole request has ten seconds.
 
 Plain posts of messages are recognised by their bytes and go to the collector without parser and ASGI in between,
-if the application offers that (see ``kanab.collector.http.app.DIRECT``); every other request goes through uvicorn.
+if the application offers that (see ``http/app.FAST_POST``); every other request goes through uvicorn.
 
 All of this subclasses a private part of uvicorn, so ``missing_parts`` checks it first; ``http/server.py`` runs
 uvicorn's own protocol where something is missing.
@@ -21,33 +21,28 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from kanab.collector.http.app import DIRECT, DONE, Answer, Direct
-from kanab.collector.http.fast_post import FIRST_LINE, MOST_HEAD, PlainHead, plain_head
-
-PATIENCE = 10.0
-"""Seconds for a whole request to arrive."""
-
-MOST_REQUEST = 262_144
-"""Bytes of a whole request on the wire: a body in chunks of one byte takes six times its length."""
+from kanab.collector.http.app import DONE, FAST_POST, FastPost, Response
+from kanab.collector.http.fast_post import FIRST_LINE, PlainHead, plain_head
+from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_REQUEST_BYTES, REQUEST_SECONDS
 
 
 class HeadTooLargeError(Exception):
     """More bytes before the body than any browser sends."""
 
 
-class _Nobody:
-    """Whom uvicorn wakes when a request has ended: here nobody sleeps."""
+class _NoEvent:
+    """The event that uvicorn sets when a request has ended; here nothing waits for it."""
 
     def set(self) -> None:
-        """Wake them."""
+        """Do nothing."""
 
 
-class DirectCycle:
-    """A plain post between request and answer, as much of uvicorn's own cycle as its protocol asks for."""
+class FastCycle:
+    """A plain post between request and response: as much of uvicorn's own cycle as its protocol uses."""
 
     __slots__ = ("disconnected", "keep_alive", "response_complete")
 
-    message_event = _Nobody()
+    message_event = _NoEvent()
 
     def __init__(self) -> None:
         self.disconnected = False
@@ -88,7 +83,7 @@ def missing_parts(protocol: type[Any] = HttpToolsProtocol) -> list[str]:
         connection = protocol(config=config, server_state=state, app_state={}, _loop=object())
         connection.connection_made(_SilentTransport())
         names += [name for name in _ATTRIBUTES if not _has(connection, name)]
-        connection.cycle = cycle = DirectCycle()
+        connection.cycle = cycle = FastCycle()
         cycle.response_complete = False
         connection.shutdown()
         connection.connection_lost(None)
@@ -119,98 +114,98 @@ def _has(connection: Any, path: str) -> bool:
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
-def rendered(answer: Answer, *, closes: bool) -> bytes:
-    r"""Return an answer as bytes of HTTP/1.1.
+def render(response: Response, *, closes: bool) -> bytes:
+    r"""Return a response as bytes of HTTP/1.1.
 
-    >>> rendered(Answer(204, [(b"vary", b"origin")]), closes=False)
+    >>> render(Response(204, [(b"vary", b"origin")]), closes=False)
     b'HTTP/1.1 204 No Content\r\nvary: origin\r\n\r\n'
     """
-    lines = [_STATUS_LINES[answer.status]]
-    for name, value in answer.headers:
+    lines = [_STATUS_LINES[response.status]]
+    for name, value in response.headers:
         lines += (name, b": ", value, b"\r\n")
-    if closes and not answer.closes:
+    if closes and not response.closes:
         lines.append(b"connection: close\r\n")
-    return b"".join([*lines, b"\r\n", answer.body])
+    return b"".join([*lines, b"\r\n", response.body])
 
 
-_DONE = rendered(DONE, closes=False)
+_DONE = render(DONE, closes=False)
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """As uvicorn's own, with an end to waiting."""
+    """uvicorn's own protocol, with the fast path and with limits on time and size."""
 
-    patience = PATIENCE
+    patience = REQUEST_SECONDS
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._waiting: asyncio.TimerHandle | None = None
-        self._head = 0
-        self._begun = self._ended = self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self._begun = self._ended = 0  # requests
+        self._size = self._head_size = 0  # bytes of the request under way
         self._in_head = False
-        self._until = 0.0
-        self._direct: Direct | None = None if self.root_path else self.app_state.get(DIRECT)
-        self._post = DirectCycle()
+        self._fast_post: FastPost | None = None if self.root_path else self.app_state.get(FAST_POST)
+        self._post = FastCycle()
         self._arriving: tuple[PlainHead, bytes] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Someone is there: a request must follow."""
+        """Begin to wait for a request."""
         super().connection_made(transport)
         self._wait(self.patience)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
-        self._until = 0.0
+        """Stop waiting."""
+        self._deadline = 0.0
         self._arriving = None
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: a plain post, the rest of one, or something for the parser."""
+        """Take a plain post, the rest of one, or give the bytes to the parser."""
         if self._arriving is not None:
             head, before = self._arriving
-            self._arrived(head, before + data)
-        elif data.startswith(FIRST_LINE) and self._is_free() and (found := plain_head(data)) is not None:
+            self._take_post(head, before + data)
+        elif data.startswith(FIRST_LINE) and self._is_free() and (plain := plain_head(data)) is not None:
             self._unset_keepalive_if_required()
-            self._arrived(found, data)
+            self._take_post(plain, data)
         else:
             self._parse(data)
 
     # ── plain posts ────────────────────────────────────────────────────────────────────────────
 
     def _is_free(self) -> bool:
-        """May a post be answered at once?"""
-        return self._direct is not None and not self.flow.write_paused and self._is_idle()
+        """Return whether a post may be answered at once."""
+        return self._fast_post is not None and not self.flow.write_paused and self._is_idle()
 
     def _is_idle(self) -> bool:
-        """Is no request under way on this connection?"""
+        """Return whether no request is under way on this connection."""
         return self._begun == self._ended and (self.cycle is None or self.cycle.response_complete)
 
-    def _arrived(self, head: PlainHead, data: bytes) -> None:
+    def _take_post(self, head: PlainHead, data: bytes) -> None:
         if len(data) < head.end:
             if self._arriving is None:
                 self._wait(self.patience)
             self._arriving = head, data
             return
         self._arriving = None
-        if len(data) > head.end or self._direct is None:
-            self._parse(data)  # something follows without waiting for the answer
+        if len(data) > head.end or self._fast_post is None:
+            self._parse(data)  # another request follows without waiting for the response
         else:
-            self._until = 0.0
+            self._deadline = 0.0
             self._post.response_complete = False
             self.cycle = self._post  # type: ignore[assignment]
             address = self.client[0] if self.client else None
-            self._direct(head.kind, head.origin, address, data[head.start :], self._reply)
+            self._fast_post(head.kind, head.origin, address, data[head.start :], self._reply)
 
-    def _reply(self, answer: Answer) -> None:
-        """Write the answer, and let the next request come."""
+    def _reply(self, response: Response) -> None:
+        """Write the response, and let the next request come."""
         post = self._post
         post.response_complete = True
         if post.disconnected or self.transport.is_closing():
             return
-        closes = not post.keep_alive or answer.closes
-        self.transport.write(_DONE if answer is DONE and not closes else rendered(answer, closes=closes))
+        closes = not post.keep_alive or response.closes
+        self.transport.write(_DONE if response is DONE and not closes else render(response, closes=closes))
         if closes:
             self.transport.close()
         elif self.pipeline:
@@ -222,66 +217,66 @@ class PatientProtocol(HttpToolsProtocol):
     # ── everything else ────────────────────────────────────────────────────────────────────────
 
     def _parse(self, data: bytes) -> None:
-        """For the parser. It keeps pieces of a header until it is whole, so they are counted here."""
+        """Give bytes to the parser, and count them: it keeps pieces of a header until that is whole."""
         before = self._begun
         super().data_received(data)
         if self._ended == before or self._begun != before:  # the request under way is whole, or there was none
-            if not self._until and self._is_idle():
+            if not self._deadline and self._is_idle():
                 self._wait(self.patience)  # empty lines begin no request, and must not keep a connection
             return
         self._size += len(data)
-        if self._size > (MOST_HEAD if self._in_head else MOST_REQUEST):
+        if self._size > (MOST_HEAD_BYTES if self._in_head else MOST_REQUEST_BYTES):
             self._give_up()
 
     def on_message_begin(self) -> None:
-        """A request begins, perhaps not the first of the connection."""
+        """Begin a request, perhaps not the first of the connection."""
         self._begun += 1
-        self._head = self._size = 0
+        self._size = self._head_size = 0
         self._in_head = True
         self._wait(self.patience)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
-        self._head += len(url)
-        if self._head > MOST_HEAD:
+        """Count a piece of the address."""
+        self._head_size += len(url)
+        if self._head_size > MOST_HEAD_BYTES:
             raise HeadTooLargeError  # the parser answers 400
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._head += len(name) + len(value)
-        if self._head > MOST_HEAD:
+        """Count a header."""
+        self._head_size += len(name) + len(value)
+        if self._head_size > MOST_HEAD_BYTES:
             raise HeadTooLargeError
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """What follows is the body."""
+        """Begin the body."""
         self._in_head = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """End the request."""
         self._ended = self._begun
-        self._until = 0.0
+        self._deadline = 0.0
         super().on_message_complete()
 
-    # ── the end of waiting ─────────────────────────────────────────────────────────────────────
+    # ── time limits ─────────────────────────────────────────────────────────────────────
 
     def _wait(self, seconds: float) -> None:
-        """Begin to wait. One timer serves many requests: it looks again where it came too early."""
-        self._until = self.loop.time() + seconds
-        if self._waiting is None:
-            self._waiting = self.loop.call_later(self.patience, self._look)
+        """Begin to wait. One timer serves many requests: it is set again where it came too early."""
+        self._deadline = self.loop.time() + seconds
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.patience, self._check_deadline)
 
-    def _look(self) -> None:
-        """Has a request taken too long, or the next one?"""
-        self._waiting = None
-        if not self._until:
+    def _check_deadline(self) -> None:
+        """Give the connection up if a request, or the next one, has taken too long."""
+        self._timer = None
+        if not self._deadline:
             return
-        left = self._until - self.loop.time()
+        left = self._deadline - self.loop.time()
         if left > 0:
-            self._waiting = self.loop.call_later(min(left, self.patience), self._look)
+            self._timer = self.loop.call_later(min(left, self.patience), self._check_deadline)
         else:
             self._give_up()
 

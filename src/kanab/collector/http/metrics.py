@@ -8,7 +8,7 @@ from kanab.collector.health import Live
 
 
 def metrics_text(live: Live, drops: Mapping[str, int], *, healthy: bool, sealed: int) -> str:
-    r"""One line per number, in the text format of Prometheus.
+    r"""Return the text format of Prometheus: one line per number.
 
     >>> print(metrics_text(Live(people={"checkout": {"A": 120}}), {"late": 10}, healthy=True, sealed=2))
     # HELP kanab_up Can messages be written?
@@ -48,8 +48,8 @@ def metrics_text(live: Live, drops: Mapping[str, int], *, healthy: bool, sealed:
         ),
     )  # fmt: skip
     lines = []
-    for name, kind, told, values in parts:
-        lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}", *(f"{key} {value}" for key, value in values)]
+    for name, kind, text, values in parts:
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *(f"{key} {value}" for key, value in values)]
     return "\n".join(lines) + "\n"
 
 

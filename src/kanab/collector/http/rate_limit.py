@@ -1,4 +1,4 @@
-"""How often one place may post: a bucket of tokens per address, of which only a keyed hash is in memory."""
+"""The rate limit: a bucket of tokens per address, of which only a keyed hash is in memory."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 
+from kanab.collector.protocol.limits import BURST_POSTS, POSTS_PER_SECOND
 from kanab.errors import StoreError
 
-RATE = 20.0
-"""Posts per second from one address, for long."""
-
-BURST = 200.0
-"""Posts at once from one address: a whole office behind one router starts its day."""
-
-MOST_PLACES = 50_000
+MOST_ADDRESSES = 50_000
 """Buckets in memory; when there are more, those that are full again are forgotten, and then all."""
-
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Buckets:
-    """Lets so many posts per second through from each address; this machine and whom it trusts are not limited.
+    """Lets so many posts per second through from each address; this machine and trusted networks are not limited.
 
     >>> clock = iter([0.0, 0.0, 0.0, 1.0])
     >>> buckets = Buckets(rate=1, burst=2, clock=lambda: next(clock))
@@ -34,9 +28,9 @@ class Buckets:
 
     def __init__(
         self,
-        rate: float = RATE,
-        burst: float = BURST,
-        most: int = MOST_PLACES,
+        rate: float = POSTS_PER_SECOND,
+        burst: float = BURST_POSTS,
+        most: int = MOST_ADDRESSES,
         clock: Callable[[], float] = time.monotonic,
         trusted: Iterable[Network] = (),
     ) -> None:
@@ -46,29 +40,29 @@ class Buckets:
         self._trusted = tuple(trusted)
 
     def take(self, address: str | None) -> bool:
-        """May this address post once more?"""
+        """Take a token of an address, and return whether there was one: whether it may post once more."""
         if address is None or is_loopback(address) or (self._trusted and _is_in(self._trusted, address)):
             return True
         now = self._clock()
-        place = hashlib.blake2b(_network(address), key=self._key, digest_size=8).digest()
-        tokens, since = self._buckets.get(place, (self._burst, now))
+        bucket = hashlib.blake2b(_network_bytes(address), key=self._key, digest_size=8).digest()
+        tokens, since = self._buckets.get(bucket, (self._burst, now))
         tokens = min(self._burst, tokens + (now - since) * self._rate)
-        if place not in self._buckets and len(self._buckets) >= self._most:
+        if bucket not in self._buckets and len(self._buckets) >= self._most:
             self._forget(now)
-        self._buckets[place] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now)
+        self._buckets[bucket] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now)
         return tokens >= 1
 
     def _forget(self, now: float) -> None:
-        kept = {
-            place: (tokens, since)
-            for place, (tokens, since) in self._buckets.items()
+        filling = {
+            bucket: (tokens, since)
+            for bucket, (tokens, since) in self._buckets.items()
             if tokens + (now - since) * self._rate < self._burst
         }
-        self._buckets = kept if len(kept) < self._most else {}
+        self._buckets = filling if len(filling) < self._most else {}
 
 
 def network(text: str) -> Network:
-    """An address, or a network of addresses.
+    """Read an address, or a network of addresses; raises `StoreError` for any other text.
 
     >>> network("10.0.0.0/8"), network("192.0.2.7")
     (IPv4Network('10.0.0.0/8'), IPv4Network('192.0.2.7/32'))
@@ -83,15 +77,15 @@ def network(text: str) -> Network:
 
 def _is_in(networks: Iterable[Network], address: str) -> bool:
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None  # where both kinds are listened to
-    return any((mapped or found) in one for one in networks)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None  # where both kinds are heard
+    return any((mapped or parsed) in network for network in networks)
 
 
 def is_loopback(address: str | None) -> bool:
-    """Is it this machine?
+    """Return whether an address is this machine's own.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("192.0.2.7"), is_loopback(None)
     (True, True, False, False)
@@ -104,10 +98,10 @@ def is_loopback(address: str | None) -> bool:
         return address == "localhost"
 
 
-def _network(address: str) -> bytes:
-    """An IPv4 address, or the /64 of an IPv6 one: whoever has one of those has all of it."""
+def _network_bytes(address: str) -> bytes:
+    """Return an IPv4 address, or the /64 of an IPv6 one: whoever has one address of those has all."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address.encode("utf-8", "replace")
-    return found.packed[:8] if found.version == 6 else found.packed
+    return parsed.packed[:8] if parsed.version == 6 else parsed.packed

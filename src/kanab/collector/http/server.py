@@ -1,4 +1,4 @@
-"""Serving an application for real: uvicorn without logs, connections that end, a process that keeps nothing."""
+"""Serves an application by uvicorn: without logs, with connections that end, in a process that dumps no core."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from kanab.collector.protocol.limits import IDLE_SECONDS
 from kanab.errors import MissingExtraError, StoreError
-
-IDLE = 30
-"""Seconds that a connection may stay open between two requests."""
 
 PLAIN_HTTP = "KANAB_PLAIN_HTTP"
 """The environment variable that turns the fast path off."""
@@ -26,24 +24,24 @@ Say = Callable[[str], None]
 """Takes a sentence for the operator."""
 
 MOST_FILES = 65_536
-"""So many files and connections may be open, if the system allows as many."""
+"""Files and connections that may be open, if the system allows as many."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or an error that says why there is none."""
+    """Return a listening socket; raises `StoreError` with the reason why there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        listening.bind((host, port))
     except OSError as problem:
-        found.close()
+        listening.close()
         if problem.errno == errno.EADDRINUSE:
             raise StoreError(f"port {port} is in use", "Stop what uses it, or give another one (--port).") from None
         if problem.errno == errno.EACCES:
             raise StoreError(f"port {port} may not be used", "Give one above 1023 (--port).") from None
         raise StoreError(f"this machine has no address {host}", "Give one that it has (--host).") from None
-    return found
+    return listening
 
 
 def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = lambda _: None) -> None:
@@ -52,7 +50,7 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say
     ``say`` gets a sentence if the fast path is not used.
     """
     server = server_of(app, stop_within=stop_within, say=say)
-    with_rare_collections()
+    collect_garbage_rarely()
     before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
     try:
         server.run(sockets=[listening])
@@ -72,8 +70,8 @@ def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say
         import uvicorn  # noqa: PLC0415 - only collectors need it
     except ImportError:
         raise MissingExtraError("serving", "server") from None
-    without_core_dumps()
-    with_many_files()
+    disable_core_dumps()
+    allow_many_files()
     http: Any = "auto"
     if plain is None and os.environ.get(PLAIN_HTTP):
         plain = True
@@ -85,7 +83,7 @@ def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say
             say(f"kanab: the fast HTTP path does not fit uvicorn {uvicorn.__version__} ({problem}): {_PLAIN}.")
     config = uvicorn.Config(
         app, http=http, ws="none", lifespan="on", access_log=False, log_level="critical",
-        server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE, backlog=4096,
+        server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS, backlog=4096,
         timeout_graceful_shutdown=stop_within,
     )  # fmt: skip
     return uvicorn.Server(config)
@@ -107,27 +105,27 @@ class UnfamiliarError(Exception):
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """Let everything that is open be closed."""
+    """Raise what lets everything that is open be closed."""
     raise KeyboardInterrupt
 
 
-def without_core_dumps() -> None:
-    """A crash must not write memory, with what is in flight, to a disk."""
+def disable_core_dumps() -> None:
+    """Turn core dumps off: a crash must not write memory, with what is in flight, to a disk."""
     with suppress(ImportError):
         import resource  # noqa: PLC0415 - not on Windows, which writes none unless told to
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def with_rare_collections() -> None:
-    """Posts leave no circles behind, so that looking for some after every few of them finds nothing."""
+def collect_garbage_rarely() -> None:
+    """Collect garbage rarely: posts leave no cycles behind, so there is nothing to find after every few of them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
-def with_many_files() -> None:
-    """Every connection is a file: a thousand silent ones must not use up what a shell allows by default."""
+def allow_many_files() -> None:
+    """Allow many open files: a thousand silent connections must not use up what a shell allows by default."""
     with suppress(ImportError, ValueError, OSError):
         import resource  # noqa: PLC0415 - not on Windows
 

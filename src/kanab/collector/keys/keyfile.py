@@ -1,4 +1,4 @@
-"""The key file: one link of a chain, written twice, so that it can be replaced without being lost.
+"""The key file: the state of a key chain, written twice, so that it can be replaced without being lost.
 
 Two lines of equal length say the same. Moving on overwrites them in place, one after the other,
 each followed by a sync: a crash leaves one line whole, and in the end the old bytes are gone.
@@ -21,11 +21,11 @@ from kanab.errors import StoreError
 
 _LINE = re.compile(rb"kanab-key/1 (\d{12}) ([0-9a-f]{64}) ([0-9a-f]{64}) ([0-9a-f]{16})\n")
 _WIDTH = len("kanab-key/1") + 1 + 12 + 1 + 64 + 1 + 64 + 1 + 16 + 1
-_APART = "Keep a copy apart from the backups of the store; without it open cohorts are lost, sealed ones are not."
+_KEEP_A_COPY = "Keep a copy apart from the backups of the store; without it open cohorts are lost, sealed ones are not."
 
 
-class Link(NamedTuple):
-    """What the file holds: a period, its state, and the key of nonce hashes."""
+class KeyState(NamedTuple):
+    """What the file holds: a period, the state of its key chain, and the key of nonce hashes."""
 
     period: int
     state: bytes
@@ -33,7 +33,7 @@ class Link(NamedTuple):
 
 
 def key_beside(data: Path) -> Path:
-    """Where the key of a data directory is kept unless told otherwise: beside it, so that copying one leaves the other.
+    """Return where the key of a data directory is kept by default: beside it, so that copying one leaves the other.
 
     >>> key_beside(Path("shop/kanab-data")).as_posix()
     'shop/kanab-data.key'
@@ -42,27 +42,36 @@ def key_beside(data: Path) -> Path:
 
 
 def check_apart(path: Path, data: Path) -> None:
-    """Refuse a key file inside the data directory: whoever copies that would have both."""
+    """Check that a key file lies outside the data directory, or whoever copies that would have both.
+
+    Raises `StoreError` if it lies inside.
+    """
     if path.resolve().is_relative_to(data.resolve()):
         raise StoreError("the key file lies in the data directory", "Keep it beside or elsewhere (--key FILE).")
 
 
-def read_key_file(path: Path) -> Link:
-    """The newest whole line; if a crash left an older one beside it, that one is overwritten now."""
-    with _opened(path) as handle:
+def read_key_file(path: Path) -> KeyState:
+    """Read the newest whole line, and overwrite an older one that a crash left beside it.
+
+    Raises `StoreError` where there is no file, it is damaged, or others may read it.
+    """
+    with _open(path) as handle:
         newest = _newest(handle, path)
         _write(handle, newest)
         return newest
 
 
-def create_key_file(path: Path, link: Link) -> None:
-    """Write a new file with mode 0600; one that is already there stays as it is."""
+def create_key_file(path: Path, state: KeyState) -> None:
+    """Write a new file with mode 0600; one that is already there stays as it is.
+
+    Raises `StoreError` where the folder cannot be written.
+    """
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
         try:
-            _write(handle, link)
+            _write(handle, state)
         finally:
             os.close(handle)
         with suppress(FileExistsError):
@@ -76,58 +85,61 @@ def create_key_file(path: Path, link: Link) -> None:
                 Path(temporary).unlink()
 
 
-def move_key_file(path: Path, link: Link) -> None:
-    """Overwrite the file by a later link; one that another process wrote meanwhile may be later still."""
-    with _opened(path) as handle:
+def move_key_file(path: Path, state: KeyState) -> None:
+    """Overwrite the file by a later state, unless another process wrote an even later one.
+
+    Raises `StoreError` if the file now holds the key of another store.
+    """
+    with _open(path) as handle:
         newest = _newest(handle, path)
-        if newest.nonce_key != link.nonce_key:
+        if newest.nonce_key != state.nonce_key:
             raise StoreError(f"{path.name} now holds the key of another store", "Put the right key file back.")
-        _write(handle, max(newest, link))
+        _write(handle, max(newest, state))
 
 
-def _newest(handle: int, path: Path) -> Link:
-    found = [link for _, link in _lines(handle) if link is not None]
-    if not found:
-        raise StoreError(f"{path.name} is not a key file, or is damaged", _APART)
-    return max(found)
+def _newest(handle: int, path: Path) -> KeyState:
+    states = [state for _, state in _read_lines(handle) if state is not None]
+    if not states:
+        raise StoreError(f"{path.name} is not a key file, or is damaged", _KEEP_A_COPY)
+    return max(states)
 
 
-def _lines(handle: int) -> list[tuple[int, Link | None]]:
-    """Both places in the file, with the link that each holds."""
-    return [(place, _parsed(os.pread(handle, _WIDTH, place))) for place in (0, _WIDTH)]
+def _read_lines(handle: int) -> list[tuple[int, KeyState | None]]:
+    """Return the offsets of both lines, with the state that each holds."""
+    return [(offset, _parse(os.pread(handle, _WIDTH, offset))) for offset in (0, _WIDTH)]
 
 
-def _write(handle: int, link: Link) -> None:
-    """Put a link into both places, first where nothing or the older one is."""
-    for place, held in sorted(_lines(handle), key=lambda line: (line[1] is not None, line[1] or (), line[0])):
-        if held != link:
-            os.pwrite(handle, _spelled(link), place)
+def _write(handle: int, state: KeyState) -> None:
+    """Write a state into both lines, first where nothing or the older one is."""
+    for offset, before in sorted(_read_lines(handle), key=lambda line: (line[1] is not None, line[1] or (), line[0])):
+        if before != state:
+            os.pwrite(handle, _format(state), offset)
             os.fsync(handle)
 
 
-def _spelled(link: Link) -> bytes:
-    text = f"kanab-key/1 {link.period:012d} {link.state.hex()} {link.nonce_key.hex()}"
-    return f"{text} {_check(text.encode())}\n".encode()
+def _format(state: KeyState) -> bytes:
+    text = f"kanab-key/1 {state.period:012d} {state.state.hex()} {state.nonce_key.hex()}"
+    return f"{text} {_checksum(text.encode())}\n".encode()
 
 
-def _parsed(line: bytes) -> Link | None:
-    found = _LINE.fullmatch(line)
-    if found is None or _check(line[:-18]) != found[4].decode():
+def _parse(line: bytes) -> KeyState | None:
+    match = _LINE.fullmatch(line)
+    if match is None or _checksum(line[:-18]) != match[4].decode():
         return None
-    return Link(int(found[1]), bytes.fromhex(found[2].decode()), bytes.fromhex(found[3].decode()))
+    return KeyState(int(match[1]), bytes.fromhex(match[2].decode()), bytes.fromhex(match[3].decode()))
 
 
-def _check(text: bytes) -> str:
+def _checksum(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """The file, held against other processes, if nobody else may read it."""
+def _open(path: Path) -> Iterator[int]:
+    """Open the file, locked against other processes, if nobody else may read it."""
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:
-        raise StoreError(f"there is no key file {path.name!r}", _APART) from None
+        raise StoreError(f"there is no key file {path.name!r}", _KEEP_A_COPY) from None
     except OSError as problem:
         raise StoreError(
             f"{path.name} cannot be opened for writing: {problem.strerror}", "A seal has to erase keys from it."
@@ -135,7 +147,7 @@ def _opened(path: Path) -> Iterator[int]:
     try:
         if os.name == "posix" and stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
             raise StoreError(f"others may read the key file {path.name!r}", f"Run: chmod 600 {path.name}")
-        _hold(handle)
+        _lock(handle)
         yield handle
     except OSError as problem:
         raise StoreError(f"{path.name} cannot be written: {problem.strerror}", "Check the disk.") from None
@@ -143,7 +155,7 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def _hold(handle: int) -> None:
+def _lock(handle: int) -> None:
     with suppress(ImportError):
         import fcntl  # noqa: PLC0415 - not on Windows, where one collector has the file
 

@@ -22,20 +22,20 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
-from kanab.collector.keys.keyfile import Link, create_key_file, move_key_file, read_key_file
+from kanab.collector.keys.keyfile import KeyState, create_key_file, move_key_file, read_key_file
 from kanab.errors import MissingExtraError, StoreError
 
-FARTHEST = 200_000
-"""Nobody needs more periods than this: days for five hundred years."""
+LAST_PERIOD = 200_000
+"""The last period that has a key: days for five hundred years."""
 
 _SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True)
-class Chain:
+class KeyChain:
     """The state of one period, and with it the keys of this and all later ones.
 
-    >>> chain = Chain.from_secret("07" * 32)
+    >>> chain = KeyChain.from_secret("07" * 32)
     >>> later = chain.forward(2)
     >>> later.key(5) == chain.key(5), later.fingerprint == chain.fingerprint
     (True, True)
@@ -49,19 +49,22 @@ class Chain:
     nonce_key: bytes = field(repr=False)
 
     @classmethod
-    def new(cls) -> Chain:
-        """A chain that begins with chance."""
+    def new(cls) -> KeyChain:
+        """Return a chain that begins with random bytes."""
         return cls._first(os.urandom(32))
 
     @classmethod
-    def from_secret(cls, text: str) -> Chain:
-        """The chain that 64 hexadecimal digits begin: the same on every machine that has them."""
+    def from_secret(cls, text: str) -> KeyChain:
+        """Return the chain that 64 hexadecimal digits begin: the same on every machine that has them.
+
+        Raises `StoreError` for any other text.
+        """
         if not _SECRET.fullmatch(text.strip()):
             raise StoreError("the secret is not 64 hexadecimal digits", "Make one with: openssl rand -hex 32")
         return cls._first(bytes.fromhex(text.strip()))
 
     @classmethod
-    def _first(cls, state: bytes) -> Chain:
+    def _first(cls, state: bytes) -> KeyChain:
         return cls(0, state, _derived(state, b"nonces"))
 
     @property
@@ -70,32 +73,32 @@ class Chain:
         return hmac.digest(self.nonce_key, b"kanab/1 store", "sha256")[:16]
 
     def key(self, period: int) -> bytes:
-        """The key of a period's records."""
+        """Return the key of a period's records; raises `StoreError` if it has been erased."""
         return _derived(self.forward(period).state, b"records")
 
-    def forward(self, period: int) -> Chain:
-        """The chain as it is in a later period; there is no way back."""
+    def forward(self, period: int) -> KeyChain:
+        """Return the chain as it is in a later period; raises `StoreError` for an earlier one."""
         if period < self.period:
             raise StoreError(
                 "the key of a cohort has been erased, as it is after a seal",
                 "Nothing reads its records again; sealed batches need no key.",
             )
-        if period > FARTHEST:
+        if period > LAST_PERIOD:
             raise StoreError("a cohort lies too far in the future", "Check the clock of this machine.")
         state = self.state
         for _ in range(period - self.period):
             state = _derived(state, b"next")
-        return Chain(period, state, self.nonce_key)
+        return KeyChain(period, state, self.nonce_key)
 
 
 class Keyring:
-    """The chain in use, with the keys that were asked for, and the file that must forget with it.
+    """The chain in use, with the keys derived so far, and the file from which keys are erased too.
 
     Safe to use from several threads. Without a file (a secret from the environment) forgetting
     ends with the process: whoever still has the secret can make every key again.
     """
 
-    def __init__(self, chain: Chain, path: str | PathLike[str] | None = None) -> None:
+    def __init__(self, chain: KeyChain, path: str | PathLike[str] | None = None) -> None:
         self._chain = chain
         self._path = None if path is None else Path(path)
         self._keys: dict[int, bytes] = {}
@@ -104,19 +107,19 @@ class Keyring:
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Keyring:
-        """The chain of a key file."""
-        return cls(Chain(*read_key_file(Path(path))), path)
+        """Read the chain of a key file; raises `StoreError` where there is none."""
+        return cls(KeyChain(*read_key_file(Path(path))), path)
 
     @classmethod
     def create(cls, path: str | PathLike[str]) -> Keyring:
-        """A new chain in a new file; where one is already there, that one."""
-        fresh = Chain.new()
-        create_key_file(Path(path), Link(fresh.period, fresh.state, fresh.nonce_key))
+        """Write a new chain into a new file, or read the file that is already there."""
+        fresh = KeyChain.new()
+        create_key_file(Path(path), KeyState(fresh.period, fresh.state, fresh.nonce_key))
         return cls.from_file(path)
 
     @property
     def erasable(self) -> bool:
-        """Does a seal destroy its key? Not where the secret comes from the environment."""
+        """Whether a seal destroys its key: not where the secret comes from the environment."""
         return self._path is not None
 
     @property
@@ -130,18 +133,18 @@ class Keyring:
         return self._chain.fingerprint
 
     def nonce_hash(self, nonce: bytes) -> bytes:
-        """What a store remembers of a nonce: 16 bytes that tell nothing without the key."""
-        found = self._nonces.copy()
-        found.update(nonce)
-        return found.digest()
+        """Return what a store remembers of a nonce: 16 bytes that tell nothing without the key."""
+        digest = self._nonces.copy()
+        digest.update(nonce)
+        return digest.digest()
 
     def key(self, period: int) -> bytes:
-        """The key of a period's records."""
+        """Return the key of a period's records; raises `StoreError` if it has been erased."""
         with self._lock:
-            found = self._keys.get(period)
-            if found is None:
-                found = self._keys[period] = self._chain.key(period)
-            return found
+            key = self._keys.get(period)
+            if key is None:
+                key = self._keys[period] = self._chain.key(period)
+            return key
 
     def forget(self, through: int) -> None:
         """Erase what the keys of all periods through this one could be made from; also from the file."""
@@ -150,13 +153,13 @@ class Keyring:
                 return
             chain = self._chain.forward(through + 1)
             if self._path is not None:
-                move_key_file(self._path, Link(chain.period, chain.state, chain.nonce_key))
+                move_key_file(self._path, KeyState(chain.period, chain.state, chain.nonce_key))
             self._chain = chain
             self._keys = {period: key for period, key in self._keys.items() if period > through}
 
 
 def _derived(state: bytes, purpose: bytes) -> bytes:
-    """One step of HKDF: the states are uniform already, so that nothing has to be extracted first."""
+    """Derive 32 bytes by one step of HKDF: states are uniform already, so nothing has to be extracted first."""
     try:
         from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - only collectors need it
         from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What clients must know of a plan: the public part, as JSON whose name is its digest."""
+"""The config of clients: the public part of a plan, as JSON whose name is its digest."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 import msgspec
 
 from kanab.collector.protocol.encoding import spell
+from kanab.collector.protocol.limits import MOST_PAIRS
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.values import duration
 
 FORMAT = "kanab-config/1"
-MOST_PAIRS = 20
-"""A client reports at most so many pairs of experiments, drawn once at random."""
 
 
 def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> bytes:
-    """The plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k.
+    """Return the plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k.
 
     ``began`` are the metrics that experiments began with, where the plan has grown since.
 
@@ -31,7 +30,7 @@ def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) 
 
 
 def config_digest(config: bytes) -> str:
-    """The name of a config: clients may keep it for ever under this name."""
+    """Return the name of a config: clients may keep it for ever under this name."""
     return hashlib.sha256(config).hexdigest()[:32]
 
 
@@ -42,42 +41,46 @@ def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         "cohorts": plan.cohorts and {"days": duration(plan.cohorts.every).days, "window": _hours(plan.cohorts.window)},
         "nonce_life": _hours(plan.nonce_life),
         "covariates": {
-            one.name: [spell(level) for level in one.levels or ()] for one in plan.covariates if one.name in used
+            covariate.name: [spell(level) for level in covariate.levels or ()]
+            for covariate in plan.covariates
+            if covariate.name in used
         },
         "metrics": {metric.name: _metric(metric) for metric in plan.counted_metrics},
         "ratios": [list(ratio) for ratio in plan.ratios],
-        "experiments": {one.name: _experiment(one, plan, began.get(one.name)) for one in plan.experiments},
+        "experiments": {
+            experiment.name: _experiment(experiment, plan, began.get(experiment.name))
+            for experiment in plan.experiments
+        },
         "pairs": [list(link.experiments) for link in plan.linkages if len(link.experiments) > 1],
         "most_pairs": MOST_PAIRS,
     }
 
 
-def _metric(one: MetricPlan) -> dict[str, Any]:
-    metric = one.metric()
-    bounds = metric.bounds or (0.0, 1.0)
-    found: dict[str, Any] = {"bounds": list(bounds), "scale": metric.scale}
-    if one.missing != "zero":
-        found["missing"] = one.missing
-    return found
+def _metric(plan: MetricPlan) -> dict[str, Any]:
+    metric = plan.metric()
+    document: dict[str, Any] = {"bounds": list(metric.bounds or (0.0, 1.0)), "scale": metric.scale}
+    return document if plan.missing == "zero" else document | {"missing": plan.missing}
 
 
-def _experiment(one: ExperimentPlan, plan: Plan, began: Sequence[str] | None) -> dict[str, Any]:
-    """Arms stand in the plan's order, which draws go by: a JSON object would lose it."""
-    found: dict[str, Any] = {
-        "arms": [[spell(arm), share] for arm, share in one.shares or ()],
-        "control": spell(one.control),
-        "covariates": list(one.covariates),
+def _experiment(experiment: ExperimentPlan, plan: Plan, began: Sequence[str] | None) -> dict[str, Any]:
+    """Return an experiment's part. Arms stand in the plan's order, which draws go by: a JSON object would lose it."""
+    document: dict[str, Any] = {
+        "arms": [[spell(arm), share] for arm, share in experiment.shares or ()],
+        "control": spell(experiment.control),
+        "covariates": list(experiment.covariates),
     }
     if began is not None and set(began) != set(plan.metric_names):
-        found["metrics"] = [name for name in plan.metric_names if name in began]
-    optional = {"salt": one.salt, "holdout": one.holdout, "exclude_with": _excluded(one, plan)}
-    return found | {name: value for name, value in optional.items() if value}
+        document["metrics"] = [name for name in plan.metric_names if name in began]
+    optional = {"salt": experiment.salt, "holdout": experiment.holdout, "exclude_with": _excluded(experiment, plan)}
+    return document | {name: value for name, value in optional.items() if value}
 
 
-def _excluded(one: ExperimentPlan, plan: Plan) -> list[str]:
-    """The experiments that share nobody with this one, whichever of the two says so."""
+def _excluded(experiment: ExperimentPlan, plan: Plan) -> list[str]:
+    """Return the experiments that share nobody with this one, whichever of the two says so."""
     return [
-        other.name for other in plan.experiments if other.name in one.exclude_with or one.name in other.exclude_with
+        other.name
+        for other in plan.experiments
+        if other.name in experiment.exclude_with or experiment.name in other.exclude_with
     ]
 
 

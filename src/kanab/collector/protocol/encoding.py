@@ -8,7 +8,7 @@ from kanab.tally.factor import Level, as_level
 
 
 def encode(text: str) -> str:
-    """A name in its one spelling: everything but letters, digits and ``_ . - ~`` is percent-encoded.
+    """Percent-encode a name: everything but letters, digits and ``_ . - ~``.
 
     >>> encode("time on app"), encode("a/b:c|d@e>f")
     ('time%20on%20app', 'a%2Fb%3Ac%7Cd%40e%3Ef')
@@ -17,7 +17,7 @@ def encode(text: str) -> str:
 
 
 def decode(text: str) -> str:
-    """The name that was meant; characters that separate nothing may also stand as they are.
+    """Return the name that was meant; characters that separate nothing may also stand as they are.
 
     >>> decode("time%20on app")
     'time on app'
@@ -26,7 +26,7 @@ def decode(text: str) -> str:
 
 
 def respell(text: str) -> str:
-    """Names with slashes between them, each in its one spelling, whatever spelling they came in.
+    """Return names with slashes between them, each in its one spelling, whatever spelling they came in.
 
     >>> respell("check%6Fut/time on app")
     'checkout/time%20on%20app'
@@ -35,7 +35,7 @@ def respell(text: str) -> str:
 
 
 def spell(level: Level) -> str:
-    """A level as text: true and false as in JSON, a missing one is empty.
+    """Return a level as text: true and false as in JSON, a missing one is empty.
 
     >>> spell(3.0), spell(True), spell(None), spell("phone")
     ('3', 'true', '', 'phone')

@@ -9,19 +9,16 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
+from kanab.collector.protocol.limits import HOURS_AHEAD, NONCE_BYTES
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.errors import MessageError
-
-NONCE_BYTES = 16
-AHEAD = 1
-"""Clocks of clients may be this many hours fast."""
 
 _DIGITS = 2 * NONCE_BYTES
 _HOUR = 3600
 
 
 def make_nonce(now: datetime | None = None) -> str:
-    """A fresh nonce, in hex digits.
+    """Return a fresh nonce, in hex digits.
 
     >>> make_nonce(datetime(2026, 11, 15, 16, tzinfo=UTC))[:8]
     '00079b70'
@@ -31,25 +28,25 @@ def make_nonce(now: datetime | None = None) -> str:
 
 
 def read_nonce(text: str, at: str = "") -> bytes:
-    """The bytes of a nonce."""
+    """Return the bytes of a nonce; raises `MessageError` for any other text."""
     try:
         nonce = bytes.fromhex(text)
     except ValueError:
         nonce = b""
     if len(nonce) != NONCE_BYTES or len(text) != _DIGITS:
         raise refused(
-            Reason.NONCE, "a post needs a nonce of 32 hex digits", "The first 8 are the hours since 1970.", at
+            Reason.NONCE, f"a post needs a nonce of {_DIGITS} hex digits", "The first 8 are the hours since 1970.", at
         )
     return nonce
 
 
 def hour_of(nonce: bytes) -> int:
-    """The hour in which a nonce was made, counted from 1970."""
+    """Return the hour in which a nonce was made, counted from 1970."""
     return int.from_bytes(nonce[:4], "big")
 
 
 def oldest_hour(seconds: int, life: int) -> int:
-    """The earliest hour whose nonces are still accepted: each lives at least its whole life, in seconds.
+    """Return the earliest hour whose nonces are still accepted: each lives at least its whole life, in seconds.
 
     Nonces of earlier hours may be forgotten.
 
@@ -60,17 +57,22 @@ def oldest_hour(seconds: int, life: int) -> int:
 
 
 def open_hours(seconds: int, life: int) -> range:
-    """The hours whose nonces are accepted at a moment."""
-    return range(oldest_hour(seconds, life), seconds // _HOUR + AHEAD + 1)
+    """Return the hours whose nonces are accepted at a moment."""
+    return range(oldest_hour(seconds, life), seconds // _HOUR + HOURS_AHEAD + 1)
 
 
-def untimely(nonce: bytes, hours: range) -> MessageError:
-    """The error for a nonce that is too old to be remembered, or made in the future."""
+def untimely_error(nonce: bytes, hours: range) -> MessageError:
+    """Return the error for a nonce that is too old to be remembered, or made in the future."""
     if hour_of(nonce) < hours.start:
-        return refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
+        return expired_error()
     return refused(Reason.NONCE, "the nonce was made in the future", "Check the clock: hours since 1970, in UTC.")
 
 
+def expired_error() -> MessageError:
+    """Return the error for a nonce that is older than its life."""
+    return refused(Reason.EXPIRED, "the nonce is older than messages live", "Give this message up.")
+
+
 def seconds_of(now: datetime) -> int:
-    """Whole seconds since 1970; a time without a zone is in UTC."""
+    """Return whole seconds since 1970; a time without a zone is in UTC."""
     return int((now if now.tzinfo is not None else now.replace(tzinfo=UTC)).timestamp())

@@ -1,4 +1,4 @@
-"""Bytes of a post to its nonce and lines, strictly, in the text form or the JSON form; the plan is not asked.
+"""Reads the bytes of a post into its nonce and lines, strictly, in the text form or the JSON form, without the plan.
 
     kanab/1 00079b70…                            the format and a nonce
     checkout/tier:B:3@2026-W46                   enrolled
@@ -16,47 +16,45 @@ from typing import NamedTuple
 import msgspec
 
 from kanab.collector.protocol.encoding import encode, spell
+from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES
 from kanab.collector.protocol.nonces import read_nonce
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.errors import MessageError
 from kanab.tally.factor import as_level
 
-MOST_BYTES = 16_384
-MOST_LINES = 100
-
 Value = float | tuple[float, float]
-"""A running total as it was written; for a ratio, of both parts."""
+"""A running total as it was written; for a ratio, the totals of both parts."""
 
 Line = tuple[str, Value | None, Value | None]
-"""Everything before the totals, the old total (None: there was none) and the new (None: an enrollment)."""
+"""The prefix (everything before the totals), the old total (None: there was none), the new (None: an enrollment)."""
 
 _FIRST = "kanab/1 "
 _DIGITS = "0123456789.+-eE"
 _PLAIN, _SHORT = re.compile(r"[0-9.+\->]*"), 99
-"""Totals of so few characters, and without exponents, are finite if they are numbers at all."""
+"""Totals of at most so many characters, and without exponents, are finite if they are numbers at all."""
 
 
 class Post(NamedTuple):
-    """What one POST says: a nonce, and lines in the order in which they were written."""
+    """The content of one POST: a nonce, and lines in the order in which they were written."""
 
     nonce: bytes
     lines: list[Line]
     json: bool = False
 
     def place(self, position: int) -> str:
-        """Where a line stands, for an error."""
+        """Return where a line stands, for an error."""
         return f"$.messages[{position}]" if self.json else f"line {position + 2}"
 
 
 def read_post(body: bytes, content_type: str | None = None) -> Post:
-    """The post in a body of text (the default) or JSON.
+    """Read the post in a body of text (the default) or JSON; raises `MessageError` where it cannot be read.
 
     >>> post = read_post(b"kanab/1 00079b70000102030405060708090a0b\\ncheckout:B@2026-W46:minutes:0>4\\n")
     >>> post.lines
     [('checkout:B@2026-W46:minutes', 0.0, 4.0)]
     """
-    if len(body) > MOST_BYTES:
-        raise refused(Reason.SIZE, "a post has too many bytes", f"Send at most {MOST_BYTES:,}.")
+    if len(body) > MOST_POST_BYTES:
+        raise refused(Reason.SIZE, "a post has too many bytes", f"Send at most {MOST_POST_BYTES:,}.")
     if content_type is None or content_type == "text/plain":
         return _read_text(body)
     kind = content_type.partition(";")[0].strip().lower()
@@ -68,7 +66,7 @@ def read_post(body: bytes, content_type: str | None = None) -> Post:
 
 
 def _read_text(body: bytes) -> Post:
-    text = _decoded(body)
+    text = _decode(body)
     if text is None:
         raise refused(Reason.ENCODING, "a post is not UTF-8 text", "Percent-encode names.")
     if "\r" in text:
@@ -83,7 +81,7 @@ def _read_text(body: bytes) -> Post:
     return Post(nonce, _read_lines(lines))
 
 
-def _decoded(body: bytes) -> str | None:
+def _decode(body: bytes) -> str | None:
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -91,62 +89,62 @@ def _decoded(body: bytes) -> str | None:
 
 
 def _check_lines(count: int) -> None:
-    if count > MOST_LINES:
-        raise refused(Reason.SIZE, "a post has too many lines", f"Send at most {MOST_LINES} messages in one post.")
+    if count > MOST_POST_LINES:
+        raise refused(Reason.SIZE, "a post has too many lines", f"Send at most {MOST_POST_LINES} messages in one post.")
     if not count:
         raise refused(Reason.FORMAT, "a post has no message", "Write one to a line, after the nonce.")
 
 
 def _read_lines(lines: list[str]) -> list[Line]:
-    found = _plain_lines(lines)
-    return _any_lines(lines) if found is None else found
+    plain = _plain_lines(lines)
+    return _any_lines(lines) if plain is None else plain
 
 
 def _plain_lines(lines: list[str]) -> list[Line] | None:
-    """Lines whose totals are plain numbers, as nearly all are; None if one of them is something else."""
-    found: list[Line] = []
-    seen = [""]
+    """Read lines whose totals are plain numbers, as nearly all are; None if one of them is something else."""
+    read: list[Line] = []
+    all_totals = [""]
     try:
         for line in lines:
-            head, _, totals = line.rpartition(":")
-            old, moved, new = totals.partition(">")
-            if moved:
-                seen.append(totals)
-                found.append((head, float(old) if old else None, float(new)))
+            prefix, _, totals = line.rpartition(":")
+            old, arrow, new = totals.partition(">")
+            if arrow:
+                all_totals.append(totals)
+                read.append((prefix, float(old) if old else None, float(new)))
             else:
-                found.append((line, None, None))
+                read.append((line, None, None))
     except ValueError:
         return None
-    return found if _PLAIN.fullmatch("".join(seen)) and max(map(len, seen)) <= _SHORT else None
+    return read if _PLAIN.fullmatch("".join(all_totals)) and max(map(len, all_totals)) <= _SHORT else None
 
 
 def _any_lines(lines: list[str]) -> list[Line]:
-    found: list[Line] = []
+    read: list[Line] = []
     for line in lines:
-        head, _, totals = line.rpartition(":")
-        old, moved, new = totals.partition(">")
+        prefix, _, totals = line.rpartition(":")
+        old, arrow, new = totals.partition(">")
         try:
-            found.append((head, _total(old) if old else None, _total(new)) if moved else (line, None, None))
+            read.append((prefix, _total(old) if old else None, _total(new)) if arrow else (line, None, None))
         except ValueError:
             break  # Python's own error repeats the text: ours is raised where that one is gone
     else:
-        return found
-    at = f"line {len(found) + 2}"
+        return read
+    at = f"line {len(read) + 2}"
     raise refused(Reason.NUMBER, "a total is not a finite number", "Write old>new, such as 0>4.", at)
 
 
 def _total(text: str) -> Value:
-    """A number, or two numbers with a slash between them; anything else is a ValueError."""
+    """Read a number, or two numbers with a slash between them; raises ValueError for anything else."""
     if "/" not in text:
-        return number(text)
+        return read_number(text)
     first, second = text.split("/")
-    return number(first), number(second)
+    return read_number(first), read_number(second)
 
 
-def number(text: str) -> float:
-    """A finite number in decimal digits; what else Python would read as one (inf, 1_000) is a ValueError.
+def read_number(text: str) -> float:
+    """Read a finite number in decimal digits; raises ValueError for what else Python would read (inf, 1_000).
 
-    >>> number("12.5"), number("-1e3")
+    >>> read_number("12.5"), read_number("-1e3")
     (12.5, -1000.0)
     """
     if text.strip(_DIGITS):
@@ -180,17 +178,17 @@ _JSON = msgspec.json.Decoder(_Body)
 
 
 def _read_json(body: bytes) -> Post:
-    found = _parsed(body)
-    if found is None:
+    content = _parse(body)
+    if content is None:
         raise refused(Reason.FORMAT, "the JSON is not that of a post", "docs/how-to/messages.md shows one.")
-    if found.kanab != 1:
+    if content.kanab != 1:
         raise refused(Reason.FORMAT, "the JSON is of an unknown version", 'Write "kanab": 1.', "$.kanab")
-    nonce = read_nonce(found.nonce, "$.nonce")
-    _check_lines(len(found.messages))
-    return Post(nonce, [_json_line(message, position) for position, message in enumerate(found.messages)], json=True)
+    nonce = read_nonce(content.nonce, "$.nonce")
+    _check_lines(len(content.messages))
+    return Post(nonce, [_json_line(message, position) for position, message in enumerate(content.messages)], json=True)
 
 
-def _parsed(body: bytes) -> _Body | None:
+def _parse(body: bytes) -> _Body | None:
     try:
         return _JSON.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -198,18 +196,18 @@ def _parsed(body: bytes) -> _Body | None:
 
 
 def _json_line(message: _Message, position: int) -> Line:
-    """The same line as text would give, names in their one spelling."""
-    head = "/".join(map(encode, message.linkage))
-    head = ":".join([head, *(encode(spell(as_level(level, "the plan"))) for level in message.levels)])
+    """Return the same line as text would give, names in their one spelling."""
+    table = "/".join(map(encode, message.linkage))
+    prefix = ":".join([table, *(encode(spell(as_level(level, "the plan"))) for level in message.levels)])
     if message.cohort is not None:
-        head += f"@{encode(message.cohort)}"
-    what = message.metric is not None, message.ratio is not None
-    if all(what) or any(what) != (message.new is not None) or (message.old is not None and message.new is None):
+        prefix += f"@{encode(message.cohort)}"
+    named = message.metric is not None, message.ratio is not None
+    if all(named) or any(named) != (message.new is not None) or (message.old is not None and message.new is None):
         raise _unreadable(position)
-    if any(what):
+    if any(named):
         names = message.ratio or (message.metric or "",)
-        head += ":" + "/".join(map(encode, names))
-    return head, message.old, message.new
+        prefix += ":" + "/".join(map(encode, names))
+    return prefix, message.old, message.new
 
 
 def _unreadable(position: int) -> MessageError:

@@ -1,4 +1,4 @@
-"""Why a message was not counted: a closed list of words, and how often each was the case."""
+"""The reasons why a message is not counted: a closed list of words, and how often each occurred."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reason(StrEnum):
 
     @property
     def status(self) -> int:
-        """The HTTP status of the answer; dropped lines are no mistake of the sender, who must not try again."""
+        """The HTTP status of the response; dropped lines are no mistake of the sender, who must not try again."""
         return _STATUS.get(self, 400)
 
 
@@ -57,7 +57,7 @@ _STATUS = {
 
 
 def refused(reason: Reason, fact: str, remedy: str = "", at: str = "") -> MessageError:
-    """The error of a post, with its reason and the status of the answer.
+    """Return the error of a post, with its reason and the status of the response.
 
     >>> print(refused(Reason.SIZE, "a post has too many bytes", "Send at most 16 kB."))
     a post has too many bytes. Send at most 16 kB.
@@ -86,6 +86,6 @@ class Drops:
                 self._counts[Reason(reason)] += 1
 
     def floored(self, k: int) -> dict[str, int]:
-        """Every reason with its count floored to a multiple of k: small numbers are about single people."""
+        """Return every reason with its count floored to a multiple of k: small numbers are about single people."""
         with self._lock:
             return {reason.value: floor_to_k(count, k) for reason, count in self._counts.items()}

@@ -24,7 +24,7 @@ class MemoryStore(SqliteStore):
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
         super().__init__(path, wait=wait)
         try:
-            self._alone = _held(Path(path))
+            self._lock_file = _locked(Path(path))
             with self._transaction() as db:
                 for statement in OPEN_TABLES.replace("CREATE TABLE", "CREATE TEMP TABLE").split(";"):
                     db.execute(statement)
@@ -33,17 +33,17 @@ class MemoryStore(SqliteStore):
             raise
 
     def claim(self, fingerprint: bytes) -> None:
-        """Every start may have keys of its own: nothing is there that another one could have written."""
+        """Accept any key: nothing is there that an earlier start could have written."""
 
     def close(self) -> None:
-        """Let go of the file, and of everything that is not sealed."""
+        """Close the file, and lose everything that is not sealed."""
         super().close()
         with suppress(OSError):
-            os.close(self._alone)
+            os.close(self._lock_file)
 
 
-def _held(path: Path) -> int:
-    """A lock for as long as the process lives: two memories could not be sealed as one."""
+def _locked(path: Path) -> int:
+    """Take a lock for as long as the process lives: two memories could not be sealed as one."""
     handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         import fcntl  # noqa: PLC0415 - not on Windows

@@ -1,4 +1,4 @@
-"""A store in PostgreSQL, for several collectors: the nonce table is theirs together.
+"""A store in PostgreSQL, for several collectors: they share the nonce table.
 
 Whoever appends holds a shared lock until the commit, whoever seals an exclusive one, so that a
 seal sees all records or none of a group. A lost connection is opened again, and what was under
@@ -13,17 +13,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kanab.collector.stores.store import (
+    FORGET_AT_ONCE,
     Appended,
-    Entry,
-    Make,
+    CountedPost,
+    Encrypt,
+    MakeBatch,
     Merge,
     Record,
     StoredPlan,
-    Wrap,
-    newer_schema,
-    other_key,
-    quicker_plan,
-    sort_out,
+    newer_schema_error,
+    plan_race_error,
+    sort_posts,
+    wrong_key_error,
 )
 from kanab.errors import MissingExtraError, StoreError
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _LOCK = 0x6B616E6162  # "kanab"; one store to a database
 
-_STEPS = (
-    # version 1; boxes do not compress, so that PostgreSQL need not try
+_MIGRATIONS = (
+    # version 1; ciphertext does not compress, so that PostgreSQL need not try
     """
     CREATE TABLE kanab_store (one integer PRIMARY KEY CHECK (one = 1), version integer NOT NULL, fingerprint bytea,
                               sealed_through integer NOT NULL, forgotten integer NOT NULL);
@@ -50,13 +51,13 @@ _STEPS = (
                               document bytea NOT NULL);
     """,
 )
-SCHEMA = len(_STEPS)
+SCHEMA = len(_MIGRATIONS)
 
 _APPEND = """
     WITH remembered AS (
         INSERT INTO kanab_nonces (hour, nonce)
         SELECT hour, substr(%(nonces)b, (16 * place - 15)::integer, 16)
-        FROM unnest(%(hours)b::integer[]) WITH ORDINALITY AS one (hour, place)
+        FROM unnest(%(hours)b::integer[]) WITH ORDINALITY AS given (hour, place)
         ON CONFLICT DO NOTHING RETURNING 1
     ), kept AS (
         INSERT INTO kanab_records (cohort, box) SELECT * FROM unnest(%(cohorts)b::integer[], %(boxes)b::bytea[])
@@ -65,13 +66,13 @@ _APPEND = """
                      AND (SELECT count(*) FROM remembered) = cardinality(%(hours)b::integer[]) THEN 1 ELSE 0 END
     FROM kanab_store
 """
-"""A whole group if all of it is as expected, else nothing, by an error that is ours alone."""
+"""Append a whole group if all of it is as expected, else nothing, by a division by zero that only this raises."""
 
 _REMEMBER = """
     INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%b::integer[], %b::bytea[])
     ON CONFLICT DO NOTHING RETURNING nonce
 """
-_KEEP = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s)"
+_ADD_RECORD = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s)"
 _RECORDS = """
     SELECT cohort, box FROM kanab_records
     WHERE %(through)s::integer IS NULL OR cohort <= %(through)s ORDER BY cohort, id
@@ -97,71 +98,72 @@ _CAUSES = {
 
 
 class PostgresStore:
-    """A store in a database of its own (or a schema of its own, by the search path of its address)."""
+    """A store in its own database (or its own schema, by the search path of its address)."""
 
     def __init__(self, url: str, *, wait: float = 10.0) -> None:
         self._url = url
         self._wait = wait
         self._lock = threading.RLock()
         self._connection: Connection | None = None
-        self._known: tuple[int, int] | None = None  # what was sealed and forgotten at the last append
+        self._ends: tuple[int, int] | None = None  # what was sealed and forgotten at the last append
         self.sealed_through()  # a wrong address is an error now, not at the first message
 
     def claim(self, fingerprint: bytes) -> None:
-        """Bind the store to a chain of keys, or refuse another one."""
+        """Bind the store to a key chain; raises `StoreError` if it is bound to another one."""
 
         def work(db: Connection) -> None:
             with db.transaction():
                 query = "UPDATE kanab_store SET fingerprint = coalesce(fingerprint, %s) RETURNING fingerprint"
-                if _one(db.execute(query, (fingerprint,))) != fingerprint:
-                    raise other_key()
+                if _value(db.execute(query, (fingerprint,))) != fingerprint:
+                    raise wrong_key_error()
 
         self._run(work)
 
-    def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
-        """Remember the nonces, add up what is new by cohort, and keep one box per cohort.
+    def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
+        """Remember the nonces, add up what is new by cohort, and write one record per cohort.
 
         Nearly always all posts are new and nothing was sealed since the last time, so that is tried first:
-        it takes one journey to the database. If it is not so, the database is asked.
+        it takes one round trip to the database, which is queried only if it turns out otherwise.
         """
-        keys = sorted({(entry.hour, entry.nonce) for entry in entries})  # in one order: no two groups wait in a circle
+        keys = sorted({(post.hour, post.nonce) for post in posts})  # in one order: no two groups wait in a circle
 
         def work(db: Connection) -> Appended:
-            if self._known is not None and len(keys) == len(entries) > 0:
+            if self._ends is not None and len(keys) == len(posts) > 0:
                 with suppress(_psycopg().errors.DivisionByZero):
-                    return _expected(db, entries, keys, self._known, wrap)
-            done, self._known = _asked(db, entries, keys, wrap)
-            return done
+                    return _append_new(db, posts, keys, self._ends, encrypt)
+            appended, self._ends = _append_any(db, posts, keys, encrypt)
+            return appended
 
         return self._run(work)
 
     def sizes(self) -> dict[int, int]:
-        """How many records each open cohort has."""
+        """Return how many records each open cohort has."""
         query = "SELECT cohort, count(*) FROM kanab_records GROUP BY cohort"
         return self._run(lambda db: dict(db.execute(query).fetchall()))
 
     def records(self, through: int | None = None) -> list[Record]:
-        """The boxes of open cohorts, perhaps only of those through a period."""
+        """Return the records of open cohorts, or only of those through a period."""
         return self._run(lambda db: _records(db, through))
 
     def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all boxes of a cohort by one."""
+        """Replace all records of a cohort by one."""
 
         def work(db: Connection) -> None:
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
                 query = "DELETE FROM kanab_records WHERE cohort = %s RETURNING box"
-                boxes = [box for (box,) in db.execute(query, (cohort,), binary=True).fetchall()]
-                if boxes:
-                    db.execute(_KEEP, (cohort, boxes[0] if len(boxes) == 1 else merge(cohort, boxes)))
+                ciphertexts = [row[0] for row in db.execute(query, (cohort,), binary=True).fetchall()]
+                if ciphertexts:
+                    merged = ciphertexts[0] if len(ciphertexts) == 1 else merge(cohort, ciphertexts)
+                    db.execute(_ADD_RECORD, (cohort, merged))
 
         self._run(work)
 
-    def forget_nonces(self, before: int, most: int = 20_000) -> bool:
-        """Delete nonces of earlier hours, so many at once; are there more? They are refused from now on."""
+    def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
+        """Delete ``most`` nonces of earlier hours, which are refused from now on; return whether there are more."""
 
         def work(db: Connection) -> bool:
-            if _one(db.execute("SELECT forgotten FROM kanab_store")) < before:
+            if _value(db.execute("SELECT forgotten FROM kanab_store")) < before:
                 with db.transaction():
                     db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))  # no group is between looking and adding
                     db.execute("UPDATE kanab_store SET forgotten = greatest(forgotten, %s)", (before,))
@@ -170,16 +172,16 @@ class PostgresStore:
         return self._run(work)
 
     def tidy(self) -> None:
-        """Let new records take the room of old ones; the nonce table is left to autovacuum."""
+        """Let new records take the space of old ones; the nonce table is left to autovacuum."""
         self._run(lambda db: db.execute("VACUUM (SKIP_LOCKED) kanab_records"))
 
-    def seal(self, through: int, make: Make) -> bool:
-        """Replace the records through a period by a sealed batch; False if somebody did before."""
+    def seal(self, through: int, make: MakeBatch) -> bool:
+        """Replace the records through a period by a sealed batch; return False if they were sealed before."""
 
         def work(db: Connection) -> bool:
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                if through <= _one(db.execute("SELECT sealed_through FROM kanab_store")):
+                if through <= _value(db.execute("SELECT sealed_through FROM kanab_store")):
                     return False
                 batch = make(_records(db, through), _sealed(db))
                 db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
@@ -189,54 +191,54 @@ class PostgresStore:
 
         if not self._run(work):
             return False
-        with suppress(StoreError):  # the batch is sealed; room can be given back later
+        with suppress(StoreError):  # the batch is sealed; space can be given back later
             self.tidy()
         return True
 
     def sealed(self) -> list[bytes]:
-        """The sealed batches in their order. No key is needed."""
+        """Return the sealed batches in their order. No key is needed."""
         return self._run(_sealed)
 
     def sealed_through(self) -> int:
-        """The last period that is sealed, or ``NOTHING_SEALED``."""
-        return self._run(lambda db: int(_one(db.execute("SELECT sealed_through FROM kanab_store"))))
+        """Return the last sealed period, or ``NOTHING_SEALED``."""
+        return self._run(lambda db: int(_value(db.execute("SELECT sealed_through FROM kanab_store"))))
 
     def versions(self) -> list[StoredPlan]:
-        """The plans in the order in which they were accepted."""
+        """Return the plans in the order in which they were accepted."""
         query = "SELECT since, digest, document FROM kanab_plans ORDER BY number"
         return self._run(lambda db: [StoredPlan(*row) for row in db.execute(query, binary=True).fetchall()])
 
     def add_version(self, number: int, version: StoredPlan) -> None:
-        """Record a plan as the version of this number (0, 1, …), unless another collector was quicker."""
+        """Record a plan as version ``number`` (0, 1, …); raises `StoreError` if another collector was quicker."""
         query = "INSERT INTO kanab_plans VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if self._run(lambda db: db.execute(query, (number, *version)).rowcount) == 1:
             return
-        held = dict(enumerate(self.versions())).get(number)
-        if held != version:  # the same one may be our own, whose answer was lost
-            raise quicker_plan()
+        recorded = dict(enumerate(self.versions())).get(number)
+        if recorded != version:  # the same one may be our own, whose answer was lost
+            raise plan_race_error()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             self._drop()
             self._url = ""
 
     def _run(self, work: Callable[[Connection], _T]) -> _T:
-        """Do something on an open connection, and once again if that turns out to be a lost one."""
+        """Do some work on an open connection, and once again if the connection turns out to be lost."""
         with self._lock:
             try:
                 return work(self._open())
             except _psycopg().Error as problem:
-                if not self._in_vain(problem):
+                if not self._may_retry(problem):
                     raise _explained(problem) from None
             try:
                 return work(self._open())
             except _psycopg().Error as problem:
-                self._in_vain(problem)
+                self._may_retry(problem)
                 raise _explained(problem) from None
 
-    def _in_vain(self, problem: Any) -> bool:
-        """Was it the connection, or two transactions in each other's way, rather than what was asked?"""
+    def _may_retry(self, problem: Any) -> bool:
+        """Return whether the connection was lost (and drop it), or two transactions were in each other's way."""
         lost = self._connection is not None and self._connection.closed
         if lost:
             self._drop()
@@ -257,30 +259,34 @@ class PostgresStore:
         self._connection = None
 
 
-def _expected(
-    db: Connection, entries: Sequence[Entry], keys: Sequence[tuple[int, bytes]], known: tuple[int, int], wrap: Wrap
+def _append_new(
+    db: Connection,
+    posts: Sequence[CountedPost],
+    keys: Sequence[tuple[int, bytes]],
+    ends: tuple[int, int],
+    encrypt: Encrypt,
 ) -> Appended:
     """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
-    sealed_through, forgotten = known
-    fates, sums = sort_out(entries, [True] * len(entries), sealed_through, forgotten)
+    sealed_through, forgotten = ends
+    outcomes, sums = sort_posts(posts, [True] * len(posts), sealed_through, forgotten)
     values = {
         "hours": [hour for hour, _ in keys],
         "nonces": b"".join(nonce for _, nonce in keys),
         "cohorts": list(sums),
-        "boxes": [wrap(cohort, counters) for cohort, counters in sums.items()],
+        "boxes": [encrypt(cohort, counters) for cohort, counters in sums.items()],
         "sealed_through": sealed_through,
         "forgotten": forgotten,
     }
     with db.pipeline():
         db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
         db.execute(_APPEND, values, binary=True)
-    return Appended(fates, list(sums), sealed_through)
+    return Appended(outcomes, list(sums), sealed_through)
 
 
-def _asked(
-    db: Connection, entries: Sequence[Entry], keys: Sequence[tuple[int, bytes]], wrap: Wrap
+def _append_any(
+    db: Connection, posts: Sequence[CountedPost], keys: Sequence[tuple[int, bytes]], encrypt: Encrypt
 ) -> tuple[Appended, tuple[int, int]]:
-    """Append a group after asking which nonces are new and what is sealed and forgotten by now."""
+    """Append a group after a query for which nonces are new and what is sealed and forgotten by now."""
     columns = [list(column) for column in zip(*keys, strict=True)] or [[], []]
     with db.pipeline(), db.transaction():
         db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
@@ -288,20 +294,20 @@ def _asked(
         remembered = db.execute(_REMEMBER, columns, binary=True)
         [(sealed_through, forgotten)] = state.fetchall()
         new = {nonce for (nonce,) in remembered.fetchall()}
-        fresh = [_taken(new, entry.nonce) for entry in entries]
-        fates, sums = sort_out(entries, fresh, sealed_through, forgotten)
+        fresh = [_take(new, post.nonce) for post in posts]
+        outcomes, sums = sort_posts(posts, fresh, sealed_through, forgotten)
         for cohort, counters in sums.items():
-            db.execute(_KEEP, (cohort, wrap(cohort, counters)))
-    return Appended(fates, list(sums), sealed_through), (sealed_through, forgotten)
+            db.execute(_ADD_RECORD, (cohort, encrypt(cohort, counters)))
+    return Appended(outcomes, list(sums), sealed_through), (sealed_through, forgotten)
 
 
 def _connected(url: str, wait: float) -> Connection:
-    """An open connection to up-to-date tables, on which a commit is a commit."""
+    """Open a connection on which a commit is durable, and bring the tables up to date."""
     db: Connection = _psycopg().connect(url, **_OPTIONS)
     try:
         db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
         db.execute("SET default_transaction_isolation TO 'read committed'")
-        if _one(db.execute("SHOW synchronous_commit")) == "off":
+        if _value(db.execute("SHOW synchronous_commit")) == "off":
             db.execute("SET synchronous_commit TO on")
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))
@@ -314,12 +320,12 @@ def _connected(url: str, wait: float) -> Connection:
 
 def _migrate(db: Connection) -> None:
     """Bring the tables to this program's version, all steps or none."""
-    there = _one(db.execute("SELECT to_regclass('kanab_store') IS NOT NULL"))
-    version = _one(db.execute("SELECT version FROM kanab_store")) if there else 0
+    exists = _value(db.execute("SELECT to_regclass('kanab_store') IS NOT NULL"))
+    version = _value(db.execute("SELECT version FROM kanab_store")) if exists else 0
     if version > SCHEMA:
-        raise newer_schema()
-    for step in _STEPS[version:]:
-        db.execute(step)
+        raise newer_schema_error()
+    for migration in _MIGRATIONS[version:]:
+        db.execute(migration)
     if version < SCHEMA:
         db.execute("UPDATE kanab_store SET version = %s", (SCHEMA,))
 
@@ -333,15 +339,15 @@ def _sealed(db: Connection) -> list[bytes]:
     return [batch for (batch,) in db.execute(query, binary=True).fetchall()]
 
 
-def _taken(new: set[bytes], nonce: bytes) -> bool:
-    """Is it new? The second time in one group it is not."""
+def _take(new: set[bytes], nonce: bytes) -> bool:
+    """Return whether a nonce is new; the second time in one group it is not."""
     if nonce in new:
         new.remove(nonce)
         return True
     return False
 
 
-def _one(cursor: psycopg.Cursor[Any]) -> Any:
+def _value(cursor: psycopg.Cursor[Any]) -> Any:
     row = cursor.fetchone()
     return None if row is None else row[0]
 
@@ -355,7 +361,7 @@ def _psycopg() -> Any:
 
 
 def _explained(problem: Any) -> StoreError:
-    """PostgreSQL's errors as facts and remedies, without its texts, which may repeat values."""
+    """Turn PostgreSQL's errors into facts and remedies, without its texts, which may repeat values."""
     state = problem.sqlstate
     unreachable = ("the database cannot be reached", "Check its address and that it is running.")
     default = unreachable if state is None else (f"the database failed (SQLSTATE {state})", "Look into its log.")

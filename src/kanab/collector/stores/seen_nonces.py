@@ -1,4 +1,4 @@
-"""Which nonces a store has seen, in memory: eight bytes each, so that asking costs no statement.
+"""The nonces that a store has seen, in memory: eight bytes each, so that a lookup costs no statement.
 
 Of the 16 bytes that a store keeps of a nonce, half are enough to tell it from others: among a thousand
 million of them, one in 10¹⁰ posts would be taken for a repetition.
@@ -11,21 +11,21 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.collector.stores.store import Entry
+from kanab.collector.stores.store import CountedPost
 
-SIZE = 16
+HASH_BYTES = 16
 """Bytes that a store keeps of a nonce."""
 
 MOST_RECENT = 50_000
-"""So many nonces of an hour wait in a set, which takes ten times the room, before they are sorted in."""
+"""Nonces of an hour that wait in a set, which takes ten times the memory, before they are sorted in."""
 
 
-class Remembered:
+class SeenNonces:
     """The nonces of the hours that are not forgotten.
 
-    >>> seen = Remembered()
+    >>> seen = SeenNonces()
     >>> seen.add(9, [b"0123456789abcdef"])
-    >>> seen.fresh([Entry(b"0123456789abcdef", 9, {}), Entry(b"fedcba9876543210", 9, {})])
+    >>> seen.fresh([CountedPost(b"0123456789abcdef", 9, {}), CountedPost(b"fedcba9876543210", 9, {})])
     [False, True]
     """
 
@@ -33,31 +33,31 @@ class Remembered:
         self._hours: dict[int, _Hour] = {}
 
     def add(self, hour: int, nonces: Iterable[bytes]) -> None:
-        """Remember nonces of an hour; whatever is remembered already stays so."""
+        """Remember nonces of an hour."""
         self._hours.setdefault(hour, _Hour()).add(nonces)
 
-    def fresh(self, entries: Sequence[Entry]) -> list[bool]:
-        """Which posts are new: neither remembered, nor earlier in the same group."""
+    def fresh(self, posts: Sequence[CountedPost]) -> list[bool]:
+        """Return which posts are new: neither remembered, nor earlier in the same group."""
         hours: dict[int, list[bytes]] = {}
-        for nonce, hour, _ in entries:
+        for nonce, hour, _ in posts:
             hours.setdefault(hour, []).append(nonce)
-        known: set[bytes] = set()
+        seen: set[bytes] = set()
         for hour, nonces in hours.items():
             if hour in self._hours:
-                known |= self._hours[hour].known(nonces)
-        found = []
-        for nonce, _, _ in entries:
-            found.append(nonce not in known)
-            known.add(nonce)
-        return found
+                seen |= self._hours[hour].seen(nonces)
+        fresh = []
+        for nonce, _, _ in posts:
+            fresh.append(nonce not in seen)
+            seen.add(nonce)
+        return fresh
 
     def forget(self, before: int) -> None:
-        """Let go of earlier hours."""
-        self._hours = {hour: own for hour, own in self._hours.items() if hour >= before}
+        """Forget the nonces of earlier hours."""
+        self._hours = {hour: nonces for hour, nonces in self._hours.items() if hour >= before}
 
 
 class _Hour:
-    """A set of the last ones, and sorted runs of all others, each at least twice as long as the next."""
+    """A set of the latest nonces, and sorted runs of all others, each at least twice as long as the next."""
 
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
@@ -72,21 +72,21 @@ class _Hour:
                 run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")  # which merges what is sorted
             self._runs.append(run)
 
-    def known(self, nonces: Sequence[bytes]) -> set[bytes]:
-        found = self._recent.intersection(nonces)
+    def seen(self, nonces: Sequence[bytes]) -> set[bytes]:
+        seen = self._recent.intersection(nonces)
         if self._runs:
-            asked = _halves(nonces)
+            halves = _halves(nonces)
             for run in self._runs:
-                nearest = run[np.minimum(run.searchsorted(asked), run.size - 1)]
-                found.update(nonces[int(position)] for position in np.flatnonzero(nearest == asked))
-        return found
+                nearest = run[np.minimum(run.searchsorted(halves), run.size - 1)]
+                seen.update(nonces[int(position)] for position in np.flatnonzero(nearest == halves))
+        return seen
 
 
-def split(row: bytes) -> Iterable[bytes]:
-    """The nonces that stand one after the other."""
-    return (row[at : at + SIZE] for at in range(0, len(row), SIZE))
+def split_nonces(row: bytes) -> Iterable[bytes]:
+    """Split a row of nonces that stand one after the other."""
+    return (row[at : at + HASH_BYTES] for at in range(0, len(row), HASH_BYTES))
 
 
 def _halves(nonces: Iterable[bytes]) -> NDArray[np.uint64]:
-    """The second half of each nonce as a number."""
+    """Return the second half of each nonce as a number."""
     return np.frombuffer(b"".join(nonces), np.uint64)[1::2]

@@ -13,23 +13,24 @@ from pathlib import Path
 from kanab.collector.stores.sqlite_append import (
     APPENDING,
     BehindError,
-    Group,
-    Known,
-    caught_up,
+    PostGroup,
+    StoreState,
     forget_rows,
-    merged_nonces,
+    merge_nonces,
+    read_state,
 )
 from kanab.collector.stores.store import (
+    FORGET_AT_ONCE,
     Appended,
-    Entry,
-    Make,
+    CountedPost,
+    Encrypt,
+    MakeBatch,
     Merge,
     Record,
     StoredPlan,
-    Wrap,
-    newer_schema,
-    other_key,
-    quicker_plan,
+    newer_schema_error,
+    plan_race_error,
+    wrong_key_error,
 )
 from kanab.errors import StoreError
 
@@ -43,7 +44,7 @@ INSERT INTO log VALUES (0);
 """
 """What the memory store keeps in memory instead: a row of nonces for every group, and how many there were."""
 
-_STEPS = (
+_MIGRATIONS = (
     # version 1
     """
 CREATE TABLE records (id INTEGER PRIMARY KEY, cohort INTEGER NOT NULL, box BLOB NOT NULL);
@@ -66,7 +67,7 @@ CREATE TABLE log (number INTEGER NOT NULL);
 INSERT INTO log SELECT coalesce(max(number), 0) FROM nonces;
 """,
 )
-SCHEMA = len(_STEPS)
+SCHEMA = len(_MIGRATIONS)
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
@@ -83,7 +84,7 @@ class SqliteStore:
 
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
         self._lock = threading.RLock()
-        self._known: Known | None = None  # read at the first append: who only seals needs no nonces
+        self._state: StoreState | None = None  # read at the first append: who only seals needs no nonces
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,67 +94,68 @@ class SqliteStore:
             self._db = _connected(self._path, wait)
 
     def claim(self, fingerprint: bytes) -> None:
-        """Bind the store to a chain of keys, or refuse another one."""
+        """Bind the store to a key chain; raises `StoreError` if it is bound to another one."""
         with self._transaction() as db:
             db.execute("UPDATE store SET fingerprint = coalesce(fingerprint, ?)", (fingerprint,))
             if db.execute("SELECT fingerprint FROM store").fetchone()[0] != fingerprint:
-                raise other_key()
+                raise wrong_key_error()
 
-    def append(self, entries: Sequence[Entry], wrap: Wrap) -> Appended:
-        """Remember the nonces, add up what is new by cohort, and keep one box per cohort."""
+    def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
+        """Remember the nonces, add up what is new by cohort, and write one record per cohort."""
         with self._lock:
-            if self._known is not None:
+            if self._state is not None:
                 with suppress(BehindError), _explained():
-                    group = Group(self._known, entries, wrap)
+                    group = PostGroup(self._state, posts, encrypt)
                     group.store(self._db)
                     return group.learn()
             with self._transaction() as db:
-                self._known = caught_up(db, self._known)
-                group = Group(self._known, entries, wrap)
+                self._state = read_state(db, self._state)
+                group = PostGroup(self._state, posts, encrypt)
                 group.store(db)
             return group.learn()
 
     def sizes(self) -> dict[int, int]:
-        """How many records each open cohort has."""
+        """Return how many records each open cohort has."""
         with self._reading() as db:
             return dict(db.execute("SELECT cohort, count(*) FROM records GROUP BY cohort").fetchall())
 
     def records(self, through: int | None = None) -> list[Record]:
-        """The boxes of open cohorts, perhaps only of those through a period."""
+        """Return the records of open cohorts, or only of those through a period."""
         with self._reading() as db:
             return _records(db, through)
 
     def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all boxes of a cohort by one."""
+        """Replace all records of a cohort by one."""
         with self._transaction() as db:
-            boxes = [box for (box,) in db.execute("SELECT box FROM records WHERE cohort = ? ORDER BY id", (cohort,))]
-            if len(boxes) > 1:
+            rows = db.execute("SELECT box FROM records WHERE cohort = ? ORDER BY id", (cohort,)).fetchall()
+            if len(rows) > 1:
                 db.execute("DELETE FROM records WHERE cohort = ?", (cohort,))
-                db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merge(cohort, boxes)))
+                merged = merge(cohort, [ciphertext for (ciphertext,) in rows])
+                db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merged))
 
-    def forget_nonces(self, before: int, most: int = 20_000) -> bool:
-        """Delete nonces of earlier hours, about so many at once; are there more? They are refused from now on."""
+    def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
+        """Delete about ``most`` nonces of earlier hours, refused from now on; return whether there are more."""
         with self._lock:
             with self._transaction() as db:
                 db.execute("UPDATE store SET forgotten = max(forgotten, ?)", (before,))
                 more = forget_rows(db, before, most)
-            if self._known is not None:
-                self._known.forget(before)
+            if self._state is not None:
+                self._state.forget(before)
             return more
 
     def tidy(self) -> None:
-        """Make few rows of nonces out of many, and give room back to the disk: free pages, and the log."""
+        """Merge rows of nonces, and give space back to the disk: free pages, and the log."""
         with self._lock:
             with self._transaction() as db:
-                before, after = merged_nonces(db)
-            if self._known is not None and self._known.number == before:
-                self._known.number = after
+                before, after = merge_nonces(db)
+            if self._state is not None and self._state.number == before:
+                self._state.number = after
         with self._reading() as db:
             db.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def seal(self, through: int, make: Make) -> bool:
-        """Replace the records through a period by a sealed batch; False if somebody did before."""
+    def seal(self, through: int, make: MakeBatch) -> bool:
+        """Replace the records through a period by a sealed batch; return False if they were sealed before."""
         with self._transaction() as db:
             if through <= db.execute("SELECT sealed_through FROM store").fetchone()[0]:
                 return False
@@ -161,42 +163,42 @@ class SqliteStore:
             db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, batch))
             db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
             db.execute("UPDATE store SET sealed_through = ?", (through,))
-        with suppress(StoreError):  # the batch is sealed; room can be given back later
+        with suppress(StoreError):  # the batch is sealed; space can be given back later
             self.tidy()
         return True
 
     def sealed(self) -> list[bytes]:
-        """The sealed batches in their order. No key is needed."""
+        """Return the sealed batches in their order. No key is needed."""
         with self._reading() as db:
             return _sealed(db)
 
     def sealed_through(self) -> int:
-        """The last period that is sealed, or ``NOTHING_SEALED``."""
+        """Return the last sealed period, or ``NOTHING_SEALED``."""
         with self._reading() as db:
             return int(db.execute("SELECT sealed_through FROM store").fetchone()[0])
 
     def versions(self) -> list[StoredPlan]:
-        """The plans in the order in which they were accepted."""
+        """Return the plans in the order in which they were accepted."""
         with self._reading() as db:
             rows = db.execute("SELECT since, digest, document FROM plans ORDER BY number").fetchall()
             return [StoredPlan(*row) for row in rows]
 
     def add_version(self, number: int, version: StoredPlan) -> None:
-        """Record a plan as the version of this number (0, 1, …), unless another collector was quicker."""
+        """Record a plan as version ``number`` (0, 1, …); raises `StoreError` if another collector was quicker."""
         with self._transaction() as db:
             try:
                 db.execute("INSERT INTO plans VALUES (?, ?, ?, ?)", (number, *version))
             except sqlite3.IntegrityError:
-                raise quicker_plan() from None
+                raise plan_race_error() from None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._db.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Everything or nothing, synced to disk before it ends; nobody else writes meanwhile."""
+        """Do everything or nothing, synced to disk before it ends; no other process writes meanwhile."""
         with self._lock, _explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -223,7 +225,7 @@ def _sealed(db: sqlite3.Connection) -> list[bytes]:
 
 
 def _connected(path: Path, wait: float) -> sqlite3.Connection:
-    """An open, up-to-date database."""
+    """Open a database, and bring its tables up to date."""
     db = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     try:
         _version(db)  # before anything is written into another program's file
@@ -242,7 +244,7 @@ def _connected(path: Path, wait: float) -> sqlite3.Connection:
 
 
 def _log_ahead(db: sqlite3.Connection, wait: float) -> None:
-    """Switch to the write-ahead log; SQLite itself does not wait for others who do so at once."""
+    """Switch to the write-ahead log; SQLite itself does not wait for another process that does so at once."""
     until = time.monotonic() + wait
     while True:
         try:
@@ -255,12 +257,12 @@ def _log_ahead(db: sqlite3.Connection, wait: float) -> None:
 
 
 def _version(db: sqlite3.Connection) -> int:
-    """The version of the tables, 0 in an empty file; other files are refused."""
+    """Return the version of the tables, 0 in an empty file; raises `StoreError` for another program's file."""
     mark, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version"))
     if mark != _MARK and (mark or db.execute("SELECT 1 FROM sqlite_master").fetchone()):
         raise StoreError(*_CAUSES[sqlite3.SQLITE_NOTADB])
     if version > SCHEMA:
-        raise newer_schema()
+        raise newer_schema_error()
     return version
 
 
@@ -269,8 +271,8 @@ def _migrate(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         version = _version(db)
-        for step in _STEPS[version:]:
-            for statement in step.split(";"):
+        for migration in _MIGRATIONS[version:]:
+            for statement in migration.split(";"):
                 db.execute(statement)
         if version < SCHEMA:
             db.execute(f"PRAGMA application_id = {_MARK}")
@@ -282,13 +284,13 @@ def _migrate(db: sqlite3.Connection) -> None:
 
 
 def _code(problem: sqlite3.Error) -> int:
-    """SQLite's own error, without its details; 0 where Python's wrapper refused first."""
+    """Return SQLite's error code, without its details; 0 where Python's wrapper refused first."""
     return int(getattr(problem, "sqlite_errorcode", 0)) & 0xFF
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """SQLite's errors as facts and remedies, without what the statement held."""
+    """Turn SQLite's errors into facts and remedies, without what the statement held."""
     try:
         yield
     except sqlite3.ProgrammingError:

@@ -1,8 +1,8 @@
-"""How a group of posts gets into SQLite: in one statement, and so in one commit.
+"""How a group of posts is written to SQLite: in one statement, and so in one commit.
 
-Python's lock is let go once for it, and not between statements, where a busy event loop would have to be
-waited for every time. The group is sorted out by what this process knows of the store; if somebody else has
-changed that, the statement stores nothing, and the group is sorted out again.
+Python's lock is released once for it, and not between statements, where a busy event loop would have to be
+waited for every time. The group is sorted by what this process knows of the store; if another process has
+changed that, the statement stores nothing, and the group is sorted again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kanab.collector.stores.seen_nonces import SIZE, Remembered, split
-from kanab.collector.stores.store import Appended, Entry, Wrap, sort_out
+from kanab.collector.stores.seen_nonces import HASH_BYTES, SeenNonces, split_nonces
+from kanab.collector.stores.store import Appended, CountedPost, Encrypt, sort_posts
 
 APPENDING = (
     "CREATE TEMP VIEW appending AS SELECT 0 AS number, 0 AS hour, NULL AS nonces, 0 AS cohort, NULL AS box",
@@ -28,54 +28,55 @@ APPENDING = (
         INSERT INTO records (cohort, box) VALUES (NEW.cohort, NEW.box);
     END""",
 )
-"""What a connection needs for it; ``behind`` is somebody else who appended, forgot or sealed in the meantime."""
+"""What a connection needs for it; ``behind`` means that another process appended, forgot or sealed meanwhile."""
 
 MERGE_AT_ONCE = 4096
-"""So many rows of nonces become one for each hour, when the store is tidied."""
+"""Rows of nonces that become one for each hour, when the store is tidied."""
 
 LARGE_ROW = 65_536
+"""Bytes of a row of nonces that is not merged any more."""
 
 
 @dataclass
-class Known:
-    """What this process knows of the store: up to which row of nonces, which ones, and what is over."""
+class StoreState:
+    """What this process knows of the store: the last row of nonces, the nonces, what is sealed and what forgotten."""
 
     number: int
     sealed_through: int
     forgotten: int
-    nonces: Remembered
+    nonces: SeenNonces
 
     def forget(self, before: int) -> None:
-        """Let go of the nonces of earlier hours, which are refused from now on."""
+        """Forget the nonces of earlier hours, which are refused from now on."""
         self.forgotten = max(self.forgotten, before)
         self.nonces.forget(self.forgotten)
 
 
 class BehindError(Exception):
-    """Somebody else has changed the store."""
+    """Another process has changed the store."""
 
 
-class Group:
-    """Posts on their way into the store, sorted out by what is known of it."""
+class PostGroup:
+    """Posts on their way into the store, sorted by what is known of it."""
 
-    def __init__(self, known: Known, entries: Sequence[Entry], wrap: Wrap) -> None:
-        self._known = known
-        fresh = known.nonces.fresh(entries)
-        self._fates, sums = sort_out(entries, fresh, known.sealed_through, known.forgotten)
-        self._records = [(cohort, wrap(cohort, counters)) for cohort, counters in sums.items()]
+    def __init__(self, state: StoreState, posts: Sequence[CountedPost], encrypt: Encrypt) -> None:
+        self._state = state
+        fresh = state.nonces.fresh(posts)
+        self._outcomes, sums = sort_posts(posts, fresh, state.sealed_through, state.forgotten)
+        self._records = [(cohort, encrypt(cohort, counters)) for cohort, counters in sums.items()]
         hours: dict[int, list[bytes]] = {}
-        for (nonce, hour, _), is_fresh in zip(entries, fresh, strict=True):
-            if is_fresh and hour >= known.forgotten:
+        for (nonce, hour, _), is_fresh in zip(posts, fresh, strict=True):
+            if is_fresh and hour >= state.forgotten:
                 hours.setdefault(hour, []).append(nonce)
         self._nonces = sorted(hours.items())
 
     def store(self, db: sqlite3.Connection) -> None:
-        """One statement for all of it."""
+        """Write the group by one statement; raises ``BehindError`` if the store has changed, and nothing is written."""
         rows: list[Sequence[object]] = [
             (number, hour, b"".join(nonces), None, None)
-            for number, (hour, nonces) in enumerate(self._nonces, self._known.number + 1)
+            for number, (hour, nonces) in enumerate(self._nonces, self._state.number + 1)
         ]
-        rows += [(None, None, None, cohort, box) for cohort, box in self._records]
+        rows += [(None, None, None, cohort, ciphertext) for cohort, ciphertext in self._records]
         if not rows:
             return
         query = f"INSERT INTO appending VALUES {', '.join(['(?, ?, ?, ?, ?)'] * len(rows))}"
@@ -85,25 +86,25 @@ class Group:
             raise BehindError from None
 
     def learn(self) -> Appended:
-        """What became of the posts; to be called when they are on disk."""
-        self._known.number += len(self._nonces)
+        """Record that the group is on disk, and return what became of its posts."""
+        self._state.number += len(self._nonces)
         for hour, nonces in self._nonces:
-            self._known.nonces.add(hour, nonces)
-        return Appended(self._fates, [cohort for cohort, _ in self._records], self._known.sealed_through)
+            self._state.nonces.add(hour, nonces)
+        return Appended(self._outcomes, [cohort for cohort, _ in self._records], self._state.sealed_through)
 
 
-def caught_up(db: sqlite3.Connection, known: Known | None) -> Known:
-    """What there is to know, with the nonces that others have appended."""
+def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
+    """Read the state of the store, with the nonces that other processes have appended since."""
     sealed_through, forgotten = db.execute("SELECT sealed_through, forgotten FROM store").fetchone()
-    since, nonces = (0, Remembered()) if known is None else (known.number, known.nonces)
+    since, nonces = (0, SeenNonces()) if known is None else (known.number, known.nonces)
     for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
-        nonces.add(hour, split(more))
+        nonces.add(hour, split_nonces(more))
     nonces.forget(forgotten)
-    return Known(_number(db), sealed_through, forgotten, nonces)
+    return StoreState(_number(db), sealed_through, forgotten, nonces)
 
 
 def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:
-    """Delete rows of earlier hours until so many nonces are gone; are there more?
+    """Delete rows of earlier hours until so many nonces are gone; return whether there are more.
 
     Rows go in the order in which they came, so that a client's clock that is fast delays the next ones.
     """
@@ -111,13 +112,13 @@ def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:
     for number, hour, size in db.execute("SELECT number, hour, length(nonces) FROM nonces ORDER BY number"):
         if hour >= before or gone >= most:
             break
-        last, gone = number, gone + size // SIZE
+        last, gone = number, gone + size // HASH_BYTES
     db.execute("DELETE FROM nonces WHERE number <= ?", (last,))
     return gone >= most
 
 
-def merged_nonces(db: sqlite3.Connection) -> tuple[int, int]:
-    """Many small rows become one for each hour, with new numbers; the last number before and after."""
+def merge_nonces(db: sqlite3.Connection) -> tuple[int, int]:
+    """Make one row for each hour out of many small ones, with new numbers; return the last number before and after."""
     query = "SELECT number, hour, nonces FROM nonces WHERE length(nonces) < ? ORDER BY number LIMIT ?"
     rows = db.execute(query, (LARGE_ROW, MERGE_AT_ONCE)).fetchall()
     hours: dict[int, list[bytes]] = {}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kanab.collector.counting.accept import Accepted, Scheme
+from kanab.collector.counting.accept import Accepted, PostAcceptor
 from kanab.collector.counting.counters import Counters
 from kanab.collector.protocol.reasons import Reason
 from kanab.errors import MessageError, PlanError
@@ -41,25 +41,25 @@ joy = { ratio = ["rating", "orders"] }
 [experiments.checkout]
 arms = { A = 1, B = 1 }
 """
-weekly = Scheme(parse_plan("[cohorts]\n" + SHOP))
-once = Scheme(parse_plan(SHOP))
-ratios = Scheme(parse_plan(RATIO))
+weekly = PostAcceptor(parse_plan("[cohorts]\n" + SHOP))
+once = PostAcceptor(parse_plan(SHOP))
+ratios = PostAcceptor(parse_plan(RATIO))
 
 
-def accept(scheme: Scheme, *lines: str, now: datetime = NOW, sealed: int | None = None) -> Accepted:
+def accept(acceptor: PostAcceptor, *lines: str, now: datetime = NOW, sealed: int | None = None) -> Accepted:
     body = "\n".join([f"kanab/1 {NONCE}", *lines, ""])
-    return scheme.accept(body.encode(), "text/plain", now, sealed)
+    return acceptor.accept(body.encode(), "text/plain", now, sealed)
 
 
-def counters(scheme: Scheme, *lines: str) -> Counters:
-    deltas = accept(scheme, *lines).deltas
+def counters(acceptor: PostAcceptor, *lines: str) -> Counters:
+    deltas = accept(acceptor, *lines).deltas
     assert len(deltas) == 1
     return next(iter(deltas.values()))
 
 
-def refusal(scheme: Scheme, *lines: str, now: datetime = NOW, sealed: int | None = None) -> MessageError:
+def refusal(acceptor: PostAcceptor, *lines: str, now: datetime = NOW, sealed: int | None = None) -> MessageError:
     with pytest.raises(MessageError) as caught:
-        accept(scheme, *lines, now=now, sealed=sealed)
+        accept(acceptor, *lines, now=now, sealed=sealed)
     return caught.value
 
 
@@ -146,15 +146,15 @@ def test_a_ratio_of_excluded_values_keeps_its_own_sums() -> None:
 
 def test_names_may_be_spelled_in_any_percent_encoding() -> None:
     arms = ExperimentPlan("a/b: c", (("é", 1), ("x|y", 1)))
-    scheme = Scheme(Plan((MetricPlan("time on app", (0, 9), 1),), (arms,)))
+    acceptor = PostAcceptor(Plan((MetricPlan("time on app", (0, 9), 1),), (arms,)))
     expected = {"a%2Fb%3A%20c|%C3%A9|time%20on%20app|s": 3, "a%2Fb%3A%20c|a%2Fb%3A%20c=%C3%A9|time%20on%20app|q": 9}
     for line in (
         "a%2Fb%3A%20c:%C3%A9:time%20on%20app:0>3",
         "a%2fb%3a%20c:%c3%a9:time%20on%20app:0>3",
         "a%2Fb%3A c:é:time on app:0>3",
     ):
-        assert counters(scheme, line) == expected
-        assert counters(scheme, line) == expected  # and when its head is known
+        assert counters(acceptor, line) == expected
+        assert counters(acceptor, line) == expected  # and when its head is known
 
 
 # ── the paper's spelling ───────────────────────────────────────────────────────────────────────
@@ -169,7 +169,7 @@ mood = { bounds = [-5, 5], resolution = 1, missing = "exclude" }
 arms = { A = 1, B = 1 }
 adjust = ["tier"]
 """
-paper = Scheme(parse_plan(PAPER))
+paper = PostAcceptor(parse_plan(PAPER))
 KEY = "Test1/tier|B:3|Time%20on%20App|s"
 SQUARES = "Test1/tier|Test1=B|Time%20on%20App|q"
 
@@ -198,7 +198,7 @@ def test_the_papers_messages_are_read_strictly(line: str, reason: Reason) -> Non
 
 
 def test_with_cohorts_or_several_tables_the_papers_spelling_is_not_enough() -> None:
-    assert refusal(Scheme(parse_plan("[cohorts]\n" + PAPER)), "Test1:B:3:Time on App:4").reason == Reason.LINKAGE
+    assert refusal(PostAcceptor(parse_plan("[cohorts]\n" + PAPER)), "Test1:B:3:Time on App:4").reason == Reason.LINKAGE
     assert refusal(once, "checkout:B:3").reason == Reason.LINKAGE
 
 
@@ -304,7 +304,7 @@ def test_a_ratio_of_excluded_values_need_not_move_before_both_are_there() -> Non
 
 def test_a_ratio_that_is_younger_than_an_experiment_is_not_demanded_of_its_clients() -> None:
     plan = parse_plan(RATIO + "[experiments.banner]\narms = { off = 1, on = 1 }\n")
-    grown = Scheme(plan, {"checkout": ("revenue", "orders", "rating"), "banner": ("revenue", "orders", "aov")})
+    grown = PostAcceptor(plan, {"checkout": ("revenue", "orders", "rating"), "banner": ("revenue", "orders", "aov")})
     assert counters(grown, "checkout:B:revenue:0>30")["checkout|B|revenue|s"] == 30
     counters(grown, "checkout:B:revenue:0>30", "checkout:B:revenue/orders:0/0>30/0")  # some have heard of it
     assert refusal(grown, "banner:on:revenue:0>30").reason == Reason.INCOMPLETE
@@ -404,23 +404,23 @@ BINNED = CovariatePlan("c", bins=3)
 )  # fmt: skip
 def test_a_collector_takes_nothing_from_the_data(plan: Plan, text: str) -> None:
     with pytest.raises(PlanError, match=text):
-        Scheme(plan)
+        PostAcceptor(plan)
 
 
-def test_heads_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.collector.counting.lines.MOST_HEADS", 3)
-    scheme = Scheme(parse_plan(SHOP))
+def test_prefixes_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kanab.collector.counting.lines.MOST_PREFIXES", 3)
+    acceptor = PostAcceptor(parse_plan(SHOP))
     for arm in ("on", "off"):
         for _ in range(3):
             for what in ("", ":minutes:0>1", ":bought:0>1"):
-                assert len(counters(scheme, f"banner:{arm}{what}")) in (1, 2)
-    assert len(scheme._heads.known) <= 4
+                assert len(counters(acceptor, f"banner:{arm}{what}")) in (1, 2)
+    assert len(acceptor._prefixes.known) <= 4
 
 
 def test_refused_lines_leave_nothing_in_memory() -> None:
-    scheme = Scheme(parse_plan("[cohorts]\n" + SHOP))
+    acceptor = PostAcceptor(parse_plan("[cohorts]\n" + SHOP))
     for week in range(10, 46):
-        refusal(scheme, f"banner:on@2026-W{week}:hours:0>1")
-        refusal(scheme, f"banner:maybe@2026-W{week}")
-        accept(scheme, f"basket:on@2026-W{week}")
-    assert (len(scheme._heads.known), len(scheme._heads._spots)) == (0, 0)
+        refusal(acceptor, f"banner:on@2026-W{week}:hours:0>1")
+        refusal(acceptor, f"banner:maybe@2026-W{week}")
+        accept(acceptor, f"basket:on@2026-W{week}")
+    assert (len(acceptor._prefixes.known), len(acceptor._prefixes._targets)) == (0, 0)

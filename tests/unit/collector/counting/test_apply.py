@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from kanab.collector.counting.apply import ENROLLED, Place, increment
+from kanab.collector.counting.apply import ENROLLED, ClassCounters, increment
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import layouts
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -16,7 +16,7 @@ PLAN = Plan(
     (ExperimentPlan("checkout", (("A", 1), ("B", 1)), segments=("tier",)),),
     (CovariatePlan("tier", (1, 2, 3)),),
 )
-PLACE = Place(layouts(PLAN)[0], ("B", 3))
+PLACE = ClassCounters(layouts(PLAN)[0], ("B", 3))
 MINUTES, RATING, RATIO = 0, 1, 2
 
 

@@ -98,7 +98,7 @@ def test_a_metric_that_was_added_later_begins_with_zeros() -> None:
 
 
 def test_squares_are_kept_where_counting_rows_keeps_them() -> None:
-    found = {one.linkage.name: one.margins for one in layouts(PLAN)}
+    found = {one.linkage.name: one.marginals for one in layouts(PLAN)}
     assert found["checkout/tier"] == {
         "bought": (), "spend": (("checkout",),), "rating": (("checkout",),), "visits": (("checkout", "tier"),),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from tests.unit.collector.http.conftest import NOON, RunningService, ask
 
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets
-from kanab.collector.protocol.post import MOST_BYTES
+from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.errors import StoreError
 
 SECRET = "zq7secret"
@@ -111,7 +111,7 @@ def test_an_enrollment_of_last_week_counts_for_a_day(app: Collector, running: Ru
     assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W45")).status == 204
 
 
-@pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "9" * 30, "-1", "many"])
+@pytest.mark.parametrize("length", [str(MOST_POST_BYTES + 1), "9" * 30, "-1", "many"])
 def test_a_declared_length_that_is_too_much_is_refused_before_reading(
     app: Collector, running: RunningService, length: str
 ) -> None:
@@ -209,7 +209,7 @@ def test_a_mistake_of_the_program_is_not_told_in_its_own_words(
     def broken(*given: Any) -> Any:
         raise ValueError(f"{given}")
 
-    monkeypatch.setattr(running.service._scheme, "accept", broken)
+    monkeypatch.setattr(running.service._acceptor, "accept", broken)
     answer = ask(app, "POST", "/v1/t", SECRET.encode())
     assert answer.status == 503
     assert SECRET not in repr(answer)

@@ -14,11 +14,11 @@ from tests.unit.collector.http.conftest import NOON, RunningService
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from kanab.collector.http.app import DIRECT, Collector
+from kanab.collector.http.app import FAST_POST, Collector
 from kanab.collector.http.connections import PatientProtocol, missing_parts
 from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.http.server import UnfamiliarError, fast_protocol, server_of
-from kanab.collector.protocol.post import MOST_BYTES
+from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.errors import StoreError
 
 HOME = "https://shop.example"
@@ -59,7 +59,7 @@ class Connections:
     def __init__(self, app: Collector, path: str = "fast") -> None:
         server = server_of(app, plain=path == "plain")
         server.config.load()
-        self.state = {} if path == "asgi" else {DIRECT: app.direct}  # uvicorn's own passes over it
+        self.state = {} if path == "asgi" else {FAST_POST: app.fast_post}  # uvicorn's own passes over it
         self._config, self._server = server.config, server.server_state
 
     def open(self, address: str = "127.0.0.1") -> tuple[Any, Line]:
@@ -108,7 +108,7 @@ def exchange(app: Collector, *requests: bytes, path: str = "fast", address: str 
 def counted_ways(app: Collector, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which way each post took."""
     ways: list[str] = []
-    direct, usual = app.direct, app._post
+    direct, usual = app.fast_post, app._post
 
     def shorter(*given: Any) -> None:
         ways.append("direct")
@@ -118,7 +118,7 @@ def counted_ways(app: Collector, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ways.append("usual")
         await usual(*given)
 
-    monkeypatch.setattr(app, "direct", shorter)
+    monkeypatch.setattr(app, "fast_post", shorter)
     monkeypatch.setattr(app, "_post", longer)
     return ways
 
@@ -146,7 +146,7 @@ POSTS: dict[str, Callable[[RunningService], bytes]] = {
     "an unknown experiment": lambda running: request(running.body("retired:B@2026-W46")),
     "too old": lambda running: request(running.body("checkout/tier:B:3@2026-W46", now=NOON.replace(day=9))),
     "of another type": lambda running: request(running.enroll(), "Content-Type: image/png"),
-    "too large": lambda _: request(b"x" * (MOST_BYTES + 1)),
+    "too large": lambda _: request(b"x" * (MOST_POST_BYTES + 1)),
 }
 
 
@@ -228,7 +228,7 @@ def test_under_another_address_there_is_no_fast_path(app: Collector) -> None:
         connections = Connections(app)
         connections._config.root_path = "/collect"
         protocol, _ = connections.open()
-        assert protocol._direct is None
+        assert protocol._fast_post is None
         protocol.connection_lost(None)
 
     asyncio.run(look())
@@ -502,7 +502,7 @@ def test_a_lifespan_offers_the_fast_path(app: Collector) -> None:
     async def send(message: Any) -> None: ...
 
     asyncio.run(app({"type": "lifespan", "state": state}, receive, send))
-    assert state == {DIRECT: app.direct}
+    assert state == {FAST_POST: app.fast_post}
 
 
 # ── another uvicorn ────────────────────────────────────────────────────────────────────────────

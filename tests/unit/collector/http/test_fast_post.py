@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kanab.collector.http.fast_post import MOST_HEAD, plain_head
-from kanab.collector.protocol.post import MOST_BYTES
+from kanab.collector.http.fast_post import plain_head
+from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_POST_BYTES
 
 BODY = b"kanab/1 0\nwhat"
 
@@ -98,7 +98,7 @@ def test_a_body_that_is_not_there_yet_or_followed_by_more_is_told_by_its_end() -
         post(b"Content-Length: \xb2"),
         post(b"Content-Length: 1_0"),
         post(b"Content-Length:"),
-        post(b"Content-Length: %d" % (MOST_BYTES + 1)),
+        post(b"Content-Length: %d" % (MOST_POST_BYTES + 1)),
         post(b"Content-Length: 000000014"),
         post(LENGTH, b"Transfer-Encoding: chunked"),
         post(LENGTH, b"TRANSFER-ENCODING: identity"),
@@ -109,7 +109,7 @@ def test_a_body_that_is_not_there_yet_or_followed_by_more_is_told_by_its_end() -
         post(LENGTH, b"Connection: keep-alive", b"Connection: close"),
         post(LENGTH, b"Origin: a", b"Origin: b"),
         post(LENGTH, b"Content-Type: a", b"Content-Type: b"),
-        post(LENGTH, b"X: " + b"x" * MOST_HEAD),
+        post(LENGTH, b"X: " + b"x" * MOST_HEAD_BYTES),
         post(LENGTH, first=b"POST /v1/t HTTP/1.0"),
         post(LENGTH, first=b"POST /v1/t?x HTTP/1.1"),
         post(LENGTH, first=b"POST /v1/tt HTTP/1.1"),

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.unit.collector.http.conftest import NOON, PLAN, RunningService, ask
 
-from kanab.collector.counting.accept import Scheme
+from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, ripe_at_tick
-from kanab.collector.keys.encryption import Boxes
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import MessageError, StoreError
@@ -55,28 +55,28 @@ def _week(now: datetime) -> str:
     ],
 )
 def test_a_tick_seals_what_was_ripe_then_and_nothing_between_ticks(now: datetime, through: int) -> None:
-    assert ripe_at_tick(PLAN, Scheme(PLAN), now) == through
+    assert ripe_at_tick(PLAN, Calendar(PLAN), now) == through
 
 
 def test_without_ticks_only_the_operator_seals() -> None:
     for plan in (replace(PLAN, cohorts=None), replace(PLAN, cohorts=Cohorts("7d", "7d", "end"))):
-        assert ripe_at_tick(plan, Scheme(plan), NOON) is None
+        assert ripe_at_tick(plan, Calendar(plan), NOON) is None
 
 
 def test_the_tick_seals_one_batch_and_the_key_moves(running: RunningService) -> None:
     post_people(running, 240)
-    running.service.beat()
+    running.service.check_clock()
     assert running.service.store.sealed() == []
     running.now = RIPE + timedelta(minutes=3)
     for _ in range(3):
-        running.service.beat()
+        running.service.check_clock()
     (release,) = stored_ledger(running.service.store).releases
     assert release.tables["checkout/tier"].total == 240
     assert running.service.store.sizes() == {}
     assert running.said[-1] == "kanab: sealed the cohorts through 2026-W46."
     assert "kanab_sealed_batches 1\n" in running.service.metrics()
     with pytest.raises(StoreError, match="has been erased"):
-        running.service._boxes.keyring.key(W46)
+        running.service._cipher.keyring.key(W46)
 
 
 def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(running: RunningService) -> None:
@@ -84,24 +84,27 @@ def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(runn
     running.now = RIPE
     running.said.clear()
     for _ in range(3):
-        running.service.beat()
+        running.service.check_clock()
     expected = (
         "kanab: not sealed: an arm of checkout holds fewer than k = 10 people. These cohorts wait for the next seal."
     )
     assert running.said == [expected]
     post_people(running, 300)
     running.now += timedelta(weeks=3)
-    running.service.beat()
+    running.service.check_clock()
     assert stored_ledger(running.service.store).releases[0].tables["checkout/tier"].total == 309
 
 
 def test_what_another_collector_sealed_is_taken_from_the_store(running: RunningService) -> None:
     post_people(running, 240)
     other = SqliteStore(running.service.store._path)  # type: ignore[attr-defined]
-    assert seal_cohorts(other, Boxes(running.service._boxes.keyring), Versions.read(other), W46).release is not None
+    assert (
+        seal_cohorts(other, RecordCipher(running.service._cipher.keyring), Versions.read(other), W46).release
+        is not None
+    )
     other.close()
     running.now = NOON + timedelta(weeks=1)
-    running.service.beat()
+    running.service.check_clock()
     assert running.service._sealed_through == W46
     app = Collector(running.service)
     late = running.body("checkout/tier:B:3@2026-W46:minutes:0>4")
@@ -129,14 +132,14 @@ def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(
 
 def test_people_are_seen_in_steps_of_k_and_change_by_the_hour(running: RunningService) -> None:
     post_people(running, 58)  # 29 in each arm
-    running.service.beat()
+    running.service.check_clock()
     assert running.service.live.people == {"checkout": {"A": 20, "B": 20}}
     post_people(running, 58)
     running.now += timedelta(minutes=59)
-    running.service.beat()
+    running.service.check_clock()
     assert running.service.live.people == {"checkout": {"A": 20, "B": 20}}
     running.now += timedelta(minutes=1)
-    running.service.beat()
+    running.service.check_clock()
     assert running.service.live.people == {"checkout": {"A": 50, "B": 50}}
     assert running.service.live.as_of == NOON + timedelta(hours=1)
 
@@ -145,7 +148,7 @@ def test_an_arm_that_fails_to_arrive_raises_the_alarm_once(running: RunningServi
     post_people(running, 200, only="A")
     for hour in range(3):
         running.now = NOON + timedelta(hours=hour)
-        running.service.beat()
+        running.service.check_clock()
     assert running.said.count("kanab: people of checkout do not arrive in the planned shares.") == 1
     assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1\n' in running.service.metrics()
 
@@ -155,19 +158,19 @@ def test_drop_reasons_are_shown_in_steps_of_k_as_of_the_last_beat(running: Runni
     for _ in range(27):
         ask(app, "POST", "/v1/t", b"")
     assert 'reason="format"' not in running.service.metrics()
-    running.service.beat()
+    running.service.check_clock()
     assert 'kanab_dropped_total{reason="format"} 20\n' in running.service.metrics()
 
 
 def test_before_a_seal_values_change_no_byte_of_what_can_be_read(open_service: Callable[..., RunningService]) -> None:
     one = open_service()
     post_people(one, 40)
-    one.service.beat()
+    one.service.check_clock()
     before = one.service.metrics()
     head = "checkout/tier:B:3@2026-W46:minutes"
     asyncio.run(one.service.take(one.body(f"{head}:4>599"), None))
     one.service.live = type(one.service.live)()  # as if the hour were over
-    one.service.beat()
+    one.service.check_clock()
     assert one.service.metrics() == before
 
 
@@ -180,21 +183,21 @@ def test_a_store_that_cannot_be_read_is_told_once_a_minute_and_recovers(
     def lost() -> int:
         raise StoreError("the database cannot be reached", "Check its address.")
 
-    running.service.beat()
+    running.service.check_clock()
     running.said.clear()
     with monkeypatch.context() as broken:
         broken.setattr(running.service.store, "sealed_through", lost)
-        running.service.beat()
-        running.service.beat()
+        running.service.check_clock()
+        running.service.check_clock()
         assert running.said == ["kanab: the database cannot be reached. Check its address."]
         assert not running.service.healthy
         assert running.service.metrics().startswith(
             "# HELP kanab_up Can messages be written?\n# TYPE kanab_up gauge\nkanab_up 0"
         )
-        broken.setattr("kanab.collector.http.service.SILENCE", 0.0)
-        running.service.beat()
+        broken.setattr("kanab.collector.http.service.REPEAT_SECONDS", 0.0)
+        running.service.check_clock()
         assert len(running.said) == 2
-    running.service.beat()
+    running.service.check_clock()
     assert running.service.healthy
 
 
@@ -205,22 +208,22 @@ def test_a_mistake_of_the_program_does_not_stop_the_clock_and_is_told_without_it
         raise KeyError("person 4711")
 
     with monkeypatch.context() as broken:
-        broken.setattr(running.service, "_look", mistake)
-        running.service.beat()
+        broken.setattr(running.service, "_refresh_live", mistake)
+        running.service.check_clock()
     assert running.said[-1] == "kanab: what the clock demands failed (KeyError). It is tried again."
-    running.service.beat()
+    running.service.check_clock()
     assert running.service.healthy
 
 
 def test_a_clock_that_went_back_takes_nothing_until_it_is_right(running: RunningService) -> None:
     post_people(running, 240)
     running.now = RIPE
-    running.service.beat()
+    running.service.check_clock()
     assert running.service._sealed_through == W46
     running.said.clear()
     running.now = NOON
-    running.service.beat()
-    running.service.beat()
+    running.service.check_clock()
+    running.service.check_clock()
     assert running.said == [
         "kanab: the last sealed cohort lies ahead of this machine's clock. "
         "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again."
@@ -229,13 +232,13 @@ def test_a_clock_that_went_back_takes_nothing_until_it_is_right(running: Running
     assert ask(app, "POST", "/v1/t", running.enroll()).status == 503
     assert ask(app, "GET", "/healthz").status == 503
     running.now = RIPE
-    running.service.beat()
+    running.service.check_clock()
     assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W49")).status == 204
 
 
 def test_the_clock_beats_while_it_serves(running: RunningService) -> None:
     async def a_while(service: Service) -> None:
-        service._pulse = 0.01
+        service._check_seconds = 0.01
         await service.start()
         running.now = NOON + timedelta(hours=5)
         for _ in range(500):

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanab.collector.counting.counters import Counters
-from kanab.collector.keys.encryption import FLOOR, Boxes
-from kanab.collector.keys.keyring import Chain, Keyring
+from kanab.collector.keys.encryption import PADDED_BYTES, RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.errors import StoreError
 
-BOXES = Boxes(Keyring(Chain.new()))
+CIPHER = RecordCipher(Keyring(KeyChain.new()))
 
 
 def counters(number: int) -> Counters:
@@ -18,66 +18,66 @@ def counters(number: int) -> Counters:
 
 @given(st.dictionaries(st.text(max_size=30), st.integers(-(2**130), 2**130), max_size=200))
 def test_what_comes_out_of_a_box_is_what_went_in(given: Counters) -> None:
-    assert BOXES.unwrap(5, BOXES.wrap(5, given)) == {name: value for name, value in given.items() if value}
+    assert CIPHER.decrypt(5, CIPHER.encrypt(5, given)) == {name: value for name, value in given.items() if value}
 
 
 def test_the_length_of_a_box_does_not_tell_how_many_counters_changed() -> None:
-    lengths = {len(BOXES.wrap(5, counters(number))) for number in range(100)}
-    assert lengths == {FLOOR - 51}  # which leaves room around it in a page of that size
+    lengths = {len(CIPHER.encrypt(5, counters(number))) for number in range(100)}
+    assert lengths == {PADDED_BYTES - 51}  # which leaves room around it in a page of that size
 
 
-def test_longer_boxes_grow_in_powers_of_two() -> None:
-    lengths = {len(BOXES.wrap(5, counters(number))) + 51 for number in range(100, 2000, 50)}
+def test_longer_records_grow_in_powers_of_two() -> None:
+    lengths = {len(CIPHER.encrypt(5, counters(number))) + 51 for number in range(100, 2000, 50)}
     assert lengths == {4096, 8192, 16384, 32768, 65536}
 
 
-def test_two_boxes_of_the_same_counters_have_nothing_in_common() -> None:
-    first, second = (BOXES.wrap(5, counters(3)) for _ in range(2))
+def test_two_records_of_the_same_counters_have_nothing_in_common() -> None:
+    first, second = (CIPHER.encrypt(5, counters(3)) for _ in range(2))
     assert sum(a == b for a, b in zip(first[1:], second[1:], strict=True)) < 60  # chance: 16 of 4,140
 
 
 def test_no_name_and_no_number_is_in_a_box() -> None:
-    box = BOXES.wrap(5, {"checkout/tier|B:3|minutes|s": 987654321})
-    assert b"checkout" not in box
-    assert (987654321).to_bytes(4, "big") not in box
-    assert bytes(16) not in box
+    ciphertext = CIPHER.encrypt(5, {"checkout/tier|B:3|minutes|s": 987654321})
+    assert b"checkout" not in ciphertext
+    assert (987654321).to_bytes(4, "big") not in ciphertext
+    assert bytes(16) not in ciphertext
 
 
 def test_a_box_opens_in_its_own_cohort_only() -> None:
     with pytest.raises(StoreError, match="cannot be decrypted"):
-        BOXES.unwrap(6, BOXES.wrap(5, counters(3)))
+        CIPHER.decrypt(6, CIPHER.encrypt(5, counters(3)))
 
 
 def test_a_box_does_not_open_with_another_key() -> None:
     with pytest.raises(StoreError, match=r"cannot be decrypted. .* check --key"):
-        Boxes(Keyring(Chain.new())).unwrap(5, BOXES.wrap(5, counters(3)))
+        RecordCipher(Keyring(KeyChain.new())).decrypt(5, CIPHER.encrypt(5, counters(3)))
 
 
 @pytest.mark.parametrize("place", [1, 20, 30, 2000, -1])
 def test_a_changed_byte_is_noticed(place: int) -> None:
-    box = bytearray(BOXES.wrap(5, counters(3)))
-    box[place] ^= 1
+    ciphertext = bytearray(CIPHER.encrypt(5, counters(3)))
+    ciphertext[place] ^= 1
     with pytest.raises(StoreError, match="cannot be decrypted"):
-        BOXES.unwrap(5, bytes(box))
+        CIPHER.decrypt(5, bytes(ciphertext))
 
 
-@pytest.mark.parametrize("box", [b"", b"\x01", b"\x02" + bytes(5000)])
-def test_something_else_is_no_box(box: bytes) -> None:
+@pytest.mark.parametrize("ciphertext", [b"", b"\x01", b"\x02" + bytes(5000)])
+def test_something_else_is_no_ciphertext(ciphertext: bytes) -> None:
     with pytest.raises(StoreError, match="unknown form"):
-        BOXES.unwrap(5, box)
+        CIPHER.decrypt(5, ciphertext)
 
 
-def test_merging_boxes_adds_their_counters() -> None:
-    boxes = [BOXES.wrap(5, {"a|n": 1, f"b{index}|n": index}) for index in range(300)]
-    merged = BOXES.merge(5, boxes)
-    assert BOXES.unwrap(5, merged) == {"a|n": 300} | {f"b{index}|n": index for index in range(1, 300)}
+def test_merging_records_adds_their_counters() -> None:
+    ciphertexts = [CIPHER.encrypt(5, {"a|n": 1, f"b{index}|n": index}) for index in range(300)]
+    merged = CIPHER.merge(5, ciphertexts)
+    assert CIPHER.decrypt(5, merged) == {"a|n": 300} | {f"b{index}|n": index for index in range(1, 300)}
 
 
-def test_after_forgetting_no_box_of_the_cohort_opens() -> None:
-    keyring = Keyring(Chain.new())
-    boxes = Boxes(keyring)
-    old, young = boxes.wrap(5, counters(3)), boxes.wrap(6, counters(3))
+def test_after_forgetting_no_record_of_the_cohort_opens() -> None:
+    keyring = Keyring(KeyChain.new())
+    cipher = RecordCipher(keyring)
+    old, young = cipher.encrypt(5, counters(3)), cipher.encrypt(6, counters(3))
     keyring.forget(5)
     with pytest.raises(StoreError, match="has been erased"):
-        boxes.unwrap(5, old)
-    assert boxes.unwrap(6, young) == counters(3)
+        cipher.decrypt(5, old)
+    assert cipher.decrypt(6, young) == counters(3)

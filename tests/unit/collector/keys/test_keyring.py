@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from kanab.collector.keys import keyfile
-from kanab.collector.keys.keyfile import Link, check_apart, create_key_file, key_beside, move_key_file, read_key_file
-from kanab.collector.keys.keyring import FARTHEST, Chain, Keyring
+from kanab.collector.keys.keyfile import (
+    KeyState,
+    check_apart,
+    create_key_file,
+    key_beside,
+    move_key_file,
+    read_key_file,
+)
+from kanab.collector.keys.keyring import LAST_PERIOD, KeyChain, Keyring
 from kanab.errors import StoreError
 
 SECRET = "00112233445566778899aabbccddeeff" * 2
@@ -18,11 +25,11 @@ SECRET = "00112233445566778899aabbccddeeff" * 2
 
 def test_keys_are_the_same_on_every_machine_that_has_the_secret() -> None:
     """A store that is open today must open after every update of this program."""
-    chain = Chain.from_secret(SECRET)
+    chain = KeyChain.from_secret(SECRET)
     assert chain.key(3).hex() == "895a03ad83f05ec0d2f44dc5406206c59d155418e76ecd05e6edd2c16c4ccf73"
     assert chain.fingerprint.hex() == "093fc8057f85c57cbc2c83bdd6463ca3"
     assert Keyring(chain).nonce_hash(bytes(16)).hex() == "ebcde4e2c93b91392ae9811301301d69"
-    assert Chain.from_secret(SECRET.upper() + "\n").key(3) == chain.key(3)
+    assert KeyChain.from_secret(SECRET.upper() + "\n").key(3) == chain.key(3)
 
 
 def test_keys_are_derived_as_rfc_5869_expands() -> None:
@@ -30,18 +37,18 @@ def test_keys_are_derived_as_rfc_5869_expands() -> None:
         return hmac.digest(state, b"kanab/1 " + purpose + b"\x01", "sha256")
 
     first = bytes.fromhex(SECRET)
-    assert Chain.from_secret(SECRET).key(1) == expand(expand(first, b"next"), b"records")
+    assert KeyChain.from_secret(SECRET).key(1) == expand(expand(first, b"next"), b"records")
 
 
 def test_every_period_has_a_key_of_its_own() -> None:
-    chain = Chain.new()
+    chain = KeyChain.new()
     keys = {chain.key(period) for period in range(20)}
     assert len(keys) == 20
     assert chain.state not in keys
 
 
 def test_a_chain_that_moved_makes_later_keys_and_no_earlier_one() -> None:
-    chain = Chain.new()
+    chain = KeyChain.new()
     later = chain.forward(5)
     assert [later.key(n) for n in (5, 9)] == [chain.key(n) for n in (5, 9)]
     with pytest.raises(StoreError, match="has been erased"):
@@ -49,28 +56,28 @@ def test_a_chain_that_moved_makes_later_keys_and_no_earlier_one() -> None:
 
 
 def test_nonce_hashes_stay_when_the_chain_moves_and_differ_between_chains() -> None:
-    chain = Chain.new()
+    chain = KeyChain.new()
     assert Keyring(chain).nonce_hash(b"n" * 16) == Keyring(chain.forward(9)).nonce_hash(b"n" * 16)
-    assert Keyring(chain).nonce_hash(b"n" * 16) != Keyring(Chain.new()).nonce_hash(b"n" * 16)
+    assert Keyring(chain).nonce_hash(b"n" * 16) != Keyring(KeyChain.new()).nonce_hash(b"n" * 16)
     assert len(Keyring(chain).nonce_hash(b"n" * 16)) == 16
 
 
 def test_no_key_is_printed() -> None:
-    chain = Chain.new()
-    assert repr(chain) == "Chain(period=0)"
+    chain = KeyChain.new()
+    assert repr(chain) == "KeyChain(period=0)"
     assert chain.state.hex() not in repr(Keyring(chain))
 
 
 @pytest.mark.parametrize("text", ["", "abc", "g" * 64, "0" * 63, "0" * 65])
 def test_a_secret_is_64_hexadecimal_digits(text: str) -> None:
     with pytest.raises(StoreError, match="64 hexadecimal digits") as caught:
-        Chain.from_secret(text)
+        KeyChain.from_secret(text)
     assert text == "" or text not in str(caught.value)
 
 
 def test_a_cohort_beyond_the_calendar_is_not_walked_to() -> None:
     with pytest.raises(StoreError, match="too far in the future"):
-        Chain.new().key(FARTHEST + 1)
+        KeyChain.new().key(LAST_PERIOD + 1)
 
 
 def test_a_new_key_file_is_for_its_owner_only(tmp_path: Path) -> None:
@@ -98,7 +105,7 @@ def test_forgetting_takes_the_state_out_of_the_file_and_of_the_process(tmp_path:
     for one in (keyring, Keyring.from_file(path)):
         with pytest.raises(StoreError, match="has been erased"):
             one.key(3)
-        assert one.key(7) == Chain(*before).key(7)
+        assert one.key(7) == KeyChain(*before).key(7)
 
 
 def test_forgetting_again_or_less_changes_nothing(tmp_path: Path) -> None:
@@ -119,7 +126,7 @@ def test_a_file_that_another_process_moved_further_stays_there(tmp_path: Path) -
 
 
 def test_a_secret_from_the_environment_cannot_be_erased() -> None:
-    keyring = Keyring(Chain.from_secret(SECRET))
+    keyring = Keyring(KeyChain.from_secret(SECRET))
     keyring.forget(3)
     assert not keyring.erasable
     with pytest.raises(StoreError, match="has been erased"):
@@ -129,7 +136,7 @@ def test_a_secret_from_the_environment_cannot_be_erased() -> None:
 @pytest.mark.parametrize("crash", ["before the first sync", "between the lines", "half a line"])
 def test_a_crash_while_moving_leaves_a_whole_link(tmp_path: Path, crash: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key"
-    create_key_file(path, Link(0, b"a" * 32, b"n" * 32))
+    create_key_file(path, KeyState(0, b"a" * 32, b"n" * 32))
     writes: list[int] = []
     real = os.pwrite
 
@@ -144,11 +151,11 @@ def test_a_crash_while_moving_leaves_a_whole_link(tmp_path: Path, crash: str, mo
 
     monkeypatch.setattr(keyfile.os, "pwrite", pwrite)
     with pytest.raises(KeyboardInterrupt):
-        move_key_file(path, Link(1, b"b" * 32, b"n" * 32))
+        move_key_file(path, KeyState(1, b"b" * 32, b"n" * 32))
     monkeypatch.undo()
     assert read_key_file(path).period == (1 if crash == "between the lines" else 0)
     assert (b"61" * 32 in path.read_bytes()) == (crash != "between the lines")  # reading finished what was begun
-    move_key_file(path, Link(1, b"b" * 32, b"n" * 32))
+    move_key_file(path, KeyState(1, b"b" * 32, b"n" * 32))
     assert path.read_bytes().count(b"62" * 32) == 2
     assert b"61" * 32 not in path.read_bytes()
 

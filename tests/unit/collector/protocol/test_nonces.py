@@ -11,7 +11,7 @@ from kanab.collector.protocol.nonces import (
     open_hours,
     read_nonce,
     seconds_of,
-    untimely,
+    untimely_error,
 )
 from kanab.errors import MessageError
 
@@ -42,7 +42,7 @@ def test_every_nonce_is_accepted_for_its_whole_life_and_remembered_as_long() -> 
     assert hour_of(nonce) in open_hours(made, LIFE)
     assert hour_of(nonce) in open_hours(made + LIFE, LIFE)
     assert hour_of(nonce) not in open_hours(made + LIFE + 1, LIFE)
-    problem = untimely(nonce, open_hours(made + LIFE + 1, LIFE))
+    problem = untimely_error(nonce, open_hours(made + LIFE + 1, LIFE))
     assert (problem.reason, problem.status) == ("expired", 410)
     assert oldest_hour(made + LIFE, LIFE) == 500_000
     assert oldest_hour(made + LIFE + 1, LIFE) == 500_001
@@ -52,7 +52,7 @@ def test_clocks_may_be_an_hour_fast() -> None:
     nonce = (500_001).to_bytes(4, "big") + bytes(12)
     assert hour_of(nonce) in open_hours(500_000 * HOUR, LIFE)
     assert hour_of(nonce) not in open_hours(500_000 * HOUR - 1, LIFE)
-    problem = untimely(nonce, open_hours(500_000 * HOUR - 1, LIFE))
+    problem = untimely_error(nonce, open_hours(500_000 * HOUR - 1, LIFE))
     assert (problem.reason, problem.status) == ("nonce", 400)
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kanab.collector.protocol.post import MOST_BYTES, MOST_LINES, Post, _any_lines, _plain_lines, number, read_post
+from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES
+from kanab.collector.protocol.post import Post, _any_lines, _plain_lines, read_number, read_post
 from kanab.errors import MessageError
 
 NONCE = "00079b70000102030405060708090a0b"
@@ -89,13 +90,13 @@ def test_numbers_beyond_64_bits_in_json_are_no_trouble() -> None:
 
 
 def test_a_post_has_at_most_a_hundred_lines_and_sixteen_kilobytes() -> None:
-    assert len(text(*["a:B"] * MOST_LINES).lines) == 100
-    assert len(in_json(*[LINE] * MOST_LINES).lines) == 100
-    for post in (lambda: text(*["a:B"] * 101), lambda: in_json(*[LINE] * 101), lambda: text("a" * MOST_BYTES)):
+    assert len(text(*["a:B"] * MOST_POST_LINES).lines) == 100
+    assert len(in_json(*[LINE] * MOST_POST_LINES).lines) == 100
+    for post in (lambda: text(*["a:B"] * 101), lambda: in_json(*[LINE] * 101), lambda: text("a" * MOST_POST_BYTES)):
         with pytest.raises(MessageError) as caught:
             post()
         assert (caught.value.reason, caught.value.status) == ("size", 413)
-    assert len(text("a" * (MOST_BYTES - len(FIRST))).lines) == 1
+    assert len(text("a" * (MOST_POST_BYTES - len(FIRST))).lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,8 +127,8 @@ def test_a_total_is_a_finite_number_in_digits(totals: str) -> None:
 @pytest.mark.parametrize("wrong", ["1_0", "١", "infinity", "", "0x1", "1e999", "--1", "1,5"])
 def test_what_else_python_reads_as_a_number_is_none_here(wrong: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - its text is never shown
-        number(wrong)
-    assert [number(text) for text in ("0", "-1.5", "+2", ".5", "1.", "1e-3", "1E+2")] == [
+        read_number(wrong)
+    assert [read_number(text) for text in ("0", "-1.5", "+2", ".5", "1.", "1e-3", "1E+2")] == [
         0,
         -1.5,
         2,

@@ -7,23 +7,23 @@ import random
 import pytest
 
 from kanab.collector.stores import seen_nonces
-from kanab.collector.stores.seen_nonces import SIZE, Remembered, split
-from kanab.collector.stores.store import Entry
+from kanab.collector.stores.seen_nonces import HASH_BYTES, SeenNonces, split_nonces
+from kanab.collector.stores.store import CountedPost
 
 
 def nonce(number: int) -> bytes:
-    return random.Random(number).randbytes(SIZE)
+    return random.Random(number).randbytes(HASH_BYTES)
 
 
-def fresh(seen: Remembered, numbers: list[int], hour: int = 9) -> list[bool]:
-    return seen.fresh([Entry(nonce(number), hour, {}) for number in numbers])
+def fresh(seen: SeenNonces, numbers: list[int], hour: int = 9) -> list[bool]:
+    return seen.fresh([CountedPost(nonce(number), hour, {}) for number in numbers])
 
 
 @pytest.mark.parametrize("most", [0, 1, 7, 50_000])
 def test_everything_that_was_added_is_known_and_nothing_else(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen_nonces, "MOST_RECENT", most)
     chance = random.Random(1)
-    seen, model = Remembered(), set[int]()
+    seen, model = SeenNonces(), set[int]()
     for _ in range(200):
         asked = [chance.randrange(3000) for _ in range(chance.randrange(1, 20))]
         expected, here = [], set(model)
@@ -38,7 +38,7 @@ def test_everything_that_was_added_is_known_and_nothing_else(most: int, monkeypa
 
 def test_hours_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seen_nonces, "MOST_RECENT", 1)
-    seen = Remembered()
+    seen = SeenNonces()
     for hour in (7, 8, 9):
         seen.add(hour, [nonce(hour), nonce(hour + 100)])
     seen.forget(8)
@@ -46,10 +46,10 @@ def test_hours_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_row_is_split_into_its_nonces() -> None:
-    assert list(split(nonce(1) + nonce(2))) == [nonce(1), nonce(2)]
-    assert list(split(b"")) == []
+    assert list(split_nonces(nonce(1) + nonce(2))) == [nonce(1), nonce(2)]
+    assert list(split_nonces(b"")) == []
 
 
 def test_nothing_is_known_of_nothing() -> None:
-    assert Remembered().fresh([]) == []
-    assert fresh(Remembered(), [1, 1, 2]) == [True, False, True]
+    assert SeenNonces().fresh([]) == []
+    assert fresh(SeenNonces(), [1, 1, 2]) == [True, False, True]

@@ -1,0 +1,55 @@
+"""The limits that senders and collectors must respect: sizes, rates and times, each with its one home here.
+
+The life of a nonce belongs to the plan (``nonce_life``), and so does the window of a cohort; how many classes a
+table may have is ``kanab.plan.model.MOST_CLASSES``.
+"""
+
+from __future__ import annotations
+
+# ── a post ─────────────────────────────────────────────────────────────────────────────────────
+
+MOST_POST_BYTES = 16_384
+"""Bytes of the body of a post; a proxy in front must let as many through."""
+
+MOST_POST_LINES = 100
+"""Messages in a post."""
+
+NONCE_BYTES = 16
+"""Bytes of a nonce: 4 of hours since 1970, the others at random."""
+
+HOURS_AHEAD = 1
+"""Hours that the clock of a client may be fast."""
+
+GRACE_HOURS = 1
+"""Hours for which a store remembers nonces beyond their life, because clocks of collectors differ."""
+
+MOST_PAIRS = 20
+"""Pairs of experiments that a client reports, drawn once at random."""
+
+# ── a connection ───────────────────────────────────────────────────────────────────────────────
+
+MOST_HEAD_BYTES = 16_384
+"""Bytes of address and headers of a request: no browser sends more."""
+
+MOST_REQUEST_BYTES = 262_144
+"""Bytes of a whole request on the wire: a body in chunks of one byte takes six times its length."""
+
+REQUEST_SECONDS = 10.0
+"""Seconds for a whole request to arrive."""
+
+IDLE_SECONDS = 30
+"""Seconds that a connection may stay open between two requests."""
+
+# ── many posts ─────────────────────────────────────────────────────────────────────────────────
+
+POSTS_PER_SECOND = 20.0
+"""Posts per second from one address, in the long run."""
+
+BURST_POSTS = 200.0
+"""Posts at once from one address: a whole office behind one router starts its day."""
+
+MOST_WAITING_POSTS = 20_000
+"""Posts that may wait to be written; more are refused, and sent again later."""
+
+RETRY_AFTER_SECONDS = 2
+"""Seconds after which a sender should try again when the collector cannot write."""
