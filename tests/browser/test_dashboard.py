@@ -329,13 +329,13 @@ def test_a_flagged_or_plain_pair_is_found_on_the_map_and_in_the_list(go: Go) -> 
 def test_readers_log_in_are_refused_and_log_out(go: Go) -> None:
     page = go("locked", "/experiments/checkout")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-    field = page.get_by_label("The token (KANAB_TOKEN of the server)")
+    field = page.get_by_label("Token (the server's KANAB_TOKEN)")
     expect(field).to_be_focused()
     field.fill("something else")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_have_text("That is not the token.")
-    page.wait_for_timeout(700)  # its place waits
-    page.get_by_label("The token (KANAB_TOKEN of the server)").fill(TOKEN)
+    page.wait_for_timeout(700)  # its address waits
+    page.get_by_label("Token (the server's KANAB_TOKEN)").fill(TOKEN)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="checkout")).to_be_visible()
     (cookie,) = page.context.cookies()
