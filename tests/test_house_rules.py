@@ -55,6 +55,27 @@ def test_every_public_name_is_documented(module: ModuleType) -> None:
     assert missing == []
 
 
+def test_calls_in_the_reference_are_those_of_the_code() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    functions = {name: getattr(module, name) for module in PUBLIC for name in module.__all__}
+    checked = 0
+    for name, arguments in re.findall(r"`(\w+)\(([^`]*)\)`", reference):
+        if name not in functions:
+            continue
+        words = [word.strip().partition("=")[0] for word in arguments.split(",")]
+        named = {word for word in words if re.fullmatch(r"[a-z_][a-z0-9_]*", word)}
+        assert named <= set(inspect.signature(functions[name]).parameters), f"{name}({arguments})"
+        checked += 1
+    assert checked > 50
+
+
+def test_every_keyword_of_the_long_signatures_is_documented() -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    for function in (kanab.readout, kanab.count, kanab.analyze):
+        missing = [name for name in inspect.signature(function).parameters if not re.search(rf"\b{name}\b", reference)]
+        assert missing == []
+
+
 def test_every_command_and_option_is_documented() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
     for name, command in cli.commands.items():
