@@ -37,7 +37,7 @@ class Inverse:
     leverages that it gives.
     """
 
-    kept: Ints
+    basis: Ints
     matrix: Floats
     error: float
 
@@ -47,33 +47,33 @@ def inverse_of(gram: Floats, tables: int) -> Inverse | None:
 
     Of two tables with the same people in them one class is superfluous:
 
-    >>> inverse_of(np.array([[9.0, 0, 4, 5], [0, 7, 5, 2], [4, 5, 9, 0], [5, 2, 0, 7]]), tables=2).kept
+    >>> inverse_of(np.array([[9.0, 0, 4, 5], [0, 7, 5, 2], [4, 5, 9, 0], [5, 2, 0, 7]]), tables=2).basis
     array([0, 1, 3])
     """
     scale = 1 / np.sqrt(np.diag(gram))
     for nil in NIL:
         pivots, rank = lapack.dpstrf(_scaled(gram, scale), tol=nil, lower=1, overwrite_a=1)[1:3]
-        kept, dropped = (np.sort(part).astype(np.int64) - 1 for part in (pivots[:rank], pivots[rank:]))
-        root, failed = lapack.dpotrf(_scaled(gram, scale, kept), lower=1, clean=1, overwrite_a=1)
+        basis, dropped = (np.sort(part).astype(np.int64) - 1 for part in (pivots[:rank], pivots[rank:]))
+        root, failed = lapack.dpotrf(_scaled(gram, scale, basis), lower=1, clean=1, overwrite_a=1)
         if failed:
             continue
-        left = _unproved(gram, kept, dropped, root, scale[kept, None])
-        if len(left) and not _nothing_left(gram, kept, left):
+        left = _unproved(gram, basis, dropped, root, scale[basis, None])
+        if len(left) and not _nothing_left(gram, basis, left):
             continue
         matrix = _inverted(root)
         # Factor and inverse are those of a matrix that is off by less than 4 rank × 2⁻⁵³ in scaled units (ten
         # times what was ever seen). Relative to h that is at most tables × norm of the inverse times as much.
         norm = np.sqrt(2 * np.vdot(matrix.T, matrix.T) - np.vdot(np.diag(matrix), np.diag(matrix)))
-        matrix *= scale[kept, None]
-        matrix *= scale[kept]
-        return Inverse(kept, matrix, float(4 * tables * rank * norm / WHOLE))
+        matrix *= scale[basis, None]
+        matrix *= scale[basis]
+        return Inverse(basis, matrix, float(4 * tables * rank * norm / WHOLE))
     return None
 
 
-def _scaled(gram: Floats, scale: Floats, kept: Ints | None = None) -> Floats:
+def _scaled(gram: Floats, scale: Floats, basis: Ints | None = None) -> Floats:
     """Return a copy with ones on the diagonal, in Fortran's order; it is symmetric, so that rows may be columns."""
-    copy = gram.copy() if kept is None else gram[np.ix_(kept, kept)]
-    scale = scale if kept is None else scale[kept]
+    copy = gram.copy() if basis is None else gram[np.ix_(basis, basis)]
+    scale = scale if basis is None else scale[basis]
     copy *= scale
     copy *= scale[:, None]
     return copy.T
@@ -102,7 +102,7 @@ def exact_inverse(gram: Floats) -> tuple[NDArray[Any], int]:
     size = len(gram)
     table = np.hstack([gram.astype(np.int64), np.eye(size, dtype=np.int64)]).astype(object)
     last = 1
-    kept = []
+    basis = []
     for column in range(size):
         pivot = table[column, column]
         if pivot == 0:
@@ -110,17 +110,17 @@ def exact_inverse(gram: Floats) -> tuple[NDArray[Any], int]:
         rest = np.arange(size) != column
         table[rest] = (table[rest] * pivot - np.outer(table[rest, column], table[column])) // last
         last = pivot
-        kept.append(column)
+        basis.append(column)
     inverse = np.zeros((size, size), dtype=object)
-    inverse[np.ix_(kept, kept)] = table[np.ix_(kept, [size + column for column in kept])]
+    inverse[np.ix_(basis, basis)] = table[np.ix_(basis, [size + column for column in basis])]
     return inverse, int(last)
 
 
 # ── proof by coefficients ──────────────────────────────────────────────────────────────────────
 
 
-def _unproved(gram: Floats, kept: Ints, dropped: Ints, root: Floats, scale: Floats) -> Ints:
-    """Return the dropped classes for which no whole-number combination z of the kept ones is found.
+def _unproved(gram: Floats, basis: Ints, dropped: Ints, root: Floats, scale: Floats) -> Ints:
+    """Return the dropped classes for which no whole-number combination z of the basis is found.
 
     Such a combination is a proof: if XᵀWX z = 0 without any rounding, then zᵀXᵀWXz = 0, and Xz = 0.
     """
@@ -128,10 +128,10 @@ def _unproved(gram: Floats, kept: Ints, dropped: Ints, root: Floats, scale: Floa
     left = [dropped[:0]]
     for start in range(0, len(dropped), step):
         part = dropped[start : start + step]
-        weights = lapack.dpotrs(root, gram[np.ix_(kept, part)] * scale, lower=1)[0] * scale
+        weights = lapack.dpotrs(root, gram[np.ix_(basis, part)] * scale, lower=1)[0] * scale
         multiple = np.array([_multiple(column) for column in weights.T])
         z = np.zeros((len(gram), len(part)))
-        z[kept] = np.rint(weights * multiple)
+        z[basis] = np.rint(weights * multiple)
         z[part, np.arange(len(part))] = -multiple
         unsafe = np.abs(z).sum(axis=0) * gram.max() >= WHOLE
         left.append(part[unsafe | (gram @ z).any(axis=0)])
@@ -158,23 +158,23 @@ def _multiple(weights: Floats) -> float:
 # ── proof by primes ────────────────────────────────────────────────────────────────────────────
 
 
-def _nothing_left(gram: Floats, kept: Ints, rest: Ints) -> bool:
-    """Return whether the kept classes leave nothing of the rest, modulo two primes.
+def _nothing_left(gram: Floats, basis: Ints, rest: Ints) -> bool:
+    """Return whether the basis leaves nothing of the rest, modulo two primes.
 
     Whole numbers again, but of any size: many tables together have coefficients that cannot be
     guessed. What is not zero is a multiple of both primes only by chance, one in 10¹³. A prime that
     divides a pivot decides nothing, and the next one is tried.
     """
-    results = (_left_modulo(gram, kept, rest, prime) for prime in PRIMES)
+    results = (_left_modulo(gram, basis, rest, prime) for prime in PRIMES)
     return list(islice((left for left in results if left is not None), 2)) == [False, False]
 
 
-def _left_modulo(gram: Floats, kept: Ints, rest: Ints, prime: int) -> bool | None:
+def _left_modulo(gram: Floats, basis: Ints, rest: Ints, prime: int) -> bool | None:
     """Return whether something is left of the rest; None where the prime divides a pivot."""
-    order = np.concatenate([kept, rest])
+    order = np.concatenate([basis, rest])
     a = _residues(gram[np.ix_(order, order)], prime)
-    for start in range(0, len(kept), STEP):
-        stop = min(start + STEP, len(kept))
+    for start in range(0, len(basis), STEP):
+        stop = min(start + STEP, len(basis))
         inverse = _inverse_modulo(a[start:stop, start:stop], prime)
         if inverse is None:
             return None
@@ -182,7 +182,7 @@ def _left_modulo(gram: Floats, kept: Ints, rest: Ints, prime: int) -> bool | Non
         for top in range(stop, len(a), STEP):
             some = a[top : top + STEP]
             some[:, stop:] = _residues(some[:, stop:] - some[:, start:stop] @ right, prime)
-    return bool(a[len(kept) :, len(kept) :].any())
+    return bool(a[len(basis) :, len(basis) :].any())
 
 
 def _inverse_modulo(a: Floats, prime: int) -> Floats | None:

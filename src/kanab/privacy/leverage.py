@@ -196,7 +196,7 @@ def _block(columns: Columns, people: Ints) -> Floats:
     if inverse is None or inverse.error > DOUBTFUL:
         return people.astype(float)
     place = np.full(len(gram) + 1, -1, dtype=np.int32)
-    place[inverse.kept] = np.arange(len(inverse.kept))
+    place[inverse.basis] = np.arange(len(inverse.basis))
     del gram
     h = _quadratic(place[columns], inverse.matrix)
     with np.errstate(divide="ignore"):

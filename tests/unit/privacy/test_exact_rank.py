@@ -43,8 +43,8 @@ def test_the_inverse_is_that_of_the_kept_classes() -> None:
     gram = gram_of(x, rng.integers(1, 30, 60))
     found = inverse_of(gram, 3)
     assert found is not None
-    assert len(found.kept) == 12 - 2
-    assert symmetric(found.matrix) @ gram[np.ix_(found.kept, found.kept)] == pytest.approx(np.eye(10), abs=1e-12)
+    assert len(found.basis) == 12 - 2
+    assert symmetric(found.matrix) @ gram[np.ix_(found.basis, found.basis)] == pytest.approx(np.eye(10), abs=1e-12)
     assert not np.triu(found.matrix, 1).any()
     assert found.error < 1e-12
 
@@ -53,7 +53,7 @@ def test_all_pairs_of_three_experiments_need_fractions_for_the_proof() -> None:
     gram = gram_of(indicators(pairs(4, 3)), np.arange(1, 82))
     found = inverse_of(gram, 6)
     assert found is not None
-    assert len(found.kept) == 1 + 4 * 2 + 6 * 4
+    assert len(found.basis) == 1 + 4 * 2 + 6 * 4
 
 
 def test_coefficients_that_nobody_guesses_are_proved_by_primes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_coefficients_that_nobody_guesses_are_proved_by_primes(monkeypatch: pyte
     monkeypatch.setattr(exact_rank, "STEP", 7)
     found = inverse_of(gram, 6)
     assert found is not None
-    assert len(found.kept) == 33
+    assert len(found.basis) == 33
     assert asked == list(exact_rank.PRIMES[:2])
 
 
@@ -78,7 +78,7 @@ def test_coefficients_that_nobody_guesses_are_proved_by_primes(monkeypatch: pyte
 def test_one_person_is_not_a_rounding_error(among: int) -> None:
     found = inverse_of(near_copies(1, among), 2)
     assert found is not None
-    assert found.kept.tolist() == [0, 1, 2]
+    assert found.basis.tolist() == [0, 1, 2]
     assert found.matrix[1, 1] == pytest.approx(1, rel=found.error)
 
 
@@ -89,7 +89,7 @@ def test_a_proposal_that_drops_too_much_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(exact_rank, "NIL", (0.01, 1e-12))
     found = inverse_of(gram, 2)
     assert found is not None
-    assert found.kept.tolist() == [0, 1, 2]
+    assert found.basis.tolist() == [0, 1, 2]
 
 
 def test_a_factor_that_fails_is_no_inverse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,18 +103,18 @@ def test_counts_too_large_to_multiply_without_rounding_are_left_to_the_primes() 
     gram = gram_of(x, people)
     found = inverse_of(gram, 2)
     assert found is not None
-    assert len(found.kept) == 3
+    assert len(found.basis) == 3
 
 
 def test_a_prime_that_divides_a_class_says_nothing_and_the_next_one_is_asked() -> None:
     first, second, third, _ = exact_rank.PRIMES
     x = np.array([[1, 0, 1], [0, 1, 1]])
-    kept, rest = np.array([0, 1]), np.array([2])
+    basis, rest = np.array([0, 1]), np.array([2])
     gram = gram_of(x, [first, 2 * second])
-    assert [exact_rank._left_modulo(gram, kept, rest, prime) for prime in (first, second, third)] == [None, None, False]
-    assert exact_rank._nothing_left(gram, kept, rest)
+    assert [exact_rank._left_modulo(gram, basis, rest, prime) for prime in (first, second, third)] == [None, None, False]
+    assert exact_rank._nothing_left(gram, basis, rest)
     more = gram_of(np.vstack([x, [0, 0, 1]]), [first, 2 * second, 1])
-    assert not exact_rank._nothing_left(more, kept, rest)
+    assert not exact_rank._nothing_left(more, basis, rest)
 
 
 def test_too_few_primes_that_say_something_are_no_proof() -> None:
@@ -169,5 +169,5 @@ def test_the_bound_on_the_error_holds_where_much_is_lost() -> None:
         numerators, denominator = exact_inverse(gram)
         for row in x:
             exact = int(row.astype(int) @ numerators @ row.astype(int)) / denominator
-            kept = row[found.kept]
+            kept = row[found.basis]
             assert kept @ symmetric(found.matrix) @ kept == pytest.approx(exact, rel=found.error, abs=0)
