@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -83,6 +83,9 @@ class CrossEntry(_TallyPart):
     metrics: tuple[str, str]
     by: list[str]
     cells: list[CrossCell]
+
+
+_Cell = TypeVar("_Cell", ClassEntry, SquaresCell, CrossCell)
 
 
 class Document(_TallyPart):
@@ -168,30 +171,21 @@ def build(document: Document) -> Parts:
     people = zeros(shape)
     sums = {metric.name: zeros(shape) for metric in metrics}
     counts = {metric.name: zeros(shape) for metric in metrics}
-    seen = _Places(factors, "classes")
-    for number, entry in enumerate(document.classes):
-        place = seen.find(entry.levels, f"$.classes[{number}]")
+    for place, entry, path in _placed(document.classes, factors, "classes", "$.classes"):
         people[place] = entry.people
-        path = f"$.classes[{number}].sums"
         if entry.sums.keys() != sums.keys() or not entry.counts.keys() <= sums.keys():
-            raise TallyError("a class must have one sum for every metric", "Name them all.", at=path)
+            raise TallyError("a class must have one sum for every metric", "Name them all.", at=f"{path}.sums")
         for metric in metrics:
-            sums[metric.name][place] = _whole(entry.sums[metric.name], path)
+            sums[metric.name][place] = _whole(entry.sums[metric.name], f"{path}.sums")
             default = entry.people if metric.missing == "zero" else None
-            counts[metric.name][place] = _needed(entry.counts.get(metric.name, default), number)
+            count = entry.counts.get(metric.name, default)
+            if count is None:
+                fact = "a metric with missing='exclude' needs its own count in every class"
+                raise TallyError(fact, "Add it under counts.", at=f"{path}.counts")
+            counts[metric.name][place] = count
     squares = _read_squares(document.squares, factors, sums.keys())
     moments = tuple(Moments(m, counts[m.name], sums[m.name], squares.get(m.name, {})) for m in metrics)
     return Parts(factors, people, moments, tuple(_read_crosses(document.crosses, factors)))
-
-
-def _needed(count: int | None, number: int) -> int:
-    if count is None:
-        raise TallyError(
-            "a metric with missing='exclude' needs its own count in every class",
-            "Add it under counts.",
-            at=f"$.classes[{number}].counts",
-        )
-    return count
 
 
 def _read_squares(
@@ -204,10 +198,8 @@ def _read_squares(
             raise TallyError("squares of an unknown metric", "Name one of the tally's metrics.", at=path)
         named = _named(factors, entry.by, path)
         cells = zeros(_shape(named))
-        places = _Places(named, "squares")
-        for position, cell in enumerate(entry.cells):
-            where = f"{path}.cells[{position}]"
-            cells[places.find(cell.levels, where)] = _whole(cell.squares, where)
+        for place, cell, where in _placed(entry.cells, named, "squares", f"{path}.cells"):
+            cells[place] = _whole(cell.squares, where)
         marginals = squares.setdefault(entry.metric, {})
         if any(set(by) == set(entry.by) for by in marginals):
             raise TallyError("the same marginal comes twice", "Give it once.", at=path)
@@ -221,10 +213,7 @@ def _read_crosses(entries: Sequence[CrossEntry], factors: tuple[Factor, ...]) ->
         path = f"$.crosses[{number}]"
         named = _named(factors, entry.by, path)
         counts, s1, s2, q1, q2, products = (zeros(_shape(named)) for _ in range(6))
-        places = _Places(named, "cross-products")
-        for position, cell in enumerate(entry.cells):
-            where = f"{path}.cells[{position}]"
-            place = places.find(cell.levels, where)
+        for place, cell, where in _placed(entry.cells, named, "cross-products", f"{path}.cells"):
             counts[place] = cell.people
             values = (*cell.sums, *cell.squares, cell.products)
             for target, value in zip((s1, s2, q1, q2, products), values, strict=True):
@@ -233,25 +222,23 @@ def _read_crosses(entries: Sequence[CrossEntry], factors: tuple[Factor, ...]) ->
     return crosses
 
 
-class _Places:
-    """Finds the places of combinations of levels, each of which may come once."""
-
-    def __init__(self, factors: Sequence[Factor], word: str) -> None:
-        self._factors = factors
-        self._word = word
-        self._seen: set[tuple[int, ...]] = set()
-
-    def find(self, levels: Sequence[Any], path: str) -> tuple[int, ...]:
-        if len(levels) != len(self._factors):
-            raise TallyError("one level for each factor is needed", "Give them in order.", at=path)
+def _placed(
+    entries: Sequence[_Cell], factors: Sequence[Factor], word: str, path: str
+) -> Iterator[tuple[tuple[int, ...], _Cell, str]]:
+    """Yield each entry with the place of its levels, which may come once, and its path."""
+    seen: set[tuple[int, ...]] = set()
+    for number, entry in enumerate(entries):
+        where = f"{path}[{number}]"
+        if len(entry.levels) != len(factors):
+            raise TallyError("one level for each factor is needed", "Give them in order.", at=where)
         try:
-            place = tuple(factor.index(level) for factor, level in zip(self._factors, levels, strict=True))
+            place = tuple(factor.index(level) for factor, level in zip(factors, entry.levels, strict=True))
         except KanabError as problem:
-            raise type(problem)(problem.fact, problem.remedy, at=path) from None
-        if place in self._seen:
-            raise TallyError(f"the same class comes twice among the {self._word}", "Add them up.", at=path)
-        self._seen.add(place)
-        return place
+            raise type(problem)(problem.fact, problem.remedy, at=where) from None
+        if place in seen:
+            raise TallyError(f"the same class comes twice among the {word}", "Add them up.", at=where)
+        seen.add(place)
+        yield place, entry, where
 
 
 def _named(factors: Sequence[Factor], by: Sequence[str], path: str = "") -> list[Factor]:

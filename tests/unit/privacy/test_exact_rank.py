@@ -111,7 +111,11 @@ def test_a_prime_that_divides_a_class_says_nothing_and_the_next_one_is_asked() -
     x = np.array([[1, 0, 1], [0, 1, 1]])
     basis, rest = np.array([0, 1]), np.array([2])
     gram = gram_of(x, [first, 2 * second])
-    assert [exact_rank._left_modulo(gram, basis, rest, prime) for prime in (first, second, third)] == [None, None, False]
+    assert [exact_rank._left_modulo(gram, basis, rest, prime) for prime in (first, second, third)] == [
+        None,
+        None,
+        False,
+    ]
     assert exact_rank._nothing_left(gram, basis, rest)
     more = gram_of(np.vstack([x, [0, 0, 1]]), [first, 2 * second, 1])
     assert not exact_rank._nothing_left(more, basis, rest)
