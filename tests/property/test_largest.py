@@ -16,7 +16,7 @@ people = st.lists(
 
 
 @given(people)
-def test_the_tallest_of_rows_are_those_of_sorted_lists(rows: list[tuple[int, int, bool]]) -> None:
+def test_the_largest_values_of_rows_are_those_of_sorted_lists(rows: list[tuple[int, int, bool]]) -> None:
     cell, steps, has = (
         np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate((np.intp, np.int64, bool))
     )

@@ -193,7 +193,7 @@ def test_mistakes_in_how_people_are_made(duckdb_loader: Loader) -> None:
     plan = make_plan("variant", ["spend"])
     with pytest.raises(SourceError, match=r"there is no column 'user'. Did you mean user_id"):
         count_table(table, plan, unit="user")
-    with pytest.raises(SourceError, match=r"nobody says whose"):
+    with pytest.raises(SourceError, match=r"the column of the person is not named"):
         count_table(table, plan, aggregate="sum")
     with pytest.raises(SourceError, match=r"Use sum, max or mean"):
         count_table(table, plan, unit="user_id", aggregate="median")  # type: ignore[arg-type]

@@ -83,7 +83,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     assert measure is not None
     assert measure.doubles
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.counting.engine.metrics._CROWD", 0)
+        patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
         counted = count_table(duckdb_loader.load(table), plan)
     assert [query.measures[0].doubles for query in queries] == [True, False]
     assert_same(counted, count_rows(table, plan))

@@ -141,7 +141,7 @@ def per_metric(choices: Any, names: Sequence[str], word: str) -> Mapping[str, An
     if not isinstance(choices, Mapping):
         raise SourceError(f"{word} must say which metric they are for", f"Write {word}={{'…': …}}.")
     if not set(choices) <= set(names):
-        raise SourceError(f"{word} are given for a metric that is not counted", f"Counted are: {listed(names)}.")
+        raise SourceError(f"{word} are given for a metric that is not counted", f"Counted metrics: {listed(names)}.")
     return choices
 
 

@@ -58,7 +58,7 @@ def place_levels(column: Sequence[Level], plan: CovariatePlan) -> Placed:
         if OTHER not in levels:
             raise SourceError(
                 f"covariate {plan.name!r} holds a level that is not declared",
-                f"Declare it, or declare 'other' to take such levels. Declared are: {listed(known)}.",
+                f"Declare it, or declare 'other' to take such levels. Declared levels: {listed(known)}.",
             )
         into = [levels.index(OTHER) if place == DROPPED else place for place in into]
     return Placed(Factor(plan.name, levels, "covariate", numeric_scores(levels)), tuple(into))

@@ -166,7 +166,7 @@ def test_an_undeclared_level_is_refused_without_being_named() -> None:
     with pytest.raises(SourceError, match=r"covariate 'device' holds a level that is not declared") as refused:
         count_rows(ROWS, plan)
     assert "tv" not in str(refused.value)
-    assert "Declared are: phone, desk." in str(refused.value)
+    assert "Declared levels: phone, desk." in str(refused.value)
 
 
 def test_levels_of_people_outside_do_not_matter() -> None:

@@ -32,7 +32,7 @@ DOUBLE_LIMIT = 1 << 53
 """Doubles hold every whole number up to this."""
 
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
-_CROWD = 20_000_000  # people of one signature whose squares, if they are like the sample's, doubles shall hold
+_PEOPLE_IN_DOUBLES = 20_000_000  # people of one signature whose squares, if like the sample's, doubles shall hold
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def number(column: Any, kind: Kind, *, careful: bool) -> Any:
 
 
 def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: SampledMetric, engine: Engine) -> Measure | None:
-    """Return the quick form, or None where a sample of the people gives no hope for it."""
+    """Return the quick form, or None where a sample shows that it would not be enough."""
     profile = sample.profile
     if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
         return None
@@ -171,8 +171,8 @@ def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: SampledMetri
     if bounds is None and max(-low, high) >= _QUICK_LIMIT:
         return None
     products = None if metric.binary else plan_squares(*(bounds or (0, 1)))
-    crowd = sample.mean_square * metric.scale**2 * _CROWD
-    doubles = engine.adds_doubles and products in (None, Products()) and crowd < DOUBLE_LIMIT
+    squares = sample.mean_square * metric.scale**2 * _PEOPLE_IN_DOUBLES
+    doubles = engine.adds_doubles and products in (None, Products()) and squares < DOUBLE_LIMIT
     chosen = Measure(place, metric, kind, products, False, profile, doubles=doubles)
     declared = plan.declared or plan.resolution is not None
     if metric.bounds is not None:

@@ -93,6 +93,15 @@ class Units:
             )
 
 
+def make_units(unit: str | None, aggregate: Any, events: Events | None = None) -> Units | None:
+    """Return how rows become people, None where each is one; raise `SourceError` where the person is not named."""
+    if unit is not None:
+        return Units(unit, aggregate, events)
+    if aggregate is not None or events is not None:
+        raise SourceError("rows are to be added up, but the column of the person is not named", "Name it: unit=….")
+    return None
+
+
 def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> Any:
     """Make one row per person: arms, covariates and metrics, and who was seen in two arms.
 

@@ -45,7 +45,7 @@ from kanab.counting.engine.metrics import (
     range_fits,
     step_range,
 )
-from kanab.counting.engine.people import Events, How, Units, to_people
+from kanab.counting.engine.people import Events, How, Units, make_units, to_people
 from kanab.counting.engine.profiles import SampleProfiles, bins_of, profile_columns, profile_sample, top_levels
 from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, query_parts, statement
 from kanab.counting.grids import Profile, check_zero, plan_products
@@ -83,7 +83,7 @@ def count_table(
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
-    units = _units(unit, aggregate, events)
+    units = make_units(unit, aggregate, events)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
         answer = _quick_answer(people, query, sample) or _careful_answer(people, query)
         return replace(_count(people, answer), where=where or "")
@@ -104,7 +104,7 @@ def show_sql(
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
     Where sums turn out to be small, another statement per table looks for who dominates a class.
     """
-    units = _units(unit, aggregate, events)
+    units = make_units(unit, aggregate, events)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
         chosen = _quick_query(query, sample) or _careful_query(people, query)
         stage = first_stage(people, chosen)
@@ -115,14 +115,6 @@ def show_sql(
 
 
 # ── people ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _units(unit: str | None, aggregate: Mapping[str, How] | How | None, events: Events | None) -> Units | None:
-    if unit is not None:
-        return Units(unit, aggregate, events)
-    if aggregate is not None or events is not None:
-        raise SourceError("rows are to be added up, but nobody says whose", "Name the column of the person: unit.")
-    return None
 
 
 @contextmanager
@@ -212,7 +204,7 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
 
 
 def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None:
-    """Return the query in its quick form, if a sample gives hope that it is enough."""
+    """Return the query in its quick form, unless a sample shows that it would not be enough."""
     if not query.engine.casts_fail:
         return None
     guesses = [

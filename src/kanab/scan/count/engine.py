@@ -32,7 +32,7 @@ from kanab.counting.engine.dialects import cached, engine_of, query_text, run, s
 from kanab.counting.engine.group_keys import kind_of, plain, read_level
 from kanab.counting.engine.joint import twice_flag
 from kanab.counting.engine.metrics import number
-from kanab.counting.engine.people import Units, person_values, row_sums, row_totals, row_values, to_people
+from kanab.counting.engine.people import Units, make_units, person_values, row_sums, row_totals, row_values, to_people
 from kanab.counting.engine.profiles import SAMPLE, profile_columns
 from kanab.counting.engine.sql import filter_rows
 from kanab.counting.grids import Profile
@@ -65,11 +65,9 @@ def open_people(
         assigned = _assigned_people(table, metrics, options)
         return assigned.columns, lambda _names: assigned
     rows = filter_rows(table, options.where) if options.where else table
-    if options.unit is None:
-        if options.aggregate is not None:
-            raise SourceError("rows are to be added up, but nobody says whose", "Name the column of the person: unit.")
+    units = make_units(options.unit, options.aggregate)
+    if units is None:
         return list(rows.columns), lambda _names: EnginePeople(rows)
-    units = Units(options.unit, options.aggregate)  # type: ignore[arg-type]  # its check says which words fit
 
     def row_per_person(names: Sequence[str]) -> People:
         plan = Plan(metrics, tuple(ExperimentPlan(name) for name in names))

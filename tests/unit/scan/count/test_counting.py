@@ -355,7 +355,7 @@ def test_tables_and_queries_are_for_connections() -> None:
 
 
 def test_rows_are_added_up_only_for_somebody() -> None:
-    with pytest.raises(SourceError, match="nobody says whose"):
+    with pytest.raises(SourceError, match="the column of the person is not named"):
         count_pairs(SHOP, "test_?", ["spend"], aggregate="sum")
 
 
