@@ -29,6 +29,7 @@ NUMBER = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 
 EMPTY_FIELDS = ("", "NA", "NULL", "null", "NaN", "nan")
 
+_NUMBER = re.compile(NUMBER)
 _ROWS_AT_ONCE = 50_000
 
 
@@ -138,7 +139,7 @@ def parse_fields(fields: Iterable[str]) -> Array:
     known = {field: None if field.strip() in EMPTY_FIELDS else field.strip() for field in set(written)}
     present = [text for text in known.values() if text is not None]
     meaning: dict[str, Any] = dict(known)
-    if all(re.fullmatch(NUMBER, text) for text in present):
+    if all(_NUMBER.fullmatch(text) for text in present):
         meaning = {field: math.nan if text is None else _number(text) for field, text in known.items()}
         exact = any(isinstance(number, int) for number in meaning.values())
         return np.array([meaning[field] for field in written], dtype=object if exact else np.float64)

@@ -43,7 +43,7 @@ class AnswerRows:
     def column(self, name: str) -> list[tuple[Texts, int]]:
         """Return a number of every row, with the texts of its keys."""
         place = self.names.index(name) if self.rows else 0
-        return [(texts, whole(numbers[place])) for texts, numbers in self.rows]
+        return [(texts, parse_int(numbers[place])) for texts, numbers in self.rows]
 
     def array(self, name: str) -> NDArray[np.int64]:
         """Return a number of every row, without its keys; for numbers of people, which are never long."""
@@ -74,7 +74,7 @@ class QueryAnswer:
     def everybody(self) -> dict[str, int]:
         """Count all people, in an experiment or not, and those to whom each flag applies."""
         inside, outside = self.only("inside"), self.only("outside")
-        return {name: whole(inside[name]) + whole(number) for name, number in outside.items()}
+        return {name: parse_int(inside[name]) + parse_int(number) for name, number in outside.items()}
 
 
 def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[QueryPart], query: CountQuery) -> QueryAnswer:
@@ -118,7 +118,7 @@ def place_all(answer: QueryAnswer, group: Population) -> dict[str, Places]:
     if rows:
         for place, key in enumerate(query.keys[: len(query.arms)]):
             places[key.name] = _arms(key, [texts[place] for texts, _ in rows], query)
-        rows = [row for row, there in zip(rows, insiders(answer, places, group), strict=True) if there]
+        rows = [row for row, there in zip(rows, _in_group(answer, places, group), strict=True) if there]
     if not rows:
         raise NobodyError
     used = covariates_about(query.plan, group)
@@ -128,7 +128,7 @@ def place_all(answer: QueryAnswer, group: Population) -> dict[str, Places]:
     return places
 
 
-def insiders(answer: QueryAnswer, arms: Mapping[str, Places], group: Population) -> NDArray[np.bool_]:
+def _in_group(answer: QueryAnswer, arms: Mapping[str, Places], group: Population) -> NDArray[np.bool_]:
     """Return which signatures are of people in at least one of some experiments."""
     keys = answer.query.keys
     rows = answer.of("signatures", keys).rows
@@ -174,7 +174,7 @@ def _binned(answer: QueryAnswer, key: Key, *, missing: bool) -> Places:
     return Places(factor, into | {None: len(factor.levels) - 1})
 
 
-def whole(text: Text) -> int:
+def parse_int(text: Text) -> int:
     """Return a whole number of any size from its text; 0 for nothing."""
     return int(text) if text else 0
 
@@ -268,7 +268,7 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         for place, key in enumerate(query.keys)
         for into in ([places[key.name].into] if key.name in places else [])
     }
-    there = insiders(answer, places, view.population)
+    there = _in_group(answer, places, view.population)
     cells, sizes, present = {}, {}, {}
     for linkage in view.plan.linkages:
         keys = query.axes(view.table(linkage))

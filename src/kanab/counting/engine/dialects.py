@@ -58,7 +58,7 @@ def query_text(expression: Any) -> str:
     return str(backend.compile(expression))
 
 
-def run(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
+def run_query(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
     try:
         result = backend.raw_sql(text)
@@ -73,7 +73,7 @@ def run(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
 
 def first_row(expression: Any) -> dict[str, Any]:
     """Return the only row of an aggregate."""
-    rows = list(run(expression.get_backend(), query_text(expression)))
+    rows = list(run_query(expression.get_backend(), query_text(expression)))
     return dict(zip(expression.columns, rows[0], strict=True))
 
 

@@ -46,7 +46,7 @@ class Key:
 
     def expression(self, table: Any) -> Any:
         """Return what to group by."""
-        value = plain(table[self.name], self.kind)
+        value = as_plain(table[self.name], self.kind)
         if self.bins is not None:
             return binned(value.cast("int32") if self.kind == "truth" else value, self.bins)
         if self.named is None:
@@ -92,7 +92,7 @@ def in_experiment(arm: Any, kind: Kind, arms: Sequence[Level] | None) -> Any:
     return arm.isin(list(values)).fill_null(False) if values else ibis.literal(False)
 
 
-def plain(value: Any, kind: Kind) -> Any:
+def as_plain(value: Any, kind: Kind) -> Any:
     """Return a column in a type that every engine groups and compares alike; NaN is missing."""
     if kind == "number":
         double = value.cast("float64")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import ibis
 
 from kanab.counted import Counted
-from kanab.counting.engine.group_keys import in_experiment, kind_of, plain
+from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of
 from kanab.counting.frames import check_column
 from kanab.plan.joint import JointPlan, View, column_of, populations
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
@@ -53,7 +53,7 @@ def restrict_people(people: Any, plan: Plan) -> Any:
 
 def _inside(people: Any, plan: ExperimentPlan) -> Any:
     kind = kind_of(people, plan.name)
-    return in_experiment(plain(people[plan.name], kind), kind, plan.arms)
+    return in_experiment(as_plain(people[plan.name], kind), kind, plan.arms)
 
 
 # ── people made of several rows ────────────────────────────────────────────────────────────────

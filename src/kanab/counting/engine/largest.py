@@ -15,8 +15,8 @@ from typing import Any
 import ibis
 
 from kanab.counted import LargestValues
-from kanab.counting.engine.answer import Places, Text, whole
-from kanab.counting.engine.dialects import query_text, run
+from kanab.counting.engine.answer import Places, Text, parse_int
+from kanab.counting.engine.dialects import query_text, run_query
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, as_texts
@@ -43,7 +43,7 @@ def _of_table(
     backend = people.get_backend()
     text = as_texts(query_text(classes), classes.columns, backend.dialect)
     groups: list[list[tuple[tuple[int, ...], int, int, int]]] = [[] for _ in metrics]
-    for row in run(backend, text):
+    for row in run_query(backend, text):
         spot = tuple(axis.into[level] for axis, level in zip(axes, row, strict=False))
         if DROPPED not in spot:
             for place in range(len(metrics)):
@@ -53,7 +53,7 @@ def _of_table(
 
 def _top_two(numbers: Sequence[Text]) -> tuple[int, int, int]:
     """Return the largest, the second and the sum, from: largest, sum, who have the largest, largest of the others."""
-    largest, total, top, rest = (whole(number) for number in numbers[:4])
+    largest, total, top, rest = (parse_int(number) for number in numbers[:4])
     return largest, largest if top > 1 else rest, total
 
 

@@ -79,7 +79,7 @@ class Measure:
 
     def value(self, table: Any, inside: Any) -> Any:
         """Return the column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
-        value = number(table[self.name], self.kind, careful=self.careful)
+        value = as_number(table[self.name], self.kind, careful=self.careful)
         return ibis.ifelse(inside, value, ibis.null(value.type())) if self.careful else value
 
     def steps(self, value: Any) -> Any:
@@ -148,7 +148,7 @@ class SampledMetric:
     steady: tuple[bool, bool] = (True, True)
 
 
-def number(column: Any, kind: Kind, *, careful: bool) -> Any:
+def as_number(column: Any, kind: Kind, *, careful: bool) -> Any:
     """Return a column as integers or doubles; carefully, NaN is missing."""
     if kind == "truth":
         return column.cast("int32")  # PostgreSQL casts true/false to nothing wider

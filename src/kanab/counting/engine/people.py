@@ -17,9 +17,9 @@ import ibis
 from kanab.counting.dates import not_times
 from kanab.counting.engine.dates import day_number, in_span
 from kanab.counting.engine.grids import grid_steps
-from kanab.counting.engine.group_keys import Kind, in_experiment, kind_of, plain
+from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of
 from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_flag
-from kanab.counting.engine.metrics import check_finite, number
+from kanab.counting.engine.metrics import as_number, check_finite
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
 from kanab.counting.grids import Profile
@@ -235,13 +235,13 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for place, experiment in enumerate(plan.experiments):
         kind = kind_of(rows, experiment.name)
-        arm = plain(rows[experiment.name], kind)
+        arm = as_plain(rows[experiment.name], kind)
         if experiment.arms is not None:
             arm = ibis.ifelse(in_experiment(arm, kind, experiment.arms), arm, ibis.null(arm.type()))
         attributes[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
     for place, name in enumerate(plan.covariates_in_use):
         kind = kind_of(rows, name)
-        level = plain(rows[name], kind)
+        level = as_plain(rows[name], kind)
         attributes[_level(place)] = level.cast("int32") if kind == "truth" else level
     return attributes
 
@@ -308,7 +308,7 @@ class RowSum:
 
     def value(self, rows: Any) -> dict[str, Any]:
         """Return what is added up: steps within the grid's reach, and how far the farthest is."""
-        value = number(rows[self.name], self.kind, careful=True)
+        value = as_number(rows[self.name], self.kind, careful=True)
         if self.how == "max":
             return {f"y{self.place}": value}
         if self.kind != "number" and self.scale == 1:

@@ -13,10 +13,10 @@ from typing import Any
 import ibis
 
 from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
-from kanab.counting.engine.dialects import engine_of, first_row, query_text, run
+from kanab.counting.engine.dialects import engine_of, first_row, query_text, run_query
 from kanab.counting.engine.grids import floor, grid_steps
-from kanab.counting.engine.group_keys import Key, Kind, plain, read_level
-from kanab.counting.engine.metrics import SampledMetric, number
+from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
+from kanab.counting.engine.metrics import SampledMetric, as_number
 from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range
 from kanab.plan.model import CovariatePlan
 from kanab.tally.factor import Level
@@ -93,7 +93,7 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
         **{f"lo{place}": people[name].min() for place, name in enumerate(names)},
         **{f"hi{place}": people[name].max() for place, name in enumerate(names)},
     )
-    plan = "".join(str(line) for line in run(people.get_backend(), f"EXPLAIN {query_text(ends)}"))
+    plan = "".join(str(line) for line in run_query(people.get_backend(), f"EXPLAIN {query_text(ends)}"))
     if "COLUMN_DATA_SCAN" not in plan or "AGGREGATE" in plan:  # it would read everybody
         return {}
     row = first_row(ends)
@@ -117,9 +117,9 @@ def _sampled(row: Mapping[str, Any], place: int) -> SampledMetric:
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:
     wanted = {
-        f"y{place}": number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
+        f"y{place}": as_number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
     }
-    return people.select(**wanted, **{key.column: plain(people[key.name], key.kind) for key in keys})
+    return people.select(**wanted, **{key.column: as_plain(people[key.name], key.kind) for key in keys})
 
 
 def _aggregates(
@@ -152,7 +152,7 @@ def _profile(row: Mapping[str, Any], place: int) -> Profile:
     return Profile(float(low), float(high), False, decimal)
 
 
-def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
+def find_bins(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
     """Return the bins of a covariate, at declared edges or at quantiles of everybody, and its profile.
 
     Raises `SourceError` where it does not hold finite numbers, `GridError` where no grid holds them.
@@ -160,7 +160,7 @@ def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile
     if kind == "text":
         raise not_numbers(plan.name)
     shares = quantile_shares(plan)
-    table = people.select(value=number(people[plan.name], kind, careful=True))
+    table = people.select(value=as_number(people[plan.name], kind, careful=True))
     wanted = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
     row = first_row(table.aggregate(**_range_and_grid(table.value, kind, 0), **wanted))
     profile = _profile(row, 0)
@@ -175,11 +175,11 @@ def bins_of(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile
 def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Level, ...], bool]:
     """Return the commonest levels of a covariate, and whether there are others."""
     top = plan.top or 1
-    level = plain(people[plan.name], kind)
+    level = as_plain(people[plan.name], kind)
     counts = people.select(level=level).filter(ibis._.level.notnull()).group_by("level").aggregate(n=ibis._.count())
     ranked = counts.mutate(place=ibis.rank().over(order_by=ibis.desc(counts.n)), levels=ibis._.count().over())
     ties = ranked.filter(ranked.place < top).select(level=ranked.level.cast("string"), n=ranked.n, levels=ranked.levels)
-    rows = list(run(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
+    rows = list(run_query(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
     if len(rows) > _MOST_TIES:
         check_levels(plan.name, int(rows[0][2]))
     people_with: dict[Level, int] = {}

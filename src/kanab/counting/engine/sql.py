@@ -20,13 +20,13 @@ from kanab.counting.engine.answer import (
     QueryAnswer,
     build_tally,
     membership_of,
+    parse_int,
     people_in_each,
     place_all,
     read_answer,
-    whole,
 )
 from kanab.counting.engine.dates import day_number, in_span, utc_session
-from kanab.counting.engine.dialects import cached, engine_of, query_text, run, strict_arithmetic
+from kanab.counting.engine.dialects import cached, engine_of, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
 from kanab.counting.engine.joint import (
     add_alias_columns,
@@ -46,8 +46,15 @@ from kanab.counting.engine.metrics import (
     step_range,
 )
 from kanab.counting.engine.people import Events, How, Units, make_units, to_people
-from kanab.counting.engine.profiles import SampleProfiles, bins_of, profile_columns, profile_sample, top_levels
-from kanab.counting.engine.statement import BinnedCovariate, CountQuery, CrossSum, first_stage, query_parts, statement
+from kanab.counting.engine.profiles import SampleProfiles, find_bins, profile_columns, profile_sample, top_levels
+from kanab.counting.engine.statement import (
+    BinnedCovariate,
+    CountQuery,
+    CrossSum,
+    first_stage,
+    query_parts,
+    write_statement,
+)
 from kanab.counting.grids import Profile, check_zero, plan_products
 from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.rows import needed_columns
@@ -111,7 +118,7 @@ def show_sql(
         backend = people.get_backend()
         first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
         text = first.sql(dialect=backend.dialect, pretty=True)
-        return statement(text, query_parts(stage, chosen), chosen, backend.dialect, pretty=True)
+        return write_statement(text, query_parts(stage, chosen), chosen, backend.dialect, pretty=True)
 
 
 # ── people ─────────────────────────────────────────────────────────────────────────────────────
@@ -151,7 +158,7 @@ def filter_rows(table: Any, where: str) -> Any:
     try:
         condition = sqlglot.parse_one(where, dialect=backend.dialect, into=sqlglot.exp.Condition)
         text = f"SELECT * FROM ({query_text(table)}) AS kanab_rows WHERE {condition.sql(dialect=backend.dialect)}"
-        list(run(backend, f"{text} LIMIT 0"))
+        list(run_query(backend, f"{text} LIMIT 0"))
         return backend.sql(text, schema=table.schema())
     except (sqlglot.errors.SqlglotError, QueryError):
         raise SourceError(
@@ -174,7 +181,7 @@ def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuer
         key = Key(name, f"level{place}", kind_of(people, name))
         wanted = plan.covariate(name)
         if wanted.bins is not None:
-            bins, profile = bins_of(inside, wanted, key.kind)
+            bins, profile = find_bins(inside, wanted, key.kind)
             key = replace(key, bins=bins)
             binned.append(BinnedCovariate(key, profile.scale))
         elif wanted.top is not None:
@@ -271,8 +278,8 @@ def _ask(people: Any, query: CountQuery) -> QueryAnswer:
     parts = query_parts(stage, query)
     backend = people.get_backend()
     with cached(stage, query.engine) as first:
-        text = statement(query_text(first), parts, query, backend.dialect)
-        return read_answer(run(backend, text), parts, query)
+        text = write_statement(query_text(first), parts, query, backend.dialect)
+        return read_answer(run_query(backend, text), parts, query)
 
 
 def _fits(answer: QueryAnswer) -> bool:
@@ -310,7 +317,7 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
     holding = tables_about(query.plan, group)
     measures = [measure for measure in query.measures if any(measure.name in names for names in holding.values())]
     inside, everybody = answer.inside(group), answer.everybody()
-    missing = {measure.name: whole(inside["n"]) - whole(inside[f"c{measure.place}"]) for measure in measures}
+    missing = {measure.name: parse_int(inside["n"]) - parse_int(inside[f"c{measure.place}"]) for measure in measures}
     for measure in measures:
         if missing[measure.name]:
             check_zero(measure.metric)
@@ -329,10 +336,10 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
         tallies,
         None,
         all(measure.name in declared or measure.metric.binary for measure in measures),
-        {measure.name: whole(inside.get(f"cl{measure.place}")) for measure in measures},
+        {measure.name: parse_int(inside.get(f"cl{measure.place}")) for measure in measures},
         missing,
         everybody.get(twice_flag(place), 0),
-        everybody.get(outside_flag(place), everybody["n"] - whole(inside["n"])),
+        everybody.get(outside_flag(place), everybody["n"] - parse_int(inside["n"])),
         ranges=ranges,
         largest=query_largest(people, query, places, small) if small else {},
     )

@@ -20,7 +20,7 @@ from sqlglot import exp
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
-from kanab.counting.engine.metrics import Measure, number
+from kanab.counting.engine.metrics import Measure, as_number
 from kanab.counting.grids import Products
 from kanab.plan.joint import Population, populations, tables_about
 from kanab.plan.model import CovariatePlan, Linkage, Plan
@@ -153,7 +153,7 @@ def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
 
 
 def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
-    value = number(column, binned.key.kind, careful=True).cast("float64")
+    value = as_number(column, binned.key.kind, careful=True).cast("float64")
     return grid_steps(ibis.ifelse(inside, value, ibis.null("float64")), binned.scale).cast("int64")
 
 
@@ -282,7 +282,9 @@ def _square_names(
     return tuple(by_class), tuple(by_marginal)
 
 
-def statement(first: str, parts: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False) -> str:
+def write_statement(
+    first: str, parts: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False
+) -> str:
     """Return the whole statement: the first stage as a named subquery, the parts one below the other."""
     slots = max(len(part.values) for part in parts)
     selects = [_select(place, part, slots, query) for place, part in enumerate(parts)]

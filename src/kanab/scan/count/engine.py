@@ -28,10 +28,10 @@ import pyarrow as pa
 import sqlglot
 
 from kanab.counting.connect import open_beside, opened_table
-from kanab.counting.engine.dialects import cached, engine_of, query_text, run, strict_arithmetic
-from kanab.counting.engine.group_keys import kind_of, plain, read_level
+from kanab.counting.engine.dialects import cached, engine_of, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.group_keys import as_plain, kind_of, read_level
 from kanab.counting.engine.joint import twice_flag
-from kanab.counting.engine.metrics import number
+from kanab.counting.engine.metrics import as_number
 from kanab.counting.engine.people import Units, make_units, person_values, row_sums, row_totals, row_values, to_people
 from kanab.counting.engine.profiles import SAMPLE, profile_columns
 from kanab.counting.engine.sql import filter_rows
@@ -97,7 +97,7 @@ class EnginePeople:
 
     def count(self, task: CountTask, progress: Progress | None) -> PairSums:
         """Count everybody, in the way that suits the engine."""
-        arms = [plain(self.table[name], kind_of(self.table, name)) for name in task.experiments]
+        arms = [as_plain(self.table[name], kind_of(self.table, name)) for name in task.experiments]
         if self.table.get_backend().name not in ("duckdb", "pyspark"):
             sums = self._by_texts(arms, task, progress)
             if sums is not None:
@@ -125,7 +125,7 @@ def select_people(table: Any, arms: Sequence[Any], metrics: Sequence[str], twice
     """Select arms, metrics and perhaps the mark of a table of people, in this order, under names of our own."""
     wanted = {f"e{place}": arm for place, arm in enumerate(arms)}
     for place, name in enumerate(metrics):
-        wanted[f"m{place}"] = number(table[name], kind_of(table, name, metric=True), careful=False)
+        wanted[f"m{place}"] = as_number(table[name], kind_of(table, name, metric=True), careful=False)
     if twice is not None:
         wanted["twice"] = table[twice].cast("int32")
     return table.select(**wanted)
@@ -355,7 +355,7 @@ def assigned_names(assigned: Any, names: Assignments) -> list[str]:
         kind_of(assigned, name)
     rows = assigned.filter(assigned[names.experiment].notnull())
     distinct = rows.select(name=rows[names.experiment].cast("string")).distinct().limit(MOST_NAMES + 1)
-    texts = sorted(row[0] for row in run(assigned.get_backend(), query_text(distinct)))
+    texts = sorted(row[0] for row in run_query(assigned.get_backend(), query_text(distinct)))
     if len(texts) > MOST_NAMES:
         raise SourceError(
             f"column {names.experiment!r} has more than {MOST_NAMES:,} experiments",
@@ -394,7 +394,7 @@ class AssignedPeople:
 
     def _arm(self) -> Any:
         kind = kind_of(self.assigned, self.names.arm)
-        return plain(self.assigned[self.names.arm], kind)
+        return as_plain(self.assigned[self.names.arm], kind)
 
     def _arms(self, experiments: Sequence[str]) -> list[tuple[Level, ...]]:
         """Return the arms of each experiment, from everybody."""
@@ -404,7 +404,7 @@ class AssignedPeople:
         wanted = pairs.filter(pairs["name"].isin(list(experiments)) & pairs["arm"].notnull())
         limited = wanted.distinct().limit(MOST_ARMS * len(experiments) + 1)
         arms: dict[str, dict[Level, None]] = {name: {} for name in experiments}
-        for text, level in run(self.assigned.get_backend(), query_text(limited)):
+        for text, level in run_query(self.assigned.get_backend(), query_text(limited)):
             arms[text][read_level(level, kind, text)] = None
         for text, levels in arms.items():
             check_arms(text, list(levels))
