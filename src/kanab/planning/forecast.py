@@ -58,7 +58,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class LinkageForecast:
-    """One table of the plan.
+    """The forecast of one table of the plan.
 
     ``people`` (of its experiments) are needed so that no level is merged and every class holds k, with
     probability ``SURE``; ``days`` that takes. ``batch`` people come together at a seal, or by the end;
@@ -95,7 +95,7 @@ class EffectForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan will give, as plain data; ``str`` is a table."""
+    """The forecast of a whole plan, as plain data; ``str`` is a table."""
 
     k: int
     seal: str
@@ -116,8 +116,8 @@ class Forecast:
             for row in self.effects
         ]  # fmt: skip
         linkages = [asdict(linkage) for linkage in self.linkages]
-        head = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
-        return head | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
+        seals = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
+        return seals | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
 
     def tables(self) -> list[Table]:
         """Return the tables of the plan, and a table of detectable effects if any are known."""
@@ -198,7 +198,7 @@ def forecast_plan(
 
 @dataclass(frozen=True, eq=False)
 class _Traffic:
-    """How many people come, and how many of them are sealed together."""
+    """The people who come, and how many of them are sealed together."""
 
     plan: Plan
     per_day: float | Mapping[str, float] | None
@@ -417,7 +417,9 @@ def enough_people(groups: Sequence[tuple[Floats, int]], sure: float = SURE, leas
     shares = np.concatenate([share for share, _ in groups])
     numbers = np.concatenate([np.full(len(share), float(number)) for share, number in groups])
     if not np.all(shares > 0) or not 0 < sure < 1:
-        raise AnalysisError("every group needs a positive share, and certainty is not to be had", "For example 0.95.")
+        raise AnalysisError(
+            "every group needs a positive share, and the certainty must lie between 0 and 1", "For example 0.95."
+        )
 
     def too_few(n: int) -> bool:
         if n < floor:

@@ -121,7 +121,9 @@ def crossed_noise_of(
     else:
         spread = cell_spread(cells, finest_variance(cells))
         if spread.problem:
-            raise AnalysisError(f"not to be planned with: {spread.problem}", "Merge levels, or wait for more people.")
+            raise AnalysisError(
+                f"this table cannot be planned with: {spread.problem}", "Merge levels, or wait for more people."
+            )
         variances = spread.variances[spread.group]
     unit = cells.classes.scale**2
     shares = cells.classes.n / cells.classes.total

@@ -303,7 +303,7 @@ def fewest_people(excess: Callable[[float], float], least: float) -> float:
     while excess(math.exp(high)) < 0:
         low, high = high, high + 2
         if high > math.log(MOST_PEOPLE):
-            raise AnalysisError("no number of people on earth would do", "Ask for a larger effect or less power.")
+            raise AnalysisError("no number of people would be enough", "Ask for a larger effect or less power.")
     return math.exp(find_root(lambda log_people: excess(math.exp(log_people)), low, high))
 
 

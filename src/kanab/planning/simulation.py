@@ -158,7 +158,7 @@ def _within(value: Any, low: float, high: float) -> bool:
 
 @dataclass(frozen=True)
 class Study:
-    """What an analysis did over many draws.
+    """The results of one analysis over many draws.
 
     ``found`` is how often p was below 1 − confidence: the size if there is no effect, else the power;
     ``found_error`` its own standard error. ``covered`` is how often the interval held the ``truth``.

@@ -19,7 +19,7 @@ from kanab.stats.joint_t import correlations_of, joint_quantile, joint_tail
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
 from kanab.tally.factor import Level, label
 
-Errors = Literal["own", "pooled"]
+ArmVariance = Literal["own", "pooled"]
 
 
 @check_arguments()
@@ -59,7 +59,7 @@ def many_to_one(
     *,
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
-    variance: Errors = "own",
+    variance: ArmVariance = "own",
 ) -> tuple[Simultaneous, ...]:
     """Compare every arm with the control, corrected for how the comparisons correlate (Dunnett).
 
@@ -76,7 +76,7 @@ def many_to_one(
     [0.01589, 2e-05]
     """
     base = means.base(control)
-    if variance not in get_args(Errors):
+    if variance not in get_args(ArmVariance):
         raise AnalysisError("unknown kind of variance", "Use 'own' or 'pooled'.")
     others = [arm for arm in means.arms if arm != base]
     if variance == "pooled":

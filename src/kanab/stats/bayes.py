@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 from scipy import special
@@ -20,6 +20,7 @@ from kanab.stats.distributions import check_sides
 from kanab.stats.effect import ArmMeans, Effect, differences_from
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import box_probability, correlations_of, lattice
+from kanab.stats.margins import Better
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
@@ -127,9 +128,7 @@ class Candidate:
 
 
 @check_arguments()
-def best_arm(
-    means: ArmMeans, prior: Prior, *, control: Any = None, better: Literal["higher", "lower"] = "higher"
-) -> tuple[Candidate, ...]:
+def best_arm(means: ArmMeans, prior: Prior, *, control: Any = None, better: Better = "higher") -> tuple[Candidate, ...]:
     """Return how probably each arm is the best and what choosing it would lose, the likeliest first.
 
     The prior holds for the effect of every arm against the control. All arms are judged together:
@@ -144,7 +143,7 @@ def best_arm(
     B: best with probability 44.5 %, expected loss 0.08402
     """
     base = means.base(control)
-    if better not in ("higher", "lower"):
+    if better not in get_args(Better):
         raise AnalysisError("unknown direction", "Say better='higher' or better='lower'.")
     if np.any(means.sample <= 0):
         raise AnalysisError("nothing varies in an arm, so there is nothing to weigh", "Wait for more people.")

@@ -90,7 +90,7 @@ def _newton(rows: _Side, columns: _Side, freedom: Floats) -> tuple[Floats, Float
     def fitted(at: Floats) -> Floats:
         return np.asarray(freedom * np.exp(at[row] + at[split + column]))
 
-    def height(at: Floats) -> float:
+    def objective(at: Floats) -> float:
         return float(fitted(at).sum() - wanted @ at)
 
     for _ in range(100):
@@ -102,7 +102,7 @@ def _newton(rows: _Side, columns: _Side, freedom: Floats) -> tuple[Floats, Float
         np.add.at(curve, (split + column, row), cells)
         slope = wanted - np.concatenate([np.bincount(row, weights=cells), np.bincount(column, weights=cells)])
         step = np.linalg.lstsq(curve, slope, rcond=1e-14)[0]
-        while np.max(np.abs(step)) > 1e-15 and height(point + step) > height(point):
+        while np.max(np.abs(step)) > 1e-15 and objective(point + step) > objective(point):
             step = step / 2
         point = point + step
         if np.max(np.abs(step)) < 1e-14:

@@ -194,7 +194,7 @@ def test_it_prints_in_one_line():
         ({"people": 100, "power": 1.5}, "power must lie"),
         ({"effect": 0, "power": 0.8}, "wrong side"),
         ({"effect": math.inf, "power": 0.8}, "finite"),
-        ({"effect": 1e-9, "power": 0.8}, "on earth"),
+        ({"effect": 1e-9, "power": 0.8}, "would be enough"),
         ({"people": 100, "power": 0.04}, "without any effect"),
         ({"effect": 0.1, "power": 0.8, "relative": True}, "control mean other than 0"),
     ],

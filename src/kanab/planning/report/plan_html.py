@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kanab.planning.report.power_charts import LOOK, SCHEMA
+from kanab.planning.report.power_charts import CHART_CONFIG, SCHEMA
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
 from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
@@ -64,7 +64,7 @@ def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, met
     encoding = {"x": x, "y": y, "color": {"field": "colour", "type": "nominal", "scale": None}}
     here = [{"days": data["days"], "y": now[name], "colour": colour} for name, colour in lines if name in now]
     return {
-        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent", "config": LOOK,
+        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent", "config": CHART_CONFIG,
         "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
         "usermeta": {"title": f"The {title} in {experiment}, by days"},
         "layer": [

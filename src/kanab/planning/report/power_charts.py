@@ -101,11 +101,11 @@ def _curve(rows: Sequence[Row], here: Row, label: list[str], y: Spec, titles: tu
             dot | {"mark": {"type": "point", "filled": True, "size": 110, "opacity": 1, "color": UP}},
             dot | {"mark": text},
         ],
-        "config": LOOK,
+        "config": CHART_CONFIG,
     }  # fmt: skip
 
 
-LOOK: Spec = {
+CHART_CONFIG: Spec = {
     "font": "sans-serif", "view": {"stroke": None}, "text": {"fontSize": 14},
     "axis": {
         "domain": False, "grid": True, "gridColor": TRACK, "tickColor": MUTED, "tickSize": 4, "labelColor": MUTED,

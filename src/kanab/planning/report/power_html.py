@@ -41,7 +41,7 @@ def _curves(data: Data, charts: Mapping[str, str]) -> str:
     level = chance(data["curve"][0]["at_power"])
     key = (
         f"What is found with power {level}, and how likely a change of {change(data)} is to be found. "
-        "People grow by the same factor along the line, not by the same number."
+        "The axis of people is logarithmic: equal steps multiply their number."
         if charts
         else str(MissingExtraError("Drawing charts", "charts"))
     )

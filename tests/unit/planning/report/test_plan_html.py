@@ -8,7 +8,7 @@ import kanab as kb
 from kanab.plan.file import parse_plan
 from kanab.planning import noise_of_amounts
 from kanab.planning.report.plan_html import effect_by_days
-from kanab.planning.report.power_charts import LOOK
+from kanab.planning.report.power_charts import CHART_CONFIG
 
 PLAN = parse_plan(
     'metrics.bought = { kind = "binary" }\nmetrics.spend = { bounds = [0, 500] }\n'
@@ -40,7 +40,7 @@ def test_a_rate_is_drawn_in_percent_of_its_mean() -> None:
     assert [row["y"] for row in spec["layer"][0]["data"]["values"]] == expected
     assert spec["layer"][1]["data"]["values"][0]["y"] == expected[2]
     assert spec["usermeta"]["title"] == "The smallest change of bought, % of the mean in variant, by days"
-    assert spec["config"] is LOOK
+    assert spec["config"] is CHART_CONFIG
 
 
 def test_of_several_adjustments_the_best_one_is_drawn_beside_plain() -> None:
