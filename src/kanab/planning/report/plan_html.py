@@ -64,8 +64,8 @@ def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, met
     encoding = {"x": x, "y": y, "color": {"field": "colour", "type": "nominal", "scale": None}}
     here = [{"days": data["days"], "y": now[name], "colour": colour} for name, colour in lines if name in now]
     return {
-        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent", "config": CHART_CONFIG,
-        "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
+        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent",
+        "config": CHART_CONFIG, "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
         "usermeta": {"title": f"The {title} in {experiment}, by days"},
         "layer": [
             {"data": {"values": points}, "mark": {"type": "line", "strokeWidth": 3}, "encoding": encoding},
