@@ -59,7 +59,7 @@ class KanabProvider(AbstractProvider):
 
     @contextmanager
     def serving(self, person: Person) -> Iterator[Person]:
-        """While this lasts, in this thread or task, flags and events are those of one person."""
+        """Evaluate flags and count events for one person, in this thread or task, while the block lasts."""
         token = self._served.set(person)
         try:
             yield person
@@ -69,11 +69,14 @@ class KanabProvider(AbstractProvider):
     # ── what OpenFeature asks ──────────────────────────────────────────────────────────────────
 
     def get_metadata(self) -> Metadata:
-        """The provider's name."""
+        """Return the provider's name."""
         return Metadata(name="kanab")
 
     def initialize(self, evaluation_context: EvaluationContext) -> None:
-        """Wait for the collector's config."""
+        """Wait for the collector's config.
+
+        Raises `ProviderNotReadyError` where it does not come in time.
+        """
         if not self._client.ready(self._patience):
             raise ProviderNotReadyError("the collector's config cannot be read")
 
@@ -84,25 +87,25 @@ class KanabProvider(AbstractProvider):
     def resolve_string_details(
         self, flag_key: str, default_value: str, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[str]:
-        """The arm's name."""
+        """Return the arm's name."""
         return self._resolve(flag_key, evaluation_context, lambda arm: arm)
 
     def resolve_boolean_details(
         self, flag_key: str, default_value: bool, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[bool]:
-        """Arms that are called on and off, or true and false."""
+        """Return an arm that is called on or off, true or false, as a boolean."""
         return self._resolve(flag_key, evaluation_context, lambda arm: _TRUTH[arm])
 
     def resolve_integer_details(
         self, flag_key: str, default_value: int, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[int]:
-        """Arms that are whole numbers."""
+        """Return an arm that is a whole number."""
         return self._resolve(flag_key, evaluation_context, int)
 
     def resolve_float_details(
         self, flag_key: str, default_value: float, evaluation_context: EvaluationContext | None = None
     ) -> FlagResolutionDetails[float]:
-        """Arms that are numbers."""
+        """Return an arm that is a number."""
         return self._resolve(flag_key, evaluation_context, float)
 
     def resolve_object_details(
@@ -111,7 +114,7 @@ class KanabProvider(AbstractProvider):
         default_value: Sequence[Any] | Mapping[str, Any],
         evaluation_context: EvaluationContext | None = None,
     ) -> FlagResolutionDetails[Sequence[Any] | Mapping[str, Any]]:
-        """An arm is a name, never an object."""
+        """Raise `TypeMismatchError`: an arm is a name, never an object."""
         raise TypeMismatchError("arms are texts, numbers or true and false")
 
     def track(
@@ -120,7 +123,7 @@ class KanabProvider(AbstractProvider):
         evaluation_context: EvaluationContext | None = None,
         tracking_event_details: TrackingEventDetails | None = None,
     ) -> None:
-        """The running total of the metric with the event's name grows by the event's value, or by 1."""
+        """Add the event's value, or 1, to the running total of the metric with the event's name."""
         person = self._served.get()
         value = None if tracking_event_details is None else tracking_event_details.value
         if person is not None:

@@ -189,7 +189,7 @@ def test_without_a_config_defaults_are_shown(collector: CountingCollector) -> No
     early = provider._client.person(id="user-1")
     collector.down = False
     provider._client._watch._soon = 0.01
-    provider._client._watch.look()
+    provider._client._watch.fetch()
     with provider.serving(early):
         assert flags.get_string_details("checkout", "A", ANNA).error_code is ErrorCode.PROVIDER_NOT_READY
     assert flags.get_string_value("checkout", "A", ANNA) == "B"

@@ -2,8 +2,8 @@
 
 from kanab.client.client import Client
 from kanab.client.cookies import Cookies, read_keys
-from kanab.client.delivery import Answer
+from kanab.client.delivery import PostAnswer
 from kanab.client.person import Person
 from kanab.client.transport import Http, Transport
 
-__all__ = ["Answer", "Client", "Cookies", "Http", "Person", "Transport", "read_keys"]
+__all__ = ["Client", "Cookies", "Http", "Person", "PostAnswer", "Transport", "read_keys"]

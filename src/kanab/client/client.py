@@ -1,4 +1,4 @@
-"""Client: one for each process of a server. It has people, a config and a courier."""
+"""Client: one for each process of a server. It has people, a config, and delivery in the background."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from kanab.client.config import Config, read_config
-from kanab.client.config_watch import Watch
-from kanab.client.delivery import LAST_WORDS, Courier
-from kanab.client.fork_safety import begin_again_in_children
+from kanab.client.config_watch import ConfigWatch
+from kanab.client.delivery import CLOSE_TIMEOUT, Delivery
+from kanab.client.fork_safety import reset_in_children
 from kanab.client.person import Person
 from kanab.client.posts import make_posts
-from kanab.client.recent_states import Memory
+from kanab.client.recent_states import RecentStates
 from kanab.client.state import State, at_this_hour, fresh_version, unpack_state
 from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
@@ -43,58 +43,56 @@ class Client:
     ) -> None:
         self._transport = _transport(source, transport)
         self._fixed = _fixed(source)
-        self._watch = Watch(self._transport.config) if self._fixed is None else None
+        self._watch = ConfigWatch(self._transport.config) if self._fixed is None else None
         if self._watch is not None:
             self._watch.start()
         self._development, self._clock = development, clock
-        self.begin()
-        begin_again_in_children(self)
-        self._courier = Courier(
+        self.reset()
+        reset_in_children(self)
+        self._delivery = Delivery(
             self._transport.post, self._life, threads=threads, clock=lambda: self._clock().timestamp()
         )
 
-    def begin(self) -> None:
-        """Nothing is known of anybody yet; so it is in a forked process, too."""
-        self._memory = Memory()
+    def reset(self) -> None:
+        """Begin without any known states, also in a forked process."""
+        self._recent = RecentStates()
         self._lock = threading.Lock()
 
     @property
     def config(self) -> Config | None:
-        """What the collector's plan says; None before it is known."""
+        """The public part of the collector's plan; None before it is known."""
         return self._fixed if self._watch is None else self._watch.current
 
     def ready(self, timeout: float | None = None) -> bool:
-        """Wait until the config is known, as at the start of a server; False if the time was too short."""
+        """Wait until the config is known, as at the start of a server; return False if the time was too short."""
         return self._watch is None or self._watch.wait(timeout)
 
     def person(self, state: bytes | None = None, *, id: str | None = None, opted_out: bool = False) -> Person:
-        """Somebody with the state that was handed on last, or with none.
+        """Return a person with the state that was handed on last, or a new one.
 
         ``id`` draws arms by a stable id, which is hashed and goes nowhere. ``opted_out``: this request
         comes from somebody who does not want to be counted (it says Sec-GPC: 1, say): the control is shown, and
         their state, if there is one, is forgotten.
         """
-        found = unpack_state(state)
-        came = found.version
+        unpacked = unpack_state(state)
         if opted_out:
-            self._commit(found, [OptOut()], id)
-            found = State()
-        else:
-            found = self._commit(found, [], id)
+            self._commit(unpacked, [OptOut()], id)
+        newest = State() if opted_out else self._commit(unpacked, [], id)
         return Person(
-            self.config, found, self._commit, self._wait,
-            given=state or b"", came=came, clock=self._clock, id=id, silent=opted_out, development=self._development,
+            self.config, newest, self._commit, self._wait,
+            given=state or b"", came=unpacked.version, clock=self._clock, id=id, silent=opted_out,
+            development=self._development,
         )  # fmt: skip
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything is delivered or given up; False if the time was too short."""
-        return self._courier.flush(timeout)
+        """Wait until everything is delivered or given up; return False if the time was too short."""
+        return self._delivery.flush(timeout)
 
-    def close(self, timeout: float = LAST_WORDS) -> None:
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Deliver what waits, and stop; the end of the process does it, too."""
         if self._watch is not None:
             self._watch.close()
-        self._courier.close(timeout)
+        self._delivery.close(timeout)
         self._transport.close()
 
     # ── within ─────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +102,7 @@ class Client:
         return _DAY if config is None else config.life
 
     def _commit(self, state: State, steps: list[Step], id: str | None) -> State:
-        """Steps on the newest state that this one has become here, with the posts that follow from them.
+        """Put steps on the newest state that this one has become here, and send the posts that follow from them.
 
         One lock for all: it is held for the moment that this takes, and never while anything is sent.
         """
@@ -112,36 +110,36 @@ class Client:
         if config is None:
             return state
         with self._lock:
-            before = at_this_hour(self._memory.newest(state), now)
-            after = settle(config, before, self._courier.counted, now)
+            before = at_this_hour(self._recent.newest(state), now)
+            after = settle(config, before, self._delivery.counted, now)
             waiting = [unit.outbox for unit in after.units.values() if unit.outbox]
             for step in steps:
                 after = apply_step(config, after, step, id)
             if after.out and not before.out:
                 for posts in waiting:
-                    self._courier.withdraw(posts)
-                self._memory.follow(before.version, after)
+                    self._delivery.withdraw(posts)
+                self._recent.follow(before.version, after)
                 return after
             return self._with_posts(config, before, after)
 
     def _with_posts(self, config: Config, before: State, after: State) -> State:
-        """Every unit up to date, its posts under way, under a new version if anything is new."""
+        """Return the state with every unit up to date and its posts under way; a new version if anything is new."""
         units = dict(after.units)
         for name, unit in after.units.items():
             units[name] = make_posts(config, name, unit, after.root)
             if unit.outbox:
-                self._courier.submit(unit.outbox, fresh=False)
+                self._delivery.submit(unit.outbox, fresh=False)
             if units[name] is not unit:
-                self._courier.submit(units[name].outbox)
+                self._delivery.submit(units[name].outbox)
         after = replace(after, units=units)
         if after == before:
             return before
         after = replace(after, version=fresh_version())
-        self._memory.follow(before.version, after)
+        self._recent.follow(before.version, after)
         return after
 
     def _wait(self, timeout: float | None, state: State) -> bool:
-        return self._courier.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])
+        return self._delivery.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])
 
 
 def _transport(source: str | Plan | bytes, transport: Transport | None) -> Transport:

@@ -69,7 +69,7 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def gauges(self) -> dict[str, MetricGrid]:
         """The grids of all metrics, by the collector's own rule."""
-        return {name: _gauge(name, one) for name, one in self.metrics.items()}
+        return {name: _gauge(name, grid) for name, grid in self.metrics.items()}
 
     @cached_property
     def _ends(self) -> dict[str | None, float]:
@@ -80,15 +80,15 @@ class Config(msgspec.Struct, frozen=True, dict=True):
         return None if self.cohorts is None else Periods(f"{self.cohorts.days}d")
 
     def cohort(self, now: datetime) -> str | None:
-        """The label of the period of whoever enrolls now; None where the plan has no cohorts."""
+        """Return the cohort of whoever enrolls now; None where the plan has no cohorts."""
         if self._periods is None:
             return None
         return self._periods.label(self._periods.of_day(now.astimezone(UTC).date()))
 
     def end(self, cohort: str | None) -> float | None:
-        """When the people of a cohort have been measured, in seconds since 1970; None: never.
+        """Return when the people of a cohort have been measured, in seconds since 1970; None: never.
 
-        What is no label of this plan's cohorts is over.
+        A label that is none of this plan's cohorts is over.
         """
         if self._periods is None or self.cohorts is None:
             return None
@@ -100,22 +100,22 @@ class Config(msgspec.Struct, frozen=True, dict=True):
             self._ends[cohort] = self._periods.first_day(following) * _DAY + self.cohorts.window * _HOUR
         return self._ends[cohort]
 
-    def heads(self, name: str, arm: str, levels: Mapping[str, str], cohort: str | None) -> tuple[str, ...]:
-        """The classes of somebody in an experiment, as messages write them: checkout/tier:B:3@2026-W46."""
+    def classes(self, name: str, arm: str, levels: Mapping[str, str], cohort: str | None) -> tuple[str, ...]:
+        """Return the classes of somebody in an experiment, as messages write them: checkout/tier:B:3@2026-W46."""
         label = "" if cohort is None else f"@{cohort}"
-        own = encode(name)
+        experiment = encode(name)
         if not self.experiments[name].covariates:
-            return (f"{own}:{encode(arm)}{label}",)
+            return (f"{experiment}:{encode(arm)}{label}",)
         return tuple(
-            f"{own}/{encode(one)}:{encode(arm)}:{encode(levels.get(one, ''))}{label}"
-            for one in self.experiments[name].covariates
+            f"{experiment}/{encode(covariate)}:{encode(arm)}:{encode(levels.get(covariate, ''))}{label}"
+            for covariate in self.experiments[name].covariates
         )
 
-    def level(self, covariate: str, given: Any) -> tuple[str, bool]:
-        """A level as it is sent, and whether it is declared (or missing)."""
+    def level(self, covariate: str, value: Any) -> tuple[str, bool]:
+        """Return a level as it is sent, and whether it is declared (or missing)."""
         declared = self.covariates.get(covariate, [])
         try:
-            spelled = spell(as_level(given, covariate))
+            spelled = spell(as_level(value, covariate))
         except LevelError:
             return _unknown(declared), False
         if not spelled or spelled in declared:
@@ -123,13 +123,15 @@ class Config(msgspec.Struct, frozen=True, dict=True):
         return _unknown(declared), False
 
     def counts(self, unit: tuple[str, ...], metric: str) -> bool:
-        """Does an experiment, or do all of a pair, count a metric? Not one that came after it began."""
-        found = [self.experiments[name].metrics for name in unit if name in self.experiments]
-        return all(names is None or metric in names for names in found)
+        """Return whether an experiment, or all of a pair, counts a metric; not one that came after it began."""
+        counted = [self.experiments[name].metrics for name in unit if name in self.experiments]
+        return all(metrics is None or metric in metrics for metrics in counted)
 
 
 def read_config(data: bytes) -> Config:
-    """A config as a collector serves it; an error if it is something else.
+    """Read a config as a collector serves it.
+
+    Raises `KanabError` where the bytes are something else.
 
     >>> read_config(b'{"format": "kanab-config/1", "nonce_life": 24.0, "metrics": {}, "experiments": {}}').life
     86400
@@ -139,11 +141,11 @@ def read_config(data: bytes) -> Config:
         config = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise problem from None
-    names = {name for one in config.experiments.values() for name in one.exclude_with}
+    names = {name for experiment in config.experiments.values() for name in experiment.exclude_with}
     names |= {name for pair in config.pairs for name in pair}
     parts = {name for ratio in config.ratios for name in ratio}
     whole = names <= set(config.experiments) and parts <= set(config.metrics)
-    if config.format != FORMAT or not whole or not all(one.arms for one in config.experiments.values()):
+    if config.format != FORMAT or not whole or not all(experiment.arms for experiment in config.experiments.values()):
         raise problem
     return config
 

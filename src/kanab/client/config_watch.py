@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Callable
 
 from kanab.client.config import Config, read_config
-from kanab.client.fork_safety import begin_again_in_children
+from kanab.client.fork_safety import reset_in_children
 
 EVERY = 300.0
-"""Seconds between two looks."""
+"""Seconds between two requests for the config."""
 
 SOON = 2.0
 """Seconds until the next try while there is none."""
@@ -19,22 +19,22 @@ SOON = 2.0
 _log = logging.getLogger("kanab.client")
 
 
-class Watch:
-    """The newest config that could be had; none before the first."""
+class ConfigWatch:
+    """The newest config that could be fetched; None before the first."""
 
     def __init__(self, fetch: Callable[[], bytes], *, every: float = EVERY, soon: float = SOON) -> None:
         self._fetch, self._every, self._soon = fetch, every, soon
-        self._found: Config | None = None
-        self.begin()
-        begin_again_in_children(self)
+        self._config: Config | None = None
+        self.reset()
+        reset_in_children(self)
 
-    def begin(self) -> None:
-        """No thread yet: it starts when somebody asks."""
+    def reset(self) -> None:
+        """Make locks and forget the thread: one starts when somebody asks for the config."""
         self._lock = threading.Lock()
         self._there = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        if self._found is not None:
+        if self._config is not None:
             self._there.set()
 
     @property
@@ -42,14 +42,14 @@ class Watch:
         """The config, without waiting."""
         if self._thread is None:
             self.start()
-        return self._found
+        return self._config
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to fetch the config in the background."""
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(
-                    target=_look_on, args=(weakref.ref(self), self._stop), name="kanab-config", daemon=True
+                    target=_keep_fetching, args=(weakref.ref(self), self._stop), name="kanab-config", daemon=True
                 )
                 self._thread.start()
 
@@ -58,10 +58,10 @@ class Watch:
         self.start()
         return self._there.wait(timeout)
 
-    def look(self) -> float:
-        """Fetch it now; how many seconds until the next look."""
+    def fetch(self) -> float:
+        """Fetch the config now; return the seconds until the next time."""
         try:
-            self._found = read_config(self._fetch())
+            self._config = read_config(self._fetch())
         except Exception as problem:  # a transport's own, or a page that is no config
             if not self._there.is_set():
                 _log.warning("the config cannot be read (%s): everybody sees the control", type(problem).__name__)
@@ -70,16 +70,16 @@ class Watch:
         return self._every if self._there.is_set() else self._soon
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop fetching."""
         self._stop.set()
 
 
-def _look_on(watch: weakref.ref[Watch], stop: threading.Event) -> None:
-    """A thread that does not keep its watch alive."""
+def _keep_fetching(reference: weakref.ref[ConfigWatch], stop: threading.Event) -> None:
+    """Fetch again and again, in a thread that does not keep its watch alive."""
     while True:
-        found = watch()
-        if found is None or stop.is_set():
+        watch = reference()
+        if watch is None or stop.is_set():
             return
-        wait = found.look()
-        del found
+        wait = watch.fetch()
+        del watch
         stop.wait(wait)

@@ -37,9 +37,10 @@ _log = logging.getLogger("kanab.client")
 
 
 def read_keys(text: str | None = None, *, file: str | Path | None = None) -> tuple[bytes, ...]:
-    """Keys of 64 hex digits, newest first, with spaces or lines between them.
+    """Read keys of 64 hex digits, newest first, with spaces or lines between them.
 
-    From a text, from a file, or from the variable KANAB_COOKIE_KEY. ``openssl rand -hex 32`` makes one.
+    They come from a text, a file, or the variable KANAB_COOKIE_KEY; ``openssl rand -hex 32`` makes one.
+    Raises `KanabError` where there is no key or one is malformed.
 
     >>> [len(key) for key in read_keys("00" * 32 + " " + "ff" * 32)]
     [32, 32]
@@ -61,7 +62,7 @@ def read_keys(text: str | None = None, *, file: str | Path | None = None) -> tup
 
 
 class Cookies:
-    """Takes people out of cookies, and puts them back.
+    """Reads people from cookies, and writes them back.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
@@ -69,10 +70,10 @@ class Cookies:
     >>> cookies = Cookies(Client(plan, Http("http://localhost:8000")), read_keys("00" * 32))
     >>> person = cookies.person(None)
     >>> arm = person.variant("checkout")
-    >>> kept = cookies.save(person)                   # response.set_cookie(**kept), in every framework
-    >>> kept["key"], kept["httponly"], kept["secure"], kept["samesite"], kept["max_age"]
+    >>> cookie = cookies.save(person)                 # response.set_cookie(**cookie), in every framework
+    >>> cookie["key"], cookie["httponly"], cookie["secure"], cookie["samesite"], cookie["max_age"]
     ('kanab', True, True, 'Lax', 7776000)
-    >>> cookies.person(kept["value"]).variant("checkout") == arm
+    >>> cookies.person(cookie["value"]).variant("checkout") == arm
     True
     """
 
@@ -93,11 +94,11 @@ class Cookies:
         _cipher(self._keys[0], b"")
 
     def person(self, value: str | None, *, id: str | None = None, opted_out: bool = False) -> Person:
-        """Whoever has this cookie; somebody new without one, or with one that cannot be opened."""
+        """Return the person with this cookie; a new one without it, or if it cannot be opened."""
         return self.client.person(self.open(value) if value else None, id=id, opted_out=opted_out)
 
     def save(self, person: Person) -> dict[str, Any] | None:
-        """What the framework's ``response.set_cookie`` takes; None if the cookie need not change."""
+        """Return the arguments of the framework's ``response.set_cookie``; None if the cookie need not change."""
         state = person.save()
         if state == person.given:
             return None
@@ -114,7 +115,7 @@ class Cookies:
         }  # fmt: skip
 
     def seal(self, state: bytes) -> str:
-        """A state as the text of a cookie."""
+        """Return a state as the text of a cookie."""
         salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
         text = len(state).to_bytes(4, "big") + state
         padded = text.ljust(-(-len(text) // _STEP) * _STEP, b"\0")
@@ -122,7 +123,7 @@ class Cookies:
         return base64.urlsafe_b64encode(_FORM + salt + nonce + sealed).rstrip(b"=").decode()
 
     def open(self, value: str) -> bytes | None:
-        """The state in a cookie; None if none of the keys opens it."""
+        """Return the state in a cookie; None if none of the keys opens it."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only cookies need it
 
         try:

@@ -20,17 +20,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kanab.client.fork_safety import begin_again_in_children
+from kanab.client.fork_safety import reset_in_children
 from kanab.client.posts import nonce_of
 from kanab.collector.protocol.nonces import oldest_hour
 
 MOST_WAITING = 10_000
 """Posts in memory; more are left to the states that made them, which send them when they are seen again."""
 
-MOST_FATES = 100_000
+MOST_OUTCOMES = 100_000
+"""Posts of which is remembered whether they were counted."""
+
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
-LAST_WORDS = 5.0
+CLOSE_TIMEOUT = 5.0
 """Seconds that a process that ends waits for its last posts."""
 
 _FINAL = (400, 403, 410, 413)
@@ -38,7 +40,7 @@ _GONE = 410
 _log = logging.getLogger("kanab.client")
 
 
-class Answer(NamedTuple):
+class PostAnswer(NamedTuple):
     """A collector's answer: its status (0: none came) and how long to wait before the next try, in seconds."""
 
     status: int
@@ -46,30 +48,30 @@ class Answer(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Parcel:
+class _PostUnderWay:
     """A post under way. One made by another process may have been counted already."""
 
     post: str
     fresh: bool
-    then: list[_Parcel]
+    then: list[_PostUnderWay]
 
 
-class Courier:
+class Delivery:
     """Sends posts from threads of its own, those of one chain in order.
 
     >>> from kanab.collector.protocol.nonces import make_nonce
     >>> sent = []
-    >>> courier = Courier(lambda body: Answer(len(sent.append(body) or "") or 204), lambda: 86_400)
+    >>> delivery = Delivery(lambda body: PostAnswer(len(sent.append(body) or "") or 204), lambda: 86_400)
     >>> post = f"kanab/1 {make_nonce()}\\ncheckout:B\\n"
-    >>> courier.submit([post])
-    >>> courier.flush(5), sent == [post.encode()], courier.counted(nonce_of(post))
+    >>> delivery.submit([post])
+    >>> delivery.flush(5), sent == [post.encode()], delivery.counted(nonce_of(post))
     (True, True, True)
-    >>> courier.close()
+    >>> delivery.close()
     """
 
     def __init__(
         self,
-        send: Callable[[bytes], Answer],
+        send: Callable[[bytes], PostAnswer],
         life: Callable[[], int],
         *,
         threads: int = 2,
@@ -79,16 +81,16 @@ class Courier:
     ) -> None:
         self._send, self._life, self._clock = send, life, clock
         self._threads, self._most, self._pause = threads, most, pause
-        self._fates: OrderedDict[str, bool] = OrderedDict()
-        self.begin()
+        self._outcomes: OrderedDict[str, bool] = OrderedDict()
+        self.reset()
         atexit.register(_close, weakref.ref(self))
-        begin_again_in_children(self)
+        reset_in_children(self)
 
-    def begin(self) -> None:
-        """Nothing is under way; threads start with the first post. In a child, the parent sends what was."""
+    def reset(self) -> None:
+        """Begin with nothing under way; threads start with the first post. The parent of a fork sends what was."""
         self._changed = threading.Condition()
-        self._under_way: dict[str, _Parcel] = {}
-        self._ready: deque[_Parcel] = deque()
+        self._under_way: dict[str, _PostUnderWay] = {}
+        self._ready: deque[_PostUnderWay] = deque()
         self._running: list[threading.Thread] = []
         self._resume = 0.0
         self._failures = 0
@@ -99,30 +101,30 @@ class Courier:
     def submit(self, posts: Sequence[str], *, fresh: bool = True) -> None:
         """Take posts that follow one another; those that are known already are not taken twice."""
         with self._changed:
-            before: _Parcel | None = None
+            before: _PostUnderWay | None = None
             lost = False
             for post in posts:
                 nonce = nonce_of(post)
-                if lost or nonce in self._fates:
+                if lost or nonce in self._outcomes:
                     lost = not self._note(nonce, counted=not lost)
                     continue
-                parcel = self._under_way.get(nonce)
-                if parcel is None:
+                item = self._under_way.get(nonce)
+                if item is None:
                     if self._closed or len(self._under_way) >= self._most:
                         break
-                    parcel = self._under_way[nonce] = _Parcel(post, fresh, [])
-                    (self._ready if before is None else before.then).append(parcel)
+                    item = self._under_way[nonce] = _PostUnderWay(post, fresh, [])
+                    (self._ready if before is None else before.then).append(item)
                     self._start()
                     self._changed.notify_all()
-                before = parcel
+                before = item
 
     def counted(self, nonce: str) -> bool | None:
-        """Was the post with this nonce counted? None while nobody here knows."""
+        """Return whether the post with this nonce was counted; None while that is not known here."""
         with self._changed:
-            return self._fates.get(nonce)
+            return self._outcomes.get(nonce)
 
     def withdraw(self, posts: Iterable[str]) -> None:
-        """Do not send these any more: somebody opted out."""
+        """Stop sending these posts: somebody opted out."""
         with self._changed:
             for post in posts:
                 self._settle(nonce_of(post), counted=False)
@@ -130,11 +132,11 @@ class Courier:
 
     @property
     def busy(self) -> bool:
-        """Is anything under way?"""
+        """Whether anything is under way."""
         return bool(self._under_way)
 
     def flush(self, timeout: float | None = None, posts: Sequence[str] | None = None) -> bool:
-        """Wait until these posts, or all, have their final answers; False if the time was too short."""
+        """Wait until these posts, or all, have their final answers; return False if the time was too short."""
         nonces = None if posts is None else [nonce_of(post) for post in posts]
 
         def done() -> bool:
@@ -143,7 +145,7 @@ class Courier:
         with self._changed:
             return self._changed.wait_for(done, timeout)
 
-    def close(self, timeout: float = LAST_WORDS) -> None:
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Send what waits, as long as there is time, and stop."""
         with self._changed:
             self._resume = 0.0
@@ -159,12 +161,12 @@ class Courier:
 
     def _start(self) -> None:
         while len(self._running) < self._threads:
-            thread = threading.Thread(target=_work, args=(weakref.ref(self),), name="kanab-courier", daemon=True)
+            thread = threading.Thread(target=_work, args=(weakref.ref(self),), name="kanab-delivery", daemon=True)
             self._running.append(thread)
             thread.start()
 
     def work(self, patience: float) -> bool:
-        """Send one post, or wait for one; False when there is nothing more to do."""
+        """Send one post, or wait for one; return False when there is nothing more to do."""
         with self._changed:
             wait = patience if not self._ready else self._resume - time.monotonic()
             if wait > 0 and not self._closed:
@@ -172,24 +174,24 @@ class Courier:
                 return True
             if self._closed:
                 return False
-            parcel = self._ready.popleft()
-        answer = Answer(_GONE) if self._too_old(parcel) else self._tried(parcel)
+            item = self._ready.popleft()
+        answer = PostAnswer(_GONE) if self._too_old(item) else self._try_to_send(item)
         with self._changed:
-            self._answered(parcel, answer)
+            self._take_answer(item, answer)
             self._changed.notify_all()
         return True
 
-    def _tried(self, parcel: _Parcel) -> Answer:
+    def _try_to_send(self, item: _PostUnderWay) -> PostAnswer:
         try:
-            return self._send(parcel.post.encode())
+            return self._send(item.post.encode())
         except Exception:  # whatever a transport raises: no answer came
-            return Answer(0)
+            return PostAnswer(0)
 
-    def _too_old(self, parcel: _Parcel) -> bool:
-        return int(nonce_of(parcel.post)[:8], 16) < oldest_hour(int(self._clock()), self._life())
+    def _too_old(self, item: _PostUnderWay) -> bool:
+        return int(nonce_of(item.post)[:8], 16) < oldest_hour(int(self._clock()), self._life())
 
-    def _answered(self, parcel: _Parcel, answer: Answer) -> None:
-        nonce = nonce_of(parcel.post)
+    def _take_answer(self, item: _PostUnderWay, answer: PostAnswer) -> None:
+        nonce = nonce_of(item.post)
         if nonce not in self._under_way:
             return  # withdrawn meanwhile
         if 200 <= answer.status < 300 or answer.status in _FINAL:
@@ -197,10 +199,10 @@ class Courier:
                 _log.warning("the collector answers again; what waited is being sent")
             self._failures, self._resume = 0, 0.0
             # what another process made and is now too old was sent by that process
-            lost = answer.status in _FINAL and (parcel.fresh or answer.status != _GONE)
+            lost = answer.status in _FINAL and (item.fresh or answer.status != _GONE)
             self._settle(nonce, counted=not lost)
             return
-        self._ready.appendleft(parcel)
+        self._ready.appendleft(item)
         if self._resume <= time.monotonic():
             if not self._failures:
                 _log.warning("the collector does not take posts at the moment; they are kept and sent again")
@@ -209,37 +211,37 @@ class Courier:
             self._resume = time.monotonic() + max(pause, min(answer.wait, LONGEST_PAUSE))
 
     def _note(self, nonce: str, *, counted: bool) -> bool:
-        """Remember what became of a post, if that is not known yet; what became of it."""
-        found = self._fates.setdefault(nonce, counted)
-        if len(self._fates) > MOST_FATES:
-            self._fates.popitem(last=False)
-        return found
+        """Remember whether a post was counted, if that is not known yet; return what is known."""
+        known = self._outcomes.setdefault(nonce, counted)
+        if len(self._outcomes) > MOST_OUTCOMES:
+            self._outcomes.popitem(last=False)
+        return known
 
     def _settle(self, nonce: str, *, counted: bool) -> None:
-        """Note what became of a post; what follows one that was not counted cannot be, either."""
-        parcel = self._under_way.pop(nonce, None)
-        if parcel is None:
+        """Note whether a post was counted; posts that follow one that was not are not counted, either."""
+        item = self._under_way.pop(nonce, None)
+        if item is None:
             return
         self._note(nonce, counted=counted)
         if counted:
-            self._ready.extend(parcel.then)
+            self._ready.extend(item.then)
             return
-        if parcel in self._ready:
-            self._ready.remove(parcel)
-        for after in parcel.then:
+        if item in self._ready:
+            self._ready.remove(item)
+        for after in item.then:
             self._settle(nonce_of(after.post), counted=False)
 
 
-def _work(courier: weakref.ref[Courier]) -> None:
-    """A thread that keeps its courier alive only while something is under way."""
-    found = courier()
-    while found is not None and found.work(1.0):
-        if not found.busy:
-            found = None
-            found = courier()
+def _work(reference: weakref.ref[Delivery]) -> None:
+    """Send posts, in a thread that keeps its delivery alive only while something is under way."""
+    delivery = reference()
+    while delivery is not None and delivery.work(1.0):
+        if not delivery.busy:
+            delivery = None
+            delivery = reference()
 
 
-def _close(courier: weakref.ref[Courier]) -> None:
-    found = courier()
-    if found is not None:
-        found.close()
+def _close(reference: weakref.ref[Delivery]) -> None:
+    delivery = reference()
+    if delivery is not None:
+        delivery.close()

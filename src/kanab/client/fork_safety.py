@@ -1,4 +1,4 @@
-"""Servers fork: locks and threads of the parent are of no use in the child, which begins anew."""
+"""Servers fork: locks and threads of the parent are of no use in the child, which makes its own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import weakref
 from typing import Protocol
 
 
-class Begins(Protocol):
-    """Something with locks or threads."""
+class Resettable(Protocol):
+    """An object with locks or threads."""
 
-    def begin(self) -> None:
-        """Make them."""
+    def reset(self) -> None:
+        """Make new ones."""
 
 
-def begin_again_in_children(thing: Begins) -> None:
-    """Call ``begin`` in every forked process, as long as the thing is there."""
-    found = weakref.ref(thing)
+def reset_in_children(owner: Resettable) -> None:
+    """Call ``reset`` in every forked process, as long as the object exists."""
+    reference = weakref.ref(owner)
 
-    def again() -> None:
-        one = found()
-        if one is not None:
-            one.begin()
+    def reset() -> None:
+        owner = reference()
+        if owner is not None:
+            owner.reset()
 
     if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-        os.register_at_fork(after_in_child=again)
+        os.register_at_fork(after_in_child=reset)

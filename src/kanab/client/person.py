@@ -54,7 +54,7 @@ class Person:
         self._steps: list[Step] = []
 
     def variant(self, experiment: str) -> str | None:
-        """The arm to be shown; the control for whoever is not in the experiment, None if nobody knows that one."""
+        """Return the arm to be shown; the control for whoever is not in the experiment, None for an unknown one."""
         config = self._config
         if config is None or not self._known("experiments", experiment, config.experiments):
             return None
@@ -69,16 +69,16 @@ class Person:
         config = self._config
         if config is None or not self._known("experiments", experiment, config.experiments):
             return
-        found = {}
+        sent = {}
         for covariate in config.experiments[experiment].covariates:
-            found[covariate], declared = config.level(covariate, (levels or {}).get(covariate))
+            sent[covariate], declared = config.level(covariate, (levels or {}).get(covariate))
             if not declared:
                 self._warn(f"unknown level for {covariate!r}. Declared: {listed(config.covariates[covariate])}.")
         self._arms(config)
-        self._do(Enroll(experiment, found, self._clock()))
+        self._do(Enroll(experiment, sent, self._clock()))
 
     def track(self, metric: str, amount: float | Decimal = 1) -> None:
-        """A running total grows, in every experiment in which this person is enrolled."""
+        """Add to a running total, in every experiment in which this person is enrolled."""
         config = self._config
         if config is None or not self._known("metrics", metric, config.metrics):
             return
@@ -92,7 +92,7 @@ class Person:
             self._warn(f"the amount for {metric!r} is not a number.")
 
     def opt_out(self) -> None:
-        """Forget everything, send nothing more; all that stays is that somebody wants this.
+        """Forget everything and send nothing more; only the wish itself is remembered.
 
         Sums that were sent already cannot be recalled: nobody knows which part of them it was.
         """
@@ -101,7 +101,7 @@ class Person:
         self.save()
 
     def save(self) -> bytes:
-        """The state to hand on, with everything so far; what is to be sent is sent in the background."""
+        """Return the state to hand on, with everything so far; posts are sent in the background."""
         if self._silent:
             return b""
         if self._config is None:
@@ -111,13 +111,13 @@ class Person:
         return self.given if self._state.version == self._came else pack_state(self._state)
 
     def brief(self) -> bytes:
-        """The state without posts under way, for where there is no room for them: this process sends them anyway."""
+        """Return the state without posts under way, where there is no room for them: this process sends them anyway."""
         self.save()
         units = {name: replace(unit, outbox=()) for name, unit in self._state.units.items()}
         return pack_state(replace(self._state, units=units))
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Save, and wait for the answers; False if the time was too short. The state then needs no second sending."""
+        """Save, and wait for the answers; return False if the time was too short."""
         self.save()
         done = self._wait(timeout, self._state)
         self.save()
@@ -131,7 +131,7 @@ class Person:
     # ── within ─────────────────────────────────────────────────────────────────────────────────
 
     def _arms(self, config: Config) -> dict[str, str | None]:
-        """Arms in all experiments; drawn ones are remembered from now on."""
+        """Return arms in all experiments; drawn ones are remembered from now on."""
         arms = arms_of(config, self._seen, self._id)
         if self._id is None and arms.keys() - self._seen.arms.keys():
             self._do(Remember(arms))
@@ -143,10 +143,10 @@ class Person:
         self._steps.append(step)
         self._seen = apply_step(self._config, self._seen, step, self._id)
 
-    def _known(self, what: str, name: str, names: Mapping[str, Any]) -> bool:
+    def _known(self, kind: str, name: str, names: Mapping[str, Any]) -> bool:
         if name in names:
             return True
-        self._warn(f"unknown name among {what}. The plan has: {listed(names)}.")
+        self._warn(f"unknown name among {kind}. The plan has: {listed(names)}.")
         return False
 
     def _warn(self, sentence: str) -> None:
@@ -154,7 +154,7 @@ class Person:
             _log.warning(sentence)
 
 
-FOR_LONG = 90 * 86_400.0
+WITHOUT_COHORTS = 90 * 86_400.0
 """Without cohorts there is no window; so long arms are remembered then, and so long an opt-out is."""
 
 
@@ -162,7 +162,7 @@ def _lasts(config: Config | None, state: State, now: datetime) -> float:
     if config is None or state.blank:
         return 0.0
     if state.out or config.cohorts is None:
-        return FOR_LONG
+        return WITHOUT_COHORTS
     cohorts = [unit.cohort for unit in state.units.values() if not unit.over]
     if any(arm is not None and encode(name) not in state.units for name, arm in state.arms.items()) or not state.units:
         cohorts.append(config.cohort(now))

@@ -26,7 +26,7 @@ Steps = dict[str, int]
 
 
 def make_posts(config: Config, name: str, unit: Unit, root: str) -> Unit:
-    """A unit with the posts that bring it up to its totals: in its outbox, and their bytes never change."""
+    """Return a unit with the posts that bring it up to its totals in its outbox; their bytes never change."""
     while not unit.over and len(unit.outbox) < MOST_POSTS:
         then = _next(config, unit)
         lines = _lines(config, unit, then)
@@ -38,38 +38,38 @@ def make_posts(config: Config, name: str, unit: Unit, root: str) -> Unit:
     return unit
 
 
-def derive_nonce(root: str, what: str) -> str:
-    """The nonce of a transition: the hour of the root, and what nobody can tell without it.
+def derive_nonce(root: str, transition: str) -> str:
+    """Return the nonce of a transition: the hour of the root, and bytes that nobody can tell without it.
 
     >>> derive_nonce("00079b70" + "00" * 12, "checkout 0")
     '00079b70...'
     """
-    rest = hmac.digest(root.encode(), f"kanab/1 nonce {what}".encode(), "sha256")
+    rest = hmac.digest(root.encode(), f"kanab/1 nonce {transition}".encode(), "sha256")
     return root[:8] + rest[: NONCE_BYTES - 4].hex()
 
 
 def nonce_of(post: str) -> str:
-    """The nonce of a post."""
+    """Return the nonce of a post."""
     return post[8:40]
 
 
 def metrics_of(post: str) -> tuple[str, ...] | None:
-    """The metrics that a post moves; None if it enrolls."""
-    found: dict[str, None] = {}
+    """Return the metrics whose totals a post changes; None if it enrolls."""
+    metrics: dict[str, None] = {}
     for line in post.split("\n")[1:-1]:
-        head, moved, _ = line.rpartition(":")
+        front, change, _ = line.rpartition(":")
         if ">" not in line:
             return None
-        if moved and "/" not in (metric := head.rpartition(":")[2]):
-            found[decode(metric)] = None
-    return tuple(found)
+        if change and "/" not in (metric := front.rpartition(":")[2]):
+            metrics[decode(metric)] = None
+    return tuple(metrics)
 
 
 def _next(config: Config, unit: Unit) -> Steps:
-    """The totals of the next post: all that moved, or as many as fit into it."""
+    """Return the totals of the next post: all that changed, or as many as fit into it."""
     then = dict(unit.sent)
     for metric, gauge in config.gauges.items():
-        if metric not in unit.totals or _stuck(config, metric, unit.frozen):
+        if metric not in unit.totals or _uncertain(config, metric, unit.frozen):
             continue
         more = then | {metric: gauge.steps(float(Decimal(unit.totals[metric])))}
         if not _fits(_lines(config, unit, more)):
@@ -78,8 +78,8 @@ def _next(config: Config, unit: Unit) -> Steps:
     return then
 
 
-def _stuck(config: Config, metric: str, frozen: tuple[str, ...]) -> bool:
-    """Is nobody sure what was counted of a metric, or of one that shares a ratio with it?"""
+def _uncertain(config: Config, metric: str, frozen: tuple[str, ...]) -> bool:
+    """Return whether it is unknown what was counted of a metric, or of one that shares a ratio with it."""
     return metric in frozen or any(metric in pair and not set(pair).isdisjoint(frozen) for pair in config.ratios)
 
 
@@ -88,27 +88,27 @@ def _fits(lines: list[str]) -> bool:
 
 
 def _lines(config: Config, unit: Unit, then: Steps) -> list[str]:
-    """The lines from what was sent to other totals: the same ones for each class that somebody is in."""
-    moves = [] if unit.enrolled else [""]
+    """Return the lines from the totals sent to others: the same ones for each class that somebody is in."""
+    changes = [] if unit.enrolled else [""]
     for metric in config.metrics:
         old, new = _total(config, metric, unit.sent), _total(config, metric, then)
         if new is not None and new != old:
-            moves.append(f":{encode(metric)}:{old or ''}>{new}")
+            changes.append(f":{encode(metric)}:{old or ''}>{new}")
     for first, second in config.ratios:
-        both = [_both(config, first, second, totals) for totals in (unit.sent, then)]
+        both = [_ratio_totals(config, first, second, totals) for totals in (unit.sent, then)]
         if both[1] and both[0] != both[1]:
-            moves.append(f":{encode(first)}/{encode(second)}:{both[0]}>{both[1]}")
-    return [head + move for head in unit.heads for move in moves]
+            changes.append(f":{encode(first)}/{encode(second)}:{both[0]}>{both[1]}")
+    return [name + change for name in unit.classes for change in changes]
 
 
-def _both(config: Config, first: str, second: str, totals: Steps) -> str:
-    """Both totals of a ratio; nothing while one of them has no value."""
-    found = [_total(config, part, totals) for part in (first, second)]
-    return "" if None in found else "/".join(map(str, found))
+def _ratio_totals(config: Config, first: str, second: str, totals: Steps) -> str:
+    """Return both totals of a ratio; an empty text while one of them has no value."""
+    parts = [_total(config, part, totals) for part in (first, second)]
+    return "" if None in parts else "/".join(map(str, parts))
 
 
 def _total(config: Config, metric: str, totals: Steps) -> str | None:
-    """A total as it is written; None where there is none yet."""
+    """Return a total as it is written; None where there is none yet."""
     gauge = config.gauges[metric]
     steps = totals.get(metric, 0 if gauge.whole else None)
     if steps is None:

@@ -31,7 +31,7 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     that says so was made; ``made``: so many posts were. ``over``: nothing more is counted or kept.
     """
 
-    heads: tuple[str, ...] = ()
+    classes: tuple[str, ...] = msgspec.field(default=(), name="heads")
     cohort: str | None = None
     totals: dict[str, str] = {}
     sent: dict[str, int] = {}
@@ -57,7 +57,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     @property
     def blank(self) -> bool:
-        """Is there nothing to remember?"""
+        """Whether there is nothing to remember."""
         return not (self.arms or self.units or self.out)
 
 
@@ -66,12 +66,12 @@ OPTED_OUT = State(out=True)
 
 
 def fresh_version() -> str:
-    """Random digits for a state that has changed."""
+    """Return random digits for a state that has changed."""
     return secrets.token_hex(_RANDOM)
 
 
 def at_this_hour(state: State, now: datetime) -> State:
-    """The state with its root moved on to the hour that it is: the hour, and digits that come from those before.
+    """Return the state with its root moved on to this hour: the hour, and digits that come from those before.
 
     >>> from datetime import UTC
     >>> at_this_hour(State(root="00" * 16), datetime(2026, 11, 15, 16, tzinfo=UTC)).root[:8]
@@ -85,7 +85,7 @@ def at_this_hour(state: State, now: datetime) -> State:
 
 
 def pack_state(state: State) -> bytes:
-    """A state as bytes; none if there is nothing to remember.
+    """Return a state as bytes; no bytes if there is nothing to remember.
 
     >>> unpack_state(pack_state(State("00", arms={"checkout": "B"}))).arms
     {'checkout': 'B'}
@@ -94,7 +94,7 @@ def pack_state(state: State) -> bytes:
 
 
 def unpack_state(data: bytes | None) -> State:
-    """The state in some bytes; a new one for nobody's, and for bytes that are no state."""
+    """Return the state in some bytes; a new one without bytes, and for bytes that are no state."""
     return _read(data) or State(fresh_version(), "00000000" + fresh_version())
 
 

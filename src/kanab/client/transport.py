@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
-from kanab.client.delivery import Answer
-from kanab.client.fork_safety import begin_again_in_children
+from kanab.client.delivery import PostAnswer
+from kanab.client.fork_safety import reset_in_children
 from kanab.errors import KanabError
 
 PATIENCE = 10.0
@@ -23,14 +23,14 @@ _TEXT = {"Content-Type": "text/plain"}
 class Transport(Protocol):
     """What carries posts to a collector, and configs back."""
 
-    def post(self, body: bytes) -> Answer:
-        """Send a post; the answer, or any exception if none came."""
+    def post(self, body: bytes) -> PostAnswer:
+        """Send a post and return the answer; raise any exception if none came."""
 
     def config(self) -> bytes:
-        """The collector's config now; any exception if it cannot be had."""
+        """Fetch the collector's config; raise any exception if that fails."""
 
     def close(self) -> None:
-        """Let go of what is held; it may be used again."""
+        """Close connections; the transport may be used again."""
 
 
 class Http:
@@ -46,20 +46,20 @@ class Http:
         self._named: tuple[str, bytes] | None = None
         self._idle: list[http.client.HTTPConnection] = []
         weakref.finalize(self, _close, self._idle)
-        begin_again_in_children(self)
+        reset_in_children(self)
 
-    def begin(self) -> None:
-        """A forked process must not speak on its parent's connections."""
+    def reset(self) -> None:
+        """Close connections in a forked process: they are its parent's."""
         self.close()
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes) -> PostAnswer:
         """Send a post, as text."""
         status, headers, _ = self._ask("POST", f"{self._base}v1/t", body)
         wait = headers.get("Retry-After", "")
-        return Answer(status, float(wait) if wait.isdigit() and len(wait) < 6 else 0.0)
+        return PostAnswer(status, float(wait) if wait.isdigit() and len(wait) < 6 else 0.0)
 
     def config(self) -> bytes:
-        """The config, which has its digest for a name: one that is known is not fetched again."""
+        """Fetch the config, whose address holds its digest: one that is known is not fetched again."""
         path = f"{self._base}v1/config.json"
         status, headers, body = self._ask("GET", path)
         if status in _REDIRECTS:
@@ -78,29 +78,29 @@ class Http:
         _close(self._idle)
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """One request; once more on a new connection if the old one had been closed meanwhile."""
+        """Send one request; once more on a new connection if the old one had been closed meanwhile."""
         with suppress(IndexError):
-            kept = self._idle.pop()
+            idle = self._idle.pop()
             with suppress(ConnectionError, http.client.HTTPException):
-                return self._asked(kept, method, path, body)
+                return self._ask_on(idle, method, path, body)
         kind = http.client.HTTPSConnection if self._scheme == "https" else http.client.HTTPConnection
-        return self._asked(kind(self._host, self._port, timeout=self._patience), method, path, body)
+        return self._ask_on(kind(self._host, self._port, timeout=self._patience), method, path, body)
 
-    def _asked(
+    def _ask_on(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         keep = False
         try:
             connection.request(method, path, body, _TEXT if body is not None else {})
             answer = connection.getresponse()
-            found = answer.status, answer.headers, answer.read(_MOST)
+            result = answer.status, answer.headers, answer.read(_MOST)
             keep = answer.isclosed() and not answer.will_close  # all of it was read, and the next may follow
         finally:
             if keep:
                 self._idle.append(connection)
             else:
                 connection.close()
-        return found
+        return result
 
 
 def _close(idle: list[http.client.HTTPConnection]) -> None:

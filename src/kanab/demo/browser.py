@@ -12,8 +12,8 @@ OPTIONS = ["--no-sandbox", "--disable-blink-features=AutomationControlled"]
 
 
 def visit_in_browser(address: str, visits: int) -> int:
-    """How many people came in a browser: none where there is neither playwright nor a browser."""
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    """Visit the shop in a browser; return how many came: 0 where there is neither playwright nor a browser."""
+    program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     if program is None:
         return 0
     try:
@@ -31,7 +31,7 @@ def visit_in_browser(address: str, visits: int) -> int:
 
 
 def _visit(browser: Any, address: str, place: int) -> None:
-    """Stay a while; every other one buys. The page is left as people leave it, and the last post goes out then."""
+    """Stay a while; every other visitor buys. The page is left as people leave it, and the last post goes out then."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"{address}/shop")

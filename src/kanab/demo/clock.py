@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class DemoClock:
-    """Stands where it is put; never goes back; once it has caught up it is the real clock.
+    """A clock that stands where it is put and never goes back; once it has caught up, it is the real one.
 
     >>> clock = DemoClock(datetime(2026, 10, 5, tzinfo=UTC))
     >>> clock.move_to(datetime(2026, 10, 7, 12, tzinfo=UTC))
@@ -18,7 +18,7 @@ class DemoClock:
         self._now: datetime | None = start
 
     def __call__(self) -> datetime:
-        """The time, in UTC."""
+        """Return the time, in UTC."""
         return datetime.now(UTC) if self._now is None else self._now
 
     def move_to(self, moment: datetime) -> None:
@@ -27,12 +27,12 @@ class DemoClock:
             self._now = min(moment, datetime.now(UTC))
 
     def catch_up(self) -> None:
-        """From now on it is the real clock."""
+        """Be the real clock from now on."""
         self._now = None
 
 
 def monday(now: datetime, weeks_ago: int) -> datetime:
-    """The beginning of a week, so many weeks ago.
+    """Return the beginning of a week, so many weeks ago.
 
     >>> monday(datetime(2026, 11, 15, 17, tzinfo=UTC), 1).isoformat()
     '2026-11-02T00:00:00+00:00'

@@ -12,7 +12,7 @@ _POLICY = b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src
 
 
 class Shop:
-    """Answers /shop and its two files; everything else goes on."""
+    """Answers /shop and its two files; passes every other request on."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -22,11 +22,11 @@ class Shop:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        found = self._files.get(scope["path"]) if scope["type"] == "http" else None
-        if found is None:
+        file = self._files.get(scope["path"]) if scope["type"] == "http" else None
+        if file is None:
             await self._inner(scope, receive, send)
             return
-        body, kind = found
+        body, kind = file
         headers = [
             (b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-cache"),
             (b"content-security-policy", _POLICY), (b"referrer-policy", b"no-referrer"),

@@ -47,7 +47,10 @@ class Demo:
 
 @contextmanager
 def running(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]:
-    """Start everything in this process, let the weeks pass, and keep it up."""
+    """Start everything in this process, let the weeks pass, and keep it running.
+
+    Raises `StoreError` where the folder holds something else.
+    """
     if folder.exists() and any(folder.iterdir()) and not (folder / "kanab.toml").exists():
         raise StoreError(f"{folder.name} holds something else", "Name a new folder: kanab demo FOLDER")
     data = folder / "kanab-data"
@@ -68,13 +71,16 @@ def running(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]:
 
 
 def compare(demo: Demo) -> int:
-    """Arm totals of everything sealed equal those of the driver's rows, digit for digit; how many were compared."""
+    """Check that arm totals of everything sealed equal those of the visitors' rows; return how many were compared.
+
+    Raises `StoreError` where one differs.
+    """
     ledger = stored_ledger(demo.service.store)
     truth = count(demo.truth.columns(monday(datetime.now(UTC), 1)), plan=demo.service.plan).tallies
     compared = 0
     for name in ("checkout", "banner"):
-        whole = sum((one.totals(name) for one in ledger.releases[1:]), ledger.releases[0].totals(name))
-        table = next(tally for tally in truth.values() if [one.name for one in tally.arms] == [name]).keep()
+        whole = sum((release.totals(name) for release in ledger.releases[1:]), ledger.releases[0].totals(name))
+        table = next(tally for tally in truth.values() if [arm.name for arm in tally.arms] == [name]).keep()
         if whole != table.select_metrics(metric.name for metric in whole.metrics):
             raise StoreError(f"the sums of {name} differ from the truth", "This is a mistake of kanab: please tell.")
         compared += sum(part.sums.size for part in whole.moments)
@@ -111,7 +117,7 @@ def _site(service: Service, clock: DemoClock) -> Any:
 
 @contextmanager
 def _served(app: Any, port: int) -> Iterator[str]:
-    """The application on a thread, as it is served for real."""
+    """Serve an application on a thread, with the real server."""
     try:
         from kanab.collector.http.server import bind, server_of  # noqa: PLC0415
     except ImportError:
@@ -133,7 +139,7 @@ def _served(app: Any, port: int) -> Iterator[str]:
 
 
 def _clear(data: Path) -> None:
-    """Begin anew: what an earlier demonstration left is its own."""
+    """Delete what an earlier demonstration left."""
     for path in (*(data.iterdir() if data.is_dir() else ()), key_beside(data)):
         path.unlink(missing_ok=True)
     if data.is_dir():

@@ -54,13 +54,13 @@ class Truth:
     posts: int = 0
 
     def columns(self, before: datetime | None = None) -> dict[str, list[Any]]:
-        """The rows as columns, perhaps only of those who came before a week."""
+        """Return the rows as columns, perhaps only of those who came before a week."""
         chosen = [row for row, week in zip(self.rows, self.weeks, strict=True) if before is None or week < before]
         return {name: [row[place] for row in chosen] for place, name in enumerate(COLUMNS)}
 
 
 def visit_for_a_week(client: Client, clock: DemoClock, week: datetime, people: int, truth: Truth) -> None:
-    """So many people come in the course of a week; some return a day later, and are still the same person."""
+    """Let people come in the course of a week; some return a day later, and are still the same person."""
     rng = np.random.default_rng(len(truth.rows))
     returning: list[tuple[datetime, bytes, int]] = []
     for place in range(people):
@@ -71,8 +71,8 @@ def visit_for_a_week(client: Client, clock: DemoClock, week: datetime, people: i
         state = _visit(client, week, truth, rng)
         if rng.random() < 0.2:
             returning.append((moment + timedelta(days=1), state, len(truth.rows) - 1))
-    for one in returning:
-        _return(client, clock, one, truth, rng)
+    for visit in returning:
+        _return(client, clock, visit, truth, rng)
 
 
 def _visit(client: Client, week: datetime, truth: Truth, rng: np.random.Generator) -> bytes:
@@ -96,9 +96,9 @@ def _visit(client: Client, week: datetime, truth: Truth, rng: np.random.Generato
 
 
 def _return(
-    client: Client, clock: DemoClock, one: tuple[datetime, bytes, int], truth: Truth, rng: np.random.Generator
+    client: Client, clock: DemoClock, visit: tuple[datetime, bytes, int], truth: Truth, rng: np.random.Generator
 ) -> None:
-    moment, state, row = one
+    moment, state, row = visit
     clock.move_to(moment)
     person = client.person(state)
     more = round(float(rng.gamma(1.0, 2.0)), 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kanab.client.delivery import Answer
+from kanab.client.delivery import PostAnswer
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
@@ -87,7 +87,7 @@ class CountingCollector:
             raise ConnectionRefusedError
         return public_config(self.plan)
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes) -> PostAnswer:
         with self._lock:
             if self.down:
                 raise ConnectionRefusedError
@@ -96,7 +96,7 @@ class CountingCollector:
                 accepted = self._scheme.accept(body, "text/plain", self.clock(), None)
             except MessageError as problem:
                 self.refusals.append(problem.reason)
-                return Answer(problem.status)
+                return PostAnswer(problem.status)
             if accepted.nonce not in self._seen:
                 self._seen.add(accepted.nonce)
                 for counters in accepted.deltas.values():
@@ -104,7 +104,7 @@ class CountingCollector:
             if self.answers_lost:
                 self.answers_lost -= 1
                 raise TimeoutError
-            return Answer(204)
+            return PostAnswer(204)
 
     def close(self) -> None:
         pass

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.unit.client.counting_collector import Clock, CountingCollector
 
-from kanab.client import Answer, Client, delivery
-from kanab.client.delivery import Courier
+from kanab.client import Client, PostAnswer
+from kanab.client.delivery import Delivery
 from kanab.client.posts import nonce_of
 from kanab.client.state import unpack_state
 from kanab.collector.protocol.nonces import make_nonce
@@ -28,173 +28,175 @@ def post(line: str = "checkout:B") -> str:
 class Line:
     """A transport that answers as it is told, and remembers what was sent."""
 
-    def __init__(self, *answers: int | Exception | Answer) -> None:
+    def __init__(self, *answers: int | Exception | PostAnswer) -> None:
         self.answers = list(answers)
         self.sent: list[str] = []
 
-    def __call__(self, body: bytes) -> Answer:
+    def __call__(self, body: bytes) -> PostAnswer:
         self.sent.append(body.decode())
         answer = self.answers.pop(0) if self.answers else 204
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, Answer) else Answer(answer)
+        return answer if isinstance(answer, PostAnswer) else PostAnswer(answer)
 
 
 @pytest.fixture
-def courier(closing: Callable[[Any], Any]) -> Callable[..., Courier]:
-    def make(send: Callable[[bytes], Answer], life: int = 86_400, **options: Any) -> Courier:
-        return closing(Courier(send, lambda: life, **({"pause": 0.01} | options)))
+def make_delivery(closing: Callable[[Any], Any]) -> Callable[..., Delivery]:
+    def make(send: Callable[[bytes], PostAnswer], life: int = 86_400, **options: Any) -> Delivery:
+        return closing(Delivery(send, lambda: life, **({"pause": 0.01} | options)))
 
     return make
 
 
 @pytest.mark.slow
-def test_the_same_bytes_are_sent_until_an_answer_comes(courier: Callable[..., Courier]) -> None:
+def test_the_same_bytes_are_sent_until_an_answer_comes(make_delivery: Callable[..., Delivery]) -> None:
     line = Line(ConnectionRefusedError(), TimeoutError(), 503, 429, 500, 302, 204)
-    one = courier(line, threads=1)
+    delivery = make_delivery(line, threads=1)
     first = post()
-    one.submit([first])
-    assert one.flush(5)
+    delivery.submit([first])
+    assert delivery.flush(5)
     assert line.sent == [first] * 7
-    assert one.counted(nonce_of(first)) is True
+    assert delivery.counted(nonce_of(first)) is True
 
 
 @pytest.mark.parametrize("status", [400, 403, 410, 413])
-def test_final_answers_end_it_and_what_follows(courier: Callable[..., Courier], status: int) -> None:
+def test_final_answers_end_it_and_what_follows(make_delivery: Callable[..., Delivery], status: int) -> None:
     line = Line(status)
-    one = courier(line)
+    delivery = make_delivery(line)
     chain = [post() for _ in range(3)]
-    one.submit(chain)
-    assert one.flush(5)
+    delivery.submit(chain)
+    assert delivery.flush(5)
     assert line.sent == chain[:1]
-    assert [one.counted(nonce_of(each)) for each in chain] == [False] * 3
+    assert [delivery.counted(nonce_of(each)) for each in chain] == [False] * 3
     later = post()
-    one.submit([*chain, later])
-    assert (one.flush(5), line.sent, one.counted(nonce_of(later))) == (True, chain[:1], False)
+    delivery.submit([*chain, later])
+    assert (delivery.flush(5), line.sent, delivery.counted(nonce_of(later))) == (True, chain[:1], False)
 
 
-def test_posts_of_one_chain_go_in_order_and_others_do_not_wait(courier: Callable[..., Courier]) -> None:
+def test_posts_of_one_chain_go_in_order_and_others_do_not_wait(make_delivery: Callable[..., Delivery]) -> None:
     hold, sent = threading.Event(), []
 
-    def send(body: bytes) -> Answer:
+    def send(body: bytes) -> PostAnswer:
         sent.append(body.decode())
         if len(sent) == 1:
             hold.wait(5)
-        return Answer(204)
+        return PostAnswer(204)
 
-    one = courier(send)
+    delivery = make_delivery(send)
     chain, other = [post() for _ in range(3)], post()
-    one.submit(chain)
+    delivery.submit(chain)
     while not sent:
         time.sleep(0.001)
-    one.submit([other])
-    assert one.flush(5, [other])
+    delivery.submit([other])
+    assert delivery.flush(5, [other])
     assert sent == [chain[0], other]
     hold.set()
-    assert one.flush(5)
+    assert delivery.flush(5)
     assert sent == [chain[0], other, *chain[1:]]
 
 
-def test_a_post_older_than_its_life_is_given_up_and_anothers_is_taken_as_sent(courier: Callable[..., Courier]) -> None:
+def test_a_post_older_than_its_life_is_given_up_and_anothers_is_taken_as_sent(
+    make_delivery: Callable[..., Delivery],
+) -> None:
     line = Line()
-    one = courier(line, clock=lambda: time.time() + 26 * 3600)
+    delivery = make_delivery(line, clock=lambda: time.time() + 26 * 3600)
     own, others = post(), post()
-    one.submit([own])
-    one.submit([others], fresh=False)
-    assert one.flush(5)
+    delivery.submit([own])
+    delivery.submit([others], fresh=False)
+    assert delivery.flush(5)
     assert line.sent == []
-    assert (one.counted(nonce_of(own)), one.counted(nonce_of(others))) == (False, True)
+    assert (delivery.counted(nonce_of(own)), delivery.counted(nonce_of(others))) == (False, True)
 
 
-def test_a_collector_that_asks_for_time_gets_it(courier: Callable[..., Courier]) -> None:
-    line = Line(Answer(503, wait=0.3))
-    one = courier(line)
+def test_a_collector_that_asks_for_time_gets_it(make_delivery: Callable[..., Delivery]) -> None:
+    line = Line(PostAnswer(503, wait=0.3))
+    delivery = make_delivery(line)
     began = time.monotonic()
-    one.submit([post()])
-    assert one.flush(5)
+    delivery.submit([post()])
+    assert delivery.flush(5)
     assert 0.3 <= time.monotonic() - began < 2
 
 
 @pytest.mark.slow
-def test_while_nobody_answers_all_posts_wait_together(courier: Callable[..., Courier]) -> None:
+def test_while_nobody_answers_all_posts_wait_together(make_delivery: Callable[..., Delivery]) -> None:
     line = Line(*[ConnectionRefusedError()] * 1000)
-    one = courier(line, threads=2, pause=0.2)
+    delivery = make_delivery(line, threads=2, pause=0.2)
     for _ in range(500):
-        one.submit([post()])
+        delivery.submit([post()])
     time.sleep(0.5)
     assert len(line.sent) < 12  # not one try for each
     line.answers.clear()
-    assert one.flush(5)
+    assert delivery.flush(5)
 
 
-def test_no_more_is_taken_than_memory_has_room_for(courier: Callable[..., Courier]) -> None:
+def test_no_more_is_taken_than_memory_has_room_for(make_delivery: Callable[..., Delivery]) -> None:
     line = Line(*[ConnectionRefusedError()] * 1000)
-    one = courier(line, most=3)
+    delivery = make_delivery(line, most=3)
     posts = [post() for _ in range(5)]
     for each in posts:
-        one.submit([each])
+        delivery.submit([each])
     line.answers.clear()
-    assert one.flush(5)
-    assert [one.counted(nonce_of(each)) for each in posts] == [True] * 3 + [None] * 2
+    assert delivery.flush(5)
+    assert [delivery.counted(nonce_of(each)) for each in posts] == [True] * 3 + [None] * 2
 
 
-def test_fates_are_forgotten_in_order(courier: Callable[..., Courier], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOST_FATES", 2)
-    one = courier(Line())
+def test_old_outcomes_are_forgotten(make_delivery: Callable[..., Delivery], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kanab.client.delivery.MOST_OUTCOMES", 2)
+    delivery = make_delivery(Line())
     posts = [post() for _ in range(3)]
     for each in posts:
-        one.submit([each])
-        assert one.flush(5)
-    assert [one.counted(nonce_of(each)) for each in posts] == [None, True, True]
+        delivery.submit([each])
+        assert delivery.flush(5)
+    assert [delivery.counted(nonce_of(each)) for each in posts] == [None, True, True]
 
 
-def test_what_is_withdrawn_is_not_sent_even_if_it_was_about_to(courier: Callable[..., Courier]) -> None:
+def test_what_is_withdrawn_is_not_sent_even_if_it_was_about_to(make_delivery: Callable[..., Delivery]) -> None:
     began, hold = threading.Event(), threading.Event()
 
-    def send(body: bytes) -> Answer:
+    def send(body: bytes) -> PostAnswer:
         began.set()
         hold.wait(5)
-        return Answer(503)
+        return PostAnswer(503)
 
-    one = courier(send, threads=1)
+    delivery = make_delivery(send, threads=1)
     posts = [post(), post()]
-    one.submit(posts[:1])
+    delivery.submit(posts[:1])
     began.wait(5)
-    one.submit(posts[1:])
-    one.withdraw(posts)
+    delivery.submit(posts[1:])
+    delivery.withdraw(posts)
     hold.set()
-    assert one.flush(5)
-    assert [one.counted(nonce_of(each)) for each in posts] == [False, False]
+    assert delivery.flush(5)
+    assert [delivery.counted(nonce_of(each)) for each in posts] == [False, False]
 
 
-def test_what_another_process_sends_cannot_be_withdrawn_here(courier: Callable[..., Courier]) -> None:
-    one, elsewhere = courier(Line()), post()
-    one.withdraw([elsewhere])
-    assert one.counted(nonce_of(elsewhere)) is None
+def test_what_another_process_sends_cannot_be_withdrawn_here(make_delivery: Callable[..., Delivery]) -> None:
+    delivery, elsewhere = make_delivery(Line()), post()
+    delivery.withdraw([elsewhere])
+    assert delivery.counted(nonce_of(elsewhere)) is None
 
 
 def test_a_courier_that_nobody_holds_ends_with_its_last_post() -> None:
     sent = []
 
-    def send(body: bytes) -> Answer:
+    def send(body: bytes) -> PostAnswer:
         time.sleep(0.1)
         sent.append(body)
-        return Answer(204)
+        return PostAnswer(204)
 
-    one = Courier(send, lambda: 86_400, threads=1)
-    one.submit([post(), post()])
-    (thread,) = one._running
-    del one
+    delivery = Delivery(send, lambda: 86_400, threads=1)
+    delivery.submit([post(), post()])
+    (thread,) = delivery._running
+    del delivery
     thread.join(10)
     assert (len(sent), thread.is_alive()) == (2, False)
 
 
-def test_after_closing_nothing_more_is_taken(courier: Callable[..., Courier]) -> None:
+def test_after_closing_nothing_more_is_taken(make_delivery: Callable[..., Delivery]) -> None:
     line = Line()
-    one = courier(line)
-    one.close()
-    one.submit([post()])
-    assert (one.flush(1), line.sent) == (True, [])
+    delivery = make_delivery(line)
+    delivery.close()
+    delivery.submit([post()])
+    assert (delivery.flush(1), line.sent) == (True, [])
 
 
 @pytest.mark.slow
@@ -202,16 +204,16 @@ def test_a_process_that_ends_sends_what_waits_first(tmp_path: Any) -> None:
     out = tmp_path / "sent"
     code = f"""
 import time
-from kanab.client.delivery import Answer, Courier
+from kanab.client.delivery import PostAnswer, Delivery
 from kanab.collector.protocol.nonces import make_nonce
 def send(body):
     time.sleep(0.05)
     with open({str(out)!r}, "ab") as file:
         file.write(body)
-    return Answer(204)
-courier = Courier(send, lambda: 86400, threads=1)
+    return PostAnswer(204)
+delivery = Delivery(send, lambda: 86400, threads=1)
 for _ in range(5):
-    courier.submit([f"kanab/1 {{make_nonce()}}\\ncheckout:B\\n"])
+    delivery.submit([f"kanab/1 {{make_nonce()}}\\ncheckout:B\\n"])
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
     assert out.read_text().count("checkout:B") == 5
@@ -306,10 +308,10 @@ def test_a_total_that_is_refused_freezes_its_metric_and_its_ratios_and_nothing_e
 ) -> None:
     state = enrolled(client)
     client.flush(5)
-    answers = iter([Answer(400)])
+    answers = iter([PostAnswer(400)])
     right = collector.post
     collector.post = lambda body: next(answers, None) or right(body)  # type: ignore[method-assign]
-    client._courier._send = collector.post
+    client._delivery._send = collector.post
     person = client.person(state, id="user-1")
     person.track("minutes", 4)
     person.flush(5)

@@ -51,7 +51,7 @@ def test_the_state_is_arm_levels_cohort_totals_and_outbox_and_nothing_else(clien
     state = unpack_state(person.save())
     (unit,) = state.units.values()
     assert state.arms == {"checkout": "B"}
-    assert unit.heads == ("checkout/tier:B:3@2026-W46", "checkout/device:B:phone@2026-W46")
+    assert unit.classes == ("checkout/tier:B:3@2026-W46", "checkout/device:B:phone@2026-W46")
     assert (unit.cohort, unit.totals, unit.sent) == ("2026-W46", {"minutes": "4.0"}, {"minutes": 400})
     assert [post.count("\n") for post in unit.outbox] == [7]
     assert b"user-1" not in person.save()

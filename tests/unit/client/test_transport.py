@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.unit.client.counting_collector import CountingCollector, plan
 
-from kanab.client import Answer, Client, Http
+from kanab.client import Client, Http, PostAnswer
 from kanab.client.config import read_config
-from kanab.client.config_watch import Watch
+from kanab.client.config_watch import ConfigWatch
 from kanab.client.state import State, unpack_state
 from kanab.collector.protocol.config import public_config
 from kanab.errors import KanabError
@@ -74,7 +74,7 @@ def url(server: Any, path: str = "/") -> str:
 @pytest.mark.slow
 def test_a_post_says_nothing_but_its_length_and_type(server: Any) -> None:
     http = Http(url(server, "/collect"))
-    assert http.post(b"kanab/1 x\n") == Answer(204)
+    assert http.post(b"kanab/1 x\n") == PostAnswer(204)
     path, headers, body, _ = server.seen[0]
     assert (path, body) == ("/collect/v1/t", b"kanab/1 x\n")
     http.close()
@@ -93,7 +93,7 @@ def test_connections_are_kept_and_made_again_when_they_were_closed(server: Any, 
 @pytest.mark.slow
 def test_a_collector_may_say_how_long_to_wait(server: Any, http: Http) -> None:
     server.answers = [(503, {"Retry-After": "7"}), (429, {"Retry-After": "tomorrow"})]
-    assert [http.post(b"x"), http.post(b"x")] == [Answer(503, 7.0), Answer(429, 0.0)]
+    assert [http.post(b"x"), http.post(b"x")] == [PostAnswer(503, 7.0), PostAnswer(429, 0.0)]
 
 
 def test_nobody_there_is_no_answer() -> None:
@@ -186,9 +186,9 @@ def test_a_changed_plan_is_noticed_and_an_unreachable_one_stays(caplog: pytest.L
             raise OSError
         return found
 
-    watch = Watch(fetch, every=300, soon=2)
+    watch = ConfigWatch(fetch, every=300, soon=2)
     with caplog.at_level(logging.WARNING, "kanab.client"):
-        assert [watch.look() for _ in range(4)] == [2, 300, 300, 300]
+        assert [watch.fetch() for _ in range(4)] == [2, 300, 300, 300]
     assert caplog.messages == ["the config cannot be read (OSError): everybody sees the control"]
     watch.close()
     assert watch.current is not None
