@@ -94,7 +94,10 @@ class ArmCodes:
     def _arrow(self, values: Any) -> Codes:
         kind = _kind_of(values.type)
         if kind == "other":
-            raise no_levels(self.name)
+            raise SourceError(
+                f"column {self.name!r} holds values that are not levels",
+                "Use texts, numbers or true/false; turn dates and other types into text first.",
+            )
         if kind == "nothing":
             return np.full(len(values), NOT_IN, dtype=np.uint8)
         if kind in ("text", "dictionary"):
@@ -139,14 +142,6 @@ def check_arms(name: str, levels: list[Level]) -> None:
             f"experiment {name!r} has more than {MOST_ARMS} arms",
             "Name the column that holds the arm, not the person; or merge arms, or leave out this experiment.",
         )
-
-
-def no_levels(name: str) -> SourceError:
-    """Return the error of a column of dates, lists or the like."""
-    return SourceError(
-        f"column {name!r} holds values that are not levels",
-        "Use texts, numbers or true/false; turn dates and other types into text first.",
-    )
 
 
 def _some_others(values: Array, codes: Codes, gone: NDArray[np.bool_] | None) -> Array:

@@ -181,10 +181,6 @@ class CountTask:
         """Whether grids are still unknown, so that values are only looked at and nothing is counted."""
         return any(wanted.metric is None for wanted in self.metrics)
 
-    def counter(self) -> PairCounter:
-        """Return a counter that has counted nobody yet."""
-        return PairCounter(self)
-
 
 @dataclass(frozen=True)
 class PeopleBatch:

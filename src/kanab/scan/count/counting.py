@@ -15,14 +15,14 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import declare_metrics, name_list
-from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.csvfile import matching_files, parse_fields, read_texts
 from kanab.counting.frames import get_column
 from kanab.counting.grids import Profile, check_range, choose_metric
 from kanab.counting.levels import place_arms
 from kanab.errors import MissingExtraError, PlanError, SourceError, listed
 from kanab.plan.model import ExperimentPlan, MetricPlan
 from kanab.scan.count.counter import CountTask, PairSums, WantedMetric
-from kanab.scan.count.stream import FramePeople, ParquetPeople, People, PeopleOptions, Progress, matching_files
+from kanab.scan.count.stream import FramePeople, ParquetPeople, People, PeopleOptions, Progress
 from kanab.scan.pairs import PairMoments, Pairs, fitting
 from kanab.tally.metric import Metric, Missing
 
@@ -223,7 +223,7 @@ def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:
         return None
     if place is None:
         return FramePeople(source.collect() if package == "polars" and hasattr(source, "collect") else source)
-    files = matching_files(place)
+    files = [file for file in matching_files(place) if file.is_file()]
     if files and all(file.suffix.lower() in (".parquet", ".pq") for file in files):
         return ParquetPeople.open(files) if importlib.util.find_spec("pyarrow") is not None else None
     if importlib.util.find_spec("ibis") is None and place.lower().endswith((".csv", ".csv.gz")):

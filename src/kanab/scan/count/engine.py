@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from os import PathLike, fspath
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import ibis
@@ -39,10 +39,13 @@ from kanab.counting.grids import Profile
 from kanab.errors import KanabError, QueryError, SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.count.codes import MOST_ARMS, ArmCodes, NumberedArms, as_numbers, check_arms
-from kanab.scan.count.counter import CountTask, PairSums, PeopleBatch, add_all
+from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch, add_all
 from kanab.scan.count.kernel import NOT_IN, ROWS
 from kanab.scan.count.stream import NO_ROWS, People, PeopleOptions, Progress, count_batches
 from kanab.tally.factor import Level
+
+Decoder = Callable[[Sequence[Any]], PeopleBatch]
+"""Turns columns of an answer into a batch of people; small and plain, so that it can be sent to other machines."""
 
 MOST_NAMES = 10_000
 """A table of assignments with more experiments is a table of something else."""
@@ -129,13 +132,6 @@ def select_people(table: Any, arms: Sequence[Any], metrics: Sequence[str], twice
     if twice is not None:
         wanted["twice"] = table[twice].cast("int32")
     return table.select(**wanted)
-
-
-class Decoder(Protocol):
-    """Turns columns of an answer into a batch of people. Small and plain, so that it can be sent to other machines."""
-
-    def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
-        """Return the people of these columns."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +234,7 @@ def _on_partitions(rows: Any, decode: Decoder, task: CountTask) -> PairSums:
         if isinstance(part, _PartitionError):
             raise part.error()
     if not parts:
-        return task.counter().result()
+        return PairCounter(task).result()
     return add_all(parts).checked(task.experiments)
 
 
@@ -274,7 +270,7 @@ class _Partition:
     task: CountTask
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        counter = self.task.counter()
+        counter = PairCounter(self.task)
         part: Any
         try:
             for columns in _larger(batches):

@@ -5,7 +5,6 @@ Never more than a few batches are held at a time, however many people there are.
 
 from __future__ import annotations
 
-import glob
 import os
 import queue
 from collections import deque
@@ -68,7 +67,7 @@ def count_batches(
     """Count batches in threads; as many of them wait as there are threads."""
     workers = _workers()
     idle: queue.SimpleQueue[PairCounter] = queue.SimpleQueue()
-    counters = [task.counter() for _ in range(workers)]
+    counters = [PairCounter(task) for _ in range(workers)]
     for counter in counters:
         idle.put(counter)
     pending: deque[Future[int]] = deque()
@@ -180,13 +179,6 @@ def _part(values: Any, start: int) -> Any:
 
 
 # ── Parquet files ──────────────────────────────────────────────────────────────────────────────
-
-
-def matching_files(place: str) -> list[Path]:
-    """Return the files of a path or pattern."""
-    if Path(place).is_file() or not glob.has_magic(place):
-        return [Path(place)] if Path(place).is_file() else []
-    return [Path(name) for name in sorted(glob.glob(place))]
 
 
 @dataclass(frozen=True)

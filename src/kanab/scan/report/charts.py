@@ -45,18 +45,14 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     parts += [_squares(cells, side, style) for style, cells in _by_style(rows, place).items()]
     diagonal = [(at, at) for at in range(len(names))]
     parts += [_squares(diagonal, side, 'class="same"'), _lines(len(names), side)]
-    parts += [
-        _mark(data, row, place, side, (links or {}).get((row["a"], row["b"]), "")) for row in rows if _marked(row)
-    ]
+    marked = [row for row in rows if row["verdict"] in MARKS]
+    parts += [_mark(data, row, place, side, (links or {}).get((row["a"], row["b"]), "")) for row in marked]
     parts += [*_labels(names, side), "</g>"]
-    alt = f"Pairs of experiments on {metric}"
-    return _svg(
-        (left + size + 8, top + size + 4), alt, _describe_map(data, rows), parts, "map large" if size > WIDTH else "map"
-    )
-
-
-def _marked(row: Row) -> bool:
-    return row["verdict"] in MARKS
+    shown = "; ".join(f"{name_sides(data, row)} {row['verdict']}" for row in marked[:20])
+    more = f" and {len(marked) - 20} more" if len(marked) > 20 else ""
+    description = f"{number_of(len(rows), 'pair')}; marked: {shown or 'none'}{more}."
+    kind = "map large" if size > WIDTH else "map"
+    return _svg((left + size + 8, top + size + 4), f"Pairs of experiments on {metric}", description, parts, kind)
 
 
 def _gutter(names: Sequence[str]) -> float:
@@ -155,14 +151,6 @@ def _text(x: float, y: float, words: str, anchor: str, colour: str = MUTED, *, m
     )
 
 
-def _describe_map(data: Data, rows: Sequence[Row]) -> str:
-    """Put the map into words: what is marked on it."""
-    marked = [row for row in rows if _marked(row)]
-    shown = "; ".join(f"{name_sides(data, row)} {row['verdict']}" for row in marked[:20])
-    more = f" and {len(marked) - 20} more" if len(marked) > 20 else ""
-    return f"{number_of(len(rows), 'pair')}; marked: {shown or 'none'}{more}."
-
-
 def expected_chart(data: Data, metric: str) -> str:
     """Plot observed against expected p-values on scales of powers of ten; nothing where nothing was tested."""
     quantiles = data["quantiles"][metric]
@@ -189,8 +177,8 @@ def expected_chart(data: Data, metric: str) -> str:
     inside = "".join(f"M{_short(x_of(x))} {_short(y_of(y))}h0" for x, y in points if y <= up)
     parts.append(f'<path class="points" d="{inside}"/>')
     parts += [_shape("watch", x_of(x), top + 6, 5) for x, y in points if y > up]
-    parts += [_text(x_of(at), top + high + 20, _power(at), "middle") for at in _ticks(across)]
-    parts += [_text(left - 8, y_of(at) + 4.5, _power(at), "end") for at in _ticks(up)]
+    parts += [_text(x_of(at), top + high + 20, f"{10.0**-at:g}", "middle") for at in _ticks(across)]
+    parts += [_text(left - 8, y_of(at) + 4.5, f"{10.0**-at:g}", "end") for at in _ticks(up)]
     parts.append(_text(left, top + high + 42, "p expected by chance alone", "start"))
     parts.append(_text(-top - high, 12, "p observed", "start", more=' transform="rotate(-90)"'))
     least = min(value for value in quantiles["observed"] if value is not None)
@@ -203,10 +191,6 @@ def expected_chart(data: Data, metric: str) -> str:
 def _ticks(most: float) -> list[int]:
     step = max(1, math.ceil(most / 6))
     return list(range(0, int(most) + 1, step))
-
-
-def _power(at: int) -> str:
-    return f"{10.0**-at:g}"
 
 
 def effects_chart(data: Data, flagged: Row) -> str:
