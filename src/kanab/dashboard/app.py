@@ -13,14 +13,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kanab.collector.http.app import Collector
+from kanab.dashboard import json_api
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.guard import AccessGuard, App, Message, Receive, Scope, Send
-from kanab.dashboard.json_api import JsonApi
 from kanab.dashboard.login_pages import LoginPages
 from kanab.dashboard.pages import Pages
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.rendering import Renderer
-from kanab.dashboard.request_view import UnknownExperimentError
+from kanab.dashboard.request_view import RequestView, UnknownExperimentError
 from kanab.dashboard.results import PATIENCE, Results
 from kanab.errors import KanabError
 
@@ -61,8 +61,8 @@ class Dashboard:
         await self._app(scope, receive, send)
 
     def _routes(self) -> list[Route]:
-        pages, api = Pages(self.results, self._renderer), JsonApi(self.results)
-        readable: dict[str, Callable[[Request], Response]] = {
+        pages = Pages(self._renderer)
+        viewed: dict[str, Callable[[Request, RequestView], Response]] = {
             "/": pages.experiments,
             "/reports/{name:path}": pages.report,
             "/experiments/{name:path}": pages.experiment,
@@ -71,14 +71,14 @@ class Dashboard:
             "/privacy/report": pages.officer,
             "/plan": pages.plan,
             "/plan/kanab.toml": pages.plan_file,
-            "/static/{name}": pages.static,
-            "/v1/experiments": api.experiments,
-            "/v1/experiments/{name:path}": api.experiment,
-            "/v1/interactions": api.interactions,
-            "/v1/privacy": api.privacy,
-            "/v1/plan": api.plan,
+            "/v1/experiments": json_api.experiments,
+            "/v1/experiments/{name:path}": json_api.experiment,
+            "/v1/interactions": json_api.interactions,
+            "/v1/privacy": json_api.privacy,
+            "/v1/plan": json_api.plan,
         }
-        routes = [Route(path, page, methods=["GET"]) for path, page in readable.items()]
+        routes = [Route(path, self._with_view(page), methods=["GET"]) for path, page in viewed.items()]
+        routes.append(Route("/static/{name}", self._renderer.static, methods=["GET"]))
         if self._guard.sessions is not None and self._guard.tokens is not None:
             login = LoginPages(self._renderer, self._guard.sessions, self._guard.tokens)
             routes += [
@@ -86,6 +86,9 @@ class Dashboard:
                 Route("/logout", login.log_out, methods=["POST"]),
             ]  # fmt: skip
         return routes
+
+    def _with_view(self, page: Callable[[Request, RequestView], Response]) -> Callable[[Request], Response]:
+        return lambda request: page(request, RequestView(self.results))
 
     @asynccontextmanager
     async def _lifespan(self, _: Any) -> AsyncIterator[None]:

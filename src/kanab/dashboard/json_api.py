@@ -11,67 +11,59 @@ from kanab.dashboard import plan_page
 from kanab.dashboard.experiment_list import ListFilter, summaries
 from kanab.dashboard.pages import requested_experiment
 from kanab.dashboard.request_view import ExperimentView, RequestView
-from kanab.dashboard.results import Results
 from kanab.dashboard.timeline import lines_of, steps_of
 from kanab.plan.file import plan_digest, plan_to_dict
 
 
-class JsonApi:
-    """One method per page."""
+def experiments(request: Request, view: RequestView) -> Response:
+    """Return the list, with the same filters and order as the page."""
+    selected = ListFilter.read(request.query_params).select(summaries(view.readouts, view.collection))
+    return _json(view, experiments=[line.to_dict() for line in selected])
 
-    def __init__(self, results: Results) -> None:
-        self._results = results
 
-    def experiments(self, request: Request) -> Response:
-        """Return the list, with the same filters and order as the page."""
-        view = RequestView(self._results)
-        selected = ListFilter.read(request.query_params).select(summaries(view.readouts, view.collection))
-        return _json(view, experiments=[line.to_dict() for line in selected])
+def experiment(request: Request, view: RequestView) -> Response:
+    """Return one experiment: its line of the list, its readout, its history over the seals."""
+    experiment = requested_experiment(view, request)
+    readout = None if experiment.shown is None else experiment.shown.readout
+    return _json(
+        view,
+        experiment=experiment.summary.to_dict(),
+        readings=[readout.bundle.title for readout in experiment.readouts],
+        chosen=experiment.chosen if experiment.readouts else None,
+        readout=None if readout is None else readout.to_dict(),
+        history=[] if readout is None else _history(view, experiment),
+    )
 
-    def experiment(self, request: Request) -> Response:
-        """Return one experiment: its line of the list, its readout, its history over the seals."""
-        view = RequestView(self._results)
-        experiment = requested_experiment(view, request)
-        readout = None if experiment.shown is None else experiment.shown.readout
-        return _json(
-            view,
-            experiment=experiment.summary.to_dict(),
-            readings=[readout.bundle.title for readout in experiment.readouts],
-            chosen=experiment.chosen if experiment.readouts else None,
-            readout=None if readout is None else readout.to_dict(),
-            history=[] if readout is None else _history(view, experiment),
-        )
 
-    def interactions(self, _: Request) -> Response:
-        """Return the scan of every pair; null where no table of two experiments was released."""
-        view = RequestView(self._results)
-        readout = view.interactions
-        return _json(view, interactions=None if readout is None else readout.to_dict())
+def interactions(_: Request, view: RequestView) -> Response:
+    """Return the scan of every pair; null where no table of two experiments was released."""
+    readout = view.interactions
+    return _json(view, interactions=None if readout is None else readout.to_dict())
 
-    def privacy(self, _: Request) -> Response:
-        """Return the officer's account of every ledger."""
-        view = RequestView(self._results)
-        return _json(
-            view,
-            accounts=[{"ledger": name or None, "account": account} for name, account in view.accounts.items()],
-            skipped=[{"name": item.name, "says": item.says} for item in view.contents.skipped],
-        )
 
-    def plan(self, request: Request) -> Response:
-        """Return the plan, what each table is for, and the forecast at the traffic that was asked for."""
-        view = RequestView(self._results)
-        if view.plan is None:
-            return _json(view, plan=None)
-        forecast, _ = plan_page.forecast_of(view.plan, request.query_params, view.baseline)
-        next_seal = None if view.collection is None else view.collection.next_seal
-        return _json(
-            view,
-            plan=plan_to_dict(view.plan),
-            digest=plan_digest(view.plan),
-            next_seal=None if next_seal is None else next_seal.isoformat(),
-            linkages=plan_page.linkage_rows(view.plan),
-            forecast=forecast.to_dict(),
-        )
+def privacy(_: Request, view: RequestView) -> Response:
+    """Return the officer's account of every ledger."""
+    return _json(
+        view,
+        accounts=[{"ledger": name or None, "account": account} for name, account in view.accounts.items()],
+        skipped=[{"name": item.name, "says": item.says} for item in view.contents.skipped],
+    )
+
+
+def plan(request: Request, view: RequestView) -> Response:
+    """Return the plan, what each table is for, and the forecast at the traffic that was asked for."""
+    if view.plan is None:
+        return _json(view, plan=None)
+    forecast, _ = plan_page.forecast_of(view.plan, request.query_params, view.baseline)
+    next_seal = None if view.collection is None else view.collection.next_seal
+    return _json(
+        view,
+        plan=plan_to_dict(view.plan),
+        digest=plan_digest(view.plan),
+        next_seal=None if next_seal is None else next_seal.isoformat(),
+        linkages=plan_page.linkage_rows(view.plan),
+        forecast=forecast.to_dict(),
+    )
 
 
 def _json(view: RequestView, **shown: Any) -> JSONResponse:

@@ -14,7 +14,6 @@ from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries
 from kanab.dashboard.guard import content_policy
 from kanab.dashboard.rendering import Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
-from kanab.dashboard.results import Results
 from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import report_page
@@ -36,22 +35,20 @@ def requested_experiment(view: RequestView, request: Request) -> ExperimentView:
 class Pages:
     """One method per page."""
 
-    def __init__(self, results: Results, renderer: Renderer) -> None:
-        self._results, self._renderer = results, renderer
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
 
     def _page(self, request: Request, template: str, view: RequestView, **shown: Any) -> HTMLResponse:
         return self._renderer.page(request, template, alarms=view.contents.alarms, collection=view.collection, **shown)
 
-    def experiments(self, request: Request) -> Response:
+    def experiments(self, request: Request, view: RequestView) -> Response:
         """Return the list: filtered, sorted, a page of it."""
-        view = RequestView(self._results)
         filters = ListFilter.read(request.query_params)
         page = ListPage(summaries(view.readouts, view.collection), filters, request.query_params.get("page", ""))
         return self._page(request, "experiments.html", view, filters=filters, listing=page)
 
-    def experiment(self, request: Request) -> Response:
+    def experiment(self, request: Request, view: RequestView) -> Response:
         """Return one experiment: what it says, how it settled, what was merged; or what it waits for."""
-        view = RequestView(self._results)
         experiment = requested_experiment(view, request)
         sections: page_sections.Sections = []
         lead: list[str] = []
@@ -61,17 +58,16 @@ class Pages:
             lead = lead_sentences(data)
         return self._page(request, "experiment.html", view, experiment=experiment, sections=sections, lead=lead)
 
-    def report(self, request: Request) -> Response:
+    def report(self, request: Request, view: RequestView) -> Response:
         """Return the readout as the report in one file."""
-        shown = requested_experiment(RequestView(self._results), request).shown
+        shown = requested_experiment(view, request).shown
         if shown is None or shown.readout is None:
             raise HTTPException(404)
         data = shown.data
         return _report_response(report_page(data, charts=charts_if_installed(data)))
 
-    def interactions(self, request: Request) -> Response:
+    def interactions(self, request: Request, view: RequestView) -> Response:
         """Return every pair: a map, a list of verdicts, and what flagged ones look like."""
-        view = RequestView(self._results)
         readout = view.interactions
         query = request.query_params
         if readout is None:
@@ -86,9 +82,8 @@ class Pages:
             verdicts=[verdict for verdict in ORDER if verdict in data["verdicts"]],
         )  # fmt: skip
 
-    def privacy(self, request: Request) -> Response:
+    def privacy(self, request: Request, view: RequestView) -> Response:
         """Return what left, by which rules; whether the ledger is intact; what an attacker could learn."""
-        view = RequestView(self._results)
         name, account = view.account(request.query_params.get("ledger", ""))
         sections: page_sections.Sections = []
         older = 0
@@ -99,16 +94,15 @@ class Pages:
             sections=sections, older=older, skipped=view.contents.skipped,
         )  # fmt: skip
 
-    def officer(self, request: Request) -> Response:
+    def officer(self, request: Request, view: RequestView) -> Response:
         """Return the officer's report in one file."""
-        _, account = RequestView(self._results).account(request.query_params.get("ledger", ""))
+        _, account = view.account(request.query_params.get("ledger", ""))
         if account is None:
             raise HTTPException(404)
         return _report_response(privacy_page(account))
 
-    def plan(self, request: Request) -> Response:
+    def plan(self, request: Request, view: RequestView) -> Response:
         """Return what is collected and why, and when every table will be whole."""
-        view = RequestView(self._results)
         plan = view.plan
         if plan is None:
             return self._page(request, "plan.html", view, plan=None)
@@ -124,20 +118,13 @@ class Pages:
             per_day=request.query_params.get("per_day", "")[:20], days=request.query_params.get("days", "")[:20],
         )  # fmt: skip
 
-    def plan_file(self, _: Request) -> Response:
+    def plan_file(self, _: Request, view: RequestView) -> Response:
         """Return the plan as a file that a collector reads."""
-        plan = RequestView(self._results).plan
+        plan = view.plan
         if plan is None:
             raise HTTPException(404)
         headers = {"content-disposition": 'attachment; filename="kanab.toml"'}
         return PlainTextResponse(plan_page.plan_toml(plan), headers=headers)
-
-    def static(self, request: Request) -> Response:
-        """Return a style sheet, the little script, or the icon."""
-        asset = self._renderer.asset(request.path_params["name"])
-        if asset is None:
-            raise HTTPException(404)
-        return asset
 
 
 def _drawn(readout: PairReadout) -> tuple[dict[str, Any], page_sections.Sections]:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import jinja2
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
@@ -52,10 +53,11 @@ class Renderer:
         known = {"alarms": (), "root": root, "path": _path(request)}
         return HTMLResponse(self._templates.get_template(template).render(known | shown), status)
 
-    def asset(self, name: str) -> Response | None:
-        """Return a file that pages load; its address changes with its bytes. None where there is none."""
+    def static(self, request: Request) -> Response:
+        """Return a style sheet, the little script, or the icon; its address changes with its bytes."""
+        name = request.path_params["name"]
         if name not in self._assets:
-            return None
+            raise HTTPException(404)
         kind = _KINDS[name.rpartition(".")[2]]
         return Response(self._assets[name], media_type=kind, headers={"cache-control": FOR_EVER})
 

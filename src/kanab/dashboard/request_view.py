@@ -44,8 +44,8 @@ class RequestView:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self.contents: Contents = results.contents()
-        self.collection: CollectionStatus | None = results.collection()
+        self.contents: Contents = results.source.read()
+        self.collection: CollectionStatus | None = results.source.status()
 
     @cached_property
     def readouts(self) -> Mapping[str, list[ExperimentReadout]]:

@@ -15,7 +15,6 @@ from kanab.analysis.api import analyze
 from kanab.analysis.options import Looks
 from kanab.analysis.readout import Readout
 from kanab.dashboard.background import BackgroundCache, LockedCache, NotYetError
-from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents, ReleaseChain
 from kanab.errors import AnalysisError, KanabError
@@ -81,7 +80,7 @@ class Results:
     """Reads a source, computes what is new, and keeps it. Safe to be asked by many threads."""
 
     def __init__(self, source: ReleaseSource, *, patience: float = PATIENCE) -> None:
-        self._source, self._patience = source, patience
+        self.source, self._patience = source, patience
         self._cache = BackgroundCache()
         self._points: dict[tuple[str, ...], HistoryPoint] = {}
         self._snapshot: tuple[str, LockedCache] = ("", LockedCache())
@@ -107,18 +106,10 @@ class Results:
 
         Raises `NotYetError` while it is being computed.
         """
-        contents = self.contents()
+        contents = self.source.read()
         self._cache.get(contents.digest, "readouts", lambda: self.readouts(contents), wait=0)
 
     # ── what pages ask ─────────────────────────────────────────────────────────────────────────
-
-    def contents(self) -> Contents:
-        """Return the releases that are there now."""
-        return self._source.read()
-
-    def collection(self) -> CollectionStatus | None:
-        """Return what is collected, and when it is sealed next."""
-        return self._source.status()
 
     def cached(self, contents: Contents, key: Any, make: Callable[[], _T]) -> _T:
         """Return something about the same bytes that takes a while, made once.

@@ -39,7 +39,8 @@ _COLOURS = {"up": UP, "down": DOWN}
 def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return a forest plot: every effect with its interval, a panel for each metric; None without effects.
 
-    Blue is clearly more than the control, orange clearly less, grey neither, after correction.
+    Blue is clearly more than the control, orange clearly less, grey neither, after correction. Raises
+    `MissingExtraError` where the extra is not installed, as the other charts do.
     """
     alt = _altair()
     chosen = metrics_of(data) if metric is None else [metric]
@@ -71,10 +72,7 @@ def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
 
 
 def report_charts(data: Data) -> dict[str, str]:
-    """Return every picture of the report as SVG, named "forest: metric" and "segments: metric".
-
-    Raises `MissingExtraError` where the extra is not installed.
-    """
+    """Return every picture of the report as SVG, named "forest: metric" and "segments: metric"."""
     specs: dict[str, Spec | None] = {}
     for metric in metrics_of(data):
         specs[f"forest: {metric}"] = forest_chart(data, metric)

@@ -26,9 +26,9 @@ def collection(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> Collec
 
 def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
     live = {"checkout": {"A": 1990, "B": 2010}, "banner": {"off": 0, "on": 0}, "new": {"A": 20, "B": 10}}
-    found = {one.name: one for one in summaries(results.readouts(results.contents()), collection(live, "banner"))}
+    found = {one.name: one for one in summaries(results.readouts(results.source.read()), collection(live, "banner"))}
     states = {name: (one.state, one.health, one.people) for name, one in found.items()}
-    readouts = results.readouts(results.contents())
+    readouts = results.readouts(results.source.read())
     arms = {name: readouts[name][-1].data["arms"] for name in readouts}
     floored = {name: sum(n // 10 * 10 for n in own.values()) for name, own in arms.items()}
     assert states == {
@@ -52,12 +52,12 @@ def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
 def test_a_broken_ledger_rings_for_its_experiments() -> None:
     lines = entries()
     results = Results(FixedSource(RawSource("kanab.ledger", (lines[0], lines[2]), ledger=True)), patience=60)
-    found = summarize("banner", results.readouts(results.contents())["banner"][-1], None)
+    found = summarize("banner", results.readouts(results.source.read())["banner"][-1], None)
     assert (found.health, found.why, found.state) == ("alarm", "its ledger could not be verified", "released")
 
 
 def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
-    found = summaries(results.readouts(results.contents()), collection({"new": {"A": 20, "B": 10}}))
+    found = summaries(results.readouts(results.source.read()), collection({"new": {"A": 20, "B": 10}}))
 
     def names(**query: str) -> list[str]:
         return [one.name for one in ListFilter.read(query).select(found)]
@@ -75,7 +75,7 @@ def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
 
 def test_a_long_list_has_pages(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kanab.dashboard.experiment_list.MOST_ENTRIES", 2)
-    found = summaries(results.readouts(results.contents()), None)
+    found = summaries(results.readouts(results.source.read()), None)
     filters = ListFilter(sort="name")
     pages = {text: ListPage(found, filters, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}
     assert {text: [one.name for one in page.shown] for text, page in pages.items()} == {

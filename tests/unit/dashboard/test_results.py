@@ -22,7 +22,7 @@ def as_source(path: Path) -> RawSource:
 
 
 def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
-    contents = results.contents()
+    contents = results.source.read()
     readouts = results.readouts(contents)
     assert list(readouts) == ["checkout", "banner", "price"]
     total = kb.add_releases(list(contents.releases.values()))
@@ -38,7 +38,7 @@ def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
 
 
 def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(results: Results) -> None:
-    contents = results.contents()
+    contents = results.source.read()
     readout = results.readouts(contents)["checkout"][-1]
     points = results.history("checkout", readout.bundle)
     assert [one.through for one in points] == ["2026-W36", "2026-W37", "2026-W38"]
@@ -82,7 +82,7 @@ def test_an_experiment_that_joined_later_is_read_from_its_own_batches(tmp_path: 
     for before, week in (("2026-W36", "2026-W37"), ("2026-W37", "2026-W38")):
         kb.release(kb.count(rows, late, span=Span("day", "7d", before, week)), ledger=path)
     results = Results(FixedSource(as_source(path)), patience=60)
-    readouts = results.readouts(results.contents())
+    readouts = results.readouts(results.source.read())
     assert {name: len(own[-1].bundle.releases) for name, own in readouts.items()} == {"banner": 3, "price": 2}
     assert all(own[-1].readout is not None for own in readouts.values())
 
@@ -91,21 +91,21 @@ def test_more_seals_than_planned_looks_are_said(tmp_path: Path) -> None:
     plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),))
     release_weeks(tmp_path / "kanab.ledger", plan)
     results = Results(FixedSource(as_source(tmp_path / "kanab.ledger")), patience=60)
-    data = results.readouts(results.contents())["banner"][-1].data
+    data = results.readouts(results.source.read())["banner"][-1].data
     assert data["effects"][0]["sequential"] is None
     assert data["notes"][-1].startswith("More seals were made than looks were planned (there are more looks than")
 
 
 def test_releases_about_the_same_people_are_read_one_by_one() -> None:
     results = Results(FixedSource(RawSource("a.json", (alone(),)), RawSource("b.json", (alone(seed=6),))), patience=60)
-    contents = results.contents()
+    contents = results.source.read()
     assert [one.title for one in bundles(contents)] == ["a.json", "b.json"]
     assert [one.bundle.names for one in results.readouts(contents)["checkout"]] == [("a.json",), ("b.json",)]
     assert results.interactions(contents) is None
 
 
 def test_pairs_are_scanned_from_their_released_tables(results: Results) -> None:
-    found = results.interactions(results.contents())
+    found = results.interactions(results.source.read())
     assert found is not None
     assert [(row["a"], row["b"], row["metric"]) for row in found.to_dict()["pairs"]] == [
         ("checkout", "banner", "bought"), ("checkout", "banner", "spend")
@@ -118,6 +118,6 @@ def test_what_cannot_be_analyzed_is_an_alarm_of_its_own(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("kanab.dashboard.results.analyze", refuse)
     results = Results(FixedSource(WEEKLY), patience=60)
-    readout = results.readouts(results.contents())["banner"][-1]
+    readout = results.readouts(results.source.read())["banner"][-1]
     assert isinstance(readout.problem, KanabError)
     assert summarize("banner", readout, None).why == "it cannot be analyzed: nothing can be said"

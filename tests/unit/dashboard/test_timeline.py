@@ -7,7 +7,7 @@ from kanab.dashboard.timeline import history_table, timeline
 
 
 def test_the_timeline_says_what_the_table_says(results: Results) -> None:
-    contents = results.contents()
+    contents = results.source.read()
     points = results.history("checkout", results.readouts(contents)["checkout"][-1].bundle)
     table = history_table(points)
     assert table.header == ("through", "people", "bought, B", "spend, B")
