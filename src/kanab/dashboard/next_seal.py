@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.health import Live
+from kanab.collector.health import LiveHealth
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.sealing import first_open
 from kanab.collector.stores.store import Store
@@ -28,7 +28,7 @@ class CollectionStatus:
     plan: Plan
     next_seal: datetime | None = None
     cohort: str | None = None
-    live: Live | None = None
+    live: LiveHealth | None = None
     healthy: bool = True
 
     def runs(self, experiment: str) -> bool:

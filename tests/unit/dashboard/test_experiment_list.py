@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.dashboard.shop_releases import NOON, PLAN, FixedSource, entries
 
-from kanab.collector.health import Live
+from kanab.collector.health import LiveHealth
 from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import RawSource
@@ -20,7 +20,7 @@ from kanab.plan.model import ExperimentPlan
 def collection(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> CollectionStatus:
     new = ExperimentPlan("new", (("A", 1), ("B", 1)))
     plan = replace(PLAN, experiments=(PLAN.experiments[0], PLAN.experiments[1], new))
-    live = Live(NOON, people_, frozenset(alarms))
+    live = LiveHealth(NOON, people_, frozenset(alarms))
     return CollectionStatus(plan, datetime(2026, 11, 30, tzinfo=UTC), "2026-W46", live)
 
 

@@ -76,7 +76,9 @@ class LinePrefixes:
         self._layouts = {layout.name: layout for layout in every}
         self._paper = plan.cohorts is None
         if self._paper:  # the paper names a table by its experiment alone
-            self._layouts |= {encode(name): own[0] for name, own in self.own_tables.items() if len(own) == 1}
+            self._layouts |= {
+                encode(name): layouts[0] for name, layouts in self.own_tables.items() if len(layouts) == 1
+            }
         metrics = every[0].metrics
         grids = {metric.name: _grid(metric) for metric in metrics}
         self._measures: dict[str, tuple[int, tuple[MetricGrid, ...]]] = {

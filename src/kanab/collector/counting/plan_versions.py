@@ -1,4 +1,4 @@
-"""Which plan may follow which while people are counted, and which one is in force in a period.
+"""Versions of a plan: which may follow which while people are counted, and which one is in force in a period.
 
 What is added holds at once, what divides people anew from the next period, and what would give old
 numbers a new meaning is refused:
@@ -32,7 +32,7 @@ _WHERE = "the changed plan"
 
 @dataclass(frozen=True)
 class Change:
-    """What is different in a plan: what holds at once, and what from the next period; a sentence each."""
+    """The differences between two plans: those that hold at once, and those from the next period; a sentence each."""
 
     at_once: tuple[str, ...] = ()
     next_period: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Version:
 
 
 def check_change(old: Plan, new: Plan) -> Change:
-    """What a changed plan changes, or a ``PlanError`` with everything that would mix meanings.
+    """Return what a changed plan changes; raises `PlanError` with everything that would mix meanings.
 
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
     >>> old = Plan((MetricPlan("spend", (0, 500)),), (shop,))
@@ -57,7 +57,7 @@ def check_change(old: Plan, new: Plan) -> Change:
     Traceback (most recent call last):
     kanab.errors.PlanError: 1 mistake in the changed plan: k may not become smaller: ...
     """
-    refuse([*_mixed(old, new), *_dropped(old, new, {one.name: _names(old.metrics) for one in old.experiments})], _WHERE)
+    refuse([*_mixed(old, new), *_dropped(old, new, dict.fromkeys(old.experiment_names, old.metric_names))], _WHERE)
     return _change(old, new)
 
 
@@ -69,8 +69,8 @@ class Versions:
 
     @classmethod
     def read(cls, store: Store) -> Versions:
-        """The plans that a store has recorded."""
-        return cls(tuple(Version(one.since, _document(one)) for one in store.versions()))
+        """Read the plans that a store has recorded; raises `StoreError` if one has been changed."""
+        return cls(tuple(Version(stored.since, _read_plan(stored)) for stored in store.versions()))
 
     @property
     def newest(self) -> Plan:
@@ -78,19 +78,22 @@ class Versions:
         return self.entries[-1].plan
 
     def adopt(self, plan: Plan, period: int) -> tuple[Versions, Change]:
-        """The versions with a plan that is accepted in a period; the newest one again changes nothing."""
+        """Return the versions with a plan that is accepted in a period; the newest one again changes nothing.
+
+        Raises `PlanError` if the plan may not follow.
+        """
         if not self.entries:
             return Versions((Version(period, plan),)), Change()
         if plan_digest(plan) == plan_digest(self.newest):
             return self, Change()
         if period < self.entries[-1].since:
             raise PlanError("the newest plan began in a later period than this one", "Check the clock.")
-        began = {one.name: self.metrics(one.name) for one in self.newest.experiments}
+        began = {name: self.metrics(name) for name in self.newest.experiment_names}
         refuse([*_mixed(self.known, plan), *_dropped(self.newest, plan, began)], _WHERE)
         return Versions((*self.entries, Version(period, plan))), _change(self.newest, plan)
 
     def record(self, store: Store, plan: Plan, period: int) -> tuple[Versions, Change]:
-        """Adopt a plan and write it into the store, if it is another one."""
+        """Adopt a plan, and write it into the store if it is another one."""
         versions, change = self.adopt(plan, period)
         if versions is not self:
             document = json.dumps(plan_to_dict(plan), ensure_ascii=False, allow_nan=False).encode()
@@ -98,34 +101,36 @@ class Versions:
         return versions, change
 
     def in_force(self, period: int) -> Plan:
-        """What holds for the people who enroll in a period, and for as long as they are measured."""
+        """Return the plan for the people who enroll in a period, for as long as they are measured.
+
+        Raises `PlanError` if the store has no plan yet.
+        """
         if not self.entries:
             raise PlanError("the store has no plan yet", "Start the collector with one (--plan).")
-        before = [one.plan for one in self.entries if one.since < period]
-        during = [one.plan for one in self.entries if one.since == period]
+        before = [version.plan for version in self.entries if version.since < period]
         plan = before[-1] if before else self.entries[0].plan
-        for one in during:
-            plan = _joined(plan, one)
+        for version in self.entries:
+            if version.since == period:
+                plan = _joined(plan, version.plan)
         return plan
 
     def metrics(self, *experiments: str) -> tuple[str, ...]:
-        """The metrics that an experiment began with; for several experiments those of all of them."""
-        found: tuple[str, ...] | None = None
-        for name in experiments:
-            first = next((one.plan for one in self.entries if name in _names(one.plan.experiments)), None)
-            own = () if first is None else _names(first.metrics)
-            found = own if found is None else tuple(metric for metric in found if metric in own)
-        return found or ()
+        """Return the metrics that an experiment began with; for several experiments those that all began with."""
+        firsts = [
+            next((version.plan.metric_names for version in self.entries if name in version.plan.experiment_names), ())
+            for name in experiments
+        ]
+        return tuple(metric for metric in firsts[0] if all(metric in names for names in firsts)) if firsts else ()
 
     def over(self, first: int, last: int) -> Plan:
-        """What holds for everybody who enrolled in some periods: the last plan, and what ended on the way."""
+        """Return the plan for everybody who enrolled in some periods: the last one, and what ended on the way."""
         plan = self.in_force(first)
         for period in self._turns(first, last):
             plan = _with_ended(plan, self.in_force(period))
         return plan
 
     def phases(self, first: int, last: int) -> list[int]:
-        """The last period of every phase between two periods: after it, people were divided anew."""
+        """Return the last period of every phase between two periods: after it, people were divided anew."""
         ends = [
             period - 1
             for period in self._turns(first, last)
@@ -137,20 +142,20 @@ class Versions:
         return [*ends, last]
 
     def _turns(self, first: int, last: int) -> list[int]:
-        """The periods after the first in which another plan may be in force than in the one before."""
-        turns = {period for one in self.entries for period in (one.since, one.since + 1)}
+        """Return the periods after the first in which another plan may be in force than in the one before."""
+        turns = {period for version in self.entries for period in (version.since, version.since + 1)}
         return sorted(period for period in turns if first < period <= last)
 
     @property
     def known(self) -> Plan:
         """Everything that was ever declared, as it was declared last."""
         plan = self.entries[0].plan
-        for one in self.entries[1:]:
-            plan = _with_ended(plan, one.plan)
+        for version in self.entries[1:]:
+            plan = _with_ended(plan, version.plan)
         return plan
 
 
-def _document(stored: StoredPlan) -> Plan:
+def _read_plan(stored: StoredPlan) -> Plan:
     problem = StoreError("a plan in the store has been changed", "Restore the store from a backup.")
     try:
         plan = plan_from_dict(json.loads(stored.document))
@@ -161,34 +166,30 @@ def _document(stored: StoredPlan) -> Plan:
     return plan
 
 
-def _names(things: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(one.name for one in things)
-
-
 def _both(old: Sequence[_Named], new: Sequence[_Named]) -> Iterator[tuple[_Named, _Named]]:
-    """Things of the same name in both plans."""
-    known = {one.name: one for one in new}
-    yield from ((one, known[one.name]) for one in old if one.name in known)
+    """Yield the parts of both plans that have the same name."""
+    by_name = {part.name: part for part in new}
+    yield from ((part, by_name[part.name]) for part in old if part.name in by_name)
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────
 
 
 def _mixed(old: Plan, new: Plan) -> Iterator[str]:
-    """What would give numbers that are there already another meaning."""
+    """Yield what would give numbers that are there already another meaning."""
     yield from _mixed_terms(old, new)
-    for before, after in _both(old.metrics, new.metrics):
-        yield from _mixed_metric(before, after)
-    for known, changed in _both(old.covariates, new.covariates):
-        if known != changed:
-            yield f"{path_to('covariates', known.name)} may not change: people are counted by its levels already"
-    for running, now in _both(old.experiments, new.experiments):
-        yield from _mixed_experiment(running, now, phases=new.cohorts is not None)
-    kept = {one.name for one, _ in _both(old.experiments, new.experiments)}
-    own, own_new = ({one for one in plan.linkages if kept.issuperset(one.experiments)} for plan in (old, new))
-    for linkage in sorted(own ^ own_new, key=lambda one: (one.name, one.squares)):
+    for metric, changed_metric in _both(old.metrics, new.metrics):
+        yield from _mixed_metric(metric, changed_metric)
+    for covariate, changed in _both(old.covariates, new.covariates):
+        if covariate != changed:
+            yield f"{path_to('covariates', covariate.name)} may not change: people are counted by its levels already"
+    for experiment, now in _both(old.experiments, new.experiments):
+        yield from _mixed_experiment(experiment, now, phases=new.cohorts is not None)
+    running = {*old.experiment_names} & {*new.experiment_names}
+    before, after = ({link for link in plan.linkages if running.issuperset(link.experiments)} for plan in (old, new))
+    for linkage in sorted(before ^ after, key=lambda link: (link.name, link.squares)):
         path = path_to("experiments", linkage.experiments[0])
-        fact = "is counted already, and would end or hold something else" if linkage in own else "would begin"
+        fact = "is counted already, and would end or hold something else" if linkage in before else "would begin"
         yield f"{path}: the table {linkage.name} {fact} while the experiment runs; begin another experiment"
 
 
@@ -233,62 +234,71 @@ def _mixed_experiment(old: ExperimentPlan, new: ExperimentPlan, *, phases: bool)
 
 
 def _dropped(old: Plan, new: Plan, began: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What a plan may not leave out: a metric of an experiment that runs on, and, without cohorts, an experiment."""
-    running = [one.name for one, _ in _both(old.experiments, new.experiments)]
-    for name in _names(old.metrics):
-        if name not in _names(new.metrics) and any(name in began[experiment] for experiment in running):
+    """Yield what a plan may not leave out: a metric of an experiment that runs on; without cohorts, an experiment."""
+    running = [name for name in old.experiment_names if name in new.experiment_names]
+    for name in _added(new.metric_names, old.metric_names):
+        if any(name in began[experiment] for experiment in running):
             yield f"{path_to('metrics', name)} may not be removed while an experiment that began with it runs"
-    for name in _names(old.experiments):
-        if name not in _names(new.experiments) and new.cohorts is None:
+    for name in _added(new.experiment_names, old.experiment_names):
+        if new.cohorts is None:
             yield f"{path_to('experiments', name)} ends with a period, and without cohorts there is none: seal first"
 
 
 # ── what changes, and when ──────────────────────────────────────────────────────────────────────
 
 
-def _divided(one: ExperimentPlan) -> tuple[dict[Any, float], float]:
-    """How people are divided: each arm's part of all of them."""
-    total = sum(share for _, share in one.shares or ())
-    return {arm: share / total for arm, share in one.shares or ()}, one.holdout
+def _divided(experiment: ExperimentPlan) -> tuple[dict[Any, float], float]:
+    """Return how people are divided: each arm's part of all of them, and the holdout."""
+    total = sum(share for _, share in experiment.shares or ())
+    return {arm: share / total for arm, share in experiment.shares or ()}, experiment.holdout
 
 
 def _change(old: Plan, new: Plan) -> Change:
-    began = [f"{path_to('experiments', name)} begins" for name in _added(old.experiments, new.experiments)]
-    running = [one for one, _ in _both(old.experiments, new.experiments)]
-    added = [path_to("metrics", name) for name in _added(old.metrics, new.metrics)]
-    rest = "; the others keep the metrics they began with" if running else ""
-    counted = [f"{path} is counted by experiments that begin with it or later{rest}" for path in added]
+    began = [f"{path_to('experiments', name)} begins" for name in _added(old.experiment_names, new.experiment_names)]
+    goes_on = any(name in new.experiment_names for name in old.experiment_names)
+    rest = "; the others keep the metrics they began with" if goes_on else ""
+    counted = [
+        f"{path_to('metrics', name)} is counted by experiments that begin with it or later{rest}"
+        for name in _added(old.metric_names, new.metric_names)
+    ]
     terms = [f"{key} changes" for key in ("k", "origins", "nonce_life") if getattr(old, key) != getattr(new, key)]
     if old.cohorts and new.cohorts and old.cohorts.seal != new.cohorts.seal:
         terms.append("cohorts.seal changes")
     phases = [
-        f"{path_to('experiments', one.name)} has a new phase with other shares"
-        for one, now in _both(old.experiments, new.experiments)
-        if _divided(one) != _divided(now)
+        f"{path_to('experiments', before.name)} has a new phase with other shares"
+        for before, now in _both(old.experiments, new.experiments)
+        if _divided(before) != _divided(now)
     ]
-    ended = [f"{path_to('experiments', name)} ends" for name in _added(new.experiments, old.experiments)]
+    ended = [f"{path_to('experiments', name)} ends" for name in _added(new.experiment_names, old.experiment_names)]
     return Change((*began, *counted, *terms), (*phases, *ended))
 
 
-def _added(old: Sequence[_Named], new: Sequence[_Named]) -> list[str]:
-    return [name for name in _names(new) if name not in _names(old)]
+def _added(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    return [name for name in new if name not in old]
 
 
 def _joined(old: Plan, new: Plan) -> Plan:
-    """The new plan for the rest of a period in which it was accepted: nobody is divided anew, nothing ends."""
-    divided = {one.name: one for one in old.experiments}
+    """Return the new plan for the rest of the period in which it was accepted: nobody is divided anew, nothing ends."""
+    before = {experiment.name: experiment for experiment in old.experiments}
     experiments = tuple(
-        replace(one, shares=divided[one.name].shares, holdout=divided[one.name].holdout) if one.name in divided else one
-        for one in new.experiments
+        replace(experiment, shares=before[experiment.name].shares, holdout=before[experiment.name].holdout)
+        if experiment.name in before
+        else experiment
+        for experiment in new.experiments
     )
     return _with_ended(old, replace(new, experiments=experiments))
 
 
 def _with_ended(old: Plan, new: Plan) -> Plan:
-    """The new plan, and what only the old one has."""
+    """Return the new plan, and what only the old one has."""
     return replace(
         new,
-        metrics=(*new.metrics, *(one for one in old.metrics if one.name not in _names(new.metrics))),
-        covariates=(*new.covariates, *(one for one in old.covariates if one.name not in _names(new.covariates))),
-        experiments=(*new.experiments, *(one for one in old.experiments if one.name not in _names(new.experiments))),
+        metrics=_union(new.metrics, old.metrics),
+        covariates=_union(new.covariates, old.covariates),
+        experiments=_union(new.experiments, old.experiments),
     )
+
+
+def _union(new: Sequence[_Named], old: Sequence[_Named]) -> tuple[_Named, ...]:
+    names = {part.name for part in new}
+    return (*new, *(part for part in old if part.name not in names))

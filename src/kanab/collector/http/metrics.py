@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kanab.collector.health import Live
+from kanab.collector.health import LiveHealth
 
 
-def metrics_text(live: Live, drops: Mapping[str, int], *, healthy: bool, sealed: int) -> str:
+def metrics_text(live: LiveHealth, drops: Mapping[str, int], *, healthy: bool, sealed: int) -> str:
     r"""Return the text format of Prometheus: one line per number.
 
-    >>> print(metrics_text(Live(people={"checkout": {"A": 120}}), {"late": 10}, healthy=True, sealed=2))
+    >>> print(metrics_text(LiveHealth(people={"checkout": {"A": 120}}), {"late": 10}, healthy=True, sealed=2))
     # HELP kanab_up Can messages be written?
     # TYPE kanab_up gauge
     kanab_up 1

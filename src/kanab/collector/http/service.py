@@ -16,7 +16,7 @@ from functools import partial
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.health import Live, live
+from kanab.collector.health import LiveHealth, live_health
 from kanab.collector.http.metrics import metrics_text
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
@@ -63,7 +63,7 @@ class Service:
     ) -> None:
         self.store = store
         self.drops = Drops()
-        self.live = Live()
+        self.live = LiveHealth()
         self._cipher = RecordCipher(keyring)
         self._clock, self._check_seconds, self._say = clock, check_seconds, say
         acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
@@ -226,7 +226,7 @@ class Service:
         if self.live.as_of == hour:
             return
         before = self.live.alarms
-        self.live = live(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
+        self.live = live_health(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
         for name in sorted(self.live.alarms - before):
             self._say(f"kanab: people of {name} do not arrive in the planned shares.")
 

@@ -1,1 +1,4 @@
-"""Keys of open cohorts, and what is encrypted with them."""
+"""Keys of open cohorts, and the encryption of records.
+
+Others import ``keyring.Keyring`` and ``encryption.RecordCipher``.
+"""

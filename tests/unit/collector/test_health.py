@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from kanab.collector.live_ratio import floored_ratio_p
+from kanab.collector.health import floored_ratio_p
 from kanab.errors import AnalysisError
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
