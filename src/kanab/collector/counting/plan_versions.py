@@ -25,7 +25,7 @@ from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.values import duration
 
-_Named = TypeVar("_Named", MetricPlan, CovariatePlan, ExperimentPlan)
+_Named = TypeVar("_Named", bound=MetricPlan | CovariatePlan | ExperimentPlan)
 _STRICTNESS = {"no": 0, "yes": 1, "both": 2}
 _WHERE = "the changed plan"
 
