@@ -58,10 +58,7 @@ def daily_dashboard(name: str) -> BadExample:
     for day, here in enumerate(np.cumsum(newcomers).tolist(), 1):
         if day == len(newcomers):
             spend = spend + np.where(np.arange(total) == np.argmax(spend > 0), 2_350, 0)
-        rows = {key: values[:here] for key, values in people.items()}
-        values = {BOUGHT: (spend > 0).astype(np.int64)[:here], SPEND: spend[:here]}
-        table = tabulate("variant/region", rows, axes, values, [("variant",)])
-        releases.append(AttackedRelease(f"day {day}", (table,)))
+        releases.append(_first_people(f"day {day}", here, people, spend, axes=axes, squares=[("variant",)]))
     story = (
         "A dashboard publishes the table of variant × region every morning. Each morning every class holds "
         f"at least {DEFAULT_K} people."
@@ -75,14 +72,13 @@ def two_cuts(name: str) -> BadExample:
     people = {"variant": rng.choice(["A", "B"], 1_003), "tier": rng.choice([1, 2, 3], 1_003)}
     spend = np.where(np.arange(1_003) < 1_000, _spend(rng, 1_003, 0.12), rng.integers(1_000, 9_000, 1_003))
     axes = _arm("variant", "AB"), Axis("tier", (1, 2, 3))
-    releases = []
-    for cut in (1_000, 1_003):
-        rows = {key: values[:cut] for key, values in people.items()}
-        values = {BOUGHT: (spend > 0).astype(np.int64)[:cut], SPEND: spend[:cut]}
-        table = tabulate("variant/tier", rows, axes, values, [("variant",), ("tier",)])
-        releases.append(AttackedRelease(f"the first {cut:,} people", (table,)))
+    squares = [("variant",), ("tier",)]
+    releases = tuple(
+        _first_people(f"the first {cut:,} people", cut, people, spend, axes=axes, squares=squares)
+        for cut in (1_000, 1_003)
+    )
     story = "The same table is released twice, with two filters on the rows. Every class holds more than 100 people."
-    return BadExample(name, story, tuple(releases), {**people, "spend": spend})
+    return BadExample(name, story, releases, {**people, "spend": spend})
 
 
 def suppressed(name: str) -> BadExample:
@@ -103,12 +99,7 @@ def suppressed(name: str) -> BadExample:
     linked = tabulate("variant/county", people, axes, values, [])
     county = Axis("town", tuple(new for new, _ in counties.groups), "covariate", counties)
     into = [county.place(town) for town in towns]
-    tables = (
-        _blacked_out(full, DEFAULT_K),
-        linked.folded(county, into),
-        full.by(("town",)),
-        full.by(("variant",)),
-    )
+    tables = (_blacked_out(full, DEFAULT_K), linked.folded(county, into), full.by(("town",)), full.by(("variant",)))
     story = (
         f"Classes of fewer than {DEFAULT_K} people are blacked out, and in their rows a second class with them, "
         "so that the totals do not give them away. A linked table gives the same by county."
@@ -217,6 +208,15 @@ def tabulate(
         for metric, steps in values.items()
     )
     return AttackedTable(name, tuple(sides), counts, np.zeros(shape, dtype=bool), moments)
+
+
+def _first_people(
+    name: str, many: int, people: Mapping[str, Any], spend: _Ints, *, axes: Sequence[Axis], squares: Sequence[By]
+) -> AttackedRelease:
+    """Release the table of the people who came first."""
+    rows = {key: column[:many] for key, column in people.items()}
+    values = {BOUGHT: (spend > 0).astype(np.int64)[:many], SPEND: spend[:many]}
+    return AttackedRelease(name, (tabulate("/".join(axis.name for axis in axes), rows, axes, values, squares),))
 
 
 def _arm(name: str, arms: str) -> Axis:

@@ -47,7 +47,7 @@ from kanab.tally.factor import Level
 Decoder = Callable[[Sequence[Any]], PeopleBatch]
 """Turns columns of an answer into a batch of people; small and plain, so that it can be sent to other machines."""
 
-MOST_NAMES = 10_000
+MOST_ASSIGNED_EXPERIMENTS = 10_000
 """A table of assignments with more experiments is a table of something else."""
 
 _NONE, _OTHER = ".", "?"
@@ -345,16 +345,16 @@ def _beside(table: Any, other: Any) -> Any:
 def assigned_names(assigned: Any, names: Assignments) -> list[str]:
     """Return the experiments that a table of assignments names, in order.
 
-    Raises `SourceError` where there are more than ``MOST_NAMES``.
+    Raises `SourceError` where there are more than ``MOST_ASSIGNED_EXPERIMENTS``.
     """
     for name in (names.unit, names.experiment, names.arm):
         kind_of(assigned, name)
     rows = assigned.filter(assigned[names.experiment].notnull())
-    distinct = rows.select(name=rows[names.experiment].cast("string")).distinct().limit(MOST_NAMES + 1)
+    distinct = rows.select(name=rows[names.experiment].cast("string")).distinct().limit(MOST_ASSIGNED_EXPERIMENTS + 1)
     texts = sorted(row[0] for row in run_query(assigned.get_backend(), query_text(distinct)))
-    if len(texts) > MOST_NAMES:
+    if len(texts) > MOST_ASSIGNED_EXPERIMENTS:
         raise SourceError(
-            f"column {names.experiment!r} has more than {MOST_NAMES:,} experiments",
+            f"column {names.experiment!r} has more than {MOST_ASSIGNED_EXPERIMENTS:,} experiments",
             "Name the column that holds the experiment.",
         )
     return texts

@@ -26,6 +26,9 @@ GRID, WIDEST, NAMES = 640.0, 40.0, 16
 HIGHEST = 8.0
 """Powers of ten: rarer p-values are drawn at the edge, so that one of them does not squeeze the others."""
 
+MOST_DESCRIBED = 20
+"""So many marks of a map are put into words for screen readers."""
+
 _ROW = 46
 
 
@@ -48,8 +51,8 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     marked = [row for row in rows if row["verdict"] in MARKS]
     parts += [_mark(data, row, place, side, (links or {}).get((row["a"], row["b"]), "")) for row in marked]
     parts += [*_labels(names, side), "</g>"]
-    shown = "; ".join(f"{name_sides(data, row)} {row['verdict']}" for row in marked[:20])
-    more = f" and {len(marked) - 20} more" if len(marked) > 20 else ""
+    shown = "; ".join(f"{name_sides(data, row)} {row['verdict']}" for row in marked[:MOST_DESCRIBED])
+    more = f" and {len(marked) - MOST_DESCRIBED} more" if len(marked) > MOST_DESCRIBED else ""
     description = f"{number_of(len(rows), 'pair')}; marked: {shown or 'none'}{more}."
     kind = "map large" if size > WIDTH else "map"
     return _svg((left + size + 8, top + size + 4), f"Pairs of experiments on {metric}", description, parts, kind)

@@ -19,7 +19,7 @@ Data = Mapping[str, Any]
 MOST_SENTENCES = 6
 """So many effects or levels of one flagged test are put into words; tables and plain data hold all."""
 
-MOST_NAMES = 3
+FEW_NAMED = 3
 """So few tests are named beside the reason why they cannot be done."""
 
 
@@ -209,7 +209,7 @@ def untestable_sentences(data: Data) -> list[str]:
         reasons.setdefault(row["note"] or "no F", []).append(row)
     sentences = []
     for reason, rows in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        names = listed(f"{name_sides(data, row)} on {row['metric']}" for row in rows) if len(rows) <= MOST_NAMES else ""
+        names = listed(f"{name_sides(data, row)} on {row['metric']}" for row in rows) if len(rows) <= FEW_NAMED else ""
         sentences.append(f"{number_of(len(rows), 'test')}: {reason}{f' ({names})' if names else ''}.")
     return sentences
 

@@ -42,7 +42,7 @@ def test_the_papers_attack_pins_the_value_to_its_cent() -> None:
     assert found.learnt == "the largest minutes of arm = A lies in [2.17, 2.17], and one person has it"
 
 
-def test_without_squares_nothing_is_pinned() -> None:
+def test_without_squares_nothing_is_exposed() -> None:
     assert learnt(one_arm([217, 0, 0], MINUTES, squares=False), 3) == []
 
 
@@ -138,7 +138,7 @@ def test_no_more_people_reach_a_value_than_are_said(values: list[int], at: int) 
 
 @given(st.lists(st.integers(0, 20), min_size=2, max_size=12))
 @settings(max_examples=80)
-def test_pinned_intervals_hold_the_true_extremes(values: list[int]) -> None:
+def test_exposed_intervals_hold_the_true_extremes(values: list[int]) -> None:
     for found in find_exposed_values([one_arm(values, ORDERS)], 10_000):
         if "arm = A" in found.learnt:
             low, high = (float(part) for part in found.learnt.split("[")[1].split("]")[0].split(", "))
