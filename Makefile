@@ -13,7 +13,7 @@ help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
 
 quick: lint ## lint and the fast tests, in under a minute: no types, Java, PostgreSQL or browser
-	$(PYTEST) --quick
+	$(PYTEST) auto --quick
 
 test: lint types unit ## everything that CI runs: lint, types and all tests, in about ten minutes
 
@@ -32,12 +32,14 @@ types: $(READY) ## check types with mypy
 
 # What must be covered wholly is run first and watched; watching the rest too would double its time.
 WATCHED := $(addprefix tests/unit/,tally stats scan/stats)
-PYTEST  := $(BIN)/pytest --numprocesses auto --dist loadgroup
+PYTEST  := $(BIN)/pytest --dist loadgroup --numprocesses
+# Tests of servers and pages wait for much of their time: one worker more than there are cores.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 unit: $(READY) ## all tests; those of tally and stats must run every line and branch
-	$(PYTEST) --cov --cov-report=term $(WATCHED)
+	$(PYTEST) auto --cov --cov-report=term $(WATCHED)
 	$(BIN)/python .ci/coverage_floor.py
-	$(PYTEST) $(addprefix --ignore=,$(WATCHED))
+	$(PYTEST) $(WORKERS) $(addprefix --ignore=,$(WATCHED))
 
 demo: $(READY) ## a shop, its collector and its dashboard, with visitors
 	$(BIN)/kanab demo build/demo

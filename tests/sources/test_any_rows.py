@@ -70,7 +70,7 @@ def outcome(count: Any, table: Any, plan: Plan) -> Any:
         return type(problem)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=worlds())
 def test_duckdb_and_numpy_agree_on_any_rows(duckdb_loader: Loader, world: tuple[pa.Table, Plan]) -> None:
     table, plan = world

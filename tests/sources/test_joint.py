@@ -345,7 +345,7 @@ def outcome(count: Any, *given: Any) -> Any:
         return type(problem)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=worlds())
 def test_any_plans_over_any_rows_are_counted_as_each_by_itself(
     duckdb_loader: Loader, world: tuple[pa.Table, list[Plan]]

@@ -59,7 +59,7 @@ def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, m
     assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=worlds())
 def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: tuple[pa.Table, Plan]) -> None:
     table, plan = world

@@ -50,7 +50,7 @@ const FINAL = [400, 403, 410, 413]; // these answers will be the same next time
 
 // ── who gets which arm (docs/how-to/assignment.md) ────────────────────────────────────────────
 
-/** murmur3 (x86, 32 bits, seed 0) of a text. @param {string} text */
+/** Return the murmur3 hash (x86, 32 bits, seed 0) of a text. @param {string} text */
 export const murmur3 = (text) => {
   const bytes = new TextEncoder().encode(text);
   const { length } = bytes;
@@ -67,16 +67,18 @@ export const murmur3 = (text) => {
   return (hash ^ (hash >>> 16)) >>> 0;
 };
 
-/** The arm at a number below 2^32, by shares. @param {[string, number][]} arms @param {number} number */
+/** Return the arm at a number below 2^32, by shares. @param {[string, number][]} arms @param {number} number */
 export const draw = (arms, number) => {
   const point = (number / WHOLE) * arms.reduce((sum, [, share]) => sum + share, 0);
   let reached = 0;
   return (arms.find(([, share]) => point < (reached += share)) ?? arms[arms.length - 1])[0];
 };
 
+/** Draw a number below 2^32. */
 const chance = () => crypto.getRandomValues(new Uint32Array(1))[0];
 
-/** The numbers that decide: hashed with an id, else drawn. @param {string} [id] @returns {(key: string) => number} */
+/** Return the numbers that decide: hashed with an id, else drawn. @param {string} [id]
+ * @returns {(key: string) => number} */
 export const numbers = (id) => {
   if (id) return (key) => murmur3(key + ":" + id);
   /** @type {Record<string, number>} */
@@ -85,23 +87,23 @@ export const numbers = (id) => {
 };
 
 /**
- * Arms in all experiments; null: not in it. What is known stays.
+ * Return arms in all experiments; null: not in it. Arms that are known stay.
  * @param {Record<string, Experiment>} experiments @param {(key: string) => number} number
  * @param {Record<string, string | null>} [known]
  */
 export const assign = (experiments, number, known = {}) => {
-  /** @param {string} name @param {string} what */
-  const at = (name, what) => number((experiments[name].salt ?? name) + ":" + what);
+  /** @param {string} name @param {string} purpose */
+  const at = (name, purpose) => number((experiments[name].salt ?? name) + ":" + purpose);
   return fromEntries(
-    entries(experiments).map(([name, one]) => [
+    entries(experiments).map(([name, experiment]) => [
       name,
       hasOwn(known, name)
         ? known[name]
-        : at(name, "holdout") / WHOLE >= (one.holdout ?? 0) &&
-            (one.exclude_with ?? []).every((other) =>
+        : at(name, "holdout") / WHOLE >= (experiment.holdout ?? 0) &&
+            (experiment.exclude_with ?? []).every((other) =>
               hasOwn(known, other) ? known[other] == null : at(name, "group") < at(other, "group"),
             )
-          ? draw(one.arms, at(name, "arm"))
+          ? draw(experiment.arms, at(name, "arm"))
           : null,
     ]),
   );
@@ -111,7 +113,8 @@ export const assign = (experiments, number, known = {}) => {
 
 const encode = encodeURIComponent;
 
-/** The cohort at a moment: its label, and when its people have been measured. @param {Config} config @param {number} now */
+/** Return the cohort at a moment: its label, and when its people have been measured. @param {Config} config
+ * @param {number} now */
 const cohort = ({ cohorts }, now) => {
   if (!cohorts) return { label: "", end: null };
   const { days, window } = cohorts;
@@ -126,21 +129,21 @@ const cohort = ({ cohorts }, now) => {
   return { label: "@" + label, end: (first + days) * DAY + window * HOUR };
 };
 
-/** The classes of somebody in an experiment. @param {Config} config @param {string} name @param {string} arm
+/** Return the classes of somebody in an experiment, as posts write them. @param {Config} config @param {string} name @param {string} arm
  * @param {Record<string, string>} levels @param {string} label */
-const heads = (config, name, arm, levels, label) => {
+const classes = (config, name, arm, levels, label) => {
   const { covariates } = config.experiments[name];
-  const own = encode(name);
-  if (!covariates.length) return [own + ":" + encode(arm) + label];
-  return covariates.map((one) => `${own}/${encode(one)}:${encode(arm)}:${encode(levels[one])}${label}`);
+  const experiment = encode(name);
+  if (!covariates.length) return [experiment + ":" + encode(arm) + label];
+  return covariates.map((covariate) => `${experiment}/${encode(covariate)}:${encode(arm)}:${encode(levels[covariate])}${label}`);
 };
 
-/** Does a unit count a metric? Experiments keep those that they began with. @param {Config} config
+/** Return whether a unit counts a metric: experiments keep those that they began with. @param {Config} config
  * @param {string} key @param {string} name */
 const counts = ({ experiments }, key, name) =>
   key.split("/").every((part) => experiments[decodeURIComponent(part)]?.metrics?.includes(name) ?? true);
 
-/** A total as it is sent: within bounds, on the metric's grid. @param {Config} config @param {string} name
+/** Return a total as it is sent: within bounds, on the metric's grid. @param {Config} config @param {string} name
  * @param {Totals} totals */
 const value = ({ metrics }, name, totals) => {
   const { bounds, scale, missing } = metrics[name];
@@ -148,24 +151,25 @@ const value = ({ metrics }, name, totals) => {
   return total === null ? null : Math.floor(Math.min(Math.max(total, bounds[0]), bounds[1]) * scale + 0.5) / scale;
 };
 
-/** The lines that take a unit from what was acknowledged to other totals. @param {Config} config @param {Unit} unit
+/** Return the lines that take a unit from the acknowledged totals to others. @param {Config} config @param {Unit} unit
  * @param {Totals} to */
 const lines = (config, unit, to) => {
-  const moves = unit.enrolled ? [] : [""];
+  const changes = unit.enrolled ? [] : [""];
   /** @param {string} name @param {Totals} totals */
   const at = (name, totals) => value(config, name, totals);
   /** @param {string} name */
-  const moved = (name) => at(name, to) !== at(name, unit.sent);
+  const changed = (name) => at(name, to) !== at(name, unit.sent);
   for (const name in config.metrics)
-    if (moved(name)) moves.push(`:${encode(name)}:${at(name, unit.sent) ?? ""}>${at(name, to)}`);
+    if (changed(name)) changes.push(`:${encode(name)}:${at(name, unit.sent) ?? ""}>${at(name, to)}`);
   for (const ratio of config.ratios) {
     /** @param {Totals} totals */
     const both = (totals) => (ratio.some((name) => at(name, totals) === null) ? "" : ratio.map((name) => at(name, totals)).join("/"));
-    if (ratio.some(moved) && both(to)) moves.push(`:${ratio.map(encode).join("/")}:${both(unit.sent)}>${both(to)}`);
+    if (ratio.some(changed) && both(to)) changes.push(`:${ratio.map(encode).join("/")}:${both(unit.sent)}>${both(to)}`);
   }
-  return unit.heads.flatMap((head) => moves.map((move) => head + move));
+  return unit.heads.flatMap((name) => changes.map((change) => name + change));
 };
 
+/** Make a nonce: the hour, and random digits. */
 const nonce = () =>
   Math.floor(Date.now() / HOUR).toString(16).padStart(8, "0") +
   Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(16).padStart(8, "0")).join("");
@@ -179,7 +183,7 @@ const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const QUIET = { credentials: "omit", referrerPolicy: "no-referrer" };
 
 /**
- * A client of the collector at ``url``. It never throws, and never stands in a page's way.
+ * Start a client of the collector at ``url``. It never throws, and never delays the page.
  * @param {Options} options @returns {Promise<Client>}
  */
 export const init = async ({ url = "/", storage: mode = "local", id, development }) => {
@@ -190,7 +194,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   /** @type {State} */ let state = { arms, units: {} };
   /** @type {Storage | undefined} */ let storage;
   let off = true; // nothing is remembered or sent
-  let held = false; // the lock is ours: what we have in memory is how things stand
+  let held = false; // this tab holds the lock: the state in memory is the newest
   let dirty = false;
   let hurry = false;
   let failed = false;
@@ -198,17 +202,17 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   let count = 0;
   let go = () => {};
   /** @type {Promise<void> | undefined} */ let running;
-  /** @type {Map<string, Promise<void>>} */ const flying = new Map();
+  /** @type {Map<string, Promise<void>>} */ const underWay = new Map();
 
   /** @param {string} text */
   const warn = (text) => void (development && console.warn("kanab: " + text));
 
   // ── what is remembered ──
 
-  /** Writes, if that is possible. @param {string} key @param {unknown} thing */
-  const write = (key, thing) => {
+  /** Write, if that is possible; return whether it was. @param {string} key @param {unknown} content */
+  const write = (key, content) => {
     try {
-      storage?.setItem(key, JSON.stringify(thing));
+      storage?.setItem(key, JSON.stringify(content));
       return !!storage;
     } catch {
       warn("nothing can be stored here: it is full or blocked");
@@ -225,8 +229,8 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   };
   const save = () => !off && write(KEY, state);
   const load = () => {
-    const found = read(KEY);
-    state = found?.arms && found.units ? found : { arms, units: {} };
+    const stored = read(KEY);
+    state = stored?.arms && stored.units ? stored : { arms, units: {} };
     for (const unit of values(state.units))
       if (config && unit.end && Date.now() > unit.end + config.nonce_life * HOUR) close(unit);
   };
@@ -241,22 +245,22 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
       }
     storage = undefined;
   };
-  /** Nothing more is counted; of a person who is done, nothing is kept. @param {Unit} unit */
+  /** Count nothing more, and forget what was remembered of it. @param {Unit} unit */
   const close = (unit) => {
     for (const key of keys(unit)) delete (/** @type {any} */ (unit)[key]);
     unit.over = 1;
   };
 
-  /** Runs while no other tab does. @type {(run: () => Promise<void>) => Promise<void>} */
+  /** Run while no other tab does. @type {(run: () => Promise<void>) => Promise<void>} */
   const lock = async (run) => {
     if (mode === "session") return run();
     if (navigator.locks) return navigator.locks.request(KEY, run);
-    const own = chance(); // a lease: written, and read again when every tab must have seen it
+    const tab = chance(); // a lease: written, and read again when every tab must have seen it
     for (;;) {
       const [owner, until] = read(KEY + LEASE) ?? [];
       if (!(until > Date.now())) {
-        if (!write(KEY + LEASE, [own, Date.now() + TERM])) return;
-      } else if (owner === own) break;
+        if (!write(KEY + LEASE, [tab, Date.now() + TERM])) return;
+      } else if (owner === tab) break;
       await sleep(SETTLE + (chance() % SETTLE));
     }
     const free = () => storage?.removeItem(KEY + LEASE);
@@ -268,10 +272,10 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   // ── what happens ──
 
   /** @param {Step} step */
-  const apply = ([what, name, more, now]) => {
+  const apply = ([verb, name, more, now]) => {
     if (!config) return;
     const { units } = state;
-    if (what === "track") {
+    if (verb === "track") {
       const { bounds, scale } = config.metrics[name];
       const binary = scale === 1 && bounds[0] === 0 && bounds[1] === 1;
       for (const [key, { over, end, totals }] of entries(units))
@@ -283,13 +287,13 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     if (arm == null || hasOwn(units, encode(name))) return;
     state.arms[name] = arm;
     const { label, end } = cohort(config, now);
-    units[encode(name)] = { heads: heads(config, name, arm, more, label), end, totals: {}, sent: {} };
+    units[encode(name)] = { heads: classes(config, name, arm, more, label), end, totals: {}, sent: {} };
     for (const pair of config.pairs) {
       const key = pair.map(encode).join("/");
-      const both = pair.map((one) => units[encode(one)]);
+      const both = pair.map((experiment) => units[encode(experiment)]);
       if (!pair.includes(name) || both.some((unit) => !unit || unit.over) || units[key]) continue;
       if (state.pairs && !state.pairs.includes(key)) continue;
-      units[key] = { heads: [key + ":" + pair.map((one) => encode(arms[one] ?? "")).join(":") + label], end, totals: {}, sent: {} };
+      units[key] = { heads: [key + ":" + pair.map((experiment) => encode(arms[experiment] ?? "")).join(":") + label], end, totals: {}, sent: {} };
     }
   };
 
@@ -306,7 +310,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   // ── delivery ──
 
-  /** The post to be sent next is on the device before it leaves. @param {Unit} unit @returns {boolean} */
+  /** Store the post to be sent next: it is on the device before it leaves. @param {Unit} unit @returns {boolean} */
   const prepare = (unit) => {
     if (!config || unit.over) return false;
     if (unit.post) {
@@ -318,22 +322,22 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     /** @type {Totals} */
     let to = { ...unit.sent };
     for (const name in config.metrics) {
-      /** @param {string} one */
-      const frozen = (one) => unit.frozen?.includes(one);
+      /** @param {string} metric */
+      const frozen = (metric) => unit.frozen?.includes(metric);
       if (frozen(name) || ratios.some((ratio) => ratio.includes(name) && ratio.some(frozen))) continue;
       const more = { ...to };
       if (name in unit.totals) more[name] = unit.totals[name];
-      const found = lines(config, unit, more);
-      if (found.length > MOST_LINES || found.join().length > MOST_BYTES - 50) break;
+      const longer = lines(config, unit, more);
+      if (longer.length > MOST_LINES || longer.join().length > MOST_BYTES - 50) break;
       to = more;
     }
-    const found = lines(config, unit, to);
-    if (!found.length) return false;
-    Object.assign(unit, { post: `kanab/1 ${nonce()}\n${found.join("\n")}\n`, then: to, at: Date.now() });
+    const body = lines(config, unit, to);
+    if (!body.length) return false;
+    Object.assign(unit, { post: `kanab/1 ${nonce()}\n${body.join("\n")}\n`, then: to, at: Date.now() });
     return save();
   };
 
-  /** Nobody knows or will know whether it counts: these totals stay as they are. @param {Unit} unit */
+  /** Freeze the totals of a post of which nobody will know whether it counted. @param {Unit} unit */
   const giveUp = (unit) => {
     const { then = {}, sent, frozen = [] } = unit;
     if (unit.enrolled) {
@@ -364,12 +368,12 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
       save();
     }
   };
-  /** All units at once; one post of each is under way, whoever asks. */
+  /** Deliver all units at once; one post of each is under way, whoever asks. */
   const post = () =>
     Promise.all(
       entries(state.units).map(([key, unit]) => {
-        if (!flying.has(key)) flying.set(key, deliver(unit).finally(() => flying.delete(key)));
-        return flying.get(key);
+        if (!underWay.has(key)) underWay.set(key, deliver(unit).finally(() => underWay.delete(key)));
+        return underWay.get(key);
       }),
     );
 
@@ -414,24 +418,24 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   // ── the beginning ──
 
-  const opened = () => {
-    const one = /** @type {any} */ (globalThis)[mode + "Storage"];
-    one.setItem(KEY + ".", "");
-    one.removeItem(KEY + ".");
-    return one;
+  const openStorage = () => {
+    const opened = /** @type {any} */ (globalThis)[mode + "Storage"];
+    opened.setItem(KEY + ".", "");
+    opened.removeItem(KEY + ".");
+    return opened;
   };
 
   const begin = async () => {
     if (/** @type {any} */ (navigator).globalPrivacyControl) return wipe();
     const answer = await fetch(new URL("v1/config.json", base), { ...QUIET, signal: AbortSignal.timeout(PATIENCE) });
     /** @type {Config} */
-    const found = await answer.json();
-    if (found.format !== "kanab-config/1") throw "unknown format";
-    config = found;
+    const plan = await answer.json();
+    if (plan.format !== "kanab-config/1") throw "unknown format";
+    config = plan;
     if (navigator.webdriver) return;
-    const { experiments } = found;
+    const { experiments } = plan;
     try {
-      storage = mode === "none" ? undefined : opened();
+      storage = mode === "none" ? undefined : openStorage();
     } catch {
       warn("nothing can be stored here: arms are shown, and nothing is sent");
     }
@@ -444,15 +448,15 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
       load();
       const stays = entries(state.arms).filter(
         ([name, arm]) => hasOwn(experiments, name) && (hasOwn(state.units, encode(name)) || !id) &&
-          (arm === null || experiments[name].arms.some(([one]) => one === arm)),
+          (arm === null || experiments[name].arms.some(([planned]) => planned === arm)),
       );
       state.arms = arms = assign(experiments, numbers(id), fromEntries(stays));
-      if (found.pairs.length > found.most_pairs)
-        state.pairs ??= found.pairs
+      if (plan.pairs.length > plan.most_pairs)
+        state.pairs ??= plan.pairs
           .filter((pair) => pair.every((name) => arms[name] !== null))
           .map((pair) => /** @type {const} */ ([chance(), pair.map(encode).join("/")]))
           .sort(([a], [b]) => a - b)
-          .slice(0, found.most_pairs)
+          .slice(0, plan.most_pairs)
           .map(([, key]) => key);
       return JSON.stringify(state) !== storage?.getItem(KEY);
     };
@@ -479,11 +483,11 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     warn(`the config cannot be read: everybody sees the control (${problem})`);
   }
 
-  /** Is this a name that the plan has? @param {"experiments" | "metrics"} what @param {string} name */
-  const known = (what, name) => {
-    if (config && !hasOwn(config[what], name))
-      warn(`unknown name "${name}". The plan's ${what}: ${keys(config[what]).join(", ")}.`);
-    return !!config && hasOwn(config[what], name);
+  /** Return whether the plan has a name. @param {"experiments" | "metrics"} kind @param {string} name */
+  const known = (kind, name) => {
+    if (config && !hasOwn(config[kind], name))
+      warn(`unknown name "${name}". The plan's ${kind}: ${keys(config[kind]).join(", ")}.`);
+    return !!config && hasOwn(config[kind], name);
   };
 
   return {
@@ -492,15 +496,15 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     enroll: (name, levels = {}) => {
       if (!config || !known("experiments", name)) return;
       /** @type {Record<string, string>} */
-      const found = {};
+      const sent = {};
       for (const covariate of config.experiments[name].covariates) {
         const declared = config.covariates[covariate];
         const level = String(levels[covariate] ?? "");
         const fits = !level || declared.includes(level);
         if (!fits) warn(`unknown level for "${covariate}". Declared levels: ${declared.join(", ")}.`);
-        found[covariate] = fits ? level : declared.includes("other") ? "other" : "";
+        sent[covariate] = fits ? level : declared.includes("other") ? "other" : "";
       }
-      note(["enroll", name, found, Date.now()]);
+      note(["enroll", name, sent, Date.now()]);
     },
     track: (name, amount = 1) => {
       if (!known("metrics", name)) return;
