@@ -1,7 +1,8 @@
-"""The numbers that the paper prints, one a line, with its key and, for a misprint, what is wrong with it."""
+"""The numbers that the paper prints, with keys and, for misprints, what is wrong; a row of a matrix is one line."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -42,39 +43,21 @@ message squares    | squares B after 4 units    | 25.634            | 19.634 + 1
 message again      | squares B for 2 units more | 20
 
 # §6: main effects
-main xtx 0,0       | X'X [0,0]                  | 18
-main xtx 0,1       | X'X [0,1]                  | 9
-main xtx 0,2       | X'X [0,2]                  | 6
-main xtx 0,3       | X'X [0,3]                  | 6
-main xtx 1,1       | X'X [1,1]                  | 9
-main xtx 1,2       | X'X [1,2]                  | 3
-main xtx 1,3       | X'X [1,3]                  | 3
-main xtx 2,2       | X'X [2,2]                  | 6
-main xtx 2,3       | X'X [2,3]                  | 0
+main xtx 0,0       | X'X [0,0]                  | 18 9 6 6
+main xtx 1,1       | X'X [1,1]                  | 9 3 3
+main xtx 2,2       | X'X [2,2]                  | 6 0
 main xtx 3,3       | X'X [3,3]                  | 6
-main xty0          | X'y [0]                    | 21.8030
-main xty1          | X'y [1]                    | 10.3667
-main xty2          | X'y [2]                    | 7.9204
-main xty3          | X'y [3]                    | 10.2891
-main b0            | b [0]                      | 0.6583
-main b1            | b [1]                      | -0.1188
-main b2            | b [2]                      | 0.7211
-main b3            | b [3]                      | 1.1159
+main xty0          | X'y [0]                    | 21.8030 10.3667 7.9204 10.2891
+main b0            | b [0]                      | 0.6583 -0.1188 0.7211 1.1159
 
 # §7: standard errors
 squares            | TSS                        | 37.543
 squares            | TSS, second time           | 37.544            | the sum of two rounded numbers; it is 37.543
 main explained     | b'X'Xb                     | 30.316
 main rss           | Res_SS                     | 7.228
-inverse 0,0        | (X'X)⁻¹ [0,0]              | 0.2222
-inverse 0,1        | (X'X)⁻¹ [0,1]              | -0.1111
-inverse 0,2        | (X'X)⁻¹ [0,2]              | -0.1667
-inverse 0,3        | (X'X)⁻¹ [0,3]              | -0.1667
-inverse 1,1        | (X'X)⁻¹ [1,1]              | 0.2222
-inverse 1,2        | (X'X)⁻¹ [1,2]              | 0
-inverse 1,3        | (X'X)⁻¹ [1,3]              | 0
-inverse 2,2        | (X'X)⁻¹ [2,2]              | 0.3333
-inverse 2,3        | (X'X)⁻¹ [2,3]              | 0.1667
+inverse 0,0        | (X'X)⁻¹ [0,0]              | 0.2222 -0.1111 -0.1667 -0.1667
+inverse 1,1        | (X'X)⁻¹ [1,1]              | 0.2222 0 0
+inverse 2,2        | (X'X)⁻¹ [2,2]              | 0.3333 0.1667
 inverse 3,3        | (X'X)⁻¹ [3,3]              | 0.3333
 main mse           | MSE                        | 0.5163
 main se0           | se [0]                     | 0.3387
@@ -99,39 +82,14 @@ main p2            | p level 2                  | 0.1041
 main p3            | p level 3                  | 0.0176
 
 # §8: full model and partial F
-full xtx 0,0       | X'X [0,0]                  | 18
-full xtx 0,1       | X'X [0,1]                  | 9
-full xtx 0,2       | X'X [0,2]                  | 6
-full xtx 0,3       | X'X [0,3]                  | 6
-full xtx 0,4       | X'X [0,4]                  | 3
-full xtx 0,5       | X'X [0,5]                  | 3
-full xtx 1,1       | X'X [1,1]                  | 9
-full xtx 1,2       | X'X [1,2]                  | 3
-full xtx 1,3       | X'X [1,3]                  | 3
-full xtx 1,4       | X'X [1,4]                  | 3
-full xtx 1,5       | X'X [1,5]                  | 3
-full xtx 2,2       | X'X [2,2]                  | 6
-full xtx 2,3       | X'X [2,3]                  | 0
-full xtx 2,4       | X'X [2,4]                  | 3
-full xtx 2,5       | X'X [2,5]                  | 0
-full xtx 3,3       | X'X [3,3]                  | 6
-full xtx 3,4       | X'X [3,4]                  | 0
-full xtx 3,5       | X'X [3,5]                  | 3
-full xtx 4,4       | X'X [4,4]                  | 3
-full xtx 4,5       | X'X [4,5]                  | 0
+full xtx 0,0       | X'X [0,0]                  | 18 9 6 6 3 3
+full xtx 1,1       | X'X [1,1]                  | 9 3 3 3 3
+full xtx 2,2       | X'X [2,2]                  | 6 0 3 0
+full xtx 3,3       | X'X [3,3]                  | 6 0 3
+full xtx 4,4       | X'X [4,4]                  | 3 0
 full xtx 5,5       | X'X [5,5]                  | 3
-full xty0          | X'y [0]                    | 21.8030
-full xty1          | X'y [1]                    | 10.3667
-full xty2          | X'y [2]                    | 7.9204
-full xty3          | X'y [3]                    | 10.2891
-full xty4          | X'y [4]                    | 1.7095
-full xty5          | X'y [5]                    | 7.2345
-full b0            | b [0]                      | 0.7236
-full b1            | b [1]                      | -0.2494
-full b2            | b [2]                      | 1.3467
-full b3            | b [3]                      | 0.2946
-full b4            | b [4]                      | -1.2511
-full b5            | b [5]                      | 1.6427
+full xty0          | X'y [0]                    | 21.8030 10.3667 7.9204 10.2891 1.7095 7.2345
+full b0            | b [0]                      | 0.7236 -0.2494 1.3467 0.2946 -1.2511 1.6427
 full explained     | b'X'Xb                     | 36.634
 full rss           | Res_SS full                | 0.909
 F                  | partial F(2, 12)           | 41.705
@@ -217,6 +175,11 @@ WORDS = (
 """Slips of the paper that are not a printed number."""
 
 
+def _later(text: str, places: int) -> str:
+    """Count the last number of a key or a name up, as along a row of a matrix."""
+    return re.sub(r"\d+(?=\D*$)", lambda index: str(int(index[0]) + places), text) if places else text
+
+
 def printed() -> tuple[Printed, ...]:
     """Return every printed number, in the paper's order."""
     numbers, section = [], ""
@@ -224,6 +187,7 @@ def printed() -> tuple[Printed, ...]:
         if line.startswith("# "):
             section = line[2:]
         else:
-            key, name, digits, misprint = ([part.strip() for part in line.split("|")] + [""])[:4]
-            numbers.append(Printed(section, key, name, digits, misprint))
+            key, name, row, misprint = ([part.strip() for part in line.split("|")] + [""])[:4]
+            for place, digits in enumerate(row.split()):
+                numbers.append(Printed(section, _later(key, place), _later(name, place), digits, misprint))
     return tuple(numbers)
