@@ -20,9 +20,9 @@ def test_the_largest_values_of_rows_are_those_of_sorted_lists(rows: list[tuple[i
     cell, steps, has = (
         np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate((np.intp, np.int64, bool))
     )
-    found = find_largest(MetricSteps(Metric("y"), steps, has), cell, (2, 3))
+    values = find_largest(MetricSteps(Metric("y"), steps, has), cell, (2, 3))
     for place in range(6):
         largest = sorted((abs(step) for own, step, there in rows if own == place and there), reverse=True)
         spot = divmod(place, 3)
-        assert [found.largest[spot], found.second[spot]] == [*largest, 0, 0][:2]
-        assert found.total[spot] == sum(largest)
+        assert [values.largest[spot], values.second[spot]] == [*largest, 0, 0][:2]
+        assert values.total[spot] == sum(largest)

@@ -66,9 +66,9 @@ def test_the_papers_tables_hold_the_same_integers_as_its_rows(tmp_path: Path) ->
 def test_the_papers_printed_squares_fit_to_their_three_decimals(tmp_path: Path) -> None:
     table2, table3 = paper(tmp_path)
     table3.write_text(TABLE_3.format("17.910", "19.634"))
-    found = fit(read_classes(table2, table3), "arm + C(Covariate)")
-    assert found.rss == pytest.approx(7.227903, abs=1e-3)
-    assert found.b == pytest.approx([0.658342556056, -0.118845493111, 0.721147466667, 1.115929627500], rel=1e-11)
+    fitted = fit(read_classes(table2, table3), "arm + C(Covariate)")
+    assert fitted.rss == pytest.approx(7.227903, abs=1e-3)
+    assert fitted.b == pytest.approx([0.658342556056, -0.118845493111, 0.721147466667, 1.115929627500], rel=1e-11)
 
 
 def test_a_table_without_squares_has_counts_and_sums(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_every_kind_of_table_gives_the_same_tally(kind: str) -> None:
 
 def test_the_tally_of_the_rows_is_this_one() -> None:
     tally = count_columns(ROWS, **CHOICES)
-    assert [one.levels for one in tally.covariates] == [(1, 2, None), ("x", "y", None), (False, True, None)]
+    assert [covariate.levels for covariate in tally.covariates] == [(1, 2, None), ("x", "y", None), (False, True, None)]
     assert tally.factor("tier").scores == (1.0, 2.0, None)
     assert tally.people_by() == {"A": 3, "B": 3}
     assert tally.moments_of("spend").sums.sum(axis=(1, 2, 3)).tolist() == [13, 6]
@@ -249,10 +249,10 @@ def test_sums_and_squares_near_2_to_the_52_are_those_of_python_integers(rows: in
         {"arm": arm, "y": y, "z": z}, arm="arm", metrics={"y": Metric("y"), "z": Metric("z")}, products=[("y", "z")]
     )
     people = [list(zip(y[arm == a].tolist(), z[arm == a].tolist(), strict=True)) for a in np.unique(arm)]
-    assert tally.moments_of("y").sums.tolist() == [sum(one for one, _ in group) for group in people]
-    assert tally.squares("y").tolist() == [sum(one**2 for one, _ in group) for group in people]
-    assert tally.squares("z").tolist() == [sum(two**2 for _, two in group) for group in people]
-    assert tally.cross("y", "z").products.tolist() == [sum(one * two for one, two in group) for group in people]
+    assert tally.moments_of("y").sums.tolist() == [sum(y for y, _ in group) for group in people]
+    assert tally.squares("y").tolist() == [sum(y**2 for y, _ in group) for group in people]
+    assert tally.squares("z").tolist() == [sum(z**2 for _, z in group) for group in people]
+    assert tally.cross("y", "z").products.tolist() == [sum(y * z for y, z in group) for group in people]
 
 
 def test_more_rows_than_one_chunk_add_exactly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_metrics_may_be_declared(tmp_path: Path) -> None:
 
 def test_two_experiments_come_from_one_file(tmp_path: Path) -> None:
     pair = count_csv(written(tmp_path, TEXT), arm=["arm", "tier"])
-    assert [one.name for one in pair.arms] == ["arm", "tier"]
+    assert [arm.name for arm in pair.arms] == ["arm", "tier"]
 
 
 def test_the_eighteen_survive_a_file(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_empty_fields_are_missing(empty: str) -> None:
     ids=str,
 )
 def test_a_column_is_numbers_or_truths_or_texts(fields: list[str], values: list[Any]) -> None:
-    found = parse_fields(fields).tolist()
-    assert found == values
-    assert {type(value) for value in found} <= {float, bool, str}
+    parsed = parse_fields(fields).tolist()
+    assert parsed == values
+    assert {type(value) for value in parsed} <= {float, bool, str}
 
 
 def test_long_whole_numbers_stay_apart(tmp_path: Path) -> None:

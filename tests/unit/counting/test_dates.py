@@ -21,8 +21,8 @@ AHEAD = timezone(timedelta(hours=5, minutes=30))
 
 
 def days(values: Any) -> list[int | None]:
-    found, known = days_of(get_column({"at": values}, "at"), "at")
-    return [int(day) if there else None for day, there in zip(found, known, strict=True)]
+    numbers, known = days_of(get_column({"at": values}, "at"), "at")
+    return [int(day) if there else None for day, there in zip(numbers, known, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_every_kind_of_table_has_the_same_days() -> None:
     assert days(np.array(MOMENTS, dtype="datetime64[us]").astype(object)) == EXPECTED
     for kind in (pd.Series, pl.Series, pa.array):
         assert days(kind(MOMENTS)) == EXPECTED
-    dates = [None if one is None else one.date() for one in MOMENTS]
+    dates = [None if moment is None else moment.date() for moment in MOMENTS]
     for kind in (list, pl.Series, pa.array, lambda values: pd.Series(values, dtype=object)):
         assert days(kind(dates)) == EXPECTED
 
@@ -104,7 +104,8 @@ def test_zones_are_turned_into_utc() -> None:
     assert days(moments) == expected
     assert days(pd.Series(moments)) == expected
     assert (
-        days(pd.Series(pd.to_datetime([str(one) for one in moments[:2]])).dt.tz_convert("Asia/Kolkata")) == expected[:2]
+        days(pd.Series(pd.to_datetime([str(moment) for moment in moments[:2]])).dt.tz_convert("Asia/Kolkata"))
+        == expected[:2]
     )
     assert days(pl.Series(moments).dt.convert_time_zone("Asia/Kolkata")) == expected
     assert days(pa.array(moments, pa.timestamp("us", "Asia/Kolkata"))) == expected
@@ -116,16 +117,16 @@ def test_zones_are_turned_into_utc() -> None:
 @given(st.lists(st.datetimes(timezones=st.timezones() | st.none()), min_size=1, max_size=5))
 def test_times_and_their_iso_texts_have_the_same_day(moments: list[datetime]) -> None:
     within = [
-        one
-        for one in moments
-        if 1900 < one.year < 9000 and (one.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()
+        moment
+        for moment in moments
+        if 1900 < moment.year < 9000 and (moment.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()
     ]
     expected = [
-        (one if one.tzinfo is None else one.astimezone(UTC)).date().toordinal() - date(1970, 1, 1).toordinal()
-        for one in within
+        (moment if moment.tzinfo is None else moment.astimezone(UTC)).date().toordinal() - date(1970, 1, 1).toordinal()
+        for moment in within
     ]
     if within:
-        assert days(within) == days([one.isoformat() for one in within]) == expected
+        assert days(within) == days([moment.isoformat() for moment in within]) == expected
 
 
 def test_a_span_takes_people_of_its_cohorts_and_nobody_without_a_time() -> None:

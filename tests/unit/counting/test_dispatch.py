@@ -47,8 +47,8 @@ def visits(tmp_path: Path) -> Path:
     return file
 
 
-def same(one: Counted, two: Counted) -> bool:
-    return dict(one.tallies) == dict(two.tallies)
+def same(first: Counted, second: Counted) -> bool:
+    return dict(first.tallies) == dict(second.tallies)
 
 
 # ── plan or flags ──────────────────────────────────────────────────────────────────────────────
@@ -312,7 +312,7 @@ WEEK = Span("day", "7d", "2026-W45", "2026-W46")
 def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path) -> None:
     for source in (ROWS, visits):
         counted = count(source, arm="variant", metrics=["spend"], adjust=["tier"], earlier=[OLD, OLD])
-        assert [one.plan for one in counted.earlier] == [OLD, OLD]
+        assert [older.plan for older in counted.earlier] == [OLD, OLD]
         assert same(counted.earlier[1], count(ROWS, OLD))
         assert same(counted, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"]))
         assert counted.signatures.people.tolist() == counted.earlier[0].signatures.people.tolist() == [1] * 6

@@ -91,7 +91,9 @@ def test_a_column_named_by_a_number_is_found_by_its_text_or_refused(frame: Any) 
 
 
 @pytest.mark.parametrize(
-    "data", [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()], ids=lambda one: type(one).__name__
+    "data",
+    [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()],
+    ids=lambda data: type(data).__name__,
 )
 def test_data_without_named_columns_is_refused(data: Any) -> None:
     with pytest.raises(SourceError, match=r"has no named columns. Give a dict of columns, or a pandas, polars or Arr"):
@@ -141,7 +143,7 @@ def test_a_column_is_not_a_single_value(values: Any) -> None:
 
 
 def test_columns_have_one_length() -> None:
-    assert {name: found.tolist() for name, found in get_columns(FRAMES["dict"], ["b"]).items()} == {"b": ["x", "y"]}
+    assert {name: column.tolist() for name, column in get_columns(FRAMES["dict"], ["b"]).items()} == {"b": ["x", "y"]}
     with pytest.raises(SourceError, match=r"the columns have different lengths. Give one value per person in each"):
         get_columns({"a": [1], "b": [1, 2]}, ["a", "b"])
 
@@ -174,9 +176,9 @@ def test_columns_have_rows() -> None:
     ids=str,
 )
 def test_levels_are_sorted_and_coded_and_missing_is_the_last(values: Any, codes: Any, levels: Any) -> None:
-    found = coded(values)
-    assert found == (codes, levels)
-    assert [type(level) for level in found[1]] == [type(level) for level in levels]
+    encoded = coded(values)
+    assert encoded == (codes, levels)
+    assert [type(level) for level in encoded[1]] == [type(level) for level in levels]
 
 
 @pytest.mark.parametrize("values", [[True, 2], [True, 0.5], [True, 1], [1, True, 2], [False, 0]], ids=repr)
@@ -255,8 +257,8 @@ def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
     ids=str,
 )
 def test_a_metric_is_doubles_and_which_of_them_are_missing(values: Any, floats: Any, missing: Any) -> None:
-    found, gone = to_numbers(values, "spend")
-    assert (found.tolist(), gone.tolist()) == (floats, missing)
+    doubles, gone = to_numbers(values, "spend")
+    assert (doubles.tolist(), gone.tolist()) == (floats, missing)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_products_are_cut_only_where_they_must_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "scale", "found"),
+    ("steps", "scale", "widened"),
     [
         ((0, 0), 100, (0, 0)),
         ((0, 9_999), 100, (0, 10_000)),
@@ -109,8 +109,8 @@ def test_products_are_cut_only_where_they_must_be() -> None:
         ((-(2**52) + 1, 2**52 - 1), 1, (-(2**52) + 1, 2**52 - 1)),
     ],
 )
-def test_a_range_moves_outwards_to_round_numbers(steps: tuple[int, int], scale: int, found: tuple[int, int]) -> None:
-    assert widen_range(*steps, scale) == found
+def test_a_range_moves_outwards_to_round_numbers(steps: tuple[int, int], scale: int, widened: tuple[int, int]) -> None:
+    assert widen_range(*steps, scale) == widened
 
 
 @given(st.lists(steps, min_size=1, max_size=5), st.sampled_from([1, 100, 10_000, 3, 2**22]))

@@ -70,5 +70,5 @@ def test_steps_of_52_bits_add_up_exactly() -> None:
 
 
 def test_groups_of_one_class_are_merged_with_their_two_largest() -> None:
-    found = merge_largest((2,), [((0,), 5, 4, 9), ((1,), 3, 0, 3), ((0,), 5, 0, 5)])
-    assert lists(found) == [[5, 3], [5, 0], [14, 3]]
+    merged = merge_largest((2,), [((0,), 5, 4, 9), ((1,), 3, 0, 3), ((0,), 5, 0, 5)])
+    assert lists(merged) == [[5, 3], [5, 0], [14, 3]]

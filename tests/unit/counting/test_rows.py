@@ -44,14 +44,14 @@ PLAN = Plan(
 
 def reassembled(counted: Counted) -> dict[str, list[int]]:
     """People per class of every table, added up from the signatures."""
-    found = {}
+    tables = {}
     for j, name in enumerate(counted.signatures.tables):
         people = [0] * counted.tallies[name].people.size
         for cell, n in zip(counted.signatures.cells[:, j].tolist(), counted.signatures.people.tolist(), strict=True):
             if cell >= 0:
                 people[cell] += n
-        found[name] = people
-    return found
+        tables[name] = people
+    return tables
 
 
 # ── the tables ─────────────────────────────────────────────────────────────────────────────────
@@ -398,11 +398,11 @@ def test_what_was_counted_prints_without_a_count() -> None:
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_every_kind_of_table_gives_the_same_count(kind: Any) -> None:
-    wanted, found = count_rows(ROWS, PLAN), count_rows(kind(ROWS), PLAN)
-    assert found.tallies == wanted.tallies
-    assert found.signatures.cells.tolist() == wanted.signatures.cells.tolist()
-    assert found.signatures.people.tolist() == wanted.signatures.people.tolist()
-    assert (found.clamped, found.missing, found.outside) == (wanted.clamped, wanted.missing, wanted.outside)
+    wanted, counted = count_rows(ROWS, PLAN), count_rows(kind(ROWS), PLAN)
+    assert counted.tallies == wanted.tallies
+    assert counted.signatures.cells.tolist() == wanted.signatures.cells.tolist()
+    assert counted.signatures.people.tolist() == wanted.signatures.people.tolist()
+    assert (counted.clamped, counted.missing, counted.outside) == (wanted.clamped, wanted.missing, wanted.outside)
 
 
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
@@ -461,20 +461,20 @@ PEOPLE = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(PEOPLE)
 def test_counting_is_what_a_loop_over_the_people_gives(people: list[tuple[Any, ...]]) -> None:
-    inside = [one for one in people if one[0] in ("A", "B") or one[1] is not None]
-    rows = {name: [one[i] for one in people] for i, name in enumerate(ROWS)}
+    inside = [person for person in people if person[0] in ("A", "B") or person[1] is not None]
+    rows = {name: [person[i] for person in people] for i, name in enumerate(ROWS)}
     if not inside:
         with pytest.raises(SourceError):
             count_rows(rows, PLAN)
         return
     counted = count_rows(rows, PLAN)
     assert counted.outside == len(people) - len(inside)
-    assert counted.missing["spend"] == sum(one[4] is None for one in inside)
-    assert counted.clamped["spend"] == sum(one[4] is not None and not 0 <= one[4] <= 500 for one in inside)
+    assert counted.missing["spend"] == sum(person[4] is None for person in inside)
+    assert counted.clamped["spend"] == sum(person[4] is not None and not 0 <= person[4] <= 500 for person in inside)
     assert reassembled(counted) == {name: tally.people.ravel().tolist() for name, tally in counted.tallies.items()}
-    cents = [0 if one[4] is None else round(min(max(one[4], 0), 500) * 100) for one in inside]
+    cents = [0 if person[4] is None else round(min(max(person[4], 0), 500) * 100) for person in inside]
     for name, tally in counted.tallies.items():
-        keys = [_class(one, name) for one in inside]
+        keys = [_class(person, name) for person in inside]
         for place in np.ndindex(*tally.shape):
             key = tuple(factor.levels[i] for factor, i in zip(tally.factors, place, strict=True))
             assert tally.people[place] == keys.count(key)
@@ -491,10 +491,10 @@ def test_counting_is_what_a_loop_over_the_people_gives(people: list[tuple[Any, .
 @settings(max_examples=100, deadline=None)
 @given(PEOPLE)
 def test_people_who_have_a_value_add_up_to_the_counts_of_its_metric(people: list[tuple[Any, ...]]) -> None:
-    rows = {name: [one[i] for one in people] for i, name in enumerate(ROWS)}
+    rows = {name: [person[i] for person in people] for i, name in enumerate(ROWS)}
     metrics = (MetricPlan("spend", (0, 500), 0.01, missing="exclude"), MetricPlan("bought", missing="exclude"))
     plan = replace(PLAN, metrics=metrics)
-    if all(one[0] not in ("A", "B") and one[1] is None for one in people):
+    if all(person[0] not in ("A", "B") and person[1] is None for person in people):
         return
     counted = count_rows(rows, plan)
     signatures = counted.signatures
@@ -508,15 +508,15 @@ def test_people_who_have_a_value_add_up_to_the_counts_of_its_metric(people: list
             assert counts == counted.tallies[name].moments_of(metric).counts.ravel().tolist()
 
 
-def _class(one: tuple[Any, ...], table: str) -> tuple[Any, ...] | None:
-    """The class of one person in one table, worked out by hand."""
-    checkout = one[0] if one[0] in ("A", "B") else None
-    device = "other" if one[3] == "tv" else one[3]
+def _class(person: tuple[Any, ...], table: str) -> tuple[Any, ...] | None:
+    """The class of a person in a table, worked out by hand."""
+    checkout = person[0] if person[0] in ("A", "B") else None
+    device = "other" if person[3] == "tv" else person[3]
     key = {
-        "checkout/tier": (checkout, one[2]),
+        "checkout/tier": (checkout, person[2]),
         "checkout/device": (checkout, device),
-        "banner": (one[1],),
-        "banner/checkout": (one[1], checkout),
+        "banner": (person[1],),
+        "banner/checkout": (person[1], checkout),
     }[table]
     arms = key if table == "banner/checkout" else key[:1]
     return None if None in arms else key
@@ -525,6 +525,6 @@ def _class(one: tuple[Any, ...], table: str) -> tuple[Any, ...] | None:
 def test_everybody_together_is_one_half_plus_the_other() -> None:
     first = {name: values[:4] for name, values in ROWS.items()}
     second = {name: values[4:] for name, values in ROWS.items()}
-    whole, one, two = (count_rows(rows, PLAN).tallies for rows in (ROWS, first, second))
+    whole, first_half, second_half = (count_rows(rows, PLAN).tallies for rows in (ROWS, first, second))
     for name in whole:
-        assert one[name] + two[name] == whole[name]
+        assert first_half[name] + second_half[name] == whole[name]

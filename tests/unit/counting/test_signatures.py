@@ -23,12 +23,12 @@ def seen(rows: list[tuple[Any, ...]]) -> list[Membership]:
 
 
 def listed(rows: list[tuple[Any, ...]], people: Any = None) -> list[Any]:
-    one, two = make_signatures(seen(rows), people)
-    assert one.people is two.people
-    assert (one.tables, two.tables, one.metrics, two.metrics) == (("a", "b"), ("c", "a"), (), ("y",))
+    first, second = make_signatures(seen(rows), people)
+    assert first.people is second.people
+    assert (first.tables, second.tables, first.metrics, second.metrics) == (("a", "b"), ("c", "a"), (), ("y",))
     return [
-        (*one.cells[i].tolist(), *two.cells[i].tolist(), bool(two.present[i, 0]), int(n))
-        for i, n in enumerate(one.people)
+        (*first.cells[i].tolist(), *second.cells[i].tolist(), bool(second.present[i, 0]), int(n))
+        for i, n in enumerate(first.people)
     ]
 
 

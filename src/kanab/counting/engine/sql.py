@@ -37,14 +37,7 @@ from kanab.counting.engine.joint import (
     twice_flag,
 )
 from kanab.counting.engine.largest import query_largest
-from kanab.counting.engine.metrics import (
-    Measure,
-    careful_measure,
-    open_range,
-    quick_measure,
-    range_fits,
-    step_range,
-)
+from kanab.counting.engine.metrics import Measure, careful_measure, open_range, quick_measure, range_fits, step_range
 from kanab.counting.engine.people import Events, How, Units, make_units, to_people
 from kanab.counting.engine.profiles import SampleProfiles, find_bins, profile_columns, profile_sample, top_levels
 from kanab.counting.engine.statement import (
