@@ -19,9 +19,9 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import CHECKED, Squares, check_column_names, count_columns
-from kanab.counting.frames import WHOLE_LIMIT, Array, check_column
+from kanab.counting.frames import Array, check_column
 from kanab.errors import SourceError
-from kanab.tally.metric import Metric, Missing
+from kanab.tally.metric import DOUBLE_LIMIT, Metric, Missing
 from kanab.tally.tally import Tally
 
 NUMBER = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
@@ -151,5 +151,5 @@ def parse_fields(fields: Iterable[str]) -> Array:
 def _number(text: str) -> float | int:
     """Return a double, but an integer where doubles would merge whole numbers: identifiers may be that long."""
     number = float(text)
-    long = WHOLE_LIMIT <= abs(number) < math.inf and text.lstrip("+-").isdigit()
+    long = DOUBLE_LIMIT <= abs(number) < math.inf and text.lstrip("+-").isdigit()
     return int(text) if long else number

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
 from kanab.tally.factor import Level, as_level, as_score, sorted_levels
+from kanab.tally.metric import DOUBLE_LIMIT
 
 Array = NDArray[Any]
-
-WHOLE_LIMIT = 2**53
-"""From here on doubles leave out whole numbers."""
 
 
 def column_names(data: Any) -> list[str]:
@@ -105,7 +103,7 @@ def _exact(array: Array, as_list: Callable[[], list[Any]] | None) -> Array:
 
     Frames turn whole numbers into doubles when one of them is missing.
     """
-    if as_list is not None and array.dtype == np.float64 and bool((np.abs(array) >= WHOLE_LIMIT).any()):
+    if as_list is not None and array.dtype == np.float64 and bool((np.abs(array) >= DOUBLE_LIMIT).any()):
         return _objects(as_list())
     return array
 

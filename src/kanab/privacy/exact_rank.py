@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from kanab.tally.metric import DOUBLE_LIMIT
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 NIL = (1e-8, 1e-12)
 """Which share of a class, unexplained by others, may be none at all: the second where the first is disproved."""
 
-WHOLE = 2.0**53  # below this doubles add and multiply whole numbers without rounding
 LARGEST_MULTIPLE = 1_000_000
 PRIMES = (8_388_593, 8_388_587, 8_388_581, 8_388_571)  # just below 2²³
 STEP = 128  # so many products of residues, each below 2⁴⁴, add up without rounding
@@ -66,7 +67,7 @@ def inverse_of(gram: Floats, tables: int) -> Inverse | None:
         norm = np.sqrt(2 * np.vdot(matrix.T, matrix.T) - np.vdot(np.diag(matrix), np.diag(matrix)))
         matrix *= scale[basis, None]
         matrix *= scale[basis]
-        return Inverse(basis, matrix, float(4 * tables * rank * norm / WHOLE))
+        return Inverse(basis, matrix, float(4 * tables * rank * norm / DOUBLE_LIMIT))
     return None
 
 
@@ -133,7 +134,7 @@ def _unproved(gram: Floats, basis: Ints, dropped: Ints, root: Floats, scale: Flo
         z = np.zeros((len(gram), len(part)))
         z[basis] = np.rint(weights * multiple)
         z[part, np.arange(len(part))] = -multiple
-        unsafe = np.abs(z).sum(axis=0) * gram.max() >= WHOLE
+        unsafe = np.abs(z).sum(axis=0) * gram.max() >= DOUBLE_LIMIT
         left.append(part[unsafe | (gram @ z).any(axis=0)])
     return np.concatenate(left)
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import PrivacyError
+from kanab.tally.metric import DOUBLE_LIMIT
 
 Ints = NDArray[np.int64]
 Columns = NDArray[np.int32]  # by table and signature: the number of a class, −1 for none
@@ -100,7 +101,12 @@ def holds(result: Leverage, k: int) -> bool:
 
 def _sizes(cells: Ints, people: Ints) -> Floats:
     """Return 1/h per row: among how many people each of its people hides."""
-    if cells.ndim != 2 or people.shape != cells.shape[:1] or (people < 0).any() or people.sum(dtype=float) >= 2**53:
+    if (
+        cells.ndim != 2
+        or people.shape != cells.shape[:1]
+        or (people < 0).any()
+        or people.sum(dtype=float) >= DOUBLE_LIMIT
+    ):
         raise PrivacyError("the signatures are damaged", "Count the source again.")
     sizes = np.full(len(cells), np.inf)
     somewhere = np.flatnonzero((people > 0) & (cells >= 0).any(axis=1))

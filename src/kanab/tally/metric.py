@@ -20,7 +20,9 @@ from kanab.errors import GridError
 
 Missing = Literal["zero", "exclude"]
 
-GRID_LIMIT = 2**52
+DOUBLE_LIMIT = 2**53
+"""Doubles hold every whole number up to this, and add and multiply them without rounding."""
+GRID_LIMIT = DOUBLE_LIMIT // 2
 """Grid values stay below this, so that a double holds each of them exactly."""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from kanab.errors import KanabError, TallyError
 from kanab.tally.cells import Cells, check_shape, zeros
 from kanab.tally.factor import Factor, Role
-from kanab.tally.metric import Metric, Missing
+from kanab.tally.metric import DOUBLE_LIMIT, Metric, Missing
 from kanab.tally.moments import By, Cross, Moments
 
 Whole = int | str
@@ -274,7 +274,7 @@ def _crosses(factors: Sequence[Factor], part: Cross) -> list[CrossCell]:
 
 
 def _text(value: int) -> Whole:
-    return value if abs(value) <= 2**53 else str(value)
+    return value if abs(value) <= DOUBLE_LIMIT else str(value)
 
 
 def _whole(value: Whole, path: str) -> int:

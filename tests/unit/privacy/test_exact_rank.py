@@ -144,7 +144,7 @@ def test_elimination_modulo_a_prime_is_right_over_several_blocks(monkeypatch: py
 def test_the_primes_are_primes_that_fit() -> None:
     for prime in exact_rank.PRIMES:
         assert all(prime % divisor for divisor in range(2, int(prime**0.5) + 1))
-        assert exact_rank.STEP * (prime / 2) ** 2 < exact_rank.WHOLE / 2
+        assert exact_rank.STEP * (prime / 2) ** 2 < exact_rank.DOUBLE_LIMIT / 2
 
 
 def test_the_exact_inverse_is_one_over_the_kept_classes() -> None:

@@ -24,13 +24,10 @@ from kanab.counting.engine.group_keys import Kind
 from kanab.counting.grids import Products, Profile, check_range, choose_metric, plan_squares, widen_range
 from kanab.errors import SourceError
 from kanab.plan.model import MetricPlan
-from kanab.tally.metric import GRID_LIMIT, Metric
+from kanab.tally.metric import DOUBLE_LIMIT, GRID_LIMIT, Metric
 from kanab.tally.metric import grid_steps as steps_in_memory
 
 Ends = tuple[float | None, float | None]
-DOUBLE_LIMIT = 1 << 53
-"""Doubles hold every whole number up to this."""
-
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
 _PEOPLE_IN_DOUBLES = 20_000_000  # people of one signature whose squares, if like the sample's, doubles shall hold
 

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.tally.metric import DOUBLE_LIMIT
+
 Bits = NDArray[np.uint64]
 Codes = NDArray[np.uint8]
 Counts = NDArray[np.int64]
@@ -34,7 +36,6 @@ SHIFT = 6
 
 _TABLE_BUDGET = 96 << 20  # bytes per worker and metric; with very many experiments smaller groups need less
 _BITS_AT_ONCE = 1 << 18  # bytes of bits that are compared with each other
-_EXACT = 1 << 53  # doubles hold every whole number up to this
 
 
 # ── the layout ─────────────────────────────────────────────────────────────────────────────────
@@ -302,7 +303,7 @@ def add_weights(groups: Codes, pairs: NDArray[np.int32], weights: Counts, tables
     ``bincount`` adds doubles, which is exact while no partial sum reaches 2^53.
     """
     heaviest = int(np.abs(weights).max()) if len(weights) else 0
-    step = max(1, min(len(weights), (_EXACT - 1) // max(1, heaviest)))
+    step = max(1, min(len(weights), (DOUBLE_LIMIT - 1) // max(1, heaviest)))
     cells = 1 << 2 * shift
     for start in range(0, len(weights), step):
         part = weights[start : start + step].astype(np.float64)
