@@ -25,7 +25,7 @@ STATES: dict[State, str] = {
 }
 HEALTHS: tuple[Health, ...] = ("alarm", "caution", "fine", "unknown")
 
-MOST_ENTRIES = 250
+MOST_EXPERIMENTS = 250
 """So many experiments are on one page of the list."""
 
 _RATIO = "people do not arrive in the planned shares"
@@ -201,6 +201,6 @@ class ListPage:
         self.looking = any(line.verdict for line in experiments)
         selected = filters.select(experiments)
         self.selected = len(selected)
-        self.pages = max(1, math.ceil(len(selected) / MOST_ENTRIES))
+        self.pages = max(1, math.ceil(len(selected) / MOST_EXPERIMENTS))
         self.number = min(max(int(number) if number.isdecimal() and len(number) < 6 else 1, 1), self.pages)
-        self.shown = selected[(self.number - 1) * MOST_ENTRIES : self.number * MOST_ENTRIES]
+        self.shown = selected[(self.number - 1) * MOST_EXPERIMENTS : self.number * MOST_EXPERIMENTS]

@@ -60,7 +60,8 @@ class LoginPages:
         return answer
 
     def _form(self, request: Request, place: str, status: int = 200, wrong: str = "") -> Response:
-        return self._renderer.page(request, "login.html", status=status, place=place, wrong=wrong)
+        hours = SESSION_SECONDS // 3600
+        return self._renderer.page(request, "login.html", status=status, place=place, wrong=wrong, hours=hours)
 
 
 def _from_elsewhere(request: Request) -> bool:

@@ -23,7 +23,7 @@ from kanab.scan.report.words import expectation, name_sides, scope_line
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
 
-MOST_ROWS = 100
+MOST_SEGMENTS = 100
 """So many tests of segments, and so many levels of them, are on a page; the plain data hold all."""
 
 MOST_LINES = 12
@@ -73,13 +73,13 @@ def shortened(data: Data) -> dict[str, Any]:
     short = dict(data)
     tests = clearest(row for row in data["segments"] if row["decides"])
     levels = clearest(data["follow_ups"])
-    if len(tests) > MOST_ROWS:
-        places = {(row["metric"], row["covariate"]) for row in tests[:MOST_ROWS]}
+    if len(tests) > MOST_SEGMENTS:
+        places = {(row["metric"], row["covariate"]) for row in tests[:MOST_SEGMENTS]}
         short["segments"] = [row for row in data["segments"] if (row["metric"], row["covariate"]) in places]
-    if len(levels) > MOST_ROWS:
-        short["follow_ups"] = levels[:MOST_ROWS]
-    if len(tests) > MOST_ROWS or len(levels) > MOST_ROWS:
-        note = f"Only the {MOST_ROWS} clearest of many segments are shown; the plain data (/v1) hold all."
+    if len(levels) > MOST_SEGMENTS:
+        short["follow_ups"] = levels[:MOST_SEGMENTS]
+    if len(tests) > MOST_SEGMENTS or len(levels) > MOST_SEGMENTS:
+        note = f"Only the {MOST_SEGMENTS} clearest of many segments are shown; the plain data (/v1) hold all."
         short["notes"] = [*data["notes"], note]
     return short
 

@@ -74,7 +74,7 @@ def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
 
 
 def test_a_long_list_has_pages(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.dashboard.experiment_list.MOST_ENTRIES", 2)
+    monkeypatch.setattr("kanab.dashboard.experiment_list.MOST_EXPERIMENTS", 2)
     found = summaries(results.readouts(results.source.read()), None)
     filters = ListFilter(sort="name")
     pages = {text: ListPage(found, filters, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}

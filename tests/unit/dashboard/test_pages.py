@@ -185,7 +185,7 @@ def test_pages_show_the_sections_of_the_reports_as_they_are(app: Dashboard) -> N
 
 
 def test_many_segments_are_cut_and_said(app: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_sections, "MOST_ROWS", 1)
+    monkeypatch.setattr(page_sections, "MOST_SEGMENTS", 1)
     page = words(ask(app, "/experiments/checkout"))
     assert "Only the 1 clearest of many segments are shown; the plain data (/v1) hold all." in page
     assert len(plain(ask(app, "/v1/experiments/checkout"))["readout"]["segments"]) == 4
