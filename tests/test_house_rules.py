@@ -14,6 +14,7 @@ import pytest
 
 import kanab
 import kanab.counting
+import kanab.plan
 import kanab.planning
 import kanab.privacy
 import kanab.scan
@@ -23,7 +24,7 @@ from kanab.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 
-PUBLIC = (kanab, kanab.counting, kanab.planning, kanab.privacy, kanab.scan, kanab.stats, kanab.tally)
+PUBLIC = (kanab, kanab.counting, kanab.plan, kanab.planning, kanab.privacy, kanab.scan, kanab.stats, kanab.tally)
 """The door and the second storey: every name in their ``__all__`` is documented."""
 
 

@@ -66,12 +66,12 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "kanab")
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}: imports are absolute"
-            if node.module == "kanab":
+            if node.module and node.module.split(".")[0] == "kanab":
+                folder = SOURCE.parent.joinpath(*node.module.split("."))
                 for alias in node.names:
-                    target = SOURCE / alias.name
-                    yield f"kanab.{alias.name}" if target.is_dir() or target.with_suffix(".py").exists() else "kanab"
-            elif node.module and node.module.split(".")[0] == "kanab":
-                yield node.module
+                    target = folder / alias.name
+                    is_module = target.is_dir() or target.with_suffix(".py").exists()
+                    yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
 def test_every_module_has_a_layer() -> None:

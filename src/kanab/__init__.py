@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kanab import counting as counting
 from kanab import errors as errors
+from kanab import plan as plan
 from kanab import privacy as privacy
 from kanab import stats as stats
 from kanab import tally as tally
@@ -69,7 +70,7 @@ __all__ = [
 ]
 
 _LAZY = ("planning", "scan")
-_DOORS = ("counting", "errors", "privacy", "stats", "tally", *_LAZY)
+_DOORS = ("counting", "errors", "plan", "privacy", "stats", "tally", *_LAZY)
 """Where further public names are."""
 
 

@@ -19,7 +19,7 @@ from kanab.errors import ArgumentError, KanabError
 from kanab.plan.periods import Span
 
 planning, scan, stats = kb.planning, kb.scan, kb.stats
-STOREYS = (kb, kb.counting, kb.planning, kb.privacy, kb.scan, kb.stats, kb.tally)
+STOREYS = (kb, kb.counting, kb.plan, kb.planning, kb.privacy, kb.scan, kb.stats, kb.tally)
 
 ROWS = shop_rows(600)
 FRAME = pd.DataFrame(ROWS)
@@ -55,6 +55,8 @@ CALLS: list[Call] = [
     (kb.tally.Factor, ("tier", (1, 2)), {}),
     (kb.counting.count_csv, ("missing.csv",), {"arm": "variant"}),
     (kb.counting.read_classes, ({"arm": ["A", "B"], "count": [20, 20], "y": [1, 2]},), {}),
+    (kb.plan.parse_plan, ("",), {}),
+    (kb.plan.plan_digest, (kb.make_plan("variant", ["bought"]),), {}),
     (scan.scan_interactions, (ROWS, ["variant", "device"], ["bought"]), {}),
     (scan.scan_segments, (ROWS, ["variant"], ["bought"], ["tier"]), {}),
     (stats.additive_means, ([TALLY], "bought"), {}),

@@ -37,6 +37,7 @@ def read_plan(path: str | PathLike[str]) -> Plan:
     return _parsed(read_text(path, PlanError), Path(path).name)
 
 
+@check_arguments()
 def parse_plan(text: str) -> Plan:
     """Read the plan that a TOML text declares. Raises `PlanError` with all mistakes where it has any.
 
@@ -80,6 +81,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     )
 
 
+@check_arguments()
 def plan_digest(plan: Plan) -> str:
     """Return the SHA-256 of the plan's canonical JSON: equal plans have equal digests."""
     text = json.dumps(plan_to_dict(plan), separators=(",", ":"), allow_nan=False)

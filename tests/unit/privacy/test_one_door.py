@@ -40,7 +40,7 @@ SRC = Path(kb.__file__).parent
 # ── every public name has its place ────────────────────────────────────────────────────────────
 
 MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
-DECLARE = {"Factor", "Looks", "Metric", "Plan", "make_plan", "read_plan"}
+DECLARE = {"Factor", "Looks", "Metric", "Plan", "Span", "make_plan", "parse_plan", "plan_digest", "read_plan"}
 THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally"}
 BEHIND_THE_DOOR = {
@@ -60,7 +60,7 @@ NUMBERS_ONLY = (
 
 def test_every_public_name_is_on_one_side_of_the_door() -> None:
     """A new name fails here until somebody has thought about it; statistics stay within the process, as tallies do."""
-    storeys = (kb, kb.counting, kb.planning, kb.privacy, kb.scan, kb.tally)
+    storeys = (kb, kb.counting, kb.plan, kb.planning, kb.privacy, kb.scan, kb.tally)
     homes = {name: getattr(storey, name).__module__ for storey in storeys for name in storey.__all__}
     thought_of = {name for name, home in homes.items() if not home.startswith(NUMBERS_ONLY)}
     sides = (
