@@ -17,12 +17,13 @@ from scipy import special
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
+from kanab.planning.noise import positive_shares
 from kanab.planning.power import MOST_PEOPLE, Solved, check_two_of_three, fewest_people
 from kanab.stats.distributions import check_sides, find_root
 from kanab.stats.ftest import cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
 from kanab.tabular import number
-from kanab.tally.factor import Level, as_level, label
+from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
 
@@ -87,7 +88,8 @@ def crossed_noise(
     array([[0.375, 0.125],
            [0.375, 0.125]])
     """
-    (row_levels, row_shares), (column_levels, column_shares) = _side(rows), _side(columns)
+    row_levels, row_shares = positive_shares(rows, "level")
+    column_levels, column_shares = positive_shares(columns, "level")
     shape = len(row_levels), len(column_levels)
     if (sd is None) == (rate is None):
         raise AnalysisError("give either a standard deviation or a rate", "sd=… for amounts, rate=… for 0/1 metrics.")
@@ -177,16 +179,6 @@ def interaction_power(
     assert effect is not None
     df = float(noise.q), _df(noise, projected, people)
     return InteractionPower(solved, people, effect, achieved(people, effect), where, df, confidence)
-
-
-def _side(shares: Mapping[Any, float]) -> tuple[tuple[Level, ...], Floats]:
-    levels = {as_level(name, "level"): share for name, share in shares.items()} if isinstance(shares, Mapping) else {}
-    if len(levels) < 2 or not all(isinstance(x, Real) and 0 < float(x) < math.inf for x in levels.values()):
-        raise AnalysisError(
-            "shares need a positive number for every arm or level, two at least", "For example 9 and 1."
-        )
-    numbers = np.array([float(x) for x in levels.values()])
-    return tuple(levels), numbers / numbers.sum()
 
 
 def _cells(value: Any, shape: tuple[int, int]) -> Floats:

@@ -169,7 +169,7 @@ def noise_of_means(
     array([0.4222, 0.9616])
     """
     people = np.array(means.people, dtype=np.float64)
-    arms, share, _ = _arms(dict(zip(means.arms, people.tolist(), strict=True)) if shares is None else shares, None)
+    arms, share = positive_shares(dict(zip(means.arms, people, strict=True)) if shares is None else shares, "arm")
     if set(arms) != set(means.arms):
         raise LevelError("the shares are not those of these arms", f"Arms: {listed(map(label, means.arms))}.")
     order = [means.arms.index(arm) for arm in arms]
@@ -189,17 +189,19 @@ def noise_of_means(
     )  # fmt: skip
 
 
-def _arms(shares: Mapping[Any, float], control: Any) -> tuple[tuple[Level, ...], Floats, Level]:
+def positive_shares(shares: Any, kind: str) -> tuple[tuple[Level, ...], Floats]:
+    """Return arms (or levels) and their shares, adding up to one; raises `AnalysisError` for fewer than two."""
+    by_name = {as_level(name, kind): share for name, share in shares.items()} if isinstance(shares, Mapping) else {}
+    if len(by_name) < 2 or not all(isinstance(x, Real) and 0 < float(x) < math.inf for x in by_name.values()):
+        raise AnalysisError(f"shares need a positive number for every {kind}, two at least", "For example 9 and 1.")
+    numbers = np.array([float(x) for x in by_name.values()])
+    return tuple(by_name), numbers / numbers.sum()
+
+
+def _arms(shares: Any, control: Any) -> tuple[tuple[Level, ...], Floats, Level]:
     """Return the arms, their shares adding up to one, and the control: the first unless named."""
-    by_arm = {as_level(arm, "arm"): share for arm, share in shares.items()} if isinstance(shares, Mapping) else {}
-    if len(by_arm) < 2 or not all(isinstance(x, Real) and 0 < x < math.inf for x in by_arm.values()):
-        raise AnalysisError(
-            "shares need a positive number for each of two or more arms", "For example {'A': 9, 'B': 1}."
-        )
-    arms = tuple(by_arm)
-    base = known_control(arms, arms[0] if control is None else as_level(control, "arm"))
-    numbers = np.array([float(share) for share in by_arm.values()])
-    return arms, numbers / numbers.sum(), base
+    arms, share = positive_shares(shares, "arm")
+    return arms, share, known_control(arms, arms[0] if control is None else as_level(control, "arm"))
 
 
 def _per_arm(value: Any, arms: tuple[Level, ...], name: str, least: float) -> Floats:
