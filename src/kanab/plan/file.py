@@ -30,10 +30,7 @@ _PLACE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 @check_arguments()
 def read_plan(path: str | PathLike[str]) -> Plan:
-    """Read the plan of a TOML file.
-
-    Raises `PlanError` where it cannot be read, and with all mistakes where it has any.
-    """
+    """Read the plan of a TOML file. Raises `PlanError`, with all mistakes, where it cannot be read or is wrong."""
     return _parsed(read_text(path, PlanError), Path(path).name)
 
 

@@ -129,10 +129,7 @@ class Plan:
     nonce_life: str = "24h"
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
-        """Return an experiment by name, or the only one if none is named.
-
-        Raises `PlanError` where there is no such experiment, or several and none is named.
-        """
+        """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""
         for experiment in self.experiments:
             if experiment.name == name or (name is None and len(self.experiments) == 1):
                 return experiment

@@ -48,10 +48,7 @@ def check_k(k: Any, override: str) -> int:
 
 
 def check_arms(tally: Tally, experiment: str, k: int) -> None:
-    """Check that every arm has enough people: without its arms an experiment has no answer.
-
-    Raises `PrivacyError` where one has not.
-    """
+    """Check that every arm has enough people: no arms, no answer. Raises `PrivacyError` where one has not."""
     arms = tally.people_by(experiment)
     if any(n < k for n in arms.values()):
         raise arm_too_small(experiment, k)

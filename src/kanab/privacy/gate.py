@@ -52,10 +52,7 @@ def release(
 def make_release(
     counted: Counted, k: int | None = None, *, override: str = "", ledger: Ledger | None = None
 ) -> Release:
-    """Make a release as ``release`` does, after everything in a ledger; nothing is written.
-
-    Raises `PrivacyError` where a rule cannot be kept.
-    """
+    """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept."""
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
     rule = check_k(counted.plan.k if k is None else k, override)

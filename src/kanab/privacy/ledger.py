@@ -47,10 +47,7 @@ class Ledger:
 
 @check_arguments()
 def read_ledger(path: str | PathLike[str]) -> Ledger:
-    """Read a ledger, verified entry by entry; one that does not exist yet is empty.
-
-    Raises `LedgerError` where it cannot be read, is something else or was changed.
-    """
+    """Read and verify a ledger; one that does not exist yet is empty. Raises `LedgerError` where it was changed."""
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -73,10 +70,7 @@ def _verified(text: str, name: str) -> Ledger:
 
 
 def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
-    """Return a ledger from its entries, each unchanged and after the one before it.
-
-    Raises `LedgerError` where an entry was changed, removed or moved.
-    """
+    """Return a ledger from its entries. Raises `LedgerError` where an entry was changed, removed or moved."""
     releases: list[Release] = []
     hashes: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -101,20 +95,14 @@ def _entry(line: str | bytes, number: int, name: str) -> Release:
 
 @contextmanager
 def hold_ledger(path: str | PathLike[str]) -> Iterator[Ledger]:
-    """Lock a ledger against other processes, and yield it read and verified.
-
-    Raises `LedgerError` where another release into it is under way, and as ``read_ledger`` does.
-    """
+    """Lock a ledger and yield it verified. Raises `LedgerError` where it was changed or another process holds it."""
     file = Path(path)
     with _locked(file.with_name(f".{file.name}.lock"), file.name):
         yield read_ledger(file)
 
 
 def append_release(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledger:
-    """Add a release to the file of a ledger, whole or not at all; call it while the ledger is held.
-
-    Raises `LedgerError` where the release was made for another state of the ledger.
-    """
+    """Add a release to a ledger that is held, whole or not at all. Raises `LedgerError` where it does not follow."""
     plain = release_to_dict(release)
     if release.previous != ledger.head:
         raise LedgerError("the release was made for another state of the ledger", "Release it again.")

@@ -85,10 +85,7 @@ class Release:
         return [table for table in self.tables.values() if table.experiment_names == (experiment,)]
 
     def totals(self, experiment: str) -> Tally:
-        """Return every metric of one experiment per arm, collapsed from whichever table holds it.
-
-        Raises `PrivacyError` where the release holds no table of the experiment.
-        """
+        """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""
         arms = [table.keep() for table in self.tables_of(experiment)]
         if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")

@@ -17,10 +17,7 @@ from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 @check_arguments(skip=("release",))
 def write_release(release: Release, path: str | PathLike[str]) -> None:
-    """Write a release to a file, whole or not at all.
-
-    Raises `PrivacyError` where it may not be written, `SourceError` where the file cannot be.
-    """
+    """Write a release to a file, whole or not at all. Raises `PrivacyError` where it may not be written."""
     write_whole(path, release_text(release))
 
 

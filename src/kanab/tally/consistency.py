@@ -18,10 +18,7 @@ def check_people(people: Cells) -> None:
 
 
 def check_moments(part: Moments, people: Cells, axes: By) -> None:
-    """Check that counts, sums and squares of a metric are possible for so many people within its bounds.
-
-    Raises `TallyError` where they are not.
-    """
+    """Check that counts, sums and squares of a metric are possible. Raises `TallyError` where they are not."""
     name, counts, sums = part.metric.name, part.counts, part.sums
     if _any(counts < 0) or _any(counts > people):
         raise TallyError(
@@ -92,10 +89,7 @@ def least_squares(counts: Cells, sums: Cells) -> Cells:
 
 
 def check_cross(cross: Cross, pair: tuple[Moments, ...], axes: By) -> None:
-    """Check that cross-products are possible: within people, and within what Cauchy and Schwarz allow.
-
-    Raises `TallyError` where they are not.
-    """
+    """Check that cross-products keep to people and Cauchy–Schwarz. Raises `TallyError` where they do not."""
     first, second = cross.pair
     name = f"cross-products of {first!r} and {second!r}"
     if first == second:

@@ -157,10 +157,7 @@ def read(data: Any) -> Parts:
 
 
 def build(document: Document) -> Parts:
-    """Build the parts of a tally from its document.
-
-    Raises `TallyError` or `LevelError`, with the path, where the document contradicts itself.
-    """
+    """Build the parts of a tally. Raises `TallyError` or `LevelError`, with the path, where the document is wrong."""
     factors = tuple(
         Factor(entry.name, tuple(entry.levels), entry.role, tuple(entry.scores) if entry.scores else None)
         for entry in document.factors

@@ -155,10 +155,7 @@ class Tally:
         raise LevelError("unknown arm column or covariate", f"This tally has: {listed(self.axes)}.")
 
     def moments_of(self, metric: str | None = None) -> Moments:
-        """Return counts, sums and squares of a metric; of the only one if none is named.
-
-        Raises `LevelError` where there is none of that name, or several and none is named.
-        """
+        """Return counts, sums and squares of a metric, or of the only one. Raises `LevelError` where it is unknown."""
         if metric is None and len(self.moments) == 1:
             return self.moments[0]
         for part in self.moments:
@@ -328,10 +325,7 @@ class Tally:
         return self._fold(new, into)
 
     def pool_arms(self, groups: Mapping[Any, Sequence[Any]], experiment: str = "arm") -> Tally:
-        """Merge several arms into one: ``{"any letter": ["B", "C"]}``.
-
-        Raises `LevelError` where an arm is unknown or the name is that of a covariate.
-        """
+        """Merge arms into one: ``{"any letter": ["B", "C"]}``. Raises `LevelError` where an arm is unknown."""
         factor = self._experiment(experiment)
         return self.coarsen(factor.name, {old: new for new, olds in groups.items() for old in olds})
 
@@ -349,10 +343,7 @@ class Tally:
 
     @classmethod
     def from_dict(cls, data: Any) -> Tally:
-        """Read a tally from what ``to_dict`` wrote.
-
-        Raises `TallyError` or another `KanabError`, with the path, where the data are not those of a tally.
-        """
+        """Read a tally from what ``to_dict`` wrote. Raises `KanabError`, with the path, where it is something else."""
         return cls(*read(data))
 
     # ── display ────────────────────────────────────────────────────────────────────────────
