@@ -9,7 +9,7 @@ import click
 
 from kanab.collector.sealing import stored_ledger
 from kanab.demo.browser import visit_in_browser
-from kanab.demo.running import WEEKS, compare, running
+from kanab.demo.running import WEEKS, compare, start_demo
 
 BROWSERS = 4
 
@@ -29,7 +29,7 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     kanab demo --exit
     """
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
-    with running(Path(folder), port, people, click.echo) as shown:
+    with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)
         came, posts = len(shown.truth.rows), shown.truth.posts
         click.echo(f"\n{came:,} people sent {posts:,} posts; {batches} batches are sealed.")

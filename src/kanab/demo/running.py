@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kanab.atomicfile import write_whole
-from kanab.client.client import Client
+from kanab.client import Client
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyfile import key_beside
@@ -46,7 +46,7 @@ class Demo:
 
 
 @contextmanager
-def running(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]:
+def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]:
     """Start everything in this process, let the weeks pass, and keep it running.
 
     Raises `StoreError` where the folder holds something else.

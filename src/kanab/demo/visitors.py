@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kanab.client.client import Client
+from kanab.client import Client
 from kanab.demo.clock import DemoClock
 
 PLAN = """\
