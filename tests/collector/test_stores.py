@@ -378,7 +378,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
 
 def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closing: Any) -> None:
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
-        file.executescript(sqlitestore._STEPS[0])
+        file.executescript(sqlitestore._MIGRATIONS[0])
         file.execute(f"PRAGMA application_id = {sqlitestore._MARK}")
         file.execute("PRAGMA user_version = 1")
         file.execute("INSERT INTO records (cohort, box) VALUES (4, ?)", (cipher().encrypt(4, {"banner|on|n": 2}),))
@@ -522,13 +522,13 @@ def test_a_group_of_new_posts_is_one_journey_to_the_database(
 ) -> None:
     store = closing(PostgresStore(postgres_url))
     store.append([entry(1)], cipher().encrypt)
-    real, asked = pgstore._asked, []
+    real, asked = pgstore._append_any, []
 
     def ask(*given: Any) -> Any:
         asked.append(given)
         return real(*given)
 
-    monkeypatch.setattr(pgstore, "_asked", ask)
+    monkeypatch.setattr(pgstore, "_append_any", ask)
     assert (
         store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], cipher().encrypt).outcomes
         == [PostOutcome.NEW] * 3
