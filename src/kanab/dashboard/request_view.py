@@ -61,8 +61,8 @@ class RequestView:
         planned = self.collection is not None and self.collection.runs(name)
         if not readouts and not planned:
             raise UnknownExperimentError
-        given = number.isdecimal() and len(number) < 6 and int(number) < len(readouts)
-        chosen = int(number) if given else max(len(readouts) - 1, 0)
+        exists = number.isdecimal() and len(number) < 6 and int(number) < len(readouts)
+        chosen = int(number) if exists else max(len(readouts) - 1, 0)
         return ExperimentView(
             summarize(name, readouts[chosen] if readouts else None, self.collection), readouts, chosen
         )
