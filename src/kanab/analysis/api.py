@@ -239,9 +239,7 @@ def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
 def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
     """Return the plan and the tables of one experiment."""
     plan = released.plan.experiment(experiment)
-    tables = {
-        name: tally for name, tally in released.tables.items() if [factor.name for factor in tally.arms] == [plan.name]
-    }
+    tables = released.tables_of(plan.name)
     if not tables:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
     return plan, tables

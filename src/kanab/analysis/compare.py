@@ -46,7 +46,7 @@ def metric_means(
     """Return plain means from any table that has the metric, and adjusted ones from the covariate's table."""
     measured: list[MetricMeans] = []
     for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
-        holding = {name: tally for name, tally in tables.items() if metric in [m.name for m in tally.metrics]}
+        holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
         measured += _plain_and_adjusted(plan, holding, metric, (plain_means, adjusted_means), notes)
     for y, z in ratios:
         holding = {name: tally for name, tally in tables.items() if (y, z) in [cross.pair for cross in tally.crosses]}

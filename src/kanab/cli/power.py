@@ -328,7 +328,7 @@ def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariate: str | None) -> tuple[ArmMeans, str]:
     """Return plain, adjusted or ratio means, and the metric's name."""
     ratio = _ratio(released, metric)
-    tables = released.tables_of(plan.name)
+    tables = list(released.tables_of(plan.name).values())
     if covariate is not None:
         table = _with(tables, covariate, plan.name)
         if ratio is not None:

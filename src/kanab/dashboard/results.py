@@ -192,7 +192,7 @@ def _holding(bundle: Bundle, experiment: str) -> Bundle:
     batches = [
         (name, release)
         for name, release in zip(bundle.names, bundle.releases, strict=True)
-        if any([factor.name for factor in table.arms] == [experiment] for table in release.tables.values())
+        if release.tables_of(experiment)
     ]
     names, releases = tuple(name for name, _ in batches), tuple(release for _, release in batches)
     return replace(bundle, names=names, releases=releases)
@@ -219,10 +219,8 @@ def _analyzed(released: Release, experiment: str) -> Readout:
 def _narrowed(release: Release, experiment: str) -> Release:
     """Return one experiment of a release by itself: its history needs no other table."""
     alone = replace(release.plan.experiment(experiment), interactions=(), exclude_with=())
-    tables = {
-        name: table for name, table in release.tables.items() if [factor.name for factor in table.arms] == [experiment]
-    }
-    return replace(release, plan=replace(release.plan, experiments=(alone,)), tables=tables)
+    plan = replace(release.plan, experiments=(alone,))
+    return replace(release, plan=plan, tables=release.tables_of(experiment))
 
 
 def _point(total: Release, experiment: str) -> HistoryPoint:

@@ -80,7 +80,7 @@ def compare(demo: Demo) -> int:
     compared = 0
     for name in ("checkout", "banner"):
         whole = sum((release.totals(name) for release in ledger.releases[1:]), ledger.releases[0].totals(name))
-        table = next(tally for tally in truth.values() if [arm.name for arm in tally.arms] == [name]).keep()
+        table = next(tally for tally in truth.values() if tally.experiment_names == (name,)).keep()
         if whole != table.select_metrics(metric.name for metric in whole.metrics):
             raise StoreError(f"the sums of {name} differ from the truth", "This is a mistake of kanab: please tell.")
         compared += sum(part.sums.size for part in whole.moments)

@@ -63,7 +63,7 @@ def _totals(release: Release) -> Check:
     """Check that tables of one experiment, which are about the same people, add up to the same arms."""
     wrong = 0
     for experiment in release.plan.experiment_names:
-        tables = [table.keep() for table in release.tables_of(experiment)]
+        tables = [table.keep() for table in release.tables_of(experiment).values()]
         wrong += sum(not _agree(tables[0], other) for other in tables[1:])
     return Check("totals", not wrong, "all tables of an experiment add up to the same arms", "Do not use it.", wrong)
 

@@ -80,13 +80,13 @@ class Release:
         """Whether it is in a ledger."""
         return self.previous is not None
 
-    def tables_of(self, experiment: str) -> list[Tally]:
-        """Return the tables of one experiment, but for those with another one."""
-        return [table for table in self.tables.values() if table.experiment_names == (experiment,)]
+    def tables_of(self, experiment: str) -> dict[str, Tally]:
+        """Return the tables of one experiment by name, but for those with another one."""
+        return {name: table for name, table in self.tables.items() if table.experiment_names == (experiment,)}
 
     def totals(self, experiment: str) -> Tally:
         """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""
-        arms = [table.keep() for table in self.tables_of(experiment)]
+        arms = [table.keep() for table in self.tables_of(experiment).values()]
         if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
         parts = {part.metric.name: part for table in arms for part in table.moments}
