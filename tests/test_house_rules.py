@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -89,6 +91,39 @@ def test_every_command_and_option_is_documented() -> None:
 def test_no_module_is_longer_than_one_thought() -> None:
     long = [path.name for path in (ROOT / "src").rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 700]
     assert long == []
+
+
+EMPTY_NAMES = {"found", "one", "ones"}
+"""They say that something is there, not what it is."""
+
+
+@cache
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted((ROOT / "src").rglob("*.py"))]
+
+
+@pytest.mark.slow
+def test_no_class_name_is_defined_twice() -> None:
+    homes: dict[str, list[str]] = {}
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(path.name)
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
+@pytest.mark.slow
+def test_variables_say_what_they_hold() -> None:
+    empty = set()
+    for path, tree in modules():
+        for function in ast.walk(tree):
+            if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                continue
+            for node in ast.walk(function):
+                bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in EMPTY_NAMES
+                if bound or (isinstance(node, ast.arg) and node.arg in EMPTY_NAMES):
+                    empty.add(f"{path.name}:{node.lineno}")
+    assert empty == set()
 
 
 def test_no_file_names_a_registry_or_a_machine() -> None:
