@@ -11,6 +11,7 @@ import math
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import ibis
@@ -69,12 +70,16 @@ def test_the_gauge_of_the_collector_and_of_the_client_steps_alike(metric: Metric
     assert MetricGrid(float(metric.scale), low, high, True).steps(value) == on_grid(metric, value)
 
 
+@cache
+def collector_of(metric: Metric) -> PostAcceptor:
+    plan = MetricPlan("spend", metric.bounds, 1 / metric.scale, missing="exclude")
+    return PostAcceptor(Plan((plan,), (ExperimentPlan("shop", (("A", 1), ("B", 1))),)))
+
+
 @given(metrics, numbers, numbers)
 def test_the_collectors_loop_over_lines_steps_alike(metric: Metric, old: float, new: float) -> None:
-    plan = MetricPlan("spend", metric.bounds, 1 / metric.scale, missing="exclude")
-    acceptor = PostAcceptor(Plan((plan,), (ExperimentPlan("shop", (("A", 1), ("B", 1))),)))
     body = f"kanab/1 00079b70000102030405060708090a0b\nshop:A:spend:{old!r}>{new!r}\n"
-    counters = acceptor.accept(body.encode(), "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC)).deltas
+    counters = collector_of(metric).accept(body.encode(), "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC)).deltas
     start, end = on_grid(metric, old), on_grid(metric, new)
     sums = [change for deltas in counters.values() for name, change in deltas.items() if name.endswith("|s")]
     assert sum(sums) == end - start

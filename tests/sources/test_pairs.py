@@ -194,7 +194,7 @@ def test_random_pairs_of_a_million_people_are_what_sql_gives(tmp_path: Path) -> 
 def test_an_arm_that_the_sample_misses_is_counted_too(
     postgres_loader: Loader, expected: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "SAMPLE", 1)
+    monkeypatch.setattr(engine, "SAMPLE_SIZE", 1)
     table = postgres_loader.load(PEOPLE)
     found = count_pairs(table, "test_*", METRICS, **CHOICES)
     assert_same(found, expected)

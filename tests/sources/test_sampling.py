@@ -55,7 +55,7 @@ def people(**columns: Any) -> pa.Table:
 @pytest.mark.parametrize("few", [1, 20, 300])
 @pytest.mark.parametrize("plan", [DECLARED, OPEN])
 def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE", few)
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", few)
     assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
 
 
@@ -64,7 +64,7 @@ def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, m
 def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: tuple[pa.Table, Plan]) -> None:
     table, plan = world
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.counting.engine.profiles.SAMPLE", 3)
+        patch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 3)
         found, expected = outcome(count_table, duckdb_loader.load(table), plan), outcome(count_rows, table, plan)
     if isinstance(expected, type):  # a table of nothing is refused by whichever rule looks first
         assert isinstance(found, type)
@@ -127,7 +127,7 @@ def test_ends_that_are_not_crowded_are_looked_up(
 ) -> None:
     table, plan = people(y=np.round(values, 2)), make_plan("variant", ["y"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.counting.engine.profiles.SAMPLE", 1_000)
+        patch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 1_000)
         counted = count_table(duckdb_loader.load(table), plan)
     assert [query.measures[0].open_ends for query in queries] == [open_ends]
     assert counted.ranges == count_rows(table, plan).ranges == {"y": found}
@@ -136,7 +136,7 @@ def test_ends_that_are_not_crowded_are_looked_up(
 def test_a_parquet_file_states_its_own_range(
     parquet: Callable[[dict[str, Any]], Path], queries: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE", 500)
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 500)
     columns = {"variant": ["A", "B"] * 500, "y": np.tile([0.0] * 96 + [1.5, 2.25, 40.0, 90.0], 10)}
     columns["y"][-1] = 400.0  # nobody in the sample has so much
     plan = make_plan("variant", ["y"])

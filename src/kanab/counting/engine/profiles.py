@@ -22,7 +22,7 @@ from kanab.plan.model import CovariatePlan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
 
-SAMPLE = 10_000
+SAMPLE_SIZE = 10_000
 """So many people show quickly what most columns are like."""
 
 _MOST_TIES = 100_000
@@ -68,7 +68,7 @@ def profile_sample(
     """Profile some of the people: also both ends of ``grids``, and squares where doubles are added."""
     if not columns and not keys:
         return SampleProfiles({}, {})
-    table = _numbers(people.limit(SAMPLE), columns, keys)
+    table = _numbers(people.limit(SAMPLE_SIZE), columns, keys)
     more = {"people": table.count()}
     for place, name in enumerate(columns):
         value = table[f"y{place}"].cast("float64")
@@ -108,7 +108,7 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
 def _sampled(row: Mapping[str, Any], place: int) -> SampledMetric:
     profile = _profile(row, place)
     first, last = row.get(f"first{place}"), row.get(f"last{place}")
-    everybody = int(row["people"]) < SAMPLE
+    everybody = int(row["people"]) < SAMPLE_SIZE
     near = _NEAR * (profile.high - profile.low)
     low = first is not None and first <= profile.low + near and not 0 < profile.low < near
     high = last is not None and last >= profile.high - near and not -near < profile.high < 0

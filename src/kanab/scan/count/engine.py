@@ -33,7 +33,7 @@ from kanab.counting.engine.group_keys import as_plain, kind_of, read_level
 from kanab.counting.engine.joint import twice_flag
 from kanab.counting.engine.metrics import as_number
 from kanab.counting.engine.people import Units, make_units, person_values, row_sums, row_totals, row_values, to_people
-from kanab.counting.engine.profiles import SAMPLE, profile_columns
+from kanab.counting.engine.profiles import SAMPLE_SIZE, profile_columns
 from kanab.counting.engine.sql import filter_rows
 from kanab.counting.grids import Profile
 from kanab.errors import KanabError, QueryError, SourceError
@@ -111,7 +111,7 @@ class EnginePeople:
     def _by_texts(self, arms: Sequence[Any], task: CountTask, progress: Progress | None) -> PairSums | None:
         """Count from texts, in the letters of the arms of a sample; None if somebody is in another arm."""
         known = [ArmCodes(name) for name in task.experiments]
-        for columns in _columns(select_people(self.table, arms, [], None).limit(SAMPLE)):
+        for columns in _columns(select_people(self.table, arms, [], None).limit(SAMPLE_SIZE)):
             for codes, values in zip(known, columns, strict=True):
                 codes.read(values)
         letters = [_letter(arm, codes.levels) for arm, codes in zip(arms, known, strict=True)]
