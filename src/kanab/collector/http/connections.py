@@ -90,7 +90,7 @@ def missing_parts(protocol: type[Any] = HttpToolsProtocol) -> list[str]:
         if cycle.keep_alive or not cycle.disconnected:
             names.append("cycle")
     except Exception as problem:  # whatever it is: uvicorn's own protocol serves without any of this
-        names.append(type(problem).__name__)
+        names.append(f"working connection ({type(problem).__name__})")
     return names
 
 

@@ -559,11 +559,11 @@ class WithRicherCycles(HttpToolsProtocol):
 @pytest.mark.parametrize(
     ("protocol", "missing"),
     [
-        (WithoutKeepAlive, ["_unset_keepalive_if_required", "TypeError"]),
+        (WithoutKeepAlive, ["_unset_keepalive_if_required", "working connection (TypeError)"]),
         (WithMoreArguments, ["on_header"]),
-        (WithOtherConstructor, ["TypeError"]),
+        (WithOtherConstructor, ["working connection (TypeError)"]),
         (WithoutPipeline, ["pipeline"]),
-        (WithRicherCycles, ["AttributeError"]),
+        (WithRicherCycles, ["working connection (AttributeError)"]),
     ],
 )
 def test_parts_of_an_unfamiliar_uvicorn_are_missed_by_name(protocol: type[Any], missing: list[str]) -> None:
