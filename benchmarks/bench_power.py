@@ -43,7 +43,7 @@ def planned(runs: int) -> Iterator[tuple[str, ...]]:
                     yield (
                         name, "50/50" if shares is EVEN else "90/10",
                         "adjusted" if how is adjusted_effect else "plain",
-                        "multiplies" if grows else "shifts", f"{effect / world.mean:+.1%}", f"{found.found:.3f}",
+                        "multiplies" if grows else "shifts", f"{effect / world.mean:+.1%}", f"{found.rejected:.3f}",
                         f"{found.covered:.3f}",
                     )  # fmt: skip
 

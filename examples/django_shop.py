@@ -41,7 +41,7 @@ def kanab_middleware(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[H
 
 
 def checkout(request: HttpRequest) -> HttpResponse:
-    """The page that differs: whoever sees it is enrolled."""
+    """Show the page that differs: whoever sees it is enrolled."""
     request.person.enroll("checkout", {"tier": request.GET.get("tier")})
     return HttpResponse(request.person.variant("checkout") or "")
 

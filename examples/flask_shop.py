@@ -29,7 +29,7 @@ def recognize() -> None:
 
 @app.after_request
 def remember(response: Response) -> Response:
-    """The person's cookie, if it has changed. What is to be counted leaves in the background."""
+    """Set the person's cookie, if it has changed. What is to be counted leaves in the background."""
     if kept := cookies.save(g.person):
         response.set_cookie(**kept)
     return response
@@ -37,7 +37,7 @@ def remember(response: Response) -> Response:
 
 @app.get("/checkout")
 def checkout() -> str:
-    """The page that differs: whoever sees it is enrolled."""
+    """Show the page that differs: whoever sees it is enrolled."""
     g.person.enroll("checkout", {"tier": request.args.get("tier")})
     return g.person.variant("checkout") or ""
 

@@ -29,7 +29,7 @@ def person_of(request: Request) -> Person:
 
 
 def answer(person: Person, text: str | None) -> Response:
-    """A page, with the person's cookie if it has changed. What is to be counted leaves in the background."""
+    """Return a page, with the person's cookie if it has changed. What is to be counted leaves in the background."""
     response = PlainTextResponse(text or "")
     if kept := cookies.save(person):
         response.set_cookie(**kept)
@@ -37,7 +37,7 @@ def answer(person: Person, text: str | None) -> Response:
 
 
 async def checkout(request: Request) -> Response:
-    """The page that differs: whoever sees it is enrolled."""
+    """Show the page that differs: whoever sees it is enrolled."""
     person = person_of(request)
     person.enroll("checkout", {"tier": request.query_params.get("tier")})
     return answer(person, person.variant("checkout"))

@@ -25,6 +25,7 @@ import kanab.tally
 from kanab.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "kanab"
 
 PUBLIC = (kanab, kanab.counting, kanab.plan, kanab.planning, kanab.privacy, kanab.scan, kanab.stats, kanab.tally)
 """The door and the second storey: every name in their ``__all__`` is documented."""
@@ -88,42 +89,74 @@ def test_every_command_and_option_is_documented() -> None:
                 assert option.opts[0] in text, f"kanab {name} {option.opts[0]}"
 
 
-def test_no_module_is_longer_than_one_thought() -> None:
-    long = [path.name for path in (ROOT / "src").rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 700]
-    assert long == []
-
-
-EMPTY_NAMES = {"found", "one", "ones"}
-"""They say that something is there, not what it is."""
+# ── rooms, names and words ─────────────────────────────────────────────────────────────────────
 
 
 @cache
-def modules() -> list[tuple[Path, ast.Module]]:
-    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in sorted((ROOT / "src").rglob("*.py"))]
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Everything in the source, with the file that it stands in."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    return [(path.relative_to(SOURCE).as_posix(), node) for path, tree in trees.items() for node in ast.walk(tree)]
+
+
+def test_rooms_can_be_looked_through_and_modules_hold_one_thought() -> None:
+    folders = {path.parent for path in SOURCE.rglob("*.py")}
+    assert [folder.name for folder in folders if len(list(folder.glob("*.py"))) > 26] == []
+    assert [path.name for path in SOURCE.rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 700] == []
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    for path in SOURCE.rglob("__init__.py"):
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert docstring, path
+        assert docstring.splitlines()[0].endswith((".", ":")), path
 
 
 @pytest.mark.slow
 def test_no_class_name_is_defined_twice() -> None:
     homes: dict[str, list[str]] = {}
-    for path, tree in modules():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                homes.setdefault(node.name, []).append(path.name)
-    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+    for path, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            homes.setdefault(node.name, []).append(path)
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def bound_names(node: ast.AST) -> str | None:
+    """The name that a node gives to something."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name
+    if isinstance(node, ast.arg):
+        return node.arg
+    return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
 
 
 @pytest.mark.slow
-def test_variables_say_what_they_hold() -> None:
-    empty = set()
-    for path, tree in modules():
-        for function in ast.walk(tree):
-            if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                continue
-            for node in ast.walk(function):
-                bound = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in EMPTY_NAMES
-                if bound or (isinstance(node, ast.arg) and node.arg in EMPTY_NAMES):
-                    empty.add(f"{path.name}:{node.lineno}")
-    assert empty == set()
+def test_words_that_contributing_avoids_are_in_no_name() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Words")[1]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| ")][1:]
+    whole = {word for row in rows if row[2].strip() == "a variable's name" for word in re.findall(r"`(\w+)`", row[3])}
+    parts = {word for row in rows for word in re.findall(r"`(\w+)`", row[3])} - whole
+    assert {"found", "one"} <= whole
+    assert len(parts) >= 10
+    bad = [
+        f"{path}: {name}"
+        for path, node in nodes()
+        if (name := bound_names(node))
+        and (name in whole or parts & set(map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name))))
+    ]
+    assert bad == []
+
+
+def test_the_files_that_architecture_names_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    changes = text.split("## I want to change")[1].split("## ")[0]
+    rows = [line for line in changes.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 30
+    named = re.findall(r"`((?:\w+/)*\w+\.(?:py|js))`", text)
+    missing = [name for name in named if not any((folder / name).is_file() for folder in (SOURCE, ROOT))]
+    assert missing == []
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert {room for room in rooms if f"`{room}/`" not in text} == set()
 
 
 def test_no_file_names_a_registry_or_a_machine() -> None:

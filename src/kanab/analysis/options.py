@@ -188,7 +188,7 @@ def read_priors(prior: Prior | Mapping[str, Prior] | None, metrics: Sequence[str
     """Return the prior of every metric: one for all, or by name."""
     priors = dict.fromkeys(metrics, prior) if isinstance(prior, Prior) else dict(prior or {})
     _check_metrics(priors, metrics, "a prior")
-    if not all(isinstance(belief, Prior) for belief in priors.values()):
+    if not all(isinstance(prior, Prior) for prior in priors.values()):
         raise AnalysisError("a prior is something else than a Prior", "For example prior=Prior(0, 0.01).")
     return priors
 

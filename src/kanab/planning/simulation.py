@@ -160,8 +160,8 @@ def _within(value: Any, low: float, high: float) -> bool:
 class Study:
     """The results of one analysis over many draws.
 
-    ``found`` is how often p was below 1 − confidence: the size if there is no effect, else the power;
-    ``found_error`` its own standard error. ``covered`` is how often the interval held the ``truth``.
+    ``rejected`` is how often p was below 1 − confidence: the size if there is no effect, else the power;
+    ``rejected_error`` its own standard error. ``covered`` is how often the interval held the ``truth``.
     ``bias`` is the mean estimate minus the truth, ``width`` the mean width of intervals and
     ``error_ratio`` the mean standard error over the true one. ``untestable`` runs are in none of them.
     """
@@ -171,8 +171,8 @@ class Study:
     untestable: int
     confidence: float
     truth: float
-    found: float
-    found_error: float
+    rejected: float
+    rejected_error: float
     covered: float
     bias: float
     width: float
@@ -181,9 +181,9 @@ class Study:
     def __str__(self) -> str:
         finds = "finds an effect falsely" if self.truth == 0 else f"finds the effect of {number(self.truth)}"
         return (
-            f"{self.runs:,} studies of {self.population.people:,} people: {finds} in {100 * self.found:.3g} % "
-            f"(± {100 * self.found_error:.2g}); {self.confidence:.0%} intervals hold it in {100 * self.covered:.3g} %, "
-            f"mean width {number(self.width)}; bias {number(self.bias)}"
+            f"{self.runs:,} studies of {self.population.people:,} people: {finds} in {100 * self.rejected:.3g} % "
+            f"(± {100 * self.rejected_error:.2g}); {self.confidence:.0%} intervals hold it in "
+            f"{100 * self.covered:.3g} %, mean width {number(self.width)}; bias {number(self.bias)}"
         )
 
 

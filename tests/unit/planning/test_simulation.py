@@ -66,8 +66,8 @@ def test_an_aa_study_rings_in_one_of_twenty():
     study = simulate(Population(200, "number", 5.0, 2.0, shares={"A": 7, "B": 3}), runs=1_500, seed=1)
     room = 3.5 * math.sqrt(0.05 * 0.95 / 1_500)
     assert study.truth == 0
-    assert study.found == pytest.approx(0.05, abs=room)
-    assert study.covered == pytest.approx(1 - study.found)
+    assert study.rejected == pytest.approx(0.05, abs=room)
+    assert study.covered == pytest.approx(1 - study.rejected)
     assert study.error_ratio == pytest.approx(1, abs=0.08)
     assert "finds an effect falsely" in str(study)
 
@@ -75,7 +75,7 @@ def test_an_aa_study_rings_in_one_of_twenty():
 def test_an_ab_study_has_the_planned_power():
     planned = solve_power(noise_of_amounts(2), people=200, power=0.7).effect
     study = simulate(Population(200, "number", 5.0, 2.0, effects={"B": planned}), runs=1_000, seed=2)
-    assert study.found == pytest.approx(0.7, abs=3.5 * math.sqrt(0.21 / 1_000))
+    assert study.rejected == pytest.approx(0.7, abs=3.5 * math.sqrt(0.21 / 1_000))
     assert study.covered == pytest.approx(0.95, abs=0.025)
     assert study.truth == pytest.approx(planned)
     assert "finds the effect of" in str(study)
@@ -84,7 +84,7 @@ def test_an_ab_study_has_the_planned_power():
 def test_adjustment_finds_more():
     world = Population(400, "number", 0.0, 1.0, effects={"B": 0.2}, levels=5, correlation=0.7)
     plain, adjusted = (simulate(world, how, runs=300, seed=4) for how in (difference_in_means, adjusted_effect))
-    assert adjusted.found > plain.found + 0.1
+    assert adjusted.rejected > plain.rejected + 0.1
     assert adjusted.width < plain.width
 
 
