@@ -43,7 +43,7 @@ def main() -> None:
     header = ("squares by", "contributors", "seconds", "rules broken", "not enumerated")
     print("{:<8} {:<10} {:<13} {:>8} {:>13} {:>15}".format("metric", *header))
     for kind in METRICS:
-        for squares in ("arm", "margins", "class"):
+        for squares in ("arm", "marginals", "class"):
             for of in (None, "bought"):
                 seconds, found = measure(kind, squares, of)
                 known = "known" if of else "not known"

@@ -33,7 +33,7 @@ def effects() -> dict[str, Question]:
     rows = shop_rows(40_000)
     bounds, steps = {"spend": (0.0, 500.0)}, {"spend": 0.01}
 
-    def counted(*covariates: str, squares: Any = "margins") -> kb.Tally:
+    def counted(*covariates: str, squares: Any = "marginals") -> kb.Tally:
         return kb.count_columns(
             rows, arm="variant", covariates=covariates, metrics=["spend", "bought"], bounds=bounds, resolution=steps,
             squares=squares, products=[("spend", "bought")],

@@ -49,7 +49,7 @@ def audited(rows: pd.DataFrame, covariates: list[str], squares: str) -> Audit:
 
 
 @pytest.mark.parametrize("covariate", SIX)
-@pytest.mark.parametrize("squares", ["arm", "margins"])
+@pytest.mark.parametrize("squares", ["arm", "marginals"])
 def test_hillstroms_one_covariate_tables_pass(rows, covariate, squares) -> None:
     found = audited(rows, [covariate], squares)
     assert found.broken == ()
@@ -59,7 +59,7 @@ def test_hillstroms_one_covariate_tables_pass(rows, covariate, squares) -> None:
     assert found.worst.ratio > 0.36
 
 
-@pytest.mark.parametrize("squares", ["arm", "margins"])
+@pytest.mark.parametrize("squares", ["arm", "marginals"])
 def test_hillstroms_spend_is_withheld_where_history_and_channel_are_crossed(rows, squares) -> None:
     found = audited(rows, ["history_segment", "channel"], squares)
     assert {(one.metric, one.rule, one.classes) for one in found.broken} == {
@@ -76,7 +76,7 @@ def test_squares_by_class_would_give_a_buyer_away_in_the_smallest_segment(rows) 
 def test_the_papers_hypothetical_squares_give_the_value_away_and_its_real_ones_do_not() -> None:
     """Section 5: 4.7089 as the squares of three people with 2.17 in all."""
     assert [end / 100 for end in largest(3, 217, 47089, 0, None)] == [2.17, 2.17]
-    for squares in ("arm", "margins", "class"):
+    for squares in ("arm", "marginals", "class"):
         assert audit_table("treatment/tier", count_eighteen(eighteen_rows(), squares=squares), {}).passed
 
 

@@ -266,7 +266,7 @@ def _robust_f(n: NDArray[Any], means: NDArray[Any], variances: NDArray[Any]) -> 
 @pytest.mark.parametrize(("metric", "squares", "variance", "p"), [
     ("conversion", "arm", "by_class", 0.011),
     ("spend", "class", "by_class", 0.053),
-    ("spend", "margins", "two_marginals", 0.062),  # without class squares: other variances, the same verdict
+    ("spend", "marginals", "two_marginals", 0.062),  # without class squares: other variances, the same verdict
 ])  # fmt: skip
 def test_hillstrom_robust_f_by_history_segment_follows_the_recipe(hillstrom_rows, metric, squares, variance, p):
     tally = kb.count_columns(

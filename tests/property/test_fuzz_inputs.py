@@ -179,7 +179,7 @@ Choices = dict[str, Any]
 choices = st.fixed_dictionaries(
     {},
     optional={
-        "squares": st.sampled_from(["arm", "margins", "class", "levels", None]),
+        "squares": st.sampled_from(["arm", "marginals", "class", "levels", None]),
         "bounds": st.sampled_from([None, {"y": (0, 5)}, {"y": (5, 0)}, {"y": (1, 2)}, {"z": (0, 1)}]),
         "resolution": st.sampled_from([None, {"y": 0.5}, {"y": 0.3}, {"y": 1e-15}, {"y": "x"}]),
         "missing": st.sampled_from([None, {"y": "exclude"}, {"y": "level"}]),

@@ -33,7 +33,7 @@ class Way(NamedTuple):
 
     scale: int = 4
     other_scale: int = 1
-    squares: Any = "margins"
+    squares: Any = "marginals"
     products: bool = True
     missing: Any = "zero"
     covariates: tuple[str, ...] = ("tier", "plan")
@@ -62,7 +62,7 @@ person = st.builds(
 )
 crowd = st.lists(person, min_size=1, max_size=9)
 grids = st.sampled_from([1, 2, 4, 8])
-squares = st.sampled_from(["arm", "margins", "class"])
+squares = st.sampled_from(["arm", "marginals", "class"])
 rules = st.sampled_from(["zero", "exclude"])
 ways = st.tuples(st.just(4), grids, squares, st.booleans(), rules).map(lambda choices: Way(*choices))
 

@@ -83,7 +83,7 @@ def solved(gram, size):
     return b, row
 
 
-def table(people, shape, squares="margins"):
+def table(people, shape, squares="marginals"):
     """The tally of a pair, from the values of every class."""
     factors = tuple(Factor(name, tuple(range(size)), "arm") for name, size in zip("ab", shape, strict=True))
     counts, sums, class_squares = (np.zeros(shape, dtype=object) for _ in range(3))
@@ -92,7 +92,7 @@ def table(people, shape, squares="margins"):
         class_squares[key] = sum(value * value for value in values)
     kept = {
         "arm": {("a",): class_squares.sum(axis=1)},
-        "margins": {("a",): class_squares.sum(axis=1), ("b",): class_squares.sum(axis=0)},
+        "marginals": {("a",): class_squares.sum(axis=1), ("b",): class_squares.sum(axis=0)},
         "class": {("a", "b"): class_squares},
     }[squares]
     return Tally(factors, counts, (Moments(Metric("y", 8), counts, sums, kept),))
@@ -132,7 +132,7 @@ def test_f_is_that_of_rational_arithmetic_whatever_the_means_and_the_empty_class
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(pair(), st.sampled_from(["arm", "margins", "class"]))
+@given(pair(), st.sampled_from(["arm", "marginals", "class"]))
 def test_both_tests_are_those_of_one_table_by_itself(drawn, squares):
     shape, people = drawn
     tally = table(people, shape, squares)

@@ -21,7 +21,7 @@ from kanab.tally.metric import Metric, Missing
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
 
-Squares = Literal["arm", "margins", "class"]
+Squares = Literal["arm", "marginals", "class"]
 
 _CHUNK = 1 << 20
 
@@ -40,14 +40,14 @@ def count_columns(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
     missing: Mapping[str, Missing] | None = None,
-    squares: Squares = "margins",
+    squares: Squares = "marginals",
     products: Iterable[tuple[str, str]] = (),
 ) -> Tally:
     """Count people, one row each, into one tally of arm × covariates.
 
     ``data`` is a dict of columns or a pandas, polars or Arrow table. Two arm columns make the
     table of a pair of experiments. ``squares`` says how finely squares are kept: per "arm", on
-    the "margins" (per arm and per level), or, at a cost to privacy, per "class".
+    the "marginals" (per arm and per level), or, at a cost to privacy, per "class".
 
     >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
     >>> count_columns(rows, arm="variant", metrics=["spend"], covariates=["tier"], resolution={"spend": 0.5})
@@ -57,7 +57,7 @@ def count_columns(
     declared = declare_metrics(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
     pairs = _pairs(products)
     if not isinstance(squares, str) or squares not in get_args(Squares):
-        raise SourceError("unknown choice of squares", "Use 'arm', 'margins' or 'class'.")
+        raise SourceError("unknown choice of squares", "Use 'arm', 'marginals' or 'class'.")
     table = get_columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
     factors, code = _classes(table, arms, crossed)
     metric_steps = []
@@ -230,7 +230,7 @@ def check_classes(name: str, shape: Sequence[int]) -> None:
 def _marginals(factors: Sequence[Factor], squares: Squares) -> list[By]:
     if squares == "class":
         return [tuple(factor.name for factor in factors)]
-    return [(factor.name,) for factor in factors if factor.role == "arm" or squares == "margins"]
+    return [(factor.name,) for factor in factors if factor.role == "arm" or squares == "marginals"]
 
 
 def _marginal_code(

@@ -43,7 +43,7 @@ def count_csv(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
     missing: Mapping[str, Missing] | None = None,
-    squares: Squares = "margins",
+    squares: Squares = "marginals",
     products: Iterable[tuple[str, str]] = (),
 ) -> Tally:
     """Count the rows of a CSV file (or .csv.gz), one person each, into one tally.

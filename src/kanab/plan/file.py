@@ -191,7 +191,7 @@ def _metric(name: str, table: _Table) -> MetricPlan:
         table.get("of", values.text, None),
         {False: "no", True: "yes", "both": "both"}[table.get("sensitive", values.one_of(False, True, "both"), False)],  # type: ignore[arg-type]
         table.get("ratio", values.two_names, None),
-        table.get("squares", values.one_of("margin", "class"), MetricPlan.squares),
+        table.get("squares", values.one_of("marginals", "class"), MetricPlan.squares),
     )
 
 

@@ -240,7 +240,7 @@ def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:
         for linkage in view.plan.linkages:
             table = view.table(linkage)
             key = table.experiments, table.covariate
-            if key not in tables or table.squares == "margins":
+            if key not in tables or table.squares == "marginals":
                 tables[key] = table
     names = [table.name for table in tables.values()]
     if len(set(names)) < len(names):
@@ -255,7 +255,7 @@ def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> 
     )
     crossed = [table for table in tables if table.experiments == (name,) and table.covariate]
     adjust = tuple(str(table.covariate) for table in crossed if table.squares == "arm")
-    segments = tuple(str(table.covariate) for table in crossed if table.squares == "margins")
+    segments = tuple(str(table.covariate) for table in crossed if table.squares == "marginals")
     return ExperimentPlan(name, shares, adjust=adjust, segments=segments)
 
 

@@ -36,7 +36,7 @@ class MetricPlan:
     of: str | None = None
     sensitive: Literal["no", "yes", "both"] = "no"
     ratio: tuple[str, str] | None = None
-    squares: Literal["margin", "class"] = "margin"
+    squares: Literal["marginals", "class"] = "marginals"
 
     @property
     def declared(self) -> bool:
@@ -102,7 +102,7 @@ class Linkage:
 
     experiments: tuple[str, ...]
     covariate: str | None = None
-    squares: Literal["arm", "margins"] = "arm"
+    squares: Literal["arm", "marginals"] = "arm"
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class Plan:
             if not experiment.covariates:
                 linkages.append(Linkage(own))
             for name in experiment.covariates:
-                linkages.append(Linkage(own, name, "margins" if name in experiment.segments else "arm"))
+                linkages.append(Linkage(own, name, "marginals" if name in experiment.segments else "arm"))
             for other in experiment.interactions:
                 if not any(set(link.experiments) == {experiment.name, other} for link in linkages):
                     linkages.append(Linkage((experiment.name, other)))

@@ -118,7 +118,7 @@ class Population:
             )
             code = code * self.levels + level
         measured = measure(metric, values, np.zeros(self.people, dtype=bool))
-        return fill_tally(tuple(factors), code, [measured], {"y": "margins"})
+        return fill_tally(tuple(factors), code, [measured], {"y": "marginals"})
 
     def _values(self, score: Floats, mean: Floats, rng: np.random.Generator) -> tuple[Metric, NDArray[np.float64]]:
         """Return everybody's value of the metric, from their hidden normal scores."""

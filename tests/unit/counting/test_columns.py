@@ -95,18 +95,18 @@ def test_whole_number_levels_of_every_width_are_the_same_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("squares", "margins"),
+    ("squares", "marginals"),
     [
         ("arm", {("arm",)}),
-        ("margins", {("arm",), ("tier",), ("plan",)}),
+        ("marginals", {("arm",), ("tier",), ("plan",)}),
         ("class", {("arm", "tier", "plan")}),
     ],
 )
-def test_squares_are_kept_as_finely_as_asked(squares: Any, margins: set[tuple[str, ...]]) -> None:
+def test_squares_are_kept_as_finely_as_asked(squares: Any, marginals: set[tuple[str, ...]]) -> None:
     tally = count_columns(
         ROWS, arm="arm", covariates=["tier", "plan"], metrics=["visits", "paid"], squares=squares,
     )  # fmt: skip
-    assert set(tally.moments_of("visits").squares) == margins
+    assert set(tally.moments_of("visits").squares) == marginals
     assert tally.moments_of("paid").squares == {}  # 0/1: its squares are its sums
 
 

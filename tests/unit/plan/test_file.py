@@ -202,7 +202,7 @@ MISTAKES: dict[str, str] = {
     "resolution = 0.01 } → kind = 'binary' }": "metrics.minutes is binary: it has bounds 0 and 1",
     "resolution = 0.01 } → missing = 'level' }": 'metrics.minutes.missing must be "zero" or "exclude"',
     "resolution = 0.01 } → sensitive = 1 }": 'metrics.minutes.sensitive must be false or true or "both"',
-    "resolution = 0.01 } → squares = 'arm' }": 'metrics.minutes.squares must be "margin" or "class"',
+    "resolution = 0.01 } → squares = 'arm' }": 'metrics.minutes.squares must be "marginals" or "class"',
     "resolution = 0.01 } → of = 'spend' }": "metrics.minutes.of must name another metric, of kind 'binary'",
     "resolution = 0.01 } → of = 'boght' }": "metrics.minutes.of names an unknown metric, 'boght'; nearest: bought",
     "resolution = 0.01 } → of = ['bought'] }": "metrics.minutes.of must be a text",

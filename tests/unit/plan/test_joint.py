@@ -47,7 +47,7 @@ def test_tables_of_one_experiment_are_united_each_once() -> None:
     first = make_plan("checkout", ["spend"], adjust=["tier"], shares={"A": 1, "B": 1})
     joint = join_plans([first, other, make_plan("checkout", ["spend"], shares={"A": 1, "B": 1})])
     assert joint.linkages == (
-        Linkage(("checkout",), "tier", "margins"),
+        Linkage(("checkout",), "tier", "marginals"),
         Linkage(("checkout",), "device"),
         Linkage(("checkout",)),
     )

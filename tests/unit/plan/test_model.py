@@ -34,7 +34,7 @@ def test_covariates_are_separate_tables_and_never_crossed() -> None:
 def test_a_covariate_that_is_adjusted_for_and_segmented_by_is_one_table_with_both_marginals() -> None:
     plan = plan_of(ExperimentPlan("checkout", adjust=("tier", "age"), segments=("tier",)))
     assert plan.linkages == (
-        Linkage(("checkout",), "tier", "margins"),
+        Linkage(("checkout",), "tier", "marginals"),
         Linkage(("checkout",), "age", "arm"),
     )
 

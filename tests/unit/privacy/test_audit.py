@@ -42,7 +42,7 @@ def audit(tally: kb.Tally, *, largest: dict[str, LargestValues] | None = None, *
 # ── intervals ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("squares", ["arm", "margins", "class"])
+@pytest.mark.parametrize("squares", ["arm", "marginals", "class"])
 def test_ordinary_amounts_pass(squares) -> None:
     found = audit(table(everywhere(TEN), squares=squares))
     assert found.passed
@@ -293,14 +293,14 @@ def test_a_pair_of_experiments_is_judged_with_both_margins() -> None:
             rows["checkout"] += [one] * 10
             rows["banner"] += [two] * 10
             rows["y"] += values
-    tally = kb.count_columns(rows, arm=["checkout", "banner"], metrics={"y": SPEND}, squares="margins")
+    tally = kb.count_columns(rows, arm=["checkout", "banner"], metrics={"y": SPEND}, squares="marginals")
     assert rules(audit(tally)) == {"interval": 2}  # A × X, and A
 
 
 def test_somebody_of_a_level_is_known_although_it_is_not_known_of_which_arm() -> None:
     classes = everywhere(MANY, A1=[0] * 7 + [1, 1, 1], B1=[0] * 8 + [1, 2])  # one of level 1 has 2
     assert audit(table(classes, COUNT, "arm")).passed
-    assert rules(audit(table(classes, COUNT, "margins"))) == {"interval": 1}
+    assert rules(audit(table(classes, COUNT, "marginals"))) == {"interval": 1}
 
 
 def test_audits_add() -> None:

@@ -135,7 +135,7 @@ def test_releases_take_no_choices_of_counting() -> None:
 
 def test_the_reference_names_every_field_of_both_scans() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
-    documented = text.split("### A scan as plain data")[1].split("### ")[0]
+    documented = text.split("### A scan\n")[1].split("### ")[0]
     pairs = scan_interactions(users(1_000, 3), "t*", ["y"], **COUNTING).to_dict()
     segments = scan_segments(users(), ["t2"], ["y"], ["device"], **COUNTING).to_dict()
     rows = {*pairs["pairs"][0], *segments["segments"][0]}

@@ -67,20 +67,20 @@ def test_the_robust_f_by_arm_is_the_golden_one_and_says_what_it_assumes():
 
 def test_the_finest_squares_choose_the_kind_of_variance():
     kinds = {
-        squares: robust_f(count_eighteen(eighteen_rows(), squares=squares)) for squares in ("arm", "margins", "class")
+        squares: robust_f(count_eighteen(eighteen_rows(), squares=squares)) for squares in ("arm", "marginals", "class")
     }
     assert {squares: test.variance for squares, test in kinds.items()} == {
         "arm": "by_arm",
-        "margins": "two_marginals",
+        "marginals": "two_marginals",
         "class": "by_class",
     }
-    assert kinds["class"].note == kinds["margins"].note == ""
+    assert kinds["class"].note == kinds["marginals"].note == ""
 
 
 def test_a_coarser_kind_can_be_asked_for():
     fine, coarse = count_eighteen(eighteen_rows(), squares="class"), eighteen()
     assert robust_f(fine, variance="by_arm").F == robust_f(coarse).F
-    margins = count_eighteen(eighteen_rows(), squares="margins")
+    margins = count_eighteen(eighteen_rows(), squares="marginals")
     assert robust_f(fine, variance="two_marginals").F == robust_f(margins).F
 
 
@@ -266,7 +266,7 @@ def test_other_covariates_are_collapsed():
         pooled_f(tally.keep())
 
 
-def pair(squares="margins"):
+def pair(squares="marginals"):
     rng = np.random.default_rng(8)
     n = 80
     rows = {
@@ -315,9 +315,9 @@ def test_unknown_kinds_of_variance_are_refused_with_the_known_ones(variance):
         robust_f(eighteen(), variance=variance)
 
 
-@pytest.mark.parametrize(("variance", "margin"), [("by_class", "treatment × tier"), ("two_marginals", "tier")])
-def test_squares_that_were_not_kept_are_named(variance, margin):
-    with pytest.raises(AnalysisError, match=f"no squares by {margin} were kept"):
+@pytest.mark.parametrize(("variance", "marginal"), [("by_class", "treatment × tier"), ("two_marginals", "tier")])
+def test_squares_that_were_not_kept_are_named(variance, marginal):
+    with pytest.raises(AnalysisError, match=f"no squares by {marginal} were kept"):
         robust_f(eighteen(), variance=variance)
 
 

@@ -11,7 +11,7 @@ from kanab.errors import AnalysisError, DesignError
 from kanab.stats.gram import arm_squares, classes_of, difference_of_fits, independent, refit, solve, spread
 
 
-def four(y, *, scale=1, squares="margins"):
+def four(y, *, scale=1, squares="marginals"):
     rows = {"arm": list("AABB"), "tier": [1, 2, 1, 1], "y": y}
     return count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": Metric("y", scale)}, squares=squares)
 

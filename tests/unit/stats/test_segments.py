@@ -82,7 +82,7 @@ def test_two_levels_with_people_make_one_comparison_beside_empty_ones():
     assert len(follow_ups(with_empty)) == 1
 
 
-@pytest.mark.parametrize("squares", ["arm", "margins", "class"])
+@pytest.mark.parametrize("squares", ["arm", "marginals", "class"])
 def test_variances_are_those_of_the_robust_f(squares):
     _, tally = crowd(levels=2, squares=squares)
     (comparison,) = follow_ups(tally)

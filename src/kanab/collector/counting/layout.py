@@ -128,7 +128,7 @@ def _marginals(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) 
         return ()
     if metric.squares == "class":
         return (tuple(factor.name for factor in factors),)
-    return tuple((factor.name,) for factor in factors if factor.role == "arm" or linkage.squares == "margins")
+    return tuple((factor.name,) for factor in factors if factor.role == "arm" or linkage.squares == "marginals")
 
 
 def _arms(plan: ExperimentPlan) -> Factor:

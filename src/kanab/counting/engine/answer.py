@@ -225,7 +225,7 @@ def _squares(
         return {names: _about_zero(measure, rows, [places[name] for name in names], *totals)}
     squares: dict[By, Cells] = {}
     for axis, key in enumerate(keys):
-        if key.name in linkage.experiments or linkage.squares == "margins":
+        if key.name in linkage.experiments or linkage.squares == "marginals":
             part = "arms" if key.name in linkage.experiments else "levels"
             others = tuple(other for other in range(len(keys)) if other != axis)
             counts, sums = (np.asarray(cells.sum(axis=others)) for cells in totals)

@@ -127,7 +127,7 @@ def _moments(joint: Moments, plan: MetricPlan, linkage: Linkage, names: Mapping[
     squares: dict[By, Any] = {}
     for by, cells in joint.squares.items():
         marginal = tuple(names[name] for name in by)
-        if plan.squares == "class" or linkage.squares == "margins" or marginal != (linkage.covariate,):
+        if plan.squares == "class" or linkage.squares == "marginals" or marginal != (linkage.covariate,):
             squares[marginal] = cells
     return Moments(replace(joint.metric, name=plan.name), joint.counts, joint.sums, squares)
 

@@ -238,7 +238,7 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     measures = query.measures_of(*linkages)
     by_class, by_marginal = _square_names(query, measures)
     crosses = tuple(_cross_names(stage, query, linkages))
-    segmented = [linkage for linkage in linkages if linkage.squares == "margins" and linkage.covariate]
+    segmented = [linkage for linkage in linkages if linkage.squares == "marginals" and linkage.covariate]
     classes = tuple(query.axes(linkage) for linkage in linkages)
     yield QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments)
     if by_marginal or crosses:

@@ -86,7 +86,7 @@ def test_an_effect_reads_like_a_sentence():
 
 def test_margins_of_squares_are_enough():
     rows = people(size=20_000)
-    fine, coarse = (effects_within(table(rows, squares)) for squares in ("class", "margins"))
+    fine, coarse = (effects_within(table(rows, squares)) for squares in ("class", "marginals"))
     assert [one.effect for one in fine.effects] == [one.effect for one in coarse.effects]
     assert [one.se for one in fine.effects] == pytest.approx([one.se for one in coarse.effects], rel=0.05)
 

@@ -109,7 +109,7 @@ def test_degrees_of_freedom_count_connected_parts(filled, q):
 # ── the tests ──────────────────────────────────────────────────────────────────────────────────
 
 
-def tally(shape, seed, *, low=5, high=60, size=1, squares="margins", metric=None):
+def tally(shape, seed, *, low=5, high=60, size=1, squares="marginals", metric=None):
     """A pair's table of random people, with a spread that differs by class."""
     rng = np.random.default_rng(seed)
     rows = {"a": [], "b": [], "y": []}
@@ -128,7 +128,7 @@ def outcome(*tables):
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 3), (8, 5)])
-@pytest.mark.parametrize(("squares", "metric"), [("margins", None), ("class", None), ("arm", None), ("arm", BINARY)])
+@pytest.mark.parametrize(("squares", "metric"), [("marginals", None), ("class", None), ("arm", None), ("arm", BINARY)])
 def test_every_table_is_tested_as_by_itself(shape, squares, metric):
     tables = [tally(shape, seed, squares=squares, metric=metric, low=20) for seed in range(6)]
     if squares == "arm" and metric is None:

@@ -233,7 +233,7 @@ def test_bounds_that_the_curator_knows_make_an_alarm_sure():
 # ── stored tables ──────────────────────────────────────────────────────────────────────────────
 
 
-def stored(squares="margins"):
+def stored(squares="marginals"):
     rng = np.random.default_rng(9)
     rows = {name: rng.integers(0, 2, 800) for name in "abc"} | {"y": rng.integers(0, 9, 800)}
     return {

@@ -28,7 +28,7 @@ def people(seed=1, size=6_000):
     return rows
 
 
-def table(rows, arm, *covariates, squares="margins", metrics=METRICS):
+def table(rows, arm, *covariates, squares="marginals", metrics=METRICS):
     return count_columns(rows, arm=arm, covariates=list(covariates), metrics=metrics, squares=squares)
 
 
@@ -125,7 +125,7 @@ def test_plain_data_is_ready_for_json():
 def test_many_levels_are_compared_too():
     rng = np.random.default_rng(3)
     rows = {"arm": rng.integers(0, 3, 60_000), "city": rng.integers(0, 150, 60_000), "y": rng.normal(0, 1, 60_000)}
-    tally = count_columns(rows, arm="arm", covariates=["city"], metrics={"y": Metric("y", 1000)}, squares="margins")
+    tally = count_columns(rows, arm="arm", covariates=["city"], metrics={"y": Metric("y", 1000)}, squares="marginals")
     (row,) = scan_covariates([tally]).rows
     expected = robust_f(tally)
     assert (row.F_robust, row.p_robust) == pytest.approx((expected.F, expected.p), rel=1e-10)
