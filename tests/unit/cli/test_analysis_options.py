@@ -83,6 +83,7 @@ def test_arms_are_pooled_and_the_pool_may_be_the_control(released: Path) -> None
     assert plain(released, "--pool", "old=A+B", "--control", "old")["control"] == "old"
 
 
+@pytest.mark.slow
 def test_the_pool_may_be_the_control_of_a_source(tmp_path: Path) -> None:
     rows = shop_rows(900)
     rows["variant"] = np.random.default_rng(2).choice(["A", "B", "C"], 900)

@@ -458,6 +458,7 @@ PEOPLE = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(PEOPLE)
 def test_counting_is_what_a_loop_over_the_people_gives(people: list[tuple[Any, ...]]) -> None:
@@ -488,6 +489,7 @@ def test_counting_is_what_a_loop_over_the_people_gives(people: list[tuple[Any, .
         assert squares.tolist() == [wanted[arm] for arm in tally.factors[0].levels]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(PEOPLE)
 def test_people_who_have_a_value_add_up_to_the_counts_of_its_metric(people: list[tuple[Any, ...]]) -> None:

@@ -402,6 +402,7 @@ def test_any_heap_of_words_is_a_plan_or_refused(text: str) -> None:
     plan_or_refusal(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_damage_to_a_plan_is_a_plan_or_refused(data: st.DataObject) -> None:

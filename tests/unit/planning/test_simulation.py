@@ -72,6 +72,7 @@ def test_an_aa_study_rings_in_one_of_twenty():
     assert "finds an effect falsely" in str(study)
 
 
+@pytest.mark.slow
 def test_an_ab_study_has_the_planned_power():
     planned = solve_power(noise_of_amounts(2), people=200, power=0.7).effect
     study = simulate(Population(200, "number", 5.0, 2.0, effects={"B": planned}), runs=1_000, seed=2)
@@ -81,6 +82,7 @@ def test_an_ab_study_has_the_planned_power():
     assert "finds the effect of" in str(study)
 
 
+@pytest.mark.slow
 def test_adjustment_finds_more():
     world = Population(400, "number", 0.0, 1.0, effects={"B": 0.2}, levels=5, correlation=0.7)
     plain, adjusted = (simulate(world, how, runs=300, seed=4) for how in (difference_in_means, adjusted_effect))

@@ -41,6 +41,7 @@ def test_a_hundred_two_arm_experiments_hold_5051_numbers() -> None:
     assert pair_numbers([3, 4, 2]) == 1 + (2 + 3 + 1) + (2 * 3 + 2 * 1 + 3 * 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(2, 4), min_size=2, max_size=5), st.integers(0, 1_000))
 def test_the_numbers_are_the_rank_of_all_pair_tables(arms: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)

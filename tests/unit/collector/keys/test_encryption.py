@@ -16,8 +16,9 @@ def counters(number: int) -> Counters:
     return {f"checkout/tier|B:{index}|minutes|s": index - 7 for index in range(number)}
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=30), st.integers(-(2**130), 2**130), max_size=200))
-def test_what_comes_out_of_a_box_is_what_went_in(given: Counters) -> None:
+def test_what_is_decrypted_is_what_was_encrypted(given: Counters) -> None:
     assert CIPHER.decrypt(5, CIPHER.encrypt(5, given)) == {name: value for name, value in given.items() if value}
 
 

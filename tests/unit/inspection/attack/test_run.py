@@ -132,6 +132,7 @@ def test_class_squares_pin_values_that_people_have() -> None:
         assert float(low) <= largest <= float(high)
 
 
+@pytest.mark.slow
 def test_the_pair_scan_gives_everybodys_spend_to_the_cent() -> None:
     bad = example("pair-scan")
     found = found_by(attacked("pair-scan"), "least squares")
@@ -140,6 +141,7 @@ def test_the_pair_scan_gives_everybodys_spend_to_the_cent() -> None:
     assert len(values) == 300
 
 
+@pytest.mark.slow
 def test_the_sparse_pair_scan_names_every_buyer() -> None:
     bad = example("pair-scan-sparse")
     found = found_by(attacked("pair-scan-sparse"), "sparse values")
