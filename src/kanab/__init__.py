@@ -78,13 +78,15 @@ if not TYPE_CHECKING:  # so that a type checker still knows which names there ar
 
     def __getattr__(name: str) -> Any:
         """Import ``kb.planning`` and ``kb.scan`` when they are first used; say where any other name is."""
-        from importlib import import_module  # noqa: PLC0415 - not a name of this package
+        from contextlib import suppress  # noqa: PLC0415 - not names of this package
+        from importlib import import_module  # noqa: PLC0415
 
         if name in _LAZY:
             return import_module(f"kanab.{name}")
-        doors = () if name.startswith("_") else _DOORS
-        home = next((door for door in doors if hasattr(import_module(f"kanab.{door}"), name)), None)
-        hint = "" if home is None else f"; it is in kanab.{home}"
+        hint = ""
+        for door in () if name.startswith("_") else _DOORS:
+            with suppress(ImportError):  # whoever deleted a room finds the rest standing
+                hint = hint or (f"; it is in kanab.{door}" if hasattr(import_module(f"kanab.{door}"), name) else "")
         raise AttributeError(f"module 'kanab' has no attribute {name!r}{hint}")
 
 

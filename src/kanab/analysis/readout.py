@@ -41,7 +41,7 @@ class Readout:
     confidence: float
     alternative: Alternative
     correction: AnyCorrection
-    ratio: SampleRatio
+    sample_ratio: SampleRatio
     effects: tuple[EffectRow, ...]
     segments: tuple[SegmentRow, ...]
     follow_ups: tuple[FollowUp, ...]
@@ -113,12 +113,12 @@ class Readout:
             "alternative": self.alternative,
             "correction": self.correction,
             "sample_ratio": {
-                "chi2": self.ratio.chi2,
-                "df": self.ratio.df,
-                "p": self.ratio.p,
-                "residuals": {label(arm): value for arm, value in self.ratio.residuals.items()},
-                "shares": {label(arm): value for arm, value in self.ratio.shares.items()},
-                "declared": self.ratio.declared,
+                "chi2": self.sample_ratio.chi2,
+                "df": self.sample_ratio.df,
+                "p": self.sample_ratio.p,
+                "residuals": {label(arm): value for arm, value in self.sample_ratio.residuals.items()},
+                "shares": {label(arm): value for arm, value in self.sample_ratio.shares.items()},
+                "declared": self.sample_ratio.declared,
                 "p_any_time": None if self.any_time is None else self.any_time.p,
             },
             "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},

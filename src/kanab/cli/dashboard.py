@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from kanab.cli.stores import FILE, dashboard_token
@@ -34,5 +36,6 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int) -> None:
         raise MissingExtraError("the dashboard", "server") from None
     app = Dashboard(FileReleases(places, FILE), token=token)
     listening = bind(host, port)
-    click.echo(f"Showing what was released at http://{host}:{listening.getsockname()[1]}", err=True)
-    serve_application(app, listening)
+    say = partial(click.echo, err=True)
+    say(f"Showing what was released at http://{host}:{listening.getsockname()[1]}")
+    serve_application(app, listening, say=say)

@@ -86,12 +86,14 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
     covariates = names(flags["segment"])
     if not covariates:
         return None
+    rules = {name: value for name, value in _rules(flags).items() if name != "correction"}  # segments have their own
     if is_release(source[0]):
-        return scan_segments([read_release(path) for path in source], metrics=names(flags["metric"]))
+        stored = [read_release(path) for path in source]
+        return scan_segments(stored, metrics=names(flags["metric"]), **rules)
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
             source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],
-            override=flags["override"], alpha=flags["alpha"], **_counting(flags),
+            override=flags["override"], **_counting(flags), **rules,
         )  # fmt: skip
 
 

@@ -239,7 +239,7 @@ def make_plan(
         ("bins", bins, covariates), ("top", top, covariates),
     ):  # fmt: skip
         if set(choices or {}) - set(names):
-            raise PlanError(f"{word} name something that is not counted", f"Counted are: {listed(names)}.")
+            raise PlanError(f"{word} name something that is not counted", f"Counted: {listed(names)}.")
     return Plan(
         tuple(
             MetricPlan(

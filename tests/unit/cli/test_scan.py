@@ -56,6 +56,17 @@ def test_a_pattern_scans_every_pair(users: str) -> None:
     assert "Curator only, unchained" in shown
 
 
+def test_segments_are_judged_by_the_same_rules_as_pairs(users: str) -> None:
+    flags = ("--metric", "revenue", *FLAGS, "--segment", "device", "--alpha", "0.01", "--family", "all", "--json")
+    data = json.loads(
+        run("scan", users, "--experiments", "test_00,test_01", *flags, "--tolerance", "revenue=50").output
+    )
+    assert (data["alpha"], data["family"], data["correction"]) == (0.01, "all", "holm")
+    segments = data["segment_scan"]
+    assert (segments["alpha"], segments["family"], segments["correction"]) == (0.01, "all", "bh")
+    assert {row["verdict"] for row in segments["segments"]} == {"clear within tolerance"}
+
+
 @pytest.mark.slow
 def test_json_has_the_documented_fields(users: str) -> None:
     flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--segment", "device", "--json")

@@ -366,7 +366,9 @@ def choose_metrics(tables: Iterable[Pairs | Tally], wanted: Sequence[str] | None
     known = {part.metric.name: part.metric for table in tables for part in table.moments}
     names = list(known) if wanted is None else list(dict.fromkeys(wanted))
     if not names or not set(names) <= known.keys():
-        raise LevelError("unknown metric" if names else "no metric to test", f"Counted are: {listed(known) or 'none'}.")
+        raise LevelError(
+            "unknown metric" if names else "no metric to test", f"Counted metrics: {listed(known) or 'none'}."
+        )
     if not {*rules.tolerance, *rules.bounds} <= set(names):
-        raise LevelError("a tolerance or bounds name an unknown metric", f"Tested are: {listed(names)}.")
+        raise LevelError("a tolerance or bounds name an unknown metric", f"Tested metrics: {listed(names)}.")
     return {name: known[name] for name in names}

@@ -300,7 +300,7 @@ def test_one_experiment_has_no_pairs():
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones():
-    with pytest.raises(LevelError, match="Counted are: spend, bought"):
+    with pytest.raises(LevelError, match="Counted metrics: spend, bought"):
         scan_pairs(crowd(), metrics=["spent"])
 
 
@@ -314,5 +314,5 @@ def test_a_table_under_a_wrong_name_is_refused():
 
 @pytest.mark.parametrize("wrong", [{"tolerance": {"x": 1.0}}, {"bounds": {"x": (0.0, 1.0)}}])
 def test_a_rule_for_an_unknown_metric_is_refused(wrong):
-    with pytest.raises(LevelError, match="Tested are: spend, bought"):
+    with pytest.raises(LevelError, match="Tested metrics: spend, bought"):
         scan_pairs(crowd(), Rules(**wrong))

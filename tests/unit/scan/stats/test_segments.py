@@ -138,5 +138,5 @@ def test_what_cannot_be_compared_is_refused():
         scan_covariates([table(rows, "checkout")])
     with pytest.raises(AnalysisError, match="one experiment at a time"):
         scan_covariates([table(rows, ["checkout", "banner"])])
-    with pytest.raises(LevelError, match="Counted are: spend, bought"):
+    with pytest.raises(LevelError, match="Counted metrics: spend, bought"):
         scan_covariates(four_tables(rows), metrics=["clicks"])
