@@ -114,7 +114,9 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
         return EffectRow(effect, None, None, look=look)
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
-    return EffectRow(effect, relative_effect(means, sure), (base, other), relative_delta(means, sure), look=look)
+    relative = relative_effect(means, sure)
+    delta = None if relative.estimate is None else relative_delta(means, sure)
+    return EffectRow(effect, relative, (base, other), delta, look=look)
 
 
 Family = Sequence[tuple[MetricMeans, Sequence[EffectRow]]]

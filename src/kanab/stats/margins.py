@@ -176,12 +176,12 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
     ratio = relative_effect(means, effect)
     control, arm = means.arms.index(effect.control), means.arms.index(effect.arm)
     base = float(means.means[control])
-    if ratio.estimate is None:
+    if base == 0:
         raise AnalysisError("a relative margin needs a control mean other than 0", "Give a margin in units.")
+    if ratio.estimate is None:
+        raise AnalysisError("the control's mean cannot be told from 0", "Give a margin in units of the metric.")
     if effect.df is None:
         return MarginTest(effect, margin, ratio.estimate, None, None, None, level)
-    if ratio.interval is None:
-        raise AnalysisError("the control's mean cannot be told from 0", "Give a margin in units of the metric.")
     covariance, upwards = means.covariance, math.copysign(1.0, base)
     tests: list[tuple[float, Alternative]] = []
     for limit, side in margin.tests:
@@ -192,9 +192,7 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
         )  # fmt: skip
         tests.append(((effect.estimate - shift * base) / math.sqrt(variance), side))
     t, p = _weakest(tests, effect.df)
-    low, high = ratio.interval
-    interval = (low, high) if upwards > 0 else (-high, -low)  # shares of the mean's size, not of its sign
-    return MarginTest(effect, margin, upwards * ratio.estimate, t, p, interval, level)
+    return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level)
 
 
 def _weakest(tests: list[tuple[float, Alternative]], df: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kanab.arguments import check_arguments
-from kanab.stats.distributions import Alternative, t_interval, t_quantile
+from kanab.stats.distributions import t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, Effect
 
 
@@ -20,10 +20,11 @@ class Relative:
 
 @check_arguments()
 def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
-    """Return the arm's mean over the control's, minus one.
+    """Return the effect as a share of the size of the control's mean, whatever its sign: a loss that shrinks is a plus.
 
-    The interval holds every ratio ρ for which a test of mean(arm) = ρ · mean(control) does not
-    reject, with the effect's own degrees of freedom: it excludes 0 exactly when p is below α.
+    The interval holds every share δ for which a test of mean(arm) = mean(control) + δ · |mean(control)|
+    does not reject, with the effect's own degrees of freedom: it excludes 0 exactly when p is below α. Where
+    the control's mean cannot be told from 0, no share of it is given.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import against_control, plain_means
@@ -34,29 +35,27 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     base, v_base, v_both = _control(means, effect)
     if base == 0:
         return Relative(None, None)
-    difference = effect.estimate
+    difference, sign = effect.estimate, math.copysign(1.0, base)
     if effect.df is None:
-        return Relative(difference / base, None)
+        return Relative(difference / abs(base), None)
     tail = (1 + effect.confidence) / 2 if effect.alternative == "two-sided" else effect.confidence
     t2 = t_quantile(tail, effect.df) ** 2
     v = effect.se_population**2
     a = base**2 - t2 * v_base
     if a <= 0:
-        return Relative(difference / base, None)
+        return Relative(None, None)
     # The ends solve (difference − δ base)² = t² (v − 2 δ v_both + δ² v_base). What is under the root is written
     # so that nothing large is subtracted; the end next to 0 comes from their product, so that its sign is p's verdict.
     half = difference * base - t2 * v_both
     inner = v * base**2 - 2 * v_both * difference * base + v_base * difference**2 - t2 * (v_base * v - v_both**2)
     far = half + math.copysign(math.sqrt(max(0.0, t2 * inner)), half)
     near = (difference**2 - t2 * v) / far if far else 0.0
-    low, high = sorted((near, far / a))
+    low, high = sorted((sign * near, sign * far / a))
     if effect.alternative == "greater":
-        high = math.inf if base > 0 else high
-        low = low if base > 0 else -math.inf
+        high = math.inf
     elif effect.alternative == "less":
-        low = -math.inf if base > 0 else low
-        high = high if base > 0 else math.inf
-    return Relative(difference / base, (low, high))
+        low = -math.inf
+    return Relative(difference / abs(base), (low, high))
 
 
 def _control(means: ArmMeans, effect: Effect) -> tuple[float, float, float]:
@@ -82,17 +81,13 @@ def relative_delta(means: ArmMeans, effect: Effect) -> Relative:
     base, v_base, v_both = _control(means, effect)
     if base == 0:
         return Relative(None, None)
-    estimate = effect.estimate / base
+    estimate = effect.estimate / abs(base)
     if effect.df is None:
         return Relative(estimate, None)
-    v = effect.se_population**2
-    variance = max(0.0, v - 2 * estimate * v_both + estimate * estimate * v_base) / base / base
+    v, share = effect.se_population**2, effect.estimate / base
+    variance = max(0.0, v - 2 * share * v_both + share * share * v_base) / base / base
     if not math.isfinite(variance):
         return Relative(estimate, None)
-    se = math.sqrt(variance)
-    side = effect.alternative if base > 0 else _MIRRORED[effect.alternative]
-    return Relative(estimate, t_interval(estimate, se, effect.df, effect.confidence, side))
-
-
-_MIRRORED: dict[Alternative, Alternative] = {"two-sided": "two-sided", "greater": "less", "less": "greater"}
-"""An increase is a relative decrease where the control's mean is below 0."""
+    return Relative(
+        estimate, t_interval(estimate, math.sqrt(variance), effect.df, effect.confidence, effect.alternative)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -275,6 +276,17 @@ def test_the_delta_methods_interval_stands_beside_fiellers() -> None:
         assert row["relative_interval_delta"] == list(relative_delta(means, effect).interval or ())
 
 
+def test_a_raise_is_a_plus_where_the_control_loses_money() -> None:
+    rng = np.random.default_rng(1)
+    profit = np.round(np.concatenate([rng.normal(-10, 3, 400), rng.normal(-5, 3, 400)]), 2)
+    rows = {"variant": np.repeat(["A", "B"], 400), "profit": profit}
+    found = kb.readout(rows, arm="variant", metrics=["profit"])
+    (effect,) = found.to_dict()["effects"]
+    assert effect["relative"] == pytest.approx(effect["estimate"] / abs(effect["mean_control"]))
+    assert 0 < effect["relative_interval"][0] < effect["relative"] < effect["relative_interval"][1]
+    assert re.search(r"B raises profit by \d\.\d+ \(\+49\.6 %\)", str(found))
+
+
 @pytest.mark.parametrize("shift", [0.0, 0.01])
 def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
     value = np.tile([-1.0, 1.0], 300) + shift
@@ -282,8 +294,8 @@ def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
     asked: dict[str, Any] = {"margins": {"y": Margin("equivalence", 0.1, relative=True)}, "prior": Prior(0, 1)}
     found = kb.readout(counted, arm="variant", metrics=["y"], contrasts=["C-B"], correction="dunnett", **asked)
     data = found.to_dict()
-    assert all(row["relative_interval"] is None for row in data["effects"])
-    assert (data["effects"][0]["relative"] is None) == (shift == 0)
+    assert all(row["relative"] is row["relative_interval"] is None for row in data["effects"])
+    assert all(row["relative_interval_delta"] is None for row in data["effects"])
     for shown in (
         str(found),
         found.to_markdown(),

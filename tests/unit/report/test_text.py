@@ -133,7 +133,7 @@ def test_an_effect_without_an_interval_keeps_its_p(small: Maker, effect: Maker) 
 def test_a_control_mean_near_zero_leaves_out_the_relative_effect(small: Maker, effect: Maker) -> None:
     text = readout_text(small(effect(relative=2000.0, relative_interval=None)))
     assert "B raises spend by 0.50, 95 % interval" in text
-    assert "No relative interval is given where the control's mean cannot be told from 0." in text
+    assert "No relative effect is given where the control's mean cannot be told from 0." in text
 
 
 @pytest.mark.parametrize(
