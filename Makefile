@@ -32,7 +32,7 @@ types: $(READY) ## check types with mypy
 
 # What must be covered wholly is run first and watched; watching the rest too would double its time.
 WATCHED := $(addprefix tests/unit/,tally stats scan/stats)
-PYTEST  := $(BIN)/pytest --dist loadgroup --numprocesses
+PYTEST  := $(BIN)/pytest --dist loadfile --numprocesses
 # Tests of servers and pages wait for much of their time: one worker more than there are cores.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 

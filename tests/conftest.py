@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 NOT_QUICK = tuple(TESTS / folder for folder in ("browser", "collector", "golden", "property", "sources"))
 LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that both workers end together
 SLOW = 0.5  # seconds
+SPARK = "spark"
 _seconds: Counter[str] = Counter()
 
 
@@ -27,39 +28,36 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("quick") and collection_path in NOT_QUICK else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("quick"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("slow")])
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
-    for item in items:
-        if _needs_spark(item):
-            item.add_marker(pytest.mark.xdist_group("spark"))  # starting a session costs more than most tests
     items.sort(key=_place)
-
-
-def _needs_spark(item: pytest.Item) -> bool:
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return "spark_session" in getattr(item, "fixturenames", ()) or "spark" in map(str, parameters)
 
 
 def _place(item: pytest.Item) -> tuple[bool, int]:
     folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
     place = LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
-    return not item.get_closest_marker("xdist_group"), place
+    return _group(item.nodeid) != SPARK, place
+
+
+def _group(test: str) -> str:
+    """The tests that share a worker: those of a file, and all that count with Spark, which is slow to start."""
+    path, _, name = test.partition("::")
+    return SPARK if "tests/sources/" in path and "spark" in name else path
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep a file's tests, and all tests of one group, in one worker, and take them in the order given."""
-    from xdist.scheduler import LoadGroupScheduling  # noqa: PLC0415 - only where tests run in parallel
+    """Keep a file's tests, and all tests with Spark, in one worker, and take them in the order given."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where tests run in parallel
 
-    class FilesAndGroups(LoadGroupScheduling):
+    class FilesAndSpark(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return str(super()._split_scope(nodeid)).split("::", 1)[0]
+            return _group(nodeid)
 
     config.option.loadscopereorder = False
-    return FilesAndGroups(config, log) if config.option.dist == "loadgroup" else None
+    return FilesAndSpark(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
