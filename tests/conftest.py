@@ -14,7 +14,7 @@ settings.load_profile("steady")
 
 TESTS = Path(__file__).parent
 NOT_QUICK = tuple(TESTS / folder for folder in ("browser", "collector", "golden", "property", "sources"))
-LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that both workers end together
+LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that the workers end together
 SLOW = 0.5  # seconds
 SPARK = "spark"
 _seconds: Counter[str] = Counter()
