@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kanab.analysis.options import ResolvedOptions, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
+from kanab.analysis.verdicts import with_verdicts
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.stats.adjust import adjusted_means
@@ -102,7 +103,7 @@ def _rows(
         joint = _dunnett(family, options) if options.correction == "dunnett" else _corrected(family, options)
         for place in places:
             rows[place] = [replace(row, simultaneous=next(joint)) for row in rows[place]]
-    return [row for of_metric in rows for row in of_metric]
+    return with_verdicts([row for of_metric in rows for row in of_metric], 1 - options.confidence)
 
 
 def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> EffectRow:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.report.words import Kind
 from kanab.stats.bayes import Candidate, Posterior, Prior
 from kanab.stats.cautions import Caution
 from kanab.stats.effect import Effect, Method
@@ -26,7 +27,7 @@ class EffectRow:
 
     ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
     None for contrasts of more than two arms. ``simultaneous`` is the effect within its family: the
-    corrected p, and an interval to go with it.
+    corrected p, and an interval to go with it. Of all rows of a metric and arm, one carries the verdict.
     """
 
     effect: Effect
@@ -35,6 +36,8 @@ class EffectRow:
     delta: Relative | None = None
     simultaneous: Simultaneous | None = None
     look: PlannedLook | AnyTimeLook | None = None
+    verdict: Kind = "untestable"
+    carries_verdict: bool = False
 
     @property
     def p(self) -> float | None:
@@ -73,6 +76,8 @@ class EffectRow:
             "relative_interval": None if relative is None else plain_interval(relative.interval),
             "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
             "sequential": None if self.look is None else _look(self.look),
+            "verdict": self.verdict,
+            "carries_verdict": self.carries_verdict,
         }
 
     def contrast_dict(self) -> Plain:

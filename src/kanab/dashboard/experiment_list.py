@@ -12,7 +12,7 @@ from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
 from kanab.errors import LedgerError
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, headlines, kind_of, metrics_of
+from kanab.report.words import alarmed, headlines, metrics_of
 
 State = Literal["waiting", "running", "ended", "released"]
 Health = Literal["alarm", "caution", "fine", "unknown"]
@@ -143,7 +143,7 @@ def _results(data: Mapping[str, Any]) -> Iterable[Result]:
             change = figures_of([row], share=share, brief=True).change(row["estimate"], signed=True)
             if row["relative"] is not None and row["relative_interval"] is not None:
                 change = f"{relative_figures([row], brief=True).bare(row['relative'], signed=True)} %"
-            yield Result(metric, row["arm"], kind_of(row, data["confidence"]), change)
+            yield Result(metric, row["arm"], row["verdict"], change)
 
 
 @dataclass(frozen=True)

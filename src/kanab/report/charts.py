@@ -14,7 +14,7 @@ from typing import Any
 
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, error_figures, figures_of, is_share, percent, scaled
-from kanab.report.words import differs, kind_of, metrics_of
+from kanab.report.words import differs, metrics_of
 
 Data = Mapping[str, Any]
 Spec = dict[str, Any]
@@ -126,13 +126,13 @@ def _forest_rows(data: Data, metric: str) -> list[Spec]:
     for arm in dict.fromkeys(row["arm"] for row in effects):
         for row in effects:
             if row["arm"] == arm and row["estimate"] is not None:
-                rows.append(_forest_row(data, row, figures, str(len(rows))))
+                rows.append(_forest_row(row, figures, str(len(rows))))
     return rows
 
 
-def _forest_row(data: Data, row: Row, figures: Figures, place: str) -> Spec:
+def _forest_row(row: Row, figures: Figures, place: str) -> Spec:
     low, high = row["interval"] or (row["estimate"], row["estimate"])
-    kind = kind_of(row, data["confidence"])
+    kind = row["verdict"]
     value = figures.bare(row["estimate"], signed=True)
     return {
         "row": place,

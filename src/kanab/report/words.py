@@ -109,25 +109,9 @@ def _at_fault(data: Data) -> str:
     return "; ".join(parts)
 
 
-def kind_of(row: Row, confidence: float) -> Kind:
-    """Return what the corrected p-value decides; a hint is clear only before the correction."""
-    p, limit = row["p"], 1 - confidence
-    if p is None or row["estimate"] is None:
-        return "untestable"
-    if differs(row, confidence):
-        return "up" if row["estimate"] > 0 else "down"
-    return "hint" if p < limit else "unclear"
-
-
 def headlines(data: Data, metric: str) -> list[Row]:
-    """Return one row per arm: the adjustment named first where one was asked for, else the plain effect."""
-    rows = [row for row in data["effects"] if row["metric"] == metric]
-    chosen = []
-    for arm in dict.fromkeys(row["arm"] for row in rows):
-        of_arm = [row for row in rows if row["arm"] == arm]
-        adjusted = [row for row in of_arm if row["method"] == "adjusted" and row["p"] is not None]
-        chosen.append((adjusted or of_arm)[0])
-    return chosen
+    """Return the rows that carry the verdict, one per arm."""
+    return [row for row in data["effects"] if row["metric"] == metric and row["carries_verdict"]]
 
 
 def verdicts(data: Data, metric: str) -> list[Verdict]:
@@ -141,14 +125,14 @@ def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
     key = ("metric", "arm", "method")
     wanted = (verdict.row["metric"], verdict.row["arm"], "difference")
     plain = next((row for row in data["effects"] if tuple(row[name] for name in key) == wanted), None)
-    if plain is None or kind_of(plain, data["confidence"]) in (verdict.kind, "untestable"):
+    if plain is None or plain["verdict"] in (verdict.kind, "untestable"):
         return verdict
     change = figures_of([plain], share=share, brief=True).change(plain["estimate"], signed=True)
     return replace(verdict, evidence=f"{verdict.evidence} Without adjustment: {change}; {spoken_ps(plain)}.")
 
 
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
-    kind = kind_of(row, data["confidence"])
+    kind: Kind = row["verdict"]
     figures = figures_of([row], share=share, brief=True)
     claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row)}"
     if kind == "untestable":
@@ -226,7 +210,7 @@ def _capital(text: str) -> str:
 
 def summary(data: Data) -> str:
     """Return how many of the comparisons are clear."""
-    kinds = [kind_of(row, data["confidence"]) for metric in metrics_of(data) for row in headlines(data, metric)]
+    kinds = [row["verdict"] for metric in metrics_of(data) for row in headlines(data, metric)]
     if not kinds:
         return "No effect could be computed; the notes say why."
     clear = len([kind for kind in kinds if kind in ("up", "down")])

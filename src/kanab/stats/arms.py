@@ -121,7 +121,7 @@ def _joined(
         p = joint_tail(size, effect.df, correlations, alternative)
         reach = joint_quantile(confidence, effect.df, correlations, alternative)
         level = 1 - t_tail(reach, effect.df, "two-sided" if alternative == "two-sided" else "greater")
-        interval = t_interval(effect.estimate, effect.se_population, effect.df, level, alternative)
+        interval = effect.interval_at(1 - level)
         joined.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER))
     return tuple(joined)
 

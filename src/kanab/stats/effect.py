@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +13,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
-from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_tail
+from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
@@ -101,6 +102,15 @@ class Effect:
     def testable(self) -> bool:
         """Whether anything varies, so that there is an error to compare the effect with."""
         return self.t is not None
+
+    def interval_at(self, alpha: float) -> tuple[float, float]:
+        """Return the values that a test at ``alpha`` does not reject; the effect must be testable."""
+        assert self.df is not None
+        sides = 2 if self.alternative == "two-sided" else 1
+        reach = -t_quantile(alpha / sides, self.df) * self.se_population if alpha else math.inf
+        low = -math.inf if self.alternative == "less" else self.estimate - reach
+        high = math.inf if self.alternative == "greater" else self.estimate + reach
+        return low, high
 
     def __str__(self) -> str:
         adjusted = f", adjusted for {listed(self.covariates)}" if self.method == "adjusted" else ""

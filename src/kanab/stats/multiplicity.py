@@ -19,7 +19,6 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import t_interval
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 
@@ -133,7 +132,7 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     intervals = []
     for effect, p in zip(effects, adjusted, strict=True):
         confident = None if p is None or (selective and p > alpha) else level
-        interval = None if confident is None else interval_at(effect, confident)
+        interval = None if confident is None else effect.interval_at(1 - confident)
         agrees = interval is None or p is None or excludes(interval) == (p <= alpha)
         intervals.append(Simultaneous(effect, correction, p, confident, interval, agrees, meaning))
     return tuple(intervals)
@@ -160,12 +159,6 @@ def _level(correction: Correction, alpha: float, tests: int, chosen: int) -> flo
         harmonic = math.fsum(1 / i for i in range(1, tests + 1)) if correction == "by" else 1.0
         return 1 - chosen * alpha / (tests * harmonic) if chosen else None
     return 1 - alpha / tests
-
-
-def interval_at(effect: Effect, level: float) -> tuple[float, float]:
-    """Return the effect's interval at another confidence."""
-    assert effect.df is not None
-    return t_interval(effect.estimate, effect.se_population, effect.df, level, effect.alternative)
 
 
 def excludes(interval: tuple[float, float], value: float = 0.0) -> bool:
@@ -210,9 +203,9 @@ def holm_regions(effects: Sequence[Effect]) -> tuple[HolmRegion, ...]:
     for effect, p, gone in zip(effects, adjusted, rejected, strict=True):
         interval = None
         if p is not None and not gone:
-            interval = interval_at(effect, 1 - alpha / open_ends)
+            interval = effect.interval_at(alpha / open_ends)
         elif p is not None:
-            whole = (-math.inf, math.inf) if open_ends else interval_at(effect, 1 - alpha / tests)
+            whole = (-math.inf, math.inf) if open_ends else effect.interval_at(alpha / tests)
             interval = _beyond_zero(effect, whole)
         regions.append(HolmRegion(effect, p, gone, interval, gone and effect.alternative == "two-sided"))
     return tuple(regions)

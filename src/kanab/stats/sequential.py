@@ -23,7 +23,6 @@ from scipy import special
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import t_quantile
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 from kanab.stats.spending import (
@@ -168,7 +167,7 @@ def planned_look(
         verdict = "may stop"
     return PlannedLook(
         len(times), looks, planned, fractions[-1], spent[-1], z, nominal, p,
-        _interval(effect, nominal), effect.confidence, verdict,
+        effect.interval_at(nominal) if effect.testable else None, effect.confidence, verdict,
     )  # fmt: skip
 
 
@@ -222,9 +221,8 @@ def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> A
         p = math.exp(-max(0.0, log_evidence(seen, people / tuned_at, alpha, sides)))
         until = None if stop else _projected(seen, people, tuned_at, alpha, sides)
     verdict: Verdict = "may stop" if stop else "keep going"
-    return AnyTimeLook(
-        people, tuned_at, z, nominal, p, _interval(effect, nominal), effect.confidence, verdict, until
-    )  # fmt: skip
+    interval = effect.interval_at(nominal) if effect.testable else None
+    return AnyTimeLook(people, tuned_at, z, nominal, p, interval, effect.confidence, verdict, until)
 
 
 def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -> int | None:
@@ -269,17 +267,6 @@ def _observed(effect: Effect, sides: int) -> float:
     """Return the z that has the effect's p-value: in small samples t is larger than the z that it is worth."""
     assert effect.p is not None
     return max(-_LARGEST_Z, min(_LARGEST_Z, z_of(effect.p, sides)))
-
-
-def _interval(effect: Effect, nominal: float) -> tuple[float, float] | None:
-    """Return the values that an ordinary test at the nominal level would not reject."""
-    if effect.df is None:
-        return None
-    quantile = t_quantile(nominal / sides_of(effect.alternative), effect.df) if nominal else -math.inf
-    reach = -quantile * effect.se_population
-    low = -math.inf if effect.alternative == "less" else effect.estimate - reach
-    high = math.inf if effect.alternative == "greater" else effect.estimate + reach
-    return low, high
 
 
 def _figures(p: float | None, interval: tuple[float, float] | None, confidence: float) -> str:

@@ -39,8 +39,22 @@ def hillstrom() -> Readout:
 
 @pytest.fixture
 def effect() -> Callable[..., Readout]:
-    """A plain effect of B on spend, changed as asked."""
-    return lambda **changes: copy.deepcopy(PLAIN) | changes
+    """A plain effect of B on spend, changed as asked, with the verdict that its p-values give."""
+
+    def make(**changes: Any) -> Readout:
+        row = copy.deepcopy(PLAIN) | changes
+        return {"verdict": decided(row), "carries_verdict": True} | row
+
+    return make
+
+
+def decided(row: Readout, alpha: float = 0.05) -> str:
+    """Return what the p-values of a row decide, as an analysis does."""
+    if row["p"] is None:
+        return "untestable"
+    if row["p_adjusted"] < alpha:
+        return "up" if row["estimate"] > 0 else "down"
+    return "hint" if row["p"] < alpha else "unclear"
 
 
 @pytest.fixture
@@ -65,7 +79,8 @@ def small() -> Callable[..., Readout]:
         made = {
             "experiment": "checkout", "people": 1000, "k": 10, "control": "A", "arms": {"A": 500, "B": 500},
             "confidence": 0.95, "alternative": "two-sided", "correction": "holm", "sample_ratio": ratio,
-            "effects": list(effects) or [copy.deepcopy(PLAIN)], "segments": [], "follow_ups": [],
+            "effects": list(effects) or [copy.deepcopy(PLAIN) | {"verdict": "up", "carries_verdict": True}],
+            "segments": [], "follow_ups": [],
             "privacy": privacy, "notes": [],
         }  # fmt: skip
         return made | changes
@@ -80,6 +95,7 @@ def crowded(small: Callable[..., Readout], effect: Callable[..., Readout]) -> Re
     effects = [
         effect(
             metric=f"metric {place}", arm=arm, method=method, covariates=covariates,
+            carries_verdict=method == "adjusted",
             **{name: PLAIN[name] * 10.0 ** (place - 5) for name in ("estimate", "se", "mean_control", "mean_arm")},
             interval=[end * 10.0 ** (place - 5) for end in PLAIN["interval"]],
         )

@@ -136,7 +136,7 @@ def test_all_arms_at_once_are_one_line(small: Maker, effect: Maker) -> None:
     assert omnibus_sentences(data, "spend") == [
         "All 3 arms at once: some of them differ (Welch's F(2, 1,996) = 4.32, p = 0.0134)."
     ]
-    data["effects"].append(effect(method="adjusted", covariates=["tier"]))
+    data["effects"] = [effect(carries_verdict=False), effect(method="adjusted", covariates=["tier"])]
     assert omnibus_sentences(data, "spend") == [
         "All 3 arms at once: no sign that any of them differ (Welch's F(2, 1,996) = 4.32, p = 0.400, "
         "adjusted for tier)."
@@ -220,7 +220,7 @@ def test_claims_in_percent_lower_ones_and_untestable_ones(small: Maker) -> None:
 
 def test_only_the_method_that_carries_the_verdict_is_told(small: Maker, effect: Maker) -> None:
     adjusted = {"method": "adjusted", "covariates": ["tier"]}
-    parts = margin_parts(small(effect(), effect(**adjusted), margins=[claim(), claim(**adjusted)]))
+    parts = margin_parts(small(effect(carries_verdict=False), effect(**adjusted), margins=[claim(), claim(**adjusted)]))
     assert sum(isinstance(part, str) for part in parts) == 2
     assert "adjusted for tier" in str(parts[0])
     assert len(table(parts).rows) == 2
