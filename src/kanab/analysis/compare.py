@@ -18,7 +18,7 @@ from kanab.stats.margins import Better, MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
-from kanab.stats.sequential import AnyTimeLook, PlannedLook
+from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
 from kanab.tally.tally import Tally
 
 _SUREST = 1 - 1e-12
@@ -103,7 +103,8 @@ def _rows(
         joint = _dunnett(family, options) if options.correction == "dunnett" else _corrected(family, options)
         for place in places:
             rows[place] = [replace(row, simultaneous=next(joint)) for row in rows[place]]
-    return with_verdicts([row for of_metric in rows for row in of_metric], 1 - options.confidence)
+    decided = with_verdicts([row for of_metric in rows for row in of_metric], 1 - options.confidence)
+    return [_stopping(row) for row in decided]
 
 
 def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> EffectRow:
@@ -118,6 +119,17 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
     return EffectRow(effect, relative, (base, other), delta, look=look)
+
+
+def _stopping(row: EffectRow) -> EffectRow:
+    """Let one stop only where the verdict is clear: after the correction over metrics and arms, too."""
+    if row.look is None or row.verdict in ("up", "down"):
+        return row
+    look = not_stopping(row.look)
+    if isinstance(look, AnyTimeLook) and row.simultaneous is not None and row.simultaneous.level is not None:
+        sure = replace(row.effect, confidence=min(row.simultaneous.level, _SUREST))
+        look = replace(look, until=any_time_look(sure, look.people, tuned_at=look.tuned_at).until)
+    return replace(row, look=look)
 
 
 Family = Sequence[tuple[MetricMeans, Sequence[EffectRow]]]
@@ -139,11 +151,7 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
 def _careful(look: PlannedLook | AnyTimeLook, means: ArmMeans, weights: Weights) -> PlannedLook | AnyTimeLook:
     """Let nobody stop because an arm has had no event yet: without a variance of its own it looks surer than it is."""
     still = [arm for arm, spread in zip(means.arms, means.sample, strict=True) if spread <= 0]
-    if look.verdict != "may stop" or not any(weights.get(arm) for arm in still):
-        return look
-    if isinstance(look, PlannedLook):
-        return replace(look, verdict="ended" if look.fraction >= 1 else "keep going")
-    return replace(look, verdict="keep going")
+    return not_stopping(look) if any(weights.get(arm) for arm in still) else look
 
 
 def _over_looks(

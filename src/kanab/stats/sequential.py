@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -99,6 +99,12 @@ class AnyTimeLook:
 
     def __str__(self) -> str:
         return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
+
+
+def not_stopping(look: PlannedLook | AnyTimeLook) -> PlannedLook | AnyTimeLook:
+    """Return a look at which nobody may stop, although its own p would allow it: it goes on, unless it was the last."""
+    ended = isinstance(look, PlannedLook) and look.fraction >= 1
+    return replace(look, verdict="ended" if ended else "keep going")
 
 
 def stop_advice(look: Mapping[str, Any]) -> str:
