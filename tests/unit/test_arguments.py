@@ -76,6 +76,7 @@ CALLS: list[Call] = [
     (stats.difference_in_means, (TALLY, "bought"), {}),
     (stats.fit, (TALLY, "variant", "spend"), {}),
     (stats.follow_ups, (TALLY, "tier", "bought"), {}),
+    (stats.segment_effects, (TALLY, "tier", "bought"), {"confidence": 0.9}),
     (stats.holm_regions, ([EFFECT],), {}),
     (stats.joint_contrasts, (MEANS, [{"A": -1, "B": 1}]), {}),
     (stats.looked_early, (2, False), {}),

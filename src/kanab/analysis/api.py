@@ -28,7 +28,7 @@ from kanab.analysis.options import (
     read_priors,
 )
 from kanab.analysis.readout import Readout
-from kanab.analysis.rows import SegmentRow
+from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.counting.shared_assignment import people_share
@@ -50,7 +50,7 @@ from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.margins import Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
-from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.segments import FollowUp, follow_ups, segment_effects
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label
@@ -201,6 +201,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         pooled=pools.groups,
         notes=tuple(notes),
         chained=released.chained,
+        segment_effects=tuple(_segment_effects(plan, tables, segments, resolved)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
     )  # fmt: skip
 
@@ -325,12 +326,30 @@ def _segments(
             rows[place] = replace(rows[place], p_adjusted=p)
     follow_up_rows: list[FollowUp] = []
     for row in rows:
-        if row.decides and row.p_adjusted is not None and row.p_adjusted < 1 - options.confidence:
+        if row.decides and _differs(row, options):
             table = tables[f"{plan.name}/{row.covariate}"]
             follow_up_rows += follow_ups(table, row.covariate, row.test.metric, control=options.control)
         if row.decides and row.test.F is None:
             notes.append(f"{row.test.metric} by {row.covariate} is not testable: {row.test.note}.")
     return rows, follow_up_rows
+
+
+def _segment_effects(
+    plan: ExperimentPlan, tables: Mapping[str, Tally], rows: Iterable[SegmentRow], options: ResolvedOptions
+) -> Iterable[SegmentEffectRow]:
+    """Return the effect at every level of every planned segment, whatever its F says."""
+    for row in rows:
+        if row.decides:
+            table, differs = tables[f"{plan.name}/{row.covariate}"], _differs(row, options)
+            for effect in segment_effects(
+                table, row.covariate, row.test.metric,
+                control=options.control, confidence=options.confidence, alternative=options.alternative,
+            ):  # fmt: skip
+                yield SegmentEffectRow(effect, exploratory=not differs)
+
+
+def _differs(row: SegmentRow, options: ResolvedOptions) -> bool:
+    return row.p_adjusted is not None and row.p_adjusted < 1 - options.confidence
 
 
 def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *, control_named: bool) -> list[str]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from kanab.analysis.options import AnyCorrection
 from kanab.analysis.rows import (
     BayesRow,
     EffectRow,
     OmnibusRow,
+    SegmentEffectRow,
     SegmentRow,
     caution_dict,
     follow_up_dict,
     margin_dict,
 )
-from kanab.errors import SourceError
+from kanab.arguments import check_arguments
+from kanab.errors import AnalysisError, SourceError
 from kanab.privacy.release import Receipt
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import readout_html, report_html
@@ -29,6 +31,9 @@ from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SampleRatio
 from kanab.tally.factor import Level, label
+
+Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins"]
+"""The rows of a readout that make a DataFrame."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +60,7 @@ class Readout:
     notes: tuple[str, ...] = ()
     chained: bool = False
     any_time: AnyTimeSampleRatio | None = None
+    segment_effects: tuple[SegmentEffectRow, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -77,19 +83,28 @@ class Readout:
         """Return the readout in Markdown."""
         return readout_markdown(self._shown())
 
-    def to_pandas(self) -> Any:
-        """Return the effects as a pandas DataFrame, one row per metric, arm and method.
+    @check_arguments()
+    def to_pandas(self, rows: Rows = "effects") -> Any:
+        """Return a pandas DataFrame of the effects, one row per metric, arm and method, or of other rows.
 
-        Raises `SourceError` where pandas is not installed.
+        ``rows`` is "effects", or another list of `to_dict`: "segment_effects" has the effect at every level.
+        Raises `SourceError` where pandas is not installed, `AnalysisError` for rows that there are not.
         """
-        return frame("pandas", self.to_dict()["effects"])
+        return frame("pandas", self._rows(rows))
 
-    def to_polars(self) -> Any:
-        """Return the effects as a polars DataFrame, one row per metric, arm and method.
+    @check_arguments()
+    def to_polars(self, rows: Rows = "effects") -> Any:
+        """Return a polars DataFrame of the same rows as ``to_pandas``.
 
-        Raises `SourceError` where polars is not installed.
+        Raises `SourceError` where polars is not installed, `AnalysisError` for rows that there are not.
         """
-        return frame("polars", self.to_dict()["effects"])
+        return frame("polars", self._rows(rows))
+
+    def _rows(self, rows: str) -> list[dict[str, Any]]:
+        if rows not in get_args(Rows):
+            raise AnalysisError("a readout has no rows of that name", f"Use one of: {', '.join(get_args(Rows))}.")
+        plain: list[dict[str, Any]] = self.to_dict()[rows]
+        return plain
 
     def _shown(self) -> dict[str, Any]:
         """Return the plain data as people read it: with several looks, p and intervals are those for all of them."""
@@ -130,6 +145,7 @@ class Readout:
             "margins": [margin_dict(test) for test in self.margins],
             "bayes": [row.to_dict() for row in self.bayes],
             "segments": [row.to_dict() for row in self.segments],
+            "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
             "privacy": _privacy(self.receipt, chained=self.chained),
             "notes": list(self.notes),
@@ -167,9 +183,11 @@ def frame(package: str, rows: list[dict[str, Any]]) -> Any:
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
-        if "interval" in name:
+        if "interval" in name or name == "limits":
             low, high = value or (None, None)
             flat |= {f"{name}_low": low, f"{name}_high": high}
+        elif name == "df" and isinstance(value, list):
+            flat |= dict(zip(("df_numerator", "df_denominator"), value, strict=True))
         else:
             flat[name] = ", ".join(value) if isinstance(value, list) else value
     return flat

@@ -14,7 +14,7 @@ from kanab.stats.ftest import FTest
 from kanab.stats.margins import Better, MarginTest
 from kanab.stats.multiplicity import Simultaneous
 from kanab.stats.relative import Relative
-from kanab.stats.segments import FollowUp
+from kanab.stats.segments import FollowUp, SegmentEffect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.tally.factor import Level, label
 
@@ -140,6 +140,40 @@ class SegmentRow:
             "p": self.test.p,
             "p_adjusted": self.p_adjusted,
             "note": self.test.note,
+        }
+
+
+@dataclass(frozen=True)
+class SegmentEffectRow:
+    """The effect at one level; exploratory unless the robust F says that the effect differs by this covariate."""
+
+    effect: SegmentEffect
+    exploratory: bool
+
+    def to_dict(self) -> Plain:
+        """Return the row as plain data."""
+        effect = self.effect
+        return {
+            "metric": effect.metric,
+            "covariate": effect.covariate,
+            "level": label(effect.level),
+            "arm": label(effect.arm),
+            "control": label(effect.control),
+            "people_control": effect.people[0],
+            "people_arm": effect.people[1],
+            "mean_control": effect.means[0],
+            "mean_arm": effect.means[1],
+            "estimate": effect.estimate,
+            "se": effect.se,
+            "df": effect.df,
+            "t": effect.t,
+            "p": effect.p,
+            "interval": plain_interval(effect.interval),
+            "p_adjusted": effect.p_adjusted,
+            "interval_adjusted": plain_interval(effect.interval_adjusted),
+            "variance": effect.variance,
+            "exploratory": self.exploratory,
+            "note": effect.note,
         }
 
 

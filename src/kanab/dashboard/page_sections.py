@@ -72,13 +72,15 @@ def shortened(data: Data) -> dict[str, Any]:
 
     short = dict(data)
     tests = clearest(row for row in data["segments"] if row["decides"])
-    levels = clearest(data["follow_ups"])
+    levels, effects = clearest(data["follow_ups"]), clearest(data["segment_effects"])
     if len(tests) > MOST_SEGMENTS:
         places = {(row["metric"], row["covariate"]) for row in tests[:MOST_SEGMENTS]}
         short["segments"] = [row for row in data["segments"] if (row["metric"], row["covariate"]) in places]
     if len(levels) > MOST_SEGMENTS:
         short["follow_ups"] = levels[:MOST_SEGMENTS]
-    if len(tests) > MOST_SEGMENTS or len(levels) > MOST_SEGMENTS:
+    if len(effects) > MOST_SEGMENTS:
+        short["segment_effects"] = effects[:MOST_SEGMENTS]
+    if max(len(tests), len(levels), len(effects)) > MOST_SEGMENTS:
         note = f"Only the {MOST_SEGMENTS} clearest of many segments are shown; the plain data (/v1) hold all."
         short["notes"] = [*data["notes"], note]
     return short

@@ -13,7 +13,8 @@ from html import escape
 from typing import Any
 
 from kanab.errors import MissingExtraError, listed
-from kanab.report.figures import Figures, Row, error_figures, figures_of, is_share, percent, scaled
+from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
+from kanab.report.tables import rows_of_levels, segment_places
 from kanab.report.words import differs, metrics_of
 
 Data = Mapping[str, Any]
@@ -54,21 +55,25 @@ def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
 
 
 def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """Return the effect at each level beside the effect in the rest; None where no follow-up was needed."""
-    chosen = [level for level in data["follow_ups"] if metric in (None, level["metric"])]
-    places = list(dict.fromkeys((level["metric"], level["covariate"]) for level in chosen))
+    """Return a forest plot of the effect at each level, a panel for each segment; None without segments.
+
+    Intervals hold for all levels of a panel together. Only what is not exploratory is coloured.
+    """
+    places = [place for place in segment_places(data) if metric in (None, place[0])]
     if not places:
         return None
     alt = _altair()
     panels, texts = [], []
     for name, covariate in places:
-        levels = [level for level in chosen if (level["metric"], level["covariate"]) == (name, covariate)]
+        levels = rows_of_levels(data, name, covariate)
         rows = _segment_rows(data, name, levels)
         texts += [f"{row['label']} {row['text']}" for row in rows]
         cut = f"; the {len(rows)} clearest of {len(levels)}" if len(rows) < len(levels) else ""
-        panels.append(_segment_panel(alt, rows, f"{_axis_title(data, name)}: ● there, ○ in the rest{cut}"))
-    title = f"Where the effect differs: {listed(f'{name} by {covariate}' for name, covariate in places)}"
-    return _finished(alt, panels, title, f"The effect at one level, then in the rest. {'; '.join(texts)}.")
+        exploratory = ", exploratory" if levels[0]["exploratory"] else ""
+        panels.append(_forest_panel(alt, rows, f"{_axis_title(data, name)}{exploratory}{cut}"))
+    title = f"The effect at each level: {listed(f'{name} by {covariate}' for name, covariate in places)}"
+    described = f"{percent(data['confidence'])} intervals that hold together in each panel. {'; '.join(texts)}."
+    return _finished(alt, panels, title, described)
 
 
 def report_charts(data: Data) -> dict[str, str]:
@@ -147,25 +152,20 @@ def _forest_row(row: Row, figures: Figures, place: str) -> Spec:
 
 
 def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
-    """Return what is drawn for each comparison of a level with the rest, the clearest if there are many."""
-    share = is_share(data, metric)
-    figures = error_figures([level["se"] for level in levels], share=share)
-    clearest = sorted(levels, key=lambda level: (level["p_adjusted"] is None, level["p_adjusted"]))[:MOST_LEVELS]
+    """Return what is drawn for the effect at each level, the clearest if there are many."""
+    together = [{**level, "interval": level["interval_adjusted"]} for level in levels]
+    figures = figures_of(together, share=is_share(data, metric))
+    order = sorted(together, key=lambda level: 2.0 if level["p_adjusted"] is None else level["p_adjusted"])
+    clearest = order[:MOST_LEVELS]
     rows: list[Spec] = []
-    for level in levels:
+    for level in together:
         if level in clearest:
-            here, rest = (figures.bare(level[side], signed=True) for side in ("effect", "rest"))
-            rows.append(
-                {
-                    "row": str(len(rows)),
-                    "label": f"{level['covariate']} = {level['level']}, {level['arm']}",
-                    "weight": "bold" if differs(level, data["confidence"]) else "normal",
-                    "text": f"{here}, rest {rest}",
-                    "estimate": scaled(level["effect"], share),
-                    "rest": scaled(level["rest"], share),
-                    "colour": UP if differs(level, data["confidence"]) else QUIET,
-                }
-            )
+            clear = not level["exploratory"] and differs(level, data["confidence"])
+            side = "up" if level["estimate"] > 0 else "down"
+            kind = "untestable" if level["p"] is None else side if clear else "unclear"
+            row = _forest_row({**level, "method": "difference", "verdict": kind}, figures, str(len(rows)))
+            name = f"{level['covariate']} = {level['level']}, {level['arm']}"
+            rows.append(row | {"label": name, "weight": "bold" if clear else "normal"})
     return rows
 
 
@@ -192,17 +192,6 @@ def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
             arrow = base.transform_filter(f"datum.{side} === null")
             layers.append(arrow.mark_point(shape=shape, filled=True, size=80, opacity=1, yOffset=10).encode(x=x(edge)))
     return alt.layer(*layers).properties(width=WIDTH, height=STEP * len(rows))
-
-
-def _segment_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
-    x = _x(alt, _domain([row[side] for row in rows for side in ("estimate", "rest")]), axis_title)
-    base = _base(alt, rows)
-    line = base.mark_rule(strokeWidth=2, yOffset=10).encode(x=x("estimate"), x2="rest")
-    rest = base.mark_point(filled=False, fill=TRACK, size=80, strokeWidth=2, opacity=1, yOffset=10).encode(x=x("rest"))
-    here = base.mark_point(filled=True, size=90, opacity=1, yOffset=10).encode(x=x("estimate"))
-    return alt.layer(*_ground(alt, base, x), line, rest, here, *_texts(alt, base)).properties(
-        width=WIDTH, height=STEP * len(rows)
-    )
 
 
 def _base(alt: Any, rows: Sequence[Spec]) -> Any:

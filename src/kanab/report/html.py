@@ -10,7 +10,14 @@ from typing import Any
 from kanab.errors import MissingExtraError
 from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
-from kanab.report.sections import Part, caution_sentences, further_sections, metric_sentences, readout_sections
+from kanab.report.sections import (
+    Part,
+    caution_sentences,
+    further_sections,
+    metric_sentences,
+    readout_sections,
+    segment_effect_parts,
+)
 from kanab.report.tables import arms_table, effects_table, follow_ups_table, metric_heading, segments_table
 from kanab.report.words import (
     MARKS,
@@ -36,7 +43,8 @@ _FOREST_KEY = (
     "Blue is clearly more than the control, orange clearly less, grey neither."
 )
 _SEGMENT_KEY = (
-    "In the pictures: full dot, the effect at this level; open dot, in the rest. Blue where they clearly differ."
+    "In the pictures: dot, the effect at this level; line, its interval; all intervals of a picture hold together. "
+    "Grey where it is exploratory or unclear."
 )
 _EXPONENT = re.compile(r"[\d.]+e-\d+")
 _HEADING = "font-weight:600;margin:1em 0 .3em"
@@ -154,6 +162,7 @@ def _segments(data: Data, charts: Mapping[str, str]) -> str:
     tables = [table_html(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
     if data["follow_ups"]:
         tables.append(table_html(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
+    tables.append(_parts(segment_effect_parts(data), "Effect at each level"))
     pair = "pair" if drawn else "pair words"
     key = f'<p class="key">{escape(_SEGMENT_KEY)}</p>' if drawn else ""
     return f'{key}<div class="{pair}">{bullets(segment_sentences(data))}<div>{drawn}</div></div>\n' + "\n".join(tables)

@@ -9,7 +9,15 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
-from kanab.report.tables import arms_table, effects_table, metric_heading, segments_table
+from kanab.report.tables import (
+    arms_table,
+    effects_table,
+    metric_heading,
+    segment_effects_sentences,
+    segment_effects_table,
+    segment_places,
+    segments_table,
+)
 from kanab.report.words import (
     correction_name,
     family_of,
@@ -51,7 +59,7 @@ def readout_sections(data: Data) -> list[Section]:
         *further_sections(data),
     ]
     if data["segments"]:
-        parts: tuple[Part, ...] = (*segment_sentences(data), segments_table(data))
+        parts: tuple[Part, ...] = (*segment_sentences(data), segments_table(data), *segment_effect_parts(data))
         sections.append(Section("Does the effect differ by segment?", parts))
     sections.append(Section("Privacy", tuple(privacy_sentences(data))))
     sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
@@ -61,6 +69,14 @@ def readout_sections(data: Data) -> list[Section]:
 def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:
     claims = (verdict.sentence for verdict in verdicts(data, metric))
     return *claims, *metric_sentences(data, metric), effects_table(data, metric)
+
+
+def segment_effect_parts(data: Data) -> tuple[Part, ...]:
+    """Return the effect at each level of every segment, each table after the sentences that say how to read it."""
+    parts: list[Part] = []
+    for place in segment_places(data):
+        parts += [*segment_effects_sentences(data, *place), segment_effects_table(data, *place)]
+    return tuple(parts)
 
 
 def further_sections(data: Data) -> list[Section]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.errors import listed
-from kanab.report.figures import error_figures, figures_of, fixed, is_share, percent, relative_figures
+from kanab.report.figures import Row, error_figures, figures_of, fixed, is_share, percent, relative_figures
 from kanab.report.words import correction_name, differs
 from kanab.tabular import Table, number, p_value
 
@@ -83,6 +83,66 @@ def segments_table(data: Data) -> Table:
             )
     header = ("effect on", "differs", "variance", "robust F", "p", "corrected p", "pooled F", "pooled p")
     return Table(header, tuple(rows))
+
+
+def segment_places(data: Data) -> list[tuple[str, str]]:
+    """Return the metrics and covariates whose effects at levels are known, in order."""
+    return list(dict.fromkeys((row["metric"], row["covariate"]) for row in data["segment_effects"]))
+
+
+def rows_of_levels(data: Data, metric: str, covariate: str) -> list[Row]:
+    """Return the effects at the levels of one covariate on one metric."""
+    return [row for row in data["segment_effects"] if (row["metric"], row["covariate"]) == (metric, covariate)]
+
+
+def segment_effects_sentences(data: Data, metric: str, covariate: str) -> list[str]:
+    """Return how the effects at the levels of a covariate may be read, and which levels have no interval."""
+    rows = rows_of_levels(data, metric, covariate)
+    reading = (
+        "Exploratory: the F test does not say that the effect differs, so differences between levels may be chance."
+        if rows[0]["exploratory"]
+        else "The F test says that the effect differs."
+    )
+    tested = sum(row["p"] is not None for row in rows)
+    together = f" The {tested} intervals hold together, with {percent(data['confidence'])} confidence (Šidák)."
+    sentences = [
+        f"{metric_heading(data, metric)}, the effect at each level of {covariate}. {reading}{together * (tested > 1)}"
+    ]
+    for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
+        where = [row for row in rows if row["note"] == note]
+        at = "" if len(where) == len(rows) else f"Where {covariate} is {listed(level_names(where))}: "
+        text = f"{at}{note}."
+        sentences.append(text[:1].upper() + text[1:])
+    return sentences
+
+
+def level_names(rows: Sequence[Row]) -> list[str]:
+    """Return the levels of rows, each once."""
+    return list(dict.fromkeys(row["level"] for row in rows))
+
+
+def segment_effects_table(data: Data, metric: str, covariate: str) -> Table:
+    """Return the effect at each level of a covariate: people, means, and intervals that hold together."""
+    rows = rows_of_levels(data, metric, covariate)
+    several = len({row["arm"] for row in rows}) > 1
+    figures = figures_of([{**row, "interval": row["interval_adjusted"]} for row in rows], share=is_share(data, metric))
+    cells = tuple(
+        (
+            f"{row['level']}, {row['arm']}" if several else row["level"],
+            f"{row['people_control']:,}",
+            f"{row['people_arm']:,}",
+            figures.bare(row["mean_control"]),
+            figures.bare(row["mean_arm"]),
+            figures.bare(row["estimate"], signed=True),
+            figures.between(row["interval_adjusted"]),
+            p_value(row["p"]),
+            p_value(row["p_adjusted"]),
+        )
+        for row in rows
+    )
+    interval = f"{percent(data['confidence'])} interval"
+    header = (covariate, "people, control", "arm", "mean, control", "arm", "effect", interval, "p", "p (Šidák)")
+    return Table(header, cells)
 
 
 def follow_ups_table(data: Data) -> Table:

@@ -15,7 +15,7 @@ from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_reg
 from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 from kanab.stats.relative import Relative, relative_delta, relative_effect
-from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.segments import FollowUp, SegmentEffect, follow_ups, segment_effects
 from kanab.stats.sequential import (
     AnyTimeLook,
     AnyTimeSampleRatio,
@@ -46,6 +46,7 @@ __all__ = [
     "Relative",
     "RobustFit",
     "SampleRatio",
+    "SegmentEffect",
     "Simultaneous",
     "additive_means",
     "adjusted_effect",
@@ -83,5 +84,6 @@ __all__ = [
     "robust_fit",
     "sample_ratio",
     "sample_ratio_any_time",
+    "segment_effects",
     "simultaneous_intervals",
 ]

@@ -24,6 +24,9 @@ from kanab.tally.tally import Tally
 
 Variance = Literal["pooled", "by_class", "two_marginals", "by_arm"]
 
+EQUAL_VARIANCES = "assumes equal variance across levels"
+"""What is said where variances are by arm."""
+
 
 @dataclass(frozen=True)
 class FTest:
@@ -159,7 +162,7 @@ def robust_f(
     cells = two_way(tally, covariate, metric)
     chosen = finest_variance(cells) if variance is None else variance
     spread = cell_spread(cells, chosen)
-    note = "assumes equal variance across levels" if chosen == "by_arm" else ""
+    note = EQUAL_VARIANCES if chosen == "by_arm" else ""
     if spread.problem or cells.q < 1:
         problem = spread.problem or "too few combinations hold people"
         return FTest(cells.metric, cells.between, chosen, None, None, None, problem)

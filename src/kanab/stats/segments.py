@@ -1,4 +1,4 @@
-"""Segments: where the effect differs, each level against the rest, as a follow-up to the F test."""
+"""Segments: the effect at every level, and where it differs, each level against the rest after the F test."""
 
 from __future__ import annotations
 
@@ -11,13 +11,157 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.cell_variance import Spread
-from kanab.stats.distributions import satterthwaite_df, t_tail
-from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
+from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_tail
+from kanab.stats.ftest import EQUAL_VARIANCES, TwoWay, Variance, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats
 from kanab.stats.multiplicity import Correction, correct
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
+
+THIN = 20
+"""An arm with fewer people in a level has a mean of amounts there, but no interval that could be trusted."""
+
+
+@dataclass(frozen=True)
+class SegmentEffect:
+    """The effect of one arm at one level. ``people`` and ``means`` are the control's and the arm's there.
+
+    ``interval`` and ``p`` are of this level by itself, ``interval_adjusted`` and ``p_adjusted`` hold for all
+    levels and arms together (Šidák). None where a level is too thin or nothing varies; ``note`` says which.
+    """
+
+    metric: str
+    covariate: str
+    level: Level
+    arm: Level
+    control: Level
+    people: tuple[int, int]
+    means: tuple[float, float]
+    estimate: float
+    variance: Variance
+    se: float | None = None
+    df: float | None = None
+    t: float | None = None
+    p: float | None = None
+    interval: tuple[float, float] | None = None
+    p_adjusted: float | None = None
+    interval_adjusted: tuple[float, float] | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.metric}: {label(self.arm)} − {label(self.control)} where {self.covariate} is {label(self.level)} "
+            f"= {number(self.estimate)}"
+        )
+        note = f"; {self.note}" if self.note else ""
+        if self.interval_adjusted is None:
+            return head + note
+        low, high = (number(end) for end in self.interval_adjusted)
+        tests = f"p = {p_value(self.p)}, over all levels {p_value(self.p_adjusted)}"
+        return f"{head}, simultaneous interval {low} … {high}, {tests}{note}"
+
+
+@check_arguments()
+def segment_effects(
+    tally: Tally,
+    covariate: str | None = None,
+    metric: str | None = None,
+    *,
+    control: Any = None,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+) -> tuple[SegmentEffect, ...]:
+    """Return the effect of every arm at every level of a covariate, with intervals that hold together.
+
+    Variances are by class where class squares are known (0/1 metrics always), else from the two
+    marginals of squares, else by arm, which assumes equal variance across levels; Satterthwaite's degrees of
+    freedom. Levels hold different people and arms share a control, so Šidák's level over levels × arms
+    is exact for two arms and a little wide for more. A level that an arm lacks is left out.
+    Raises `AnalysisError` for a pair of experiments.
+
+    >>> from kanab.counting.columns import count_columns
+    >>> from kanab.datasets import shop_rows
+    >>> shop = count_columns(shop_rows(20_000), arm="variant", covariates=["tier"], metrics=["bought"])
+    >>> print(segment_effects(shop)[0])
+    bought: B − A where tier is 1 = ...
+    """
+    check_sides(confidence, alternative)
+    cells = two_way(tally, covariate, metric)
+    if len(cells.tally.arms) != 1:
+        raise AnalysisError("a pair of experiments has no levels", "Ask for arm × covariate.")
+    arms, levels = cells.tally.factors
+    base = arms.index(control) if control is not None else arms.levels.index(arms.control)
+    spreads = _spreads(cells)
+    row = {(int(a), int(b)): position for position, (a, b) in enumerate(cells.classes.places)}
+    effects = [
+        _in_level(cells, spreads, ((arm, row[arm, level]), (base, row[base, level])), level)
+        for level in range(len(levels.levels))
+        for arm in range(len(arms.levels))
+        if arm != base and {(arm, level), (base, level)} <= row.keys()
+    ]
+    return _simultaneous([_tested(effect, confidence, alternative) for effect in effects], confidence, alternative)
+
+
+def _spreads(cells: TwoWay) -> tuple[Variance, Spread]:
+    """Return the finest variances that can be had: one still or lonely class takes them from itself alone."""
+    variance: Variance = finest_variance(cells)
+    spread = cell_spread(cells, variance)
+    if variance == "two_marginals" and spread.problem:
+        variance, spread = "by_arm", cell_spread(cells, "by_arm")
+    if spread.problem:  # the squares are not yet divided: some group has none, or nobody to spare
+        spread = replace(spread, variances=spread.variances / np.maximum(spread.df, 1), problem="")
+    return variance, spread
+
+
+def _in_level(
+    cells: TwoWay, spreads: tuple[Variance, Spread], sides: tuple[tuple[int, int], tuple[int, int]], level: int
+) -> SegmentEffect:
+    """Return one arm's effect at one level with its error, not yet tested."""
+    (arm, there), (base, here) = sides
+    arms, levels = cells.tally.factors
+    classes, (variance, spread) = cells.classes, spreads
+    places = np.array([here, there])
+    people = (int(classes.counts[here]), int(classes.counts[there]))
+    low, high = (
+        float((Fraction(int(classes.sums[place]), int(classes.counts[place])) + classes.centre) / classes.scale)
+        for place in places
+    )
+    effect = SegmentEffect(
+        cells.metric, levels.name, levels.levels[level], arms.levels[arm], arms.levels[base], people, (low, high),
+        _exact_difference(classes, there, here) / classes.scale, variance,
+        note=EQUAL_VARIANCES if variance == "by_arm" else "",
+    )  # fmt: skip
+    group = spread.group[places]
+    parts = spread.variances[group] / classes.n[places]
+    if min(people) < THIN:
+        return replace(effect, note=f"an arm has fewer than {THIN} people here: too few for an interval")
+    if np.any(parts <= 0):
+        return replace(effect, note="nothing varies in an arm here, so that there is no error to compare with")
+    df = satterthwaite_df(parts, spread.df[group])
+    return replace(effect, se=float(np.sqrt(parts.sum())) / classes.scale, df=df)
+
+
+def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:
+    """Return the effect with Welch's t by itself, where it has an error."""
+    if effect.se is None or effect.df is None:
+        return effect
+    t = effect.estimate / effect.se
+    interval = t_interval(effect.estimate, effect.se, effect.df, confidence, alternative)
+    return replace(effect, t=t, p=t_tail(t, effect.df, alternative), interval=interval)
+
+
+def _simultaneous(
+    effects: list[SegmentEffect], confidence: float, alternative: Alternative
+) -> tuple[SegmentEffect, ...]:
+    """Return the effects with p-values and intervals that hold for all that could be tested (Šidák)."""
+    each = confidence ** (1 / max(1, sum(effect.p is not None for effect in effects)))
+    corrected = correct([effect.p for effect in effects], "sidak")
+    wider = (_tested(effect, each, alternative).interval for effect in effects)
+    return tuple(
+        replace(effect, p_adjusted=p, interval_adjusted=interval)
+        for effect, p, interval in zip(effects, corrected, wider, strict=True)
+    )
 
 
 @dataclass(frozen=True)

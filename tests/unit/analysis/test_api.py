@@ -88,6 +88,38 @@ def test_the_robust_f_decides_and_follow_ups_explain() -> None:
     assert found["follow_ups"][0]["difference"] == pytest.approx(4, abs=1)
 
 
+def test_every_segment_has_effects_at_its_levels_whatever_its_f_says() -> None:
+    rows = shop()
+    found = readout(rows, **CHOICES)
+    effects = found.to_dict()["segment_effects"]
+    assert [(row["metric"], row["level"], row["exploratory"]) for row in effects] == [
+        ("spend", "desktop", False),
+        ("spend", "phone", False),
+        ("bought", "desktop", True),
+        ("bought", "phone", True),
+    ]
+    for row in effects:
+        there = {name: np.asarray(column)[np.asarray(rows["device"]) == row["level"]] for name, column in rows.items()}
+        high, low = (np.asarray(there[row["metric"]])[there["variant"] == arm] for arm in "BA")
+        assert (row["people_control"], row["people_arm"]) == (len(low), len(high))
+        assert (row["mean_control"], row["mean_arm"]) == pytest.approx((low.mean(), high.mean()), rel=1e-6)
+        assert row["estimate"] == pytest.approx(high.mean() - low.mean(), abs=1e-5)
+        assert row["interval_adjusted"][0] < row["interval"][0] < row["estimate"]
+        assert row["p"] < row["p_adjusted"]
+
+
+def test_effects_at_levels_become_frames() -> None:
+    found = readout(shop(), **CHOICES)
+    levels = found.to_pandas("segment_effects")
+    assert levels["level"].tolist() == ["desktop", "phone"] * 2
+    assert {"interval_adjusted_low", "people_arm", "exploratory"} <= set(levels.columns)
+    assert found.to_polars("segment_effects").height == 4
+    assert {"df_numerator", "df_denominator"} <= set(found.to_pandas("segments").columns)
+    assert len(found.to_pandas("follow_ups")) == 1
+    with pytest.raises(AnalysisError, match=r"no rows of that name\. Use one of: effects, segment_effects"):
+        found.to_pandas("levels")
+
+
 def test_the_control_may_be_named_and_is_otherwise_said() -> None:
     rows = shop(arms=("new", "old"))
     chosen = readout(rows, **CHOICES)

@@ -80,7 +80,7 @@ def small() -> Callable[..., Readout]:
             "experiment": "checkout", "people": 1000, "k": 10, "control": "A", "arms": {"A": 500, "B": 500},
             "confidence": 0.95, "alternative": "two-sided", "correction": "holm", "sample_ratio": ratio,
             "effects": list(effects) or [copy.deepcopy(PLAIN) | {"verdict": "up", "carries_verdict": True}],
-            "segments": [], "follow_ups": [],
+            "segments": [], "segment_effects": [], "follow_ups": [],
             "privacy": privacy, "notes": [],
         }  # fmt: skip
         return made | changes

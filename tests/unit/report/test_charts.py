@@ -103,20 +103,38 @@ def test_an_effect_of_exactly_nothing_still_has_an_axis(small: Maker, effect: Ma
     assert spec["layer"][1]["encoding"]["x"]["scale"]["domain"] == [-1.0, 1.0]
 
 
-def test_the_segment_plot_sets_each_level_beside_the_rest(hillstrom: Readout) -> None:
+def test_the_segment_plot_has_the_effect_at_each_level_with_intervals_that_hold_together(hillstrom: Readout) -> None:
+    hillstrom["segment_effects"] = [row for row in hillstrom["segment_effects"] if row["covariate"] == "womens"]
     spec = segment_chart(hillstrom, "visit")
     assert spec is not None
-    one = hillstrom["follow_ups"][1]
-    row = rows_of(spec)[1]
-    assert (row["estimate"], row["rest"]) == (100 * one["effect"], 100 * one["rest"])
+    level = hillstrom["segment_effects"][3]
+    row = rows_of(spec)[3]
     assert row["label"] == "womens = 1, Womens E-Mail"
-    assert row["text"] == "+7.31, rest +1.11"
-    assert segment_chart(hillstrom, "spend") is None
+    assert (row["estimate"], row["low"]) == (100 * level["estimate"], 100 * level["interval_adjusted"][0])
+    assert row["text"] == "+7.31 (6.16 to 8.46)"
+    assert (row["colour"], row["weight"]) == (UP, "bold")
+    assert spec["usermeta"]["title"] == "The effect at each level: visit by womens"
+
+
+def test_exploratory_levels_are_grey_however_small_their_p(hillstrom: Readout) -> None:
+    rows = [row for row in hillstrom["segment_effects"] if (row["metric"], row["covariate"]) == ("spend", "womens")]
+    assert rows[2]["p_adjusted"] < 0.001
+    spec = segment_chart(hillstrom | {"segment_effects": rows})
+    assert spec is not None
+    assert {(row["colour"], row["weight"]) for row in rows_of(spec)} == {(QUIET, "normal")}
+    assert "effect on spend, exploratory" in str(spec)
+
+
+def test_a_thin_level_is_drawn_without_an_interval(hillstrom: Readout) -> None:
+    thin = hillstrom["segment_effects"][0] | {"p": None, "p_adjusted": None, "interval_adjusted": None}
+    spec = segment_chart(hillstrom | {"segment_effects": [thin, hillstrom["segment_effects"][1]]})
+    assert spec is not None
+    assert rows_of(spec)[0]["text"] == "+6.92, not testable"
 
 
 def test_of_very_many_levels_the_clearest_are_drawn(hillstrom: Readout) -> None:
-    one = hillstrom["follow_ups"][1]
-    hillstrom["follow_ups"] = [one | {"level": str(level), "p_adjusted": 1 / (level + 1)} for level in range(40)]
+    level = hillstrom["segment_effects"][3]
+    hillstrom["segment_effects"] = [level | {"level": str(place), "p_adjusted": 1 / (place + 1)} for place in range(40)]
     spec = segment_chart(hillstrom)
     assert spec is not None
     assert rows_of(spec)[0]["label"] == "womens = 16, Womens E-Mail"
@@ -135,7 +153,7 @@ def test_long_names_leave_room_for_the_numbers(small: Maker, effect: Maker) -> N
 
 def test_an_svg_says_in_words_what_it_shows(hillstrom: Readout) -> None:
     drawn = report_charts(hillstrom)
-    assert list(drawn) == ["forest: visit", "segments: visit", "forest: spend"]
+    assert list(drawn) == ["forest: visit", "segments: visit", "forest: spend", "segments: spend"]
     root = ElementTree.fromstring(drawn["forest: visit"])
     assert root.attrib["role"] == "img"
     assert root.attrib["aria-label"] == root.findtext(f"{SVG}title") == "Effects on visit against No E-Mail"

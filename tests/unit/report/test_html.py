@@ -144,7 +144,7 @@ def test_tests_without_follow_ups_have_no_table_of_levels(hillstrom: Readout) ->
 
 
 def test_with_charts_each_metric_has_its_own_picture(report: str) -> None:
-    assert report.count("<figure>") == report.count('role="img"') == 3
+    assert report.count("<figure>") == report.count('role="img"') == 4
     assert "pip install" not in report
 
 
@@ -225,5 +225,5 @@ def test_the_notebook_fragment_brings_no_sheet_and_no_colours(hillstrom: Readout
     fragment = readout_html(hillstrom)
     assert fragment.startswith('<div class="kanab-readout">')
     assert not re.search(r"<style|<script|<html|<h\d|#[0-9a-f]{6}|background", fragment)
-    assert fragment.count("<table") == 4
+    assert fragment.count("<table") == 8
     assert "Mens E-Mail raises visit by 7.7 points (+72 %)" in Outline(fragment).text

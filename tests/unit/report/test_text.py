@@ -210,6 +210,38 @@ def test_a_segment_that_cannot_be_tested_says_why(hillstrom: Readout) -> None:
     assert cells(text, "visit by womens")[1:] == ["not testable", "by class", "–", "–", "–", "–", "–"]
 
 
+def test_every_level_has_its_people_means_effect_and_interval(hillstrom: Readout) -> None:
+    text = readout_text(hillstrom)
+    assert (
+        "visit (means in %, effects in points), the effect at each level of womens. The F test says that the effect "
+        "differs. The 4 intervals hold together, with 95 % confidence (Šidák)."
+    ) in flat(text)
+    assert cells(text, "1, Womens E-Mail")[1:] == [
+        "11,668", "11,765", "11.14", "18.45", "+7.31", "6.16 to 8.46", "2.80e-56", "1.12e-55"
+    ]  # fmt: skip
+
+
+def test_levels_without_a_clear_f_are_exploratory(hillstrom: Readout) -> None:
+    assert (
+        "spend, the effect at each level of womens. Exploratory: the F test does not say that the effect differs, so "
+        "differences between levels may be chance. The 4 intervals hold together, with 95 % confidence (Šidák)."
+    ) in flat(readout_text(hillstrom))
+
+
+def test_levels_without_an_interval_say_why(hillstrom: Readout) -> None:
+    rows = hillstrom["segment_effects"][:4]
+    gone = {"p": None, "p_adjusted": None, "interval": None, "interval_adjusted": None}
+    rows[0] |= gone | {"note": "an arm has fewer than 20 people here: too few for an interval"}
+    hillstrom["segment_effects"] = rows
+    text = readout_text(hillstrom)
+    assert "Where womens is 0: an arm has fewer than 20 people here: too few for an interval." in flat(text)
+    assert "The 3 intervals hold together" in flat(text)
+    assert cells(text, "0, Mens E-Mail")[-3:] == ["–", "–", "–"]
+    for row in rows:
+        row["note"] = "assumes equal variance across levels"
+    assert "Assumes equal variance across levels." in flat(readout_text(hillstrom))
+
+
 def test_without_segments_there_is_no_such_section(small: Maker) -> None:
     assert "segment" not in readout_text(small())
 

@@ -1,13 +1,17 @@
-"""Follow-ups: each level against the rest."""
+"""Segments: the effect at every level, and follow-ups: each level against the rest."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats import correct, follow_ups, robust_f
+from kanab.stats import correct, difference_in_means, follow_ups, robust_f, segment_effects
+from kanab.stats.ftest import cell_spread, two_way
 
 
 def crowd(arms="AB", levels=3, n=300, seed=1, squares="class"):
@@ -159,3 +163,167 @@ def test_effects_keep_their_digits_when_levels_are_far_apart():
     (comparison,) = follow_ups(count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y", 1024)}))
     assert comparison.difference == pytest.approx(11 / 3 - 1 - 1, rel=1e-12)
     assert (comparison.effect, comparison.rest) == pytest.approx((11 / 3 - 1, 1), rel=1e-12)
+
+
+def welch(rows, arm, level, confidence):
+    high, low = values(rows, arm, level), values(rows, "A", level)
+    means = CompareMeans(DescrStatsW(high), DescrStatsW(low))
+    _, p, df = means.ttest_ind(usevar="unequal")
+    return high.mean() - low.mean(), p, df, means.tconfint_diff(1 - confidence, usevar="unequal")
+
+
+@given(
+    arms=st.sampled_from(["AB", "ABC"]),
+    levels=st.integers(1, 4),
+    seed=st.integers(0, 10_000),
+    confidence=st.sampled_from([0.8, 0.95, 0.99]),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_effect_at_a_level_is_welchs_t_on_the_rows_of_that_level(arms, levels, seed, confidence):
+    rows, tally = crowd(arms, levels, n=120 * len(arms) * levels, seed=seed)
+    effects = segment_effects(tally, confidence=confidence)
+    assert [(effect.level, effect.arm) for effect in effects] == [
+        (level, arm) for level in range(1, levels + 1) for arm in arms[1:]
+    ]
+    each = confidence ** (1 / len(effects))
+    for effect in effects:
+        estimate, p, df, interval = welch(rows, effect.arm, effect.level, confidence)
+        assert effect.estimate == pytest.approx(estimate, rel=1e-11)
+        assert effect.people == tuple(len(values(rows, side, effect.level)) for side in ("A", effect.arm))
+        assert effect.means == pytest.approx([values(rows, side, effect.level).mean() for side in ("A", effect.arm)])
+        assert (effect.p, effect.df) == pytest.approx((p, df), rel=1e-9)
+        assert effect.interval == pytest.approx(interval, rel=1e-9)
+        assert effect.interval_adjusted == pytest.approx(welch(rows, effect.arm, effect.level, each)[3], rel=1e-9)
+        assert effect.p_adjusted == pytest.approx(1 - (1 - effect.p) ** len(effects), abs=1e-12)
+        low, high = effect.interval_adjusted
+        assert (effect.p_adjusted < 1 - confidence) == (not low < 0 < high)
+
+
+def test_a_single_level_is_the_plain_effect():
+    _, tally = crowd(levels=1)
+    (effect,) = segment_effects(tally)
+    plain = difference_in_means(tally)
+    assert (effect.estimate, effect.se, effect.df, effect.p) == pytest.approx(
+        (plain.estimate, plain.se, plain.df, plain.p), rel=1e-12
+    )
+    assert effect.interval_adjusted == effect.interval == pytest.approx(plain.interval, rel=1e-12)
+
+
+def test_variances_from_two_marginals_are_those_of_the_robust_f():
+    _, tally = crowd(squares="marginals")
+    cells = two_way(tally)
+    spread = cell_spread(cells, "two_marginals")
+    for place, effect in enumerate(segment_effects(tally)):
+        parts = [spread.variances[row] / cells.classes.n[row] for row in (place, place + 3)]
+        df = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, effect.people, strict=True))
+        assert effect.variance == "two_marginals"
+        assert (effect.se, effect.df) == pytest.approx((sum(parts) ** 0.5, df), rel=1e-12)
+        assert effect.note == ""
+
+
+def test_variances_by_arm_say_what_they_assume():
+    rows, tally = crowd(squares="arm")
+    for effect in segment_effects(tally):
+        assert (effect.variance, effect.note) == ("by_arm", "assumes equal variance across levels")
+        within = {
+            arm: sum(((values(rows, arm, level) - values(rows, arm, level).mean()) ** 2).sum() for level in (1, 2, 3))
+            for arm in "AB"
+        }
+        people = {arm: sum(len(values(rows, arm, level)) for level in (1, 2, 3)) - 3 for arm in "AB"}
+        error = sum(within[arm] / people[arm] / len(values(rows, arm, effect.level)) for arm in "AB") ** 0.5
+        assert effect.se == pytest.approx(error, rel=1e-12)
+
+
+def test_a_thin_level_has_means_but_no_interval_and_takes_no_part_in_the_correction():
+    rows, _ = crowd(n=400)
+    there = ~((rows["arm"] == "B") & (rows["level"] == 2)) | (np.cumsum(rows["arm"] == "B") < 20)
+    rows = {name: column[there] for name, column in rows.items()}
+    tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")}, squares="class")
+    first, thin, third = segment_effects(tally)
+    assert thin.estimate == pytest.approx(values(rows, "B", 2).mean() - values(rows, "A", 2).mean())
+    assert (thin.p, thin.interval, thin.interval_adjusted, thin.se) == (None, None, None, None)
+    assert thin.note == "an arm has fewer than 20 people here: too few for an interval"
+    assert str(thin).endswith(f"; {thin.note}")
+    for effect in (first, third):
+        assert effect.p_adjusted == pytest.approx(1 - (1 - effect.p) ** 2, rel=1e-9)
+        assert effect.interval_adjusted == pytest.approx(welch(rows, "B", effect.level, 0.95**0.5)[3], rel=1e-9)
+
+
+@pytest.mark.parametrize("squares", ["marginals", "class"])
+def test_a_level_where_nothing_varies_says_so_and_the_others_are_tested(squares):
+    rows, _ = crowd(n=600)
+    rows["y"] = np.where(rows["level"] == 2, 7, rows["y"])
+    tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")}, squares=squares)
+    first, still, third = segment_effects(tally)
+    assert first.p is not None
+    assert third.p is not None
+    if squares == "class":
+        assert still.note == "nothing varies in an arm here, so that there is no error to compare with"
+        assert (still.estimate, still.p) == (0.0, None)
+    else:  # the fit of two marginals needs all of them; by arm it can be done, with its sentence
+        assert {effect.note for effect in (first, still, third)} == {"assumes equal variance across levels"}
+
+
+def test_one_sided_effects_have_intervals_that_are_open_on_the_other_side():
+    _, tally = crowd()
+    for two, up in zip(segment_effects(tally), segment_effects(tally, alternative="greater"), strict=True):
+        assert up.p == pytest.approx(two.p / 2, rel=1e-9)
+        assert up.interval[1] == up.interval_adjusted[1] == np.inf
+        assert up.interval_adjusted[0] < up.interval[0]
+
+
+def test_another_control_turns_the_effects_at_levels():
+    _, tally = crowd()
+    for effect, turned in zip(segment_effects(tally), segment_effects(tally, control="B"), strict=True):
+        assert (turned.arm, turned.control, turned.people) == ("A", "B", effect.people[::-1])
+        assert turned.estimate == -effect.estimate
+
+
+def test_a_level_that_one_arm_lacks_has_no_effect():
+    rows, _ = crowd()
+    there = ~((rows["arm"] == "B") & (rows["level"] == 2))
+    rows = {name: column[there] for name, column in rows.items()}
+    tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")})
+    assert [effect.level for effect in segment_effects(tally)] == [1, 3]
+
+
+def test_effects_at_levels_keep_their_digits_when_levels_are_far_apart():
+    rows, _ = crowd(n=400)
+    far = rows | {"y": rows["y"] + np.where(rows["level"] == 2, 4e12, 0)}
+    near, distant = (
+        segment_effects(count_columns(people, arm="arm", covariates=["level"], metrics={"y": Metric("y", 1024)}))
+        for people in (rows, far)
+    )
+    for here, there in zip(near, distant, strict=True):
+        assert there.estimate == here.estimate
+
+
+def test_effects_at_levels_are_of_one_experiment():
+    rows = {"one": list("ABAB") * 2, "two": list("XXYY") * 2, "y": range(8)}
+    with pytest.raises(AnalysisError, match="a pair of experiments has no levels"):
+        segment_effects(count_columns(rows, arm=["one", "two"], metrics=["y"]))
+    with pytest.raises(AnalysisError, match="confidence must lie between 0 and 1"):
+        segment_effects(eighteen(), confidence=95)
+
+
+@pytest.mark.parametrize(("squares", "least"), [("class", 0.93), ("marginals", 0.93)])
+def test_simultaneous_intervals_cover_all_levels_where_spreads_differ(squares, least):
+    """A 20/80 split, levels with sd 1, 2 and 6 and effects of their own, 400 runs."""
+    rng = np.random.default_rng(20)
+    truth = {1: 0.5, 2: 0.0, 3: -2.0}
+    level = np.repeat([1, 2, 3], [500, 300, 200])
+    covered = alone = 0
+    for _ in range(400):
+        arm = rng.random(1000) < 0.2
+        spread = np.array([1, 2, 6])[level - 1] * np.where(arm, 1.5, 1)
+        y = 10 * level + np.array([truth[x] for x in (1, 2, 3)])[level - 1] * arm + rng.normal(0, spread)
+        rows = {"arm": np.where(arm, "B", "A"), "level": level, "y": y}
+        tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y", 1024)}, squares=squares)
+        inside = [
+            [low < truth[e.level] < high for low, high in (e.interval, e.interval_adjusted)]
+            for e in segment_effects(tally)
+        ]
+        covered += all(both[1] for both in inside)
+        alone += all(both[0] for both in inside)
+    assert least <= covered / 400 <= 0.98
+    assert alone / 400 < 0.90  # each by itself at 95 % would miss somewhere far more often
