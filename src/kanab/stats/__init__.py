@@ -15,6 +15,7 @@ from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_reg
 from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
 from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
 from kanab.stats.relative import Relative, relative_delta, relative_effect
+from kanab.stats.score import Rates
 from kanab.stats.segments import FollowUp, SegmentEffect, follow_ups, segment_effects
 from kanab.stats.sequential import (
     AnyTimeLook,
@@ -43,6 +44,7 @@ __all__ = [
     "MarginTest",
     "PlannedLook",
     "Posterior",
+    "Rates",
     "Relative",
     "RobustFit",
     "SampleRatio",

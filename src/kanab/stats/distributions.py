@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -15,16 +16,20 @@ Alternative = Literal["two-sided", "greater", "less"]
 
 
 def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float:
-    """Return how often |T| (or T, or −T) is at least this large if there is no effect.
+    """Return how often |T| (or T, or −T) is at least this large if there is no effect; with infinite df, a normal.
 
     >>> t_tail(22.620230766723257, 40593.688228635794)
     1.36445119627...e-112
     """
     square = t * t
-    both = float(
-        special.betaincc(0.5, df / 2, square / (df + square))
-        if square < df
-        else special.betainc(df / 2, 0.5, df / (df + square))
+    both = (
+        math.erfc(abs(t) / math.sqrt(2))
+        if math.isinf(df)
+        else float(
+            special.betaincc(0.5, df / 2, square / (df + square))
+            if square < df
+            else special.betainc(df / 2, 0.5, df / (df + square))
+        )
     )
     if alternative == "two-sided":
         return both
