@@ -94,6 +94,8 @@ CALLS: list[Call] = [
     (stats.relative_effect, (MEANS, EFFECT), {}),
     (stats.robust_f, (TALLY, "tier", "bought"), {}),
     (stats.robust_fit, (TALLY, "variant", "spend"), {}),
+    (stats.check_balance, ([TALLY],), {}),
+    (stats.check_balance_any_time, ([TALLY],), {}),
     (stats.sample_ratio, (TALLY,), {}),
     (stats.sample_ratio_any_time, (TALLY,), {}),
     (stats.simultaneous_intervals, ([EFFECT],), {}),

@@ -37,6 +37,7 @@ from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release
+from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
     Caution,
@@ -203,7 +204,19 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         chained=released.chained,
         segment_effects=tuple(_segment_effects(plan, tables, segments, resolved)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
+        balance=tuple(_balance(tables, shares, plan.name, resolved)),
     )  # fmt: skip
+
+
+def _balance(
+    tables: Mapping[str, Tally], shares: Mapping[Level, float] | None, experiment: str, options: ResolvedOptions
+) -> list[BalanceCheck]:
+    """Check whether the arms hold alike people, by a rule that allows several looks where there are several."""
+    of = list(tables.values())
+    if options.looks is None:
+        return check_balance(of, experiment, control=options.control)
+    tuned_at = options.looks.tuned_at
+    return check_balance_any_time(of, shares, experiment, control=options.control, tuned_at=tuned_at)
 
 
 def _resolved(

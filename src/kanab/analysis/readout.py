@@ -14,6 +14,7 @@ from kanab.analysis.rows import (
     OmnibusRow,
     SegmentEffectRow,
     SegmentRow,
+    balance_dict,
     caution_dict,
     follow_up_dict,
     margin_dict,
@@ -24,12 +25,13 @@ from kanab.privacy.release import Receipt
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
+from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.distributions import Alternative
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
-from kanab.stats.srm import SampleRatio
+from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
 
 Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins"]
@@ -61,6 +63,7 @@ class Readout:
     chained: bool = False
     any_time: AnyTimeSampleRatio | None = None
     segment_effects: tuple[SegmentEffectRow, ...] = ()
+    balance: tuple[BalanceCheck, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -135,7 +138,10 @@ class Readout:
                 "shares": {label(arm): value for arm, value in self.sample_ratio.shares.items()},
                 "declared": self.sample_ratio.declared,
                 "p_any_time": None if self.any_time is None else self.any_time.p,
+                "limit": SAMPLE_RATIO_ALARM,
+                "alarm": is_alarm(self.sample_ratio.p if self.any_time is None else self.any_time.p),
             },
+            "balance": balance_dict(self.balance),
             "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},
             "cautions": [caution_dict(caution) for caution in self.cautions],
             "effects": [row.to_dict() for row in self.effects],

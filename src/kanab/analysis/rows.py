@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kanab.report.words import Kind
+from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
 from kanab.stats.bayes import Candidate, Posterior, Prior
 from kanab.stats.cautions import Caution
 from kanab.stats.effect import Effect, Method
@@ -236,6 +238,32 @@ def margin_dict(test: MarginTest) -> Plain:
 def caution_dict(caution: Caution) -> Plain:
     """Return a caution as plain data."""
     return {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
+
+
+def balance_dict(checks: Sequence[BalanceCheck]) -> Plain:
+    """Return all checks of balance as plain data, and whether one of them is an alarm."""
+    return {
+        "alarm": any(check.alarm for check in checks),
+        "limit": BALANCE_ALARM,
+        "rows": [
+            {
+                "about": check.about,
+                "name": check.name,
+                "chi2": check.chi2,
+                "df": check.df,
+                "p": check.p,
+                "p_any_time": check.p_any_time,
+                "p_adjusted": check.p_adjusted,
+                "alarm": check.alarm,
+                "arm": label(check.arm),
+                "level": label(check.level) if check.about == "covariate" else None,
+                "share": check.share,
+                "elsewhere": check.elsewhere,
+                "differences": {label(arm): value for arm, value in check.differences.items()},
+            }
+            for check in checks
+        ],
+    }
 
 
 def follow_up_dict(row: FollowUp) -> Plain:

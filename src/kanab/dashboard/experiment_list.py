@@ -12,7 +12,8 @@ from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
 from kanab.errors import LedgerError
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, headlines, metrics_of
+from kanab.report.words import alarmed, balance_faults, headlines, metrics_of
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
 State = Literal["waiting", "running", "ended", "released"]
 Health = Literal["alarm", "caution", "fine", "unknown"]
@@ -28,7 +29,7 @@ HEALTHS: tuple[Health, ...] = ("alarm", "caution", "fine", "unknown")
 MOST_EXPERIMENTS = 250
 """So many experiments are on one page of the list."""
 
-_RATIO = "people do not arrive in the planned shares"
+_RATIO = "people do not arrive in the planned shares (p below {:g})"
 _CHAIN = "its ledger could not be verified"
 _QUIET_CAUTIONS = ("looked-early",)
 """Said on the experiment's own page: nearly every experiment has it, so it tells none from the others."""
@@ -108,13 +109,15 @@ def summarize(name: str, readout: ExperimentReadout | None, collection: Collecti
 def _health_unread(readout: ExperimentReadout | None, *, ratio_alarm: bool) -> tuple[Health, str]:
     if readout is not None and readout.problem is not None:
         return "alarm", f"it cannot be analyzed: {readout.problem.fact}"
-    return ("alarm", _RATIO) if ratio_alarm else ("unknown", STATES["waiting"])
+    return ("alarm", _RATIO.format(LIVE_SAMPLE_RATIO_ALARM)) if ratio_alarm else ("unknown", STATES["waiting"])
 
 
 def _health(data: Mapping[str, Any], readout: ExperimentReadout, *, ratio_alarm: bool) -> tuple[Health, str]:
-    """Return the health: a wrong sample ratio or a broken ledger is an alarm; other cautions are said."""
+    """Return the health: a wrong sample ratio, unlike arms or a broken ledger are alarms; other cautions are said."""
     if ratio_alarm or alarmed(data):
-        return "alarm", _RATIO
+        return "alarm", _RATIO.format(SAMPLE_RATIO_ALARM if alarmed(data) else LIVE_SAMPLE_RATIO_ALARM)
+    if unlike := balance_faults(data):
+        return "alarm", f"{'; '.join(unlike)} (corrected p below {data['balance']['limit']:g})"
     if isinstance(readout.bundle.chain.ledger, LedgerError):
         return "alarm", _CHAIN
     cautions = [caution for caution in data["cautions"] if caution["kind"] not in _QUIET_CAUTIONS]

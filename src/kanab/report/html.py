@@ -18,11 +18,20 @@ from kanab.report.sections import (
     readout_sections,
     segment_effect_parts,
 )
-from kanab.report.tables import arms_table, effects_table, follow_ups_table, metric_heading, segments_table
+from kanab.report.tables import (
+    arms_table,
+    balance_table,
+    effects_table,
+    follow_ups_table,
+    metric_heading,
+    segments_table,
+)
 from kanab.report.words import (
     MARKS,
     UNCHAINED,
-    alarmed,
+    alarm_sentences,
+    balance_alarmed,
+    balance_sentences,
     lead_sentences,
     merged_levels,
     method_sentences,
@@ -53,7 +62,7 @@ _ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
 
 def readout_html(data: Data) -> str:
     """Return a fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
-    alarm = alarmed(data)
+    alarms = alarm_sentences(data)
     parts = [f"<p><strong>{escape(title(data))}</strong><br>{escape(summary(data))}</p>"]
     for section in readout_sections(data):
         parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
@@ -61,7 +70,7 @@ def readout_html(data: Data) -> str:
             if isinstance(part, Table):
                 parts.append(f'<div style="overflow-x:auto;white-space:nowrap">{part.to_html()}</div>')
             else:
-                style = _ALARM if alarm and part == sample_ratio_sentence(data) else "margin:.2em 0"
+                style = _ALARM if part in alarms else "margin:.2em 0"
                 parts.append(f'<p style="{style}">{escape(bind_numbers(part))}</p>')
     return f'<div class="kanab-readout">{"".join(parts)}</div>'
 
@@ -112,10 +121,17 @@ def _parts(parts: Iterable[Part], name: str) -> str:
 
 
 def _arrival(data: Data) -> str:
-    verdict, _, rest = sample_ratio_sentence(data).partition(". ")
-    alarm = ' alarm" role="alert' if alarmed(data) else ""
-    call = f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {marked(rest)}</p>'
-    return f"{call}\n{table_html(arms_table(data), 'People per arm', kind='cards few')}"
+    """Return each check in a box of its own, then people per arm, and the checks of balance where one is an alarm."""
+    alarms = alarm_sentences(data)
+    pieces = []
+    for sentence in (sample_ratio_sentence(data), *balance_sentences(data)):
+        verdict, _, rest = sentence.partition(". ")
+        alarm = ' alarm" role="alert' if sentence in alarms else ""
+        pieces.append(f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {marked(rest)}</p>')
+    pieces.append(table_html(arms_table(data), "People per arm", kind="cards few"))
+    if balance_alarmed(data):
+        pieces.append(table_html(balance_table(data), "Balance of the arms", kind="cards wide"))
+    return "\n".join(pieces)
 
 
 def _effects(data: Data, charts: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from kanab.errors import listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
 from kanab.report.tables import (
     arms_table,
+    balance_table,
     effects_table,
     metric_heading,
     segment_effects_sentences,
@@ -19,6 +20,8 @@ from kanab.report.tables import (
     segments_table,
 )
 from kanab.report.words import (
+    balance_alarmed,
+    balance_sentences,
     correction_name,
     family_of,
     family_size,
@@ -53,7 +56,7 @@ def readout_sections(data: Data) -> list[Section]:
     """Return the whole readout in reading order: can it be trusted, what happened, for whom, at what k."""
     sections = [
         Section("Before you act on it", tuple(caution_sentences(data))),
-        Section("Did people arrive as planned?", (sample_ratio_sentence(data), arms_table(data))),
+        Section("Did people arrive as planned?", arrival_parts(data)),
         *(Section(metric_heading(data, metric), _effect_parts(data, metric)) for metric in metrics_of(data)),
         *([] if metrics_of(data) else [Section("Effects", (summary(data),))]),
         *further_sections(data),
@@ -64,6 +67,12 @@ def readout_sections(data: Data) -> list[Section]:
     sections.append(Section("Privacy", tuple(privacy_sentences(data))))
     sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
     return [section for section in sections if section.parts]
+
+
+def arrival_parts(data: Data) -> tuple[Part, ...]:
+    """Return whether people arrived in the planned shares, and whether the arms hold alike people."""
+    tables = (arms_table(data), balance_table(data)) if balance_alarmed(data) else (arms_table(data),)
+    return sample_ratio_sentence(data), *balance_sentences(data), *tables
 
 
 def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Row, error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.report.words import correction_name, differs
+from kanab.report.words import balance_rows, correction_name, differs
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -34,6 +34,29 @@ def arms_table(data: Data) -> Table:
     )
     planned = "planned" if ratio["declared"] else "if equal"
     return Table(("arm", "people", "share", planned, "residual"), rows)
+
+
+def balance_table(data: Data) -> Table:
+    """Return every check of balance: its test, and the arm and level that fit least."""
+    rows = []
+    for row in balance_rows(data):
+        covariate = row["about"] == "covariate"
+        rows.append(
+            (
+                row["name"] if covariate else f"{row['name']}: missing values",
+                number(row["chi2"], 3),
+                str(row["df"]),
+                p_value(row["p"] if row["p_any_time"] is None else row["p_any_time"]),
+                p_value(row["p_adjusted"]),
+                f"{row['name']} {row['level']}" if covariate else "has a value",
+                row["arm"],
+                percent(row["share"], 1),
+                percent(row["elsewhere"], 1),
+                "ALARM" if row["alarm"] else "fine",
+            )
+        )
+    header = ("balance of", "χ²", "df", "p", "corrected p", "furthest off", "in arm", "there", "elsewhere", "")
+    return Table(header, tuple(rows))
 
 
 def effects_table(data: Data, metric: str) -> Table:

@@ -17,7 +17,7 @@ from kanab.report.figures import (
     relative_figures,
     spoken_p,
 )
-from kanab.stats.srm import FAULTY_RESIDUAL, is_alarm
+from kanab.stats.srm import FAULTY_RESIDUAL, SAMPLE_RATIO_ALARM, alarm_limit, is_alarm
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
@@ -86,10 +86,11 @@ def sample_ratio_sentence(data: Data) -> str:
     shares = "the planned shares" if ratio["declared"] else "equal shares"
     if not alarmed(data):
         assumed = "" if ratio["declared"] else "; none were declared, so equal ones are assumed"
-        return f"Sample ratio: fine. People arrived in {shares} ({test}{assumed})."
+        return f"Sample ratio: fine. People arrived in {shares} ({test}; {alarm_limit(SAMPLE_RATIO_ALARM)}{assumed})."
     hint = "" if ratio["declared"] else " If the split was meant to be unequal, declare its shares."
     return (
-        f"Sample ratio: ALARM. People did not arrive in {shares} ({test}): {_at_fault(data)}. "
+        f"Sample ratio: ALARM. People did not arrive in {shares} ({test}; {alarm_limit(SAMPLE_RATIO_ALARM)}): "
+        f"{_at_fault(data)}. "
         f"Find the cause before acting on any number below.{hint}"
     )
 
@@ -107,6 +108,116 @@ def _at_fault(data: Data) -> str:
         side = "more" if excess > 0 else "fewer"
         parts.append(f"{arm} holds {arms[arm]:,} people, {number(abs(excess) * 100, 2)} % {side} than expected")
     return "; ".join(parts)
+
+
+# ── balance ────────────────────────────────────────────────────────────────────────────────────
+
+
+def balance_alarmed(data: Data) -> bool:
+    """Return whether arms hold different people, or differ in who has a value, beyond what chance explains."""
+    return bool(_unbalanced(data))
+
+
+def _unbalanced(data: Data) -> list[Row]:
+    return [row for row in balance_rows(data) if row["alarm"]]
+
+
+def balance_rows(data: Data) -> list[Row]:
+    """Return the checks of balance, covariates before metrics."""
+    rows = data.get("balance", {}).get("rows", ())
+    return sorted(rows, key=lambda row: bool(row["about"] == "values"))
+
+
+def faults(data: Data) -> list[str]:
+    """Return why the comparison is not to be trusted, a short clause each; nothing where no alarm rings."""
+    return ["people did not arrive as planned"] * alarmed(data) + balance_faults(data)
+
+
+def balance_faults(data: Data) -> list[str]:
+    """Return what is out of balance, a short clause each: for a line of a list, and after a "But"."""
+    return [_fault(row) for row in _unbalanced(data)]
+
+
+def _fault(row: Row) -> str:
+    if row["about"] == "covariate":
+        return f"{row['name']} is spread unevenly over the arms"
+    often = "more" if row["share"] > row["elsewhere"] else "less"
+    return f"people of {spoken_arm(row['arm'])} have a value of {row['name']} {often} often"
+
+
+def balance_sentences(data: Data) -> list[str]:
+    """Return that the arms are alike, in one line, or an alarm for every check that is not fine."""
+    rows, alarms = balance_rows(data), _unbalanced(data)
+    fine = [row for row in rows if row not in alarms]
+    sentences = [_balance_alarm(data, row) for row in alarms]
+    if not fine:
+        return sentences
+    limit = alarm_limit(data["balance"]["limit"])
+    corrected = "corrected " if len(rows) > 1 else ""
+    least = f"smallest {corrected}{spoken_p(min(row['p_adjusted'] for row in fine))}; {limit}"
+    verb = "is" if len(fine) == 1 and fine[0]["about"] == "covariate" else "are"
+    alike = f"{_checked(fine, other=bool(alarms))} {verb} alike across arms ({least})."
+    return [*sentences, alike[:1].upper() + alike[1:] if alarms else f"Balance: fine. {alike[:1].upper()}{alike[1:]}"]
+
+
+def alarm_sentences(data: Data) -> list[str]:
+    """Return the sentences that are alarms: of the sample ratio, and of balance."""
+    ratio = [sample_ratio_sentence(data)] if alarmed(data) else []
+    return [*ratio, *(_balance_alarm(data, row) for row in _unbalanced(data))]
+
+
+def _checked(rows: list[Row], *, other: bool) -> str:
+    """Return how many covariates, and the missing values of how many metrics, were checked."""
+    parts = []
+    covariates, metrics = (len([row for row in rows if row["about"] == about]) for about in ("covariate", "values"))
+    of = " other" if other else ""
+    if covariates:
+        parts.append(f"{covariates}{of} covariate{'s' * (covariates > 1)}")
+    if metrics:
+        parts.append(f"the missing values of {metrics}{of} metric{'s' * (metrics > 1)}")
+    return " and ".join(parts)
+
+
+def _balance_alarm(data: Data, row: Row) -> str:
+    """Return the alarm of one check: the arm and level at fault, what it means, and what to do."""
+    test = f"χ²({row['df']}) = {number(row['chi2'], 3)}, {_balance_p(data, row)}"
+    test = f"{test}; {alarm_limit(data['balance']['limit'])}"
+    here, there = percent(row["share"], 1), percent(row["elsewhere"], 1)
+    others = next((arm for arm in data["arms"] if arm != row["arm"]), "") if len(data["arms"]) == 2 else "the others"
+    fault = _fault(row)
+    fault = fault if row["about"] == "covariate" else f"{fault[:1].upper()}{fault[1:]}"
+    start = f"Balance: ALARM. {fault} ({test}): {here} of {row['arm']}"
+    if row["about"] == "values":
+        return (
+            f"{start}, but {there} of {others}. So the effect on {row['name']} compares different people. Find out why "
+            "values are missing before acting on it; where no value means none, count it as 0."
+        )
+    return (
+        f"{start} have {row['name']} {row['level']}, but {there} of {others}{_standardised(data, row)}. The arms hold "
+        f"different people: find the cause before acting on any number below. Perhaps {row['name']} was measured after "
+        "the assignment, or people of one arm were lost."
+    )
+
+
+def _balance_p(data: Data, row: Row) -> str:
+    corrected = "corrected " if len(balance_rows(data)) > 1 else ""
+    ever = "" if row["p_any_time"] is None else ", however often you look"
+    return f"{corrected}{spoken_p(row['p_adjusted'])}{ever}"
+
+
+def _standardised(data: Data, row: Row) -> str:
+    """Return by how many standard deviations the mean of a numeric covariate is off in the arm at fault."""
+    differences = row["differences"]
+    arm = (
+        row["arm"] if row["arm"] in differences else max(differences, key=lambda arm: abs(differences[arm]), default="")
+    )
+    if not arm:
+        return ""
+    size, side = number(abs(differences[arm]), 2), "above" if differences[arm] > 0 else "below"
+    return f"; its mean in {arm} is {size} standard deviations {side} that in {data['control']}"
+
+
+# ── verdicts ───────────────────────────────────────────────────────────────────────────────────
 
 
 def headlines(data: Data, metric: str) -> list[Row]:
@@ -216,7 +327,7 @@ def summary(data: Data) -> str:
     clear = len([kind for kind in kinds if kind in ("up", "down")])
     method = correction_name(data)
     corrected = f" after correction ({method})" if method and len(kinds) > 1 else ""
-    warned = " But people did not arrive as planned." if alarmed(data) else ""
+    warned = f" But {', and '.join(faults(data))}." if faults(data) else ""
     if len(kinds) == 1:
         return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect.{warned}"
     return f"{clear or 'None'} of {len(kinds)} comparisons show a clear effect{corrected}.{warned}"

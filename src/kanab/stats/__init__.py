@@ -6,6 +6,7 @@ Others import the names in ``__all__`` from here, or a module of this folder by 
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
 from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
@@ -33,6 +34,7 @@ __all__ = [
     "AnyTimeLook",
     "AnyTimeSampleRatio",
     "ArmMeans",
+    "BalanceCheck",
     "Boundary",
     "Candidate",
     "Caution",
@@ -61,6 +63,8 @@ __all__ = [
     "best_arm",
     "boundaries",
     "changed_shares",
+    "check_balance",
+    "check_balance_any_time",
     "clamped_values",
     "contrast",
     "correct",

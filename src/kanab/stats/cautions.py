@@ -14,6 +14,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import arm_squares
+from kanab.stats.srm import alarm_limit
 from kanab.tabular import p_value
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
@@ -58,7 +59,7 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
     >>> even, uneven = ({"arm": ["A"] * a + ["B"] * b} for a, b in ((500, 500), (900, 100)))
     >>> for caution in changed_shares([count_columns(rows, arm="arm") for rows in (even, uneven)]):
     ...     print(caution)
-    The arms' shares changed between batches (p = 7.72e-85): whatever else differs between them is taken for ...
+    The arms' shares changed between batches (p = 7.72e-85; alarm below 0.001): whatever else differs between ...
     """
     if len(batches) < 2:
         return []
@@ -74,8 +75,8 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
     chi2 = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
     p = chi2_tail(chi2, (len(table) - 1) * (int(np.sum(table.sum(axis=0) > 0)) - 1))
     sentence = (
-        f"The arms' shares changed between batches (p = {p_value(p)}): whatever else differs between them is taken "
-        "for an effect. Add only batches of equal shares, or adjust for the batch."
+        f"The arms' shares changed between batches (p = {p_value(p)}; {alarm_limit(CHANGED_SHARES_ALARM)}): whatever "
+        "else differs between them is taken for an effect. Add only batches of equal shares, or adjust for the batch."
     )
     return [Caution("shares-changed", sentence)] if p < CHANGED_SHARES_ALARM else []
 

@@ -34,6 +34,15 @@ def is_alarm(p: float | None, limit: float = SAMPLE_RATIO_ALARM) -> bool:
     return p is not None and p < limit
 
 
+def alarm_limit(limit: float) -> str:
+    """Return the limit of an alarm as it stands beside every p that it judges.
+
+    >>> alarm_limit(SAMPLE_RATIO_ALARM), alarm_limit(LIVE_SAMPLE_RATIO_ALARM)
+    ('alarm below 0.01', 'alarm below 0.0001')
+    """
+    return f"alarm below {limit:g}"
+
+
 @dataclass(frozen=True)
 class SampleRatio:
     """χ² of the arms' people against the shares; a residual beyond ±`FAULTY_RESIDUAL` names the arm at fault."""

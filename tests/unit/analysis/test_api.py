@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.stats import chi2_contingency
 
 import kanab as kb
 from kanab.analysis.api import analyze, readout
@@ -274,3 +275,58 @@ def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> Non
 def test_planned_looks_without_a_plan_are_refused() -> None:
     with pytest.raises(AnalysisError, match="how many looks are planned is not said"):
         readout(shop(), **CHOICES, looks=kb.Looks("spending"))
+
+
+def unfair(n: int = 20_000) -> dict[str, Any]:
+    """Return people of whom more of B are in tier 3, and fewer of B have a value of spend."""
+    rng = np.random.default_rng(3)
+    variant = rng.choice(["A", "B"], n)
+    odds = {"A": [0.4, 0.3, 0.3], "B": [0.2, 0.3, 0.5]}
+    tier = np.where(variant == "B", rng.choice([1, 2, 3], n, p=odds["B"]), rng.choice([1, 2, 3], n, p=odds["A"]))
+    lost = rng.random(n) < np.where(variant == "B", 0.25, 0.1)
+    spend = np.where(lost, np.nan, np.round(rng.gamma(2, 5, n) + tier, 2))
+    return {"variant": variant, "device": rng.choice(["phone", "desktop"], n), "tier": tier, "spend": spend}
+
+
+UNFAIR: dict[str, Any] = CHOICES | {"metrics": ["spend"], "missing": {"spend": "exclude"}}
+
+
+def test_an_uneven_covariate_and_attrition_ring_though_the_sample_ratio_is_fine() -> None:
+    found = readout(unfair(), **UNFAIR)
+    balance = found.to_dict()["balance"]
+    assert (balance["alarm"], balance["limit"]) == (True, 0.001)
+    assert [(row["about"], row["name"], row["alarm"]) for row in balance["rows"]] == [
+        ("covariate", "tier", True), ("values", "spend", True), ("covariate", "device", False),
+    ]  # fmt: skip
+    tier, spend, _ = balance["rows"]
+    rows = pd.DataFrame(unfair())
+    expected = chi2_contingency(pd.crosstab(rows["variant"], rows["tier"]), correction=False)
+    assert tier["p"] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert spend["p"] == pytest.approx(
+        chi2_contingency(pd.crosstab(rows["variant"], rows["spend"].isna()), correction=False).pvalue, rel=1e-9
+    )
+    assert (tier["arm"], spend["arm"], spend["level"]) == ("B", "B", None)
+    assert tier["differences"]["B"] == pytest.approx(0.49, abs=0.02)
+    text = " ".join(str(found).split())
+    assert "Sample ratio: fine." in text
+    assert "But tier is spread unevenly over the arms, and people of B have a value of spend less often." in text
+
+
+def test_balance_over_several_looks_is_judged_by_the_p_that_holds_at_any_time() -> None:
+    found = readout(unfair(), **UNFAIR, looks=kb.Looks("always"))
+    rows = found.to_dict()["balance"]["rows"]
+    assert all(row["p"] < row["p_any_time"] <= row["p_adjusted"] for row in rows if row["alarm"])
+    assert [row["alarm"] for row in rows] == [True, True, False]
+    assert "however often you look; alarm below 0.001)" in " ".join(str(found).split())
+
+
+def test_alike_arms_are_fine_in_one_line() -> None:
+    text = " ".join(str(readout(shop(), **CHOICES)).split())
+    assert "Balance: fine. 2 covariates are alike across arms (smallest corrected p = " in text
+    assert readout(shop(), **(CHOICES | {"adjust": [], "segments": []})).to_dict()["balance"]["rows"] == []
+
+
+def test_the_json_says_whether_the_sample_ratio_is_an_alarm_and_its_limit() -> None:
+    ratio = readout(shop(), **CHOICES, shares={"A": 1, "B": 1}).to_dict()["sample_ratio"]
+    assert (ratio["alarm"], ratio["limit"]) == (False, 0.01)
+    assert readout(shop(), **CHOICES, shares={"A": 2, "B": 1}).to_dict()["sample_ratio"]["alarm"]

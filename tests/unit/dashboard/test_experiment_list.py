@@ -15,6 +15,7 @@ from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import Results
 from kanab.plan.model import ExperimentPlan
+from kanab.stats import BalanceCheck
 
 
 def collection(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> CollectionStatus:
@@ -37,7 +38,8 @@ def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
         "new": ("waiting", "unknown", 30),
         "price": ("ended", "alarm", floored["price"]),
     }
-    assert found["price"].why == found["banner"].why == "people do not arrive in the planned shares"
+    assert found["price"].why == "people do not arrive in the planned shares (p below 0.01)"
+    assert found["banner"].why == "people do not arrive in the planned shares (p below 0.0001)"
     assert (found["checkout"].look, found["checkout"].verdict, found["checkout"].seals) == (
         "look 3 of 3",
         "may stop",
@@ -47,6 +49,15 @@ def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
     assert found["new"].next_seal == datetime(2026, 11, 30, tzinfo=UTC)
     assert found["price"].next_seal is None
     assert all(people % 10 == 0 for one in found.values() for people in one.arms.values())
+
+
+def test_unlike_arms_ring_and_the_line_says_in_what(results: Results) -> None:
+    readout = results.readouts(results.source.read())["checkout"][-1]
+    assert readout.readout is not None
+    unlike = BalanceCheck("covariate", "tier", 99.0, 2, 1e-20, 3, "B", 0.5, 0.3, p_adjusted=2e-20)
+    found = summarize("checkout", replace(readout, readout=replace(readout.readout, balance=(unlike,))), None)
+    assert found.health == "alarm"
+    assert found.why == "tier is spread unevenly over the arms (corrected p below 0.001)"
 
 
 def test_a_broken_ledger_rings_for_its_experiments() -> None:

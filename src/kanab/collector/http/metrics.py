@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kanab.collector.health import LiveHealth
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
+
+_OTHER_SHARES = "Do people arrive in other shares than planned"
 
 
 def metrics_text(live: LiveHealth, drops: Mapping[str, int], *, healthy: bool, sealed: int) -> str:
@@ -20,7 +23,7 @@ def metrics_text(live: LiveHealth, drops: Mapping[str, int], *, healthy: bool, s
     # HELP kanab_people People per arm, floored to multiples of k, refreshed hourly.
     # TYPE kanab_people gauge
     kanab_people{experiment="checkout",arm="A"} 120
-    # HELP kanab_sample_ratio_alarm Do people arrive in other shares than planned?
+    # HELP kanab_sample_ratio_alarm Do people arrive in other shares than planned (p below 0.0001)?
     # TYPE kanab_sample_ratio_alarm gauge
     kanab_sample_ratio_alarm{experiment="checkout"} 0
     # HELP kanab_dropped_total Messages that were not counted, by reason, floored to multiples of k.
@@ -41,7 +44,7 @@ def metrics_text(live: LiveHealth, drops: Mapping[str, int], *, healthy: bool, s
         ("kanab_up", "gauge", "Can messages be written?", [("kanab_up", int(healthy))]),
         ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("kanab_sealed_batches", sealed)]),
         ("kanab_people", "gauge", "People per arm, floored to multiples of k, refreshed hourly.", people),
-        ("kanab_sample_ratio_alarm", "gauge", "Do people arrive in other shares than planned?", alarms),
+        ("kanab_sample_ratio_alarm", "gauge", f"{_OTHER_SHARES} (p below {LIVE_SAMPLE_RATIO_ALARM:g})?", alarms),
         (
             "kanab_dropped_total", "counter",
             "Messages that were not counted, by reason, floored to multiples of k.", dropped,

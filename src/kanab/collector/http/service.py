@@ -29,6 +29,7 @@ from kanab.collector.writer import OnOutcome, Writer
 from kanab.errors import KanabError, StoreError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CHECK_SECONDS = 15.0
 """Seconds between two checks of the clock."""
@@ -228,7 +229,8 @@ class Service:
         before = self.live.alarms
         self.live = live_health(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
         for name in sorted(self.live.alarms - before):
-            self._say(f"kanab: people of {name} do not arrive in the planned shares.")
+            limit = f"p below {LIVE_SAMPLE_RATIO_ALARM:g}"
+            self._say(f"kanab: people of {name} do not arrive in the planned shares ({limit}).")
 
     # ── health ─────────────────────────────────────────────────────────────────────────────────
 

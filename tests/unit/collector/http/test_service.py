@@ -149,7 +149,7 @@ def test_an_arm_that_fails_to_arrive_raises_the_alarm_once(running: RunningServi
     for hour in range(3):
         running.now = NOON + timedelta(hours=hour)
         running.service.check_clock()
-    assert running.said.count("kanab: people of checkout do not arrive in the planned shares.") == 1
+    assert running.said.count("kanab: people of checkout do not arrive in the planned shares (p below 0.0001).") == 1
     assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1\n' in running.service.metrics()
 
 
