@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kanab.analysis.options import ResolvedOptions, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
-from kanab.analysis.verdicts import with_verdicts
+from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.stats.adjust import adjusted_means
@@ -31,11 +31,6 @@ class MetricMeans:
 
     means: ArmMeans
     people: int
-
-    @property
-    def family(self) -> tuple[str, tuple[str, ...]]:
-        """What is corrected together: all plain effects, and each adjustment by itself."""
-        return self.means.method, self.means.covariates
 
 
 Means = Callable[[Tally, str], ArmMeans]
@@ -96,15 +91,17 @@ def _against_control(means: ArmMeans, options: ResolvedOptions) -> list[Weights]
 def _rows(
     measured: Sequence[MetricMeans], contrasts: Callable[[ArmMeans], list[Weights]], options: ResolvedOptions
 ) -> list[EffectRow]:
-    rows = [[_row(metric, weights, options) for weights in contrasts(metric.means)] for metric in measured]
-    for name in dict.fromkeys(metric.family for metric in measured):
-        places = [place for place, metric in enumerate(measured) if metric.family == name]
-        family = [(measured[place], rows[place]) for place in places]
-        joint = _dunnett(family, options) if options.correction == "dunnett" else _corrected(family, options)
-        for place in places:
-            rows[place] = [replace(row, simultaneous=next(joint)) for row in rows[place]]
-    decided = with_verdicts([row for of_metric in rows for row in of_metric], 1 - options.confidence)
-    return [_stopping(row) for row in decided]
+    """Compare by every method; the rows that carry verdicts are one family, those beside them are not corrected."""
+    rows = [(metric, _row(metric, weights, options)) for metric in measured for weights in contrasts(metric.means)]
+    places = carriers([row for _, row in rows])
+    family = [(metric, [rows[place][1] for place in places if rows[place][0] is metric]) for metric in measured]
+    family = [(metric, of_metric) for metric, of_metric in family if of_metric]
+    joint = _dunnett(family, options) if options.correction == "dunnett" else _corrected(family, options)
+    for place in places if family else ():
+        metric, row = rows[place]
+        row = replace(row, simultaneous=next(joint), carries_verdict=True)
+        rows[place] = metric, replace(row, verdict=verdict(row, 1 - options.confidence))
+    return [_stopping(row) for _, row in rows]
 
 
 def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> EffectRow:

@@ -29,7 +29,8 @@ class EffectRow:
 
     ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
     None for contrasts of more than two arms. ``simultaneous`` is the effect within its family: the
-    corrected p, and an interval to go with it. Of all rows of a metric and arm, one carries the verdict.
+    corrected p, and an interval to go with it. Of all rows of a metric and arm, one carries the verdict;
+    the others stand beside it, uncorrected, and have none.
     """
 
     effect: Effect
@@ -38,7 +39,7 @@ class EffectRow:
     delta: Relative | None = None
     simultaneous: Simultaneous | None = None
     look: PlannedLook | AnyTimeLook | None = None
-    verdict: Kind = "untestable"
+    verdict: Kind | None = None
     carries_verdict: bool = False
 
     @property

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kanab.analysis.rows import EffectRow
 from kanab.report.words import Kind
-from kanab.tally.factor import Level
 
 
-def with_verdicts(rows: Sequence[EffectRow], alpha: float) -> list[EffectRow]:
-    """Return the rows with their verdicts, and which carry them: of each arm the adjusted one, else the plain one."""
-    leading: dict[tuple[str, Level], int] = {}
+def carriers(rows: Sequence[EffectRow]) -> list[int]:
+    """Return the places of the rows that carry verdicts: of each comparison the adjusted one, else the plain one."""
+    leading: dict[tuple[object, ...], int] = {}
     for place, row in enumerate(rows):
-        name = row.effect.metric, row.effect.arm
+        name = row.effect.metric, row.effect.contrast
         if name not in leading or (_adjusted(row) and not _adjusted(rows[leading[name]])):
             leading[name] = place
-    chosen = set(leading.values())
-    return [
-        replace(row, verdict=verdict(row, alpha), carries_verdict=place in chosen) for place, row in enumerate(rows)
-    ]
+    return sorted(leading.values())
 
 
 def verdict(row: EffectRow, alpha: float) -> Kind:

@@ -40,8 +40,9 @@ _COLOURS = {"up": UP, "down": DOWN}
 def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return a forest plot: every effect with its interval, a panel for each metric; None without effects.
 
-    Blue is clearly more than the control, orange clearly less, grey neither, after correction. Raises
-    `MissingExtraError` where the extra is not installed, as the other charts do.
+    Of each arm only the row that carries the verdict has a colour: blue is clearly more than the control, orange
+    clearly less, after correction. Raises `MissingExtraError` where the extra is not installed, as the other charts
+    do.
     """
     alt = _altair()
     chosen = metrics_of(data) if metric is None else [metric]
@@ -137,17 +138,16 @@ def _forest_rows(data: Data, metric: str) -> list[Spec]:
 
 def _forest_row(row: Row, figures: Figures, place: str) -> Spec:
     low, high = row["interval"] or (row["estimate"], row["estimate"])
-    kind = row["verdict"]
     value = figures.bare(row["estimate"], signed=True)
     return {
         "row": place,
         "label": f"↳ adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else row["arm"],
         "weight": "normal" if row["method"] == "adjusted" else "bold",
-        "text": f"{value}, not testable" if kind == "untestable" else f"{value} ({figures.between(row['interval'])})",
+        "text": f"{value}, not testable" if row["p"] is None else f"{value} ({figures.between(row['interval'])})",
         "estimate": scaled(row["estimate"], figures.share),
         "low": scaled(low, figures.share),
         "high": scaled(high, figures.share),
-        "colour": _COLOURS.get(kind, QUIET),
+        "colour": _COLOURS.get(row["verdict"], QUIET),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +22,9 @@ from kanab.report.words import (
     balance_alarmed,
     balance_sentences,
     correction_name,
-    family_of,
     family_size,
     headlines,
+    method_of,
     method_sentences,
     metrics_of,
     note_sentences,
@@ -126,8 +125,8 @@ def look_sentences(data: Data, metric: str) -> list[str]:
 
 def omnibus_sentences(data: Data, metric: str) -> list[str]:
     """Return whether any arms differ, in one line, by the method that carries the verdict; for three arms or more."""
-    wanted = {family_of(row) for row in headlines(data, metric)}
-    rows = [row for row in data.get("omnibus", ()) if row["metric"] == metric and family_of(row) in wanted]
+    wanted = {method_of(row) for row in headlines(data, metric)}
+    rows = [row for row in data.get("omnibus", ()) if row["metric"] == metric and method_of(row) in wanted]
     row = next((row for row in rows if row["F"] is not None), None)
     if row is None:
         return []
@@ -148,7 +147,7 @@ def simultaneous_parts(data: Data) -> tuple[Part, ...]:
     """Return the intervals that go with corrected p-values, where several effects were corrected as one family."""
     rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
     tested = [row for row in rows if row["p"] is not None and "interval_adjusted" in row]
-    if data["correction"] == "none" or not any(family_size(data, row) > 1 for row in tested):
+    if data["correction"] == "none" or family_size(tested) < 2:
         return ()
     return simultaneous_sentence(data, tested), _simultaneous_table(data, tested)
 
@@ -156,15 +155,14 @@ def simultaneous_parts(data: Data) -> tuple[Part, ...]:
 def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
     """Return what the intervals promise as a family, and which of them do not agree with their corrected p."""
     method, level = correction_name(data), percent(data["confidence"])
-    apart = ", for each method by itself" if len({family_of(row) for row in rows}) > 1 else ""
     if data["correction"] in ("bh", "by"):
         if not any(row["interval_adjusted"] for row in rows):
             return f"No effect was selected ({method}), so none has an interval that holds after selection."
         return (
             f"Of the intervals of selected effects ({method}), at most {percent(1 - data['confidence'])} are expected "
-            f"to miss{apart}; effects that were not selected have none."
+            f"to miss; effects that were not selected have none."
         )
-    promise = f"All intervals here contain their effects simultaneously, with {level} confidence{apart}"
+    promise = f"All intervals here contain their effects simultaneously, with {level} confidence"
     disagreeing = [row for row in rows if row["agrees"] is False]
     if data["correction"] not in ("holm", "hochberg"):
         how = "Dunnett over arms, Bonferroni over metrics" if data["correction"] == "dunnett" else method
@@ -218,9 +216,9 @@ def contrast_parts(data: Data) -> tuple[Part, ...]:
     if not rows:
         return ()
     method = correction_name(data)
-    size = max(Counter(map(family_of, rows)).values())
+    size = family_size(rows)
     family = (
-        f"Corrected separately ({method}), {size} comparisons at a time."
+        f"Corrected separately ({method}), {size} comparisons as one family."
         if method and size > 1
         else "Each comparison is tested on its own."
     )
@@ -262,8 +260,8 @@ def margin_parts(data: Data) -> tuple[Part, ...]:
     rows = data.get("margins", ())
     if not rows:
         return ()
-    carried = {(row["metric"], row["arm"], family_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
-    claims = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], family_of(row)) in carried]
+    carried = {(row["metric"], row["arm"], method_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
+    claims = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], method_of(row)) in carried]
     level = percent(rows[0]["confidence"])
     return *claims, f"Each claim is tested on its own, one-sided at {level}.", _margin_table(data, rows)
 
@@ -323,8 +321,8 @@ def bayes_parts(data: Data) -> tuple[Part, ...]:
     """Return the prior and the posterior of every metric that has a prior."""
     parts: list[Part] = []
     for metric in metrics_of(data):
-        wanted = {family_of(row) for row in headlines(data, metric)}
-        rows = [row for row in data.get("bayes", ()) if row["metric"] == metric and family_of(row) in wanted]
+        wanted = {method_of(row) for row in headlines(data, metric)}
+        rows = [row for row in data.get("bayes", ()) if row["metric"] == metric and method_of(row) in wanted]
         for posterior in rows[:1]:
             parts += [_prior_sentence(data, posterior), _bayes_table(data, posterior)]
     return tuple(parts)

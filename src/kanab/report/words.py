@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -232,14 +232,20 @@ def verdicts(data: Data, metric: str) -> list[Verdict]:
 
 
 def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
-    """Add the plain effect to the evidence where adjustment changes the verdict."""
+    """Add the plain effect to the evidence where it would read differently, both without correction."""
     key = ("metric", "arm", "method")
     wanted = (verdict.row["metric"], verdict.row["arm"], "difference")
     plain = next((row for row in data["effects"] if tuple(row[name] for name in key) == wanted), None)
-    if plain is None or plain["verdict"] in (verdict.kind, "untestable"):
+    alpha = 1 - data["confidence"]
+    if plain is None or plain["p"] is None or _side(plain, alpha) == _side(verdict.row, alpha):
         return verdict
     change = figures_of([plain], share=share, brief=True).change(plain["estimate"], signed=True)
     return replace(verdict, evidence=f"{verdict.evidence} Without adjustment: {change}; {spoken_ps(plain)}.")
+
+
+def _side(row: Row, alpha: float) -> int:
+    """Return on which side of 0 an effect lies by its own p; 0 where that is not clear."""
+    return 0 if row["p"] is None or not row["p"] < alpha else 1 if row["estimate"] > 0 else -1
 
 
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
@@ -262,7 +268,7 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     change = figures.change(row["estimate"], signed=True)
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
-        return f"{arm} may {verb} {metric}, but {family_size(data, row)} comparisons leave it in doubt: {change}"
+        return f"{arm} may {verb} {metric}, but {family_size(data['effects'])} comparisons leave it in doubt: {change}"
     if data["alternative"] == "two-sided":
         return f"no clear effect of {arm} on {metric}: {change}"
     return f"no sign that {arm} {'raises' if data['alternative'] == 'greater' else 'lowers'} {metric}: {change}"
@@ -280,15 +286,14 @@ def _interval(data: Data, row: Row, figures: Figures) -> str:
     return f", {percent(data['confidence'])} interval {figures.spoken(row['interval'])}"
 
 
-def family_of(row: Row) -> tuple[str, tuple[str, ...]]:
-    """Return what is corrected as one family: plain effects are, and each adjustment is."""
+def method_of(row: Row) -> tuple[str, tuple[str, ...]]:
+    """Return how a row was computed: plain, or adjusted and for what."""
     return row["method"], tuple(row["covariates"])
 
 
-def family_size(data: Data, row: Row) -> int:
-    """Return how many comparisons are corrected with this one."""
-    family = family_of(row)
-    return len([effect for effect in data["effects"] if family_of(effect) == family and effect["p"] is not None])
+def family_size(rows: Iterable[Row]) -> int:
+    """Return how many comparisons are corrected as one family: those that carry a verdict, and can be tested."""
+    return sum(row["carries_verdict"] and row["p"] is not None for row in rows)
 
 
 def correction_name(data: Data) -> str:
@@ -441,9 +446,12 @@ def method_sentences(data: Data) -> list[str]:
             "where an adjustment was asked for, it carries the verdict."
         )
     method = correction_name(data)
-    size = max((family_size(data, row) for row in data["effects"]), default=0)
+    size = family_size(data["effects"])
     if method and size > 1:
-        sentences.append(f"p ({method}) is corrected over metrics × arms: {size} comparisons at a time.")
+        beside = "; rows beside them are not corrected" if len(methods) > 1 else ""
+        sentences.append(
+            f"p ({method}) is corrected over metrics × arms: the {size} comparisons that carry a verdict{beside}."
+        )
     if data["alternative"] != "two-sided" and methods:
         sentences.append(f"One-sided: only a {'rise' if data['alternative'] == 'greater' else 'fall'} was looked for.")
     if any(row["p"] is not None and row["relative_interval"] is None for row in data["effects"]):

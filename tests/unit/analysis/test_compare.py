@@ -14,7 +14,8 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 import kanab as kb
-from kanab.analysis.options import CORRECTIONS
+from kanab.analysis.compare import MetricMeans, effect_rows
+from kanab.analysis.options import CORRECTIONS, ResolvedOptions
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin
@@ -71,8 +72,9 @@ def of(found: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("correction", [one for one in CORRECTIONS if one != "dunnett"])
 def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
-    data = kb.analyze(released(), correction=correction).to_dict()
-    for method, means in (("difference", plain), ("adjusted", adjusted)):
+    plain_only = kb.readout(rows(), **CHOICES | {"adjust": []}, correction=correction).to_dict()
+    with_adjusted = kb.analyze(released(), correction=correction).to_dict()
+    for data, method, means in ((plain_only, "difference", plain), (with_adjusted, "adjusted", adjusted)):
         effects = [kb.stats.against_control(means(metric), name) for metric in ("minutes", "bought") for name in "BC"]
         family = simultaneous_intervals(effects, correction)
         for row, one in zip(of(data["effects"], method=method), family, strict=True):
@@ -94,8 +96,38 @@ def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
         assert [row["p_adjusted"] for row in of(data["effects"], method="adjusted")] == pytest.approx(oracle, rel=1e-12)
 
 
+def test_rows_beside_those_that_carry_a_verdict_are_not_corrected() -> None:
+    for row in kb.analyze(released()).to_dict()["effects"]:
+        beside = not row["carries_verdict"]
+        assert beside == (row["method"] == "difference")
+        assert (row["p_adjusted"] is None, row["interval_adjusted"] is None, row["verdict"] is None) == (beside,) * 3
+
+
+def test_plain_and_adjusted_rows_that_carry_verdicts_are_one_family() -> None:
+    measured = [MetricMeans(means, 3_000) for means in (plain("minutes"), adjusted("minutes"), plain("bought"))]
+    for correction in ("holm", "dunnett"):
+        rows = effect_rows(measured, ResolvedOptions(control="A", correction=correction))
+        carried = [row for row in rows if row.carries_verdict]
+        assert [(row.effect.metric, row.effect.method) for row in carried] == [
+            ("minutes", "adjusted"), ("minutes", "adjusted"), ("bought", "difference"), ("bought", "difference")
+        ]  # fmt: skip
+        if correction == "holm":
+            assert [row.p_adjusted for row in carried] == kb.stats.correct([row.p for row in carried], "holm")
+        else:
+            joint = many_to_one(plain("bought"), confidence=0.975)
+            assert carried[2].p_adjusted == min(1, 2 * joint[0].p_adjusted)  # type: ignore[operator]
+
+
+def test_contrasts_of_the_same_arm_carry_a_verdict_each() -> None:
+    data = kb.analyze(released(), contrasts=["C - A", "C - B"]).to_dict()
+    carried = [row for row in data["contrasts"] if row["carries_verdict"]]
+    assert [(row["metric"], row["control"]) for row in carried] == [
+        ("minutes", "A"), ("minutes", "B"), ("bought", "A"), ("bought", "B")
+    ]  # fmt: skip
+
+
 def test_bonferronis_interval_is_statsmodels_at_a_quarter_of_alpha() -> None:
-    data = kb.analyze(released(), correction="bonferroni").to_dict()
+    data = kb.readout(rows(), **CHOICES | {"adjust": []}, correction="bonferroni").to_dict()
     (row,) = of(data["effects"], metric="minutes", arm="C", method="difference")
     oracle = CompareMeans(DescrStatsW(arm("C")), DescrStatsW(arm("A"))).tconfint_diff(alpha=0.05 / 4, usevar="unequal")
     assert row["level"] == 1 - 0.05 / 4
@@ -103,16 +135,17 @@ def test_bonferronis_interval_is_statsmodels_at_a_quarter_of_alpha() -> None:
 
 
 def test_frames_have_the_ends_of_every_interval() -> None:
-    found = kb.analyze(released()).to_pandas()
+    found = kb.readout(rows(), **CHOICES | {"adjust": []}).to_pandas()
     assert {"interval_adjusted_low", "interval_adjusted_high", "relative_interval_delta_low"} <= set(found.columns)
     assert found["interval_adjusted_low"].notna().all()
 
 
 def test_over_several_looks_the_intervals_of_a_family_hold_over_all_of_them() -> None:
-    alone = kb.analyze(released(), correction="bonferroni").to_dict()["effects"]
+    counted = kb.release(kb.count(rows(), **CHOICES | {"adjust": []}))
+    alone = kb.analyze(counted, correction="bonferroni").to_dict()["effects"]
     for looks in (kb.Looks("always"), kb.Looks("spending", looks=3, earlier=(1_000, 2_000))):
         for row, one in zip(
-            kb.analyze(released(), correction="bonferroni", looks=looks).to_dict()["effects"], alone, strict=True
+            kb.analyze(counted, correction="bonferroni", looks=looks).to_dict()["effects"], alone, strict=True
         ):
             assert row["level"] == one["level"] == 1 - 0.05 / 4
             assert row["interval_adjusted"][0] < one["interval_adjusted"][0]
@@ -125,9 +158,10 @@ def test_over_several_looks_the_intervals_of_a_family_hold_over_all_of_them() ->
 
 
 def test_dunnett_is_the_joint_t_over_arms_and_bonferroni_over_metrics() -> None:
-    data = kb.analyze(released(), correction="dunnett").to_dict()
-    assert data["correction"] == "dunnett"
-    for method, means in (("difference", plain), ("adjusted", adjusted)):
+    plain_only = kb.readout(rows(), **CHOICES | {"adjust": []}, correction="dunnett").to_dict()
+    with_adjusted = kb.analyze(released(), correction="dunnett").to_dict()
+    assert with_adjusted["correction"] == "dunnett"
+    for data, method, means in ((plain_only, "difference", plain), (with_adjusted, "adjusted", adjusted)):
         for metric in ("minutes", "bought"):
             joint = many_to_one(means(metric), confidence=0.975)
             own = of(data["effects"], method=method, metric=metric)
@@ -201,7 +235,7 @@ def test_any_contrast_is_read_plain_and_adjusted() -> None:
     assert (second["arm"], second["control"], second["relative"]) == (None, None, None)
     weighed = kb.stats.contrast(plain("minutes"), asked[1])  # type: ignore[arg-type]
     assert (second["estimate"], second["se"]) == (weighed.estimate, weighed.se)
-    own = of(data["contrasts"], method="difference")
+    own = of(data["contrasts"], method="adjusted")
     assert [row["p_adjusted"] for row in own] == kb.stats.correct([row["p"] for row in own], "holm")
 
 

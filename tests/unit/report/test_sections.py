@@ -121,11 +121,11 @@ def test_what_was_not_selected_has_no_interval(small: Maker, effect: Maker) -> N
     assert shown.rows[0][-1] == "–"
 
 
-def test_families_are_told_apart(small: Maker, effect: Maker) -> None:
+def test_plain_and_adjusted_effects_that_carry_verdicts_are_one_family(small: Maker, effect: Maker) -> None:
     adjusted = joint(effect, method="adjusted", covariates=["tier"])
-    said, _ = simultaneous_parts(small(joint(effect), joint(effect, metric="visits"), adjusted))
+    said, _ = simultaneous_parts(small(adjusted, joint(effect, metric="visits")))
     assert isinstance(said, str)
-    assert "with 95 % confidence, for each method by itself" in said
+    assert "with 95 % confidence; Holm's p" in said
 
 
 def test_all_arms_at_once_are_one_line(small: Maker, effect: Maker) -> None:
@@ -183,7 +183,7 @@ def test_contrasts_are_named_as_sums(small: Maker, effect: Maker) -> None:
     pair = effect(p=0.01, p_adjusted=0.02) | {"contrast": {"C": 1.0, "B": -1.0}}
     mixed = pair | {"contrast": {"B": 0.5, "C": 0.5, "A": -1.0}, "metric": "spend"}
     parts = contrast_parts(small(contrasts=[pair, mixed]))
-    assert parts[0] == "Corrected separately (Holm), 2 comparisons at a time."
+    assert parts[0] == "Corrected separately (Holm), 2 comparisons as one family."
     assert [row[0] for row in table(parts).rows] == ["C − B on spend", "0.5 B + 0.5 C − A on spend"]
     assert table(parts).rows[0][1:] == ("+0.50", "0.30 to 0.70", "0.0100", "0.0200")
     assert contrast_parts(small(contrasts=[pair]))[0] == "Each comparison is tested on its own."
