@@ -34,6 +34,7 @@ class MetricMeans:
 
 
 Means = Callable[[Tally, str], ArmMeans]
+Look = PlannedLook | AnyTimeLook
 
 
 def metric_means(
@@ -108,14 +109,17 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     """Compare the means by one contrast; two arms also relative to the second."""
     means = metric.means
     effect = contrast(means, weights, confidence=options.confidence, alternative=options.alternative)
-    look = None if options.looks is None else _careful(options.looks.at(effect, metric.people), means, weights)
+    look, p_null = None, effect.p_null
+    if options.looks is not None:
+        look, second = (options.looks.at(seen, metric.people) for seen in (effect, replace(effect, p=effect.p_null)))
+        look, p_null = _careful(look, means, weights), second.p
     if effect.arm is None:
-        return EffectRow(effect, None, None, look=look)
+        return EffectRow(effect, None, None, look=look, p_null=p_null)
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
-    return EffectRow(effect, relative, (base, other), delta, look=look)
+    return EffectRow(effect, relative, (base, other), delta, look=look, p_null=p_null)
 
 
 def _stopping(row: EffectRow) -> EffectRow:
@@ -136,7 +140,9 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
     """Correct the p-values and intervals of one family; over several looks, intervals hold over all of them."""
     assert options.correction != "dunnett"
     rows = [(metric, row) for metric, of_metric in family for row in of_metric]
-    joint = simultaneous_intervals([replace(row.effect, p=row.p) for _, row in rows], options.correction)
+    joint = simultaneous_intervals(
+        [replace(row.effect, p=row.p, p_null=row.p_null) for _, row in rows], options.correction
+    )
     return iter(
         [
             _over_looks(metric, row.effect, simultaneous, options)
@@ -145,7 +151,7 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
     )
 
 
-def _careful(look: PlannedLook | AnyTimeLook, means: ArmMeans, weights: Weights) -> PlannedLook | AnyTimeLook:
+def _careful(look: Look, means: ArmMeans, weights: Weights) -> Look:
     """Let nobody stop because an arm has had no event yet: without a variance of its own it looks surer than it is."""
     still = [arm for arm, spread in zip(means.arms, means.sample, strict=True) if spread <= 0]
     return not_stopping(look) if any(weights.get(arm) for arm in still) else look
@@ -172,8 +178,11 @@ def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]
         weights = [dict(row.effect.contrast) for row in rows]
         joint = joint_contrasts(metric.means, weights, confidence=confidence, alternative=options.alternative)
         for simultaneous, row in zip(joint, rows, strict=True):
-            p = None if simultaneous.p_adjusted is None else min(1.0, metrics * simultaneous.p_adjusted)
-            yield replace(simultaneous, effect=row.effect, p_adjusted=p)
+            p, p_null = (
+                None if p is None else min(1.0, metrics * p)
+                for p in (simultaneous.p_adjusted, simultaneous.p_null_adjusted)
+            )
+            yield replace(simultaneous, effect=row.effect, p_adjusted=p, p_null_adjusted=p_null)
 
 
 def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[OmnibusRow]:

@@ -29,8 +29,8 @@ class EffectRow:
 
     ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
     None for contrasts of more than two arms. ``simultaneous`` is the effect within its family: the
-    corrected p, and an interval to go with it. Of all rows of a metric and arm, one carries the verdict;
-    the others stand beside it, uncorrected, and have none.
+    corrected p, and an interval to go with it. ``p_null`` is the p of the second test, over all looks.
+    Of all rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
     """
 
     effect: Effect
@@ -41,6 +41,7 @@ class EffectRow:
     look: PlannedLook | AnyTimeLook | None = None
     verdict: Kind | None = None
     carries_verdict: bool = False
+    p_null: float | None = None
 
     @property
     def p(self) -> float | None:
@@ -51,6 +52,11 @@ class EffectRow:
     def p_adjusted(self) -> float | None:
         """The p corrected over its family."""
         return None if self.simultaneous is None else self.simultaneous.p_adjusted
+
+    @property
+    def p_null_adjusted(self) -> float | None:
+        """The p of the second test, corrected over its family."""
+        return None if self.simultaneous is None else self.simultaneous.p_null_adjusted
 
     def to_dict(self) -> Plain:
         """Return the row as plain data."""
@@ -72,6 +78,8 @@ class EffectRow:
             "t": effect.t,
             "p": effect.p,
             "p_adjusted": self.p_adjusted,
+            "p_null": effect.p_null,
+            "p_null_adjusted": self.p_null_adjusted,
             "interval_adjusted": None if joint is None else plain_interval(joint.interval),
             "level": None if joint is None else joint.level,
             "agrees": None if joint is None or joint.interval is None else joint.agrees,

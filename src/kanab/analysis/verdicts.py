@@ -19,10 +19,16 @@ def carriers(rows: Sequence[EffectRow]) -> list[int]:
 
 
 def verdict(row: EffectRow, alpha: float) -> Kind:
-    """Return what the corrected p-value decides; a hint is clear only before the correction."""
+    """Return what both corrected p-values decide.
+
+    A few people could have made what only the first one finds clear; a hint is clear only before the correction.
+    """
     if row.p is None:
         return "untestable"
     if (row.p if row.p_adjusted is None else row.p_adjusted) < alpha:
+        second = row.p_null if row.p_null_adjusted is None else row.p_null_adjusted
+        if second is not None and second >= alpha:
+            return "watch"
         return "up" if row.effect.estimate > 0 else "down"
     return "hint" if row.p < alpha else "unclear"
 

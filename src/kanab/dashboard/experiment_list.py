@@ -67,6 +67,11 @@ class ExperimentSummary:
         """The clear effects."""
         return tuple(result for result in self.results if result.kind in ("up", "down"))
 
+    @property
+    def watched(self) -> tuple[Result, ...]:
+        """What a few people could have made."""
+        return tuple(result for result in self.results if result.kind == "watch")
+
     def to_dict(self) -> dict[str, Any]:
         """Return the line as plain data, ready for JSON."""
         moment = None if self.next_seal is None else self.next_seal.isoformat()

@@ -21,9 +21,9 @@ from kanab.stats.srm import FAULTY_RESIDUAL, SAMPLE_RATIO_ALARM, alarm_limit, is
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
-Kind = Literal["up", "down", "hint", "unclear", "untestable"]
+Kind = Literal["up", "down", "watch", "hint", "unclear", "untestable"]
 
-MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "hint": "△", "unclear": "○", "untestable": "–"}
+MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "watch": "◇", "hint": "△", "unclear": "○", "untestable": "–"}
 
 MOST_FOLLOW_UPS = 6
 """So many levels are put into words for one test; tables and plain data hold all of them."""
@@ -256,7 +256,17 @@ def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
         change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
         return Verdict(row, kind, claim, f": nothing varies{change}.")
     adjusted = f" (adjusted for {listed(row['covariates'])})" if row["method"] == "adjusted" else ""
-    return Verdict(row, kind, claim, f"{_interval(data, row, figures)}; {spoken_ps(row)}{adjusted}.")
+    evidence = f"{_interval(data, row, figures)}; {spoken_ps(row)}{adjusted}"
+    return Verdict(row, kind, claim, f"{evidence}{_doubt(row)}." if kind == "watch" else f"{evidence}.")
+
+
+def _doubt(row: Row) -> str:
+    """Return why an effect is only to be watched, and what would settle it."""
+    second = spoken_p(row["p_null_adjusted"]).removeprefix("p ").removeprefix("= ")
+    return (
+        f", but {second} if the arms vary alike. Declare a bound of {row['metric']} near the 99 % point of an earlier "
+        "period, where larger values are cut, or wait for more people"
+    )
 
 
 def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
@@ -266,6 +276,9 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     if kind in ("up", "down"):
         return f"{arm} {'raises' if kind == 'up' else 'lowers'} {metric} by {figures.change(abs(row['estimate']))}"
     change = figures.change(row["estimate"], signed=True)
+    if kind == "watch":
+        side = "higher" if row["estimate"] > 0 else "lower"
+        return f"watch: {metric} is {side} with {arm}, but a few people could have made it: {change}"
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
         return f"{arm} may {verb} {metric}, but {family_size(data['effects'])} comparisons leave it in doubt: {change}"
@@ -321,7 +334,7 @@ def spoken_arm(arm: str) -> str:
 
 def _capital(text: str) -> str:
     """Return the text with a capital letter, unless it begins with a name."""
-    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ")) else text
+    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ", "watch: ")) else text
 
 
 def summary(data: Data) -> str:
@@ -334,8 +347,10 @@ def summary(data: Data) -> str:
     corrected = f" after correction ({method})" if method and len(kinds) > 1 else ""
     warned = f" But {', and '.join(faults(data))}." if faults(data) else ""
     if len(kinds) == 1:
-        return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect.{warned}"
-    return f"{clear or 'None'} of {len(kinds)} comparisons show a clear effect{corrected}.{warned}"
+        watched = ": watch it" if kinds == ["watch"] else ""
+        return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect{watched}.{warned}"
+    watched = f"; {kinds.count('watch')} to be watched" if "watch" in kinds else ""
+    return f"{clear or 'None'} of {len(kinds)} comparisons show a clear effect{corrected}{watched}.{warned}"
 
 
 def segment_sentences(data: Data) -> list[str]:

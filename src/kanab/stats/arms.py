@@ -11,7 +11,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_tail
+from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_quantile, t_tail
 from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
@@ -122,7 +122,13 @@ def _joined(
         reach = joint_quantile(confidence, effect.df, correlations, alternative)
         level = 1 - t_tail(reach, effect.df, "two-sided" if alternative == "two-sided" else "greater")
         interval = effect.interval_at(1 - level)
-        joined.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER))
+        p_null = effect.p_null
+        if p_null is not None:  # the joint tail beyond the t that it is worth
+            sides = 2 if alternative == "two-sided" else 1
+            p_null = joint_tail(
+                -t_quantile(max(p_null, 1e-300) / sides, effect.df), effect.df, correlations, alternative
+            )
+        joined.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER, p_null))
     return tuple(joined)
 
 

@@ -79,7 +79,8 @@ class Effect:
     """A difference between arms. ``se`` is for these people (SATE), ``se_population`` for the
     population that they were drawn from (PATE); interval, t and p use the latter.
 
-    t, p and interval are None where nothing varies: not testable.
+    t, p and interval are None where nothing varies: not testable. ``p_null`` is the p of a second test, which
+    has to ring too before anybody acts on the first: a small arm without large values looks surer than it is.
     """
 
     metric: str
@@ -97,6 +98,7 @@ class Effect:
     interval: tuple[float, float] | None
     confidence: float
     alternative: Alternative
+    p_null: float | None = None
 
     @property
     def testable(self) -> bool:
@@ -223,19 +225,35 @@ def contrast(
     sample = float(parts.sum())
     se = float(np.sqrt(sample))
     wide = float(np.sqrt(sample + drawn))
-    df = t = p = interval = None
+    df = t = p = interval = p_null = None
     if sample > 0:
         df = satterthwaite_df(parts, means.df)
         t = estimate / wide
         p = t_tail(t, df, alternative)
         interval = t_interval(estimate, wide, df, confidence, alternative)
+        spread, freedom = _null_variance(means, c)
+        p_null = t_tail(estimate / float(np.sqrt(spread + drawn)), freedom, alternative)
     named = tuple((arm, float(weight)) for arm, weight in zip(means.arms, c, strict=True) if weight)
     ordered = tuple(sorted(named, key=lambda item: -item[1]))
     pair = len(ordered) == 2 and ordered[0][1] == 1 and ordered[1][1] == -1
     return Effect(
         means.metric, ordered[0][0] if pair else None, ordered[1][0] if pair else None, ordered,
         means.method, means.covariates, estimate, se, wide, df, t, p, interval, confidence, alternative,
+        p_null,
     )  # fmt: skip
+
+
+def _null_variance(means: ArmMeans, weights: Floats) -> tuple[float, float]:
+    """Return the variance of a contrast, and its degrees of freedom, if its arms are alike: one variance for all.
+
+    An arm's own variance moves with its mean where a few large values make both. In a small arm that
+    lacks them the mean is low and Welch's error is small; this error, which the large arm decides, is not.
+    With arms of one size it is Welch's, so that nothing is lost.
+    """
+    taking_part = weights != 0
+    df, people = means.df[taking_part], np.array(means.people, dtype=np.float64)[taking_part]
+    variance = float(np.sum(means.sample[taking_part] * people * df) / df.sum())
+    return variance * float(np.sum(weights[taking_part] ** 2 / people)), float(df.sum())
 
 
 @check_arguments()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import kanab as kb
 
@@ -40,3 +41,61 @@ def test_the_corrected_p_decides_and_a_hint_is_clear_only_before_the_correction(
                 assert row["verdict"] == "hint"
                 return
     raise AssertionError("no p was near enough")  # pragma: no cover
+
+
+def spend(people: int = 2_000, *, seed: int = 4, factor: float = 1.0) -> dict[str, Any]:
+    """One in ten is treated, one in ten pays, and a few pay much."""
+    rng = np.random.default_rng(seed)
+    variant = np.where(rng.random(people) < 0.1, "B", "A")
+    paid = np.exp(1.5 * rng.standard_normal(people)) * (rng.random(people) < 0.1)
+    return {"variant": variant, "spend": np.round(np.where(variant == "B", factor, 1.0) * paid, 2)}
+
+
+def test_a_small_arm_that_lacks_large_values_is_to_be_watched_and_not_said_to_lower_them() -> None:
+    kinds = []
+    for seed in range(60):
+        readout = kb.readout(spend(seed=seed), arm="variant", metrics=["spend"])
+        (row,) = readout.effects
+        assert row.effect.p is not None
+        assert row.effect.p_null is not None
+        kinds.append(row.verdict)
+        assert (row.verdict == "watch") == (row.effect.p < 0.05 <= row.effect.p_null)
+        if row.verdict == "watch":
+            text = " ".join(str(readout).split())
+            assert "Watch: spend is lower with B, but a few people could have made it" in text
+            assert "near the 99 % point" in text
+            assert "it shows no clear effect: watch it" in text
+            (plain,) = readout.to_dict()["effects"]
+            assert (plain["p_null"], plain["p_null_adjusted"]) == (row.effect.p_null, row.effect.p_null)
+    assert kinds.count("watch") >= 4  # 14 % of the time Welch alone says "lowers"
+    assert not {"up", "down"} & set(kinds)
+
+
+def test_a_large_effect_in_a_small_arm_gets_its_verdict() -> None:
+    data = spend(50_000, factor=3.0)
+    assert [row.verdict for row in kb.readout(data, arm="variant", metrics=["spend"]).effects] == ["up"]
+
+
+def test_with_dunnett_the_second_p_is_corrected_over_arms_and_metrics_as_the_first() -> None:
+    rng = np.random.default_rng(2)
+    data = {"variant": np.repeat(["A", "B", "C"], 400), "y": rng.poisson(9, 1_200), "z": rng.poisson(9, 1_200)}
+    for row in kb.readout(data, arm="variant", metrics=["y", "z"], correction="dunnett").effects:
+        assert row.p_adjusted is not None
+        assert row.p_null_adjusted == pytest.approx(row.p_adjusted, rel=0.01)  # arms of one size: one error
+
+
+def test_nobody_may_stop_on_what_is_only_to_be_watched() -> None:
+    watched = 0
+    planned = kb.Looks("spending", looks=3, spending="pocock", earlier=(900,))
+    for seed in range(60):
+        data = spend(seed=seed)
+        for looks in (planned, kb.Looks("always", tuned_at=2_000)):
+            (row,) = kb.readout(data, arm="variant", metrics=["spend"], looks=looks).effects
+            assert row.look is not None
+            if row.verdict == "watch":
+                watched += 1
+                assert row.look.verdict == "keep going"
+                assert row.look.p is not None
+                assert row.p_null is not None
+                assert row.look.p < 0.05 <= row.p_null
+    assert watched

@@ -60,6 +60,17 @@ def test_unlike_arms_ring_and_the_line_says_in_what(results: Results) -> None:
     assert found.why == "tier is spread unevenly over the arms (corrected p below 0.001)"
 
 
+def test_what_a_few_people_could_have_made_is_listed_but_not_among_the_clear_effects(results: Results) -> None:
+    readout = results.readouts(results.source.read())["checkout"][-1]
+    assert readout.readout is not None
+    rows = readout.readout.effects
+    effects = [replace(row, verdict="watch") if row.effect.metric == "spend" else row for row in rows]
+    watched = replace(readout, readout=replace(readout.readout, effects=effects))
+    line = summarize("checkout", watched, None)
+    assert [(result.metric, result.kind) for result in line.clear] == [("bought", "up")]
+    assert [(result.metric, result.kind) for result in line.watched] == [("spend", "watch")]
+
+
 def test_a_broken_ledger_rings_for_its_experiments() -> None:
     lines = entries()
     results = Results(FixedSource(RawSource("kanab.ledger", (lines[0], lines[2]), ledger=True)), patience=60)

@@ -1,5 +1,7 @@
 """All arms at once: Welch's analysis of variance, and every arm against the control (Dunnett)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,7 +10,7 @@ from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
-from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.arms import _joined, joint_contrasts, many_to_one, omnibus
 from kanab.stats.multiplicity import excludes
 
 
@@ -26,6 +28,17 @@ def world(sizes=(40, 25, 30, 50), sds=(1, 1, 1, 1), shift=0.0):
     return count_columns(rows, arm="arm", covariates=["x"], metrics={"y": Metric("y", 100)}), [
         y + 0.5 * x for y, x in zip(groups, level, strict=True)
     ]
+
+
+def test_the_second_test_is_corrected_by_the_same_joint_t():
+    table, _ = world(sizes=(40, 40, 40), sds=(1, 1, 1))
+    means = plain_means(table)
+    for arm in many_to_one(means):
+        # with arms of one size only the degrees of freedom differ
+        assert arm.p_null_adjusted == pytest.approx(arm.p_adjusted, rel=0.03)
+        assert arm.p_null_adjusted > arm.effect.p_null
+    without = [replace(arm.effect, p_null=None) for arm in many_to_one(means)]
+    assert [arm.p_null_adjusted for arm in _joined(without, np.eye(2), 0.95, "two-sided")] == [None, None]
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e9])

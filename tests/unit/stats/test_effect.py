@@ -9,7 +9,7 @@ from scipy import stats
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError, DesignError, LevelError
-from kanab.stats import against_control, contrast, difference_in_means, plain_means
+from kanab.stats import adjusted_effect, against_control, contrast, difference_in_means, plain_means
 
 A, B, C = [1, 2, 3, 4], [2, 4, 6, 8, 10], [5, 5, 6]
 
@@ -35,6 +35,36 @@ def test_the_plain_effect_is_welchs_t():
     assert effect.interval == pytest.approx((low, high), rel=1e-13)
     assert (effect.arm, effect.control, effect.contrast) == ("B", "A", (("B", 1.0), ("A", -1.0)))
     assert effect.testable
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_the_second_test_is_students_t_with_one_variance_for_both_arms(alternative):
+    effect = difference_in_means(arms(A=A, B=B), alternative=alternative)
+    student = stats.ttest_ind(B, A, equal_var=True, alternative=alternative)
+    assert effect.p_null == pytest.approx(student.pvalue, rel=1e-13)
+    assert effect.p_null != effect.p
+
+
+def test_with_arms_of_one_size_both_tests_have_one_error():
+    both = difference_in_means(arms(A=A, B=[2, 4, 6, 9]))
+    student = stats.ttest_ind([2, 4, 6, 9], A, equal_var=True)
+    assert (both.t, both.p_null) == pytest.approx((student.statistic, student.pvalue), rel=1e-13)
+
+
+def test_arms_outside_of_a_contrast_do_not_lend_their_variance():
+    pair = difference_in_means(arms(A=A, B=B))
+    of_three = contrast(plain_means(arms(A=A, B=B, C=[-900, 0, 900])), {"B": 1, "A": -1})
+    assert of_three.p_null == pytest.approx(pair.p_null, rel=1e-13)
+
+
+def test_the_second_test_of_an_adjusted_effect_adds_what_comes_from_drawing_people():
+    effect = adjusted_effect(eighteen(altered=True))
+    # both arms have nine people, seven of them free: one error, and all degrees of freedom
+    assert effect.p_null == pytest.approx(2 * stats.t.sf(abs(effect.t), 14), rel=1e-12)
+
+
+def test_where_nothing_varies_there_is_no_second_test():
+    assert difference_in_means(arms(A=[1, 1], B=[2, 2])).p_null is None
 
 
 def test_covariates_do_not_change_the_plain_effect():

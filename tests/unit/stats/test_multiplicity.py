@@ -116,6 +116,14 @@ def test_single_step_intervals_have_one_level_and_agree(correction, level):
         assert excludes(member.interval) == (member.p_adjusted <= 0.05)
 
 
+@pytest.mark.parametrize("correction", ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"])
+def test_the_second_p_is_corrected_as_the_first(correction):
+    turned = [replace(member, p_null=member.p) for member in FAMILY]
+    for member in simultaneous_intervals(turned, correction):
+        assert member.p_null_adjusted == member.p_adjusted
+    assert {member.p_null_adjusted for member in simultaneous_intervals(FAMILY, correction)} == {None}
+
+
 @pytest.mark.parametrize(("correction", "selected", "level"), [("bh", 4, 1 - 4 * 0.05 / 5), ("by", 2, 0.991241)])
 def test_selected_effects_get_intervals_of_the_false_coverage_rate(correction, selected, level):
     family = simultaneous_intervals(FAMILY, correction)
