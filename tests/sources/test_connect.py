@@ -282,9 +282,9 @@ def test_wrong_columns_are_refused_with_their_neighbours(engine: Loader) -> None
 def test_names_instead_of_levels_are_refused_with_the_number_and_the_remedy(engine: Loader) -> None:
     people = 5_000
     table = engine.load({"variant": ["A", "B"] * (people // 2), "id": list(range(people)), "y": [1.0] * people})
-    with pytest.raises(SourceError, match=r"'id' has 5,000 levels; the limit is 1,000. .*--bin id=5.*--top id=20"):
+    with pytest.raises(SourceError, match=r"'id' has more than 1,000 levels. .*--bin id=5.*--top id=20"):
         count_table(table, make_plan("variant", ["y"], adjust=["id"]))
-    with pytest.raises(SourceError, match=r"arm column 'id' has 5,000 arms; the limit is 1,000"):
+    with pytest.raises(SourceError, match=r"arm column 'id' has more than 1,000 arms"):
         count_table(table, make_plan("id", ["y"]))
     binned = count_table(table, make_plan("variant", ["y"], adjust=["id"], bins={"id": 4}))
     assert binned.tallies["variant/id"].shape == (2, 4)
@@ -297,7 +297,7 @@ def test_too_many_classes_or_signatures_are_refused(duckdb_loader: Loader, monke
     )
     plan = make_plan("a", ["y"], adjust=["b"])
     monkeypatch.setattr("kanab.counting.columns.MOST_CLASSES", 399)
-    with pytest.raises(SourceError, match=r"a/b would have 400 classes; the limit is 399"):
+    with pytest.raises(SourceError, match=r"a/b would have more than 399 classes"):
         count_table(table, plan)
     monkeypatch.setattr("kanab.counting.engine.answer.MOST_SIGNATURES", 100)
     with pytest.raises(SourceError, match=r"more than 100 combinations of levels together"):

@@ -165,12 +165,21 @@ def test_a_filter_is_applied_to_the_rows_and_recorded(engine: Loader) -> None:
     assert counted.where == "device = 'phone' AND spend >= 5"
 
 
-@pytest.mark.parametrize(
-    "where", ["device =", "no_such_column > 1", "1 = 1; DROP TABLE x", "device = 'phone' GROUP BY 1"]
-)
+@pytest.mark.parametrize("where", ["device =", "1 = 1; DROP TABLE x", "device = 'phone' GROUP BY 1"])
 def test_a_filter_that_is_no_condition_is_refused(engine: Loader, where: str) -> None:
     with pytest.raises(SourceError, match="the filter is not a condition"):
         count_table(engine.load(SHOP), make_plan("variant", ["spend"]), where=where)
+
+
+def test_a_filter_that_names_no_column_says_so(engine: Loader) -> None:
+    with pytest.raises(SourceError, match=r"names a column 'devise', which is not there\. Did you mean device"):
+        count_table(engine.load(SHOP), make_plan("variant", ["spend"]), where="devise = 'phone'")
+
+
+def test_a_column_called_like_a_word_of_sql_can_be_filtered_by(engine: Loader) -> None:
+    rows = {"variant": ["A", "B"] * 30, "spend": [1, 2] * 30, "order": [1] * 30 + [2] * 30, "user": [5] * 60}
+    counted = count_table(engine.load(rows), make_plan("variant", ["spend"]), where="order = 1 AND user = 5")
+    assert counted.tallies["variant"].total == 30
 
 
 def test_the_statement_can_be_shown(engine: Loader) -> None:
@@ -181,7 +190,7 @@ def test_the_statement_can_be_shown(engine: Loader) -> None:
     assert "GROUP BY" in text
 
 
-@pytest.mark.parametrize("window", ["14", "two weeks", "0d", "-1d", "1y"])
+@pytest.mark.parametrize("window", ["14", "two weeks", "-1d", "1y"])
 def test_a_window_is_a_length_of_time(duckdb_loader: Loader, window: str) -> None:
     table = duckdb_loader.load({"user_id": [1], "variant": ["A"], "time": [datetime(2026, 1, 1)], "spend": [1.0]})
     with pytest.raises(SourceError, match="the window is not a length of time"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -27,7 +31,33 @@ from kanab.cli.serve import serve
 from kanab.errors import KanabError, PrivacyError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class QuietGroup(click.Group):
+    """A group of commands that end quietly where their reader closes the pipe: ``kanab paper | head``."""
+
+    def make_context(self, *args: Any, **named: Any) -> click.Context:
+        """Read the words of the command line; a page of help may be more than its reader wants."""
+        with _closed_pipe_is_fine():
+            return super().make_context(*args, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and hand over what it printed."""
+        with _closed_pipe_is_fine():
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+
+
+@contextmanager
+def _closed_pipe_is_fine() -> Iterator[None]:
+    """End with 0 where nobody reads on: what had to be written was written before."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at its end
+        raise click.exceptions.Exit(0) from None
+
+
+@click.group(cls=QuietGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="kanab")
 def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""

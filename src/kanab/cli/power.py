@@ -13,7 +13,7 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.source_options import level, numbers, pairs
+from kanab.cli.source_options import level, pairs, shares_of
 from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError, listed
 from kanab.plan.model import ExperimentPlan
 from kanab.planning.interactions import CrossedNoise, crossed_noise, crossed_noise_of, interaction_power
@@ -239,7 +239,7 @@ def _reached(solve: Solve, people: int, effect: float | None, power: float | Non
 def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
     """Return the noise of each arm."""
     _check_inputs(flags)
-    shares = {level(arm): share for arm, share in numbers(flags["shares"], "--shares").items()}
+    shares = shares_of(flags["shares"])
     control = level(flags["control"])
     if flags["release_file"]:
         return _released(flags, shares or None, control)

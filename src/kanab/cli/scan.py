@@ -89,7 +89,7 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
     rules = {name: value for name, value in _rules(flags).items() if name != "correction"}  # segments have their own
     if is_release(source[0]):
         stored = [read_release(path) for path in source]
-        return scan_segments(stored, metrics=names(flags["metric"]), **rules)
+        return scan_segments(stored, metrics=names(flags["metric"]), covariates=covariates, **rules)
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
             source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from kanab.cli.output import progress
 from kanab.counted import Counted
 from kanab.counting.dispatch import SourceOptions, count_source, explain
 from kanab.errors import PlanError
+from kanab.plan.check import adds_up
 from kanab.plan.file import read_plan
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Plan, make_plan
 from kanab.plan.periods import Span
@@ -30,14 +32,34 @@ def names(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
+_EXAMPLES = {
+    "--aggregate": "visits=max",
+    "--bin": "age=5",
+    "--bounds": "spend=0:500",
+    "--missing": "rating=exclude",
+    "--per-day": "checkout=500",
+    "--pool": "any=B+C",
+    "--rate": "bought=0.1",
+    "--shares": "A=50%,B=50%",
+    "--top": "country=20",
+}
+"""What to write after a flag; after the others a number for a metric."""
+
+
+def _example(flag: str) -> str:
+    return f"{flag} {_EXAMPLES.get(flag, 'spend=0.01')}"
+
+
 def pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
     """Read ``a=1,b=2``, given once or several times, as a mapping."""
     values: dict[str, str] = {}
     for part in (part for text in texts for part in text.split(",") if part.strip()):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise PlanError(f"{flag} cannot be read", f"Write {flag} NAME=VALUE, several separated by commas.")
-        values[key.strip()] = value.strip()
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not key or not value:
+            raise PlanError(f"{flag} cannot be read", f"Write {_example(flag)}.")
+        if key in values:
+            raise PlanError(f"{flag} names {key} twice", "Name each once.")
+        values[key] = value
     return values
 
 
@@ -46,12 +68,31 @@ def number(text: str, flag: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise PlanError(f"{flag} needs numbers", f"For example {flag} spend=0.01.") from None
+        raise PlanError(f"{flag} needs numbers", f"For example {_example(flag)}.") from None
 
 
 def numbers(texts: tuple[str, ...], flag: str) -> dict[str, float]:
     """Read ``spend=0.01`` as a mapping to numbers."""
     return {name: number(text, flag) for name, text in pairs(texts, flag).items()}
+
+
+def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
+    """Read planned shares: ratios such as ``A=9,B=1``, parts of 1, or percentages that add up to 100.
+
+    >>> shares_of(("A=90%,B=10%",))
+    {'A': 90.0, 'B': 10.0}
+    """
+    written = pairs(texts, "--shares")
+    if len(written) == 1:
+        raise PlanError("--shares names a single arm", f"Name every arm with its share: {_example('--shares')}.")
+    shares = {level(arm): number(text.removesuffix("%"), "--shares") for arm, text in written.items()}
+    percent = {text.endswith("%") for text in written.values()}
+    if len(percent) > 1:
+        raise PlanError("--shares mixes percentages and numbers", f"Write all of them alike: {_example('--shares')}.")
+    whole = math.fsum(shares.values())
+    if True in percent and not adds_up(shares.values(), 100):
+        raise PlanError(f"the percentages of --shares add up to {whole:g} %, not to 100 %", "Is an arm missing?")
+    return shares
 
 
 def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
@@ -62,7 +103,7 @@ def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
 def _bounds(text: str) -> tuple[float, float]:
     low, colon, high = text.partition(":")
     if not colon:
-        raise PlanError("--bounds cannot be read", "Write --bounds spend=0:500.")
+        raise PlanError("--bounds cannot be read", f"Write {_example('--bounds')}.")
     return number(low, "--bounds"), number(high, "--bounds")
 
 
@@ -118,7 +159,7 @@ _OPTIONS = (
         "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
-    click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal."),
+    click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
     click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
     override_option,
@@ -176,7 +217,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
         top={name: int(limit) for name, limit in numbers(flags["top"], "--top").items()},
-        shares={level(name): share for name, share in numbers(flags["shares"], "--shares").items()} or None,
+        shares=shares_of(flags["shares"]) or None,
         control=level(flags["control"]),
         ratios=names(flags["ratio"]),
         k=DEFAULT_K if flags["k"] is None else flags["k"],

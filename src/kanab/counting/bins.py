@@ -16,11 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError
-from kanab.plan.model import CovariatePlan
+from kanab.plan.model import MOST_LEVELS, CovariatePlan
 from kanab.tally.factor import OTHER, Factor, Level, as_level, label, sorted_levels
-
-MOST_LEVELS = 1_000
-"""A covariate of more levels is refused: it is nearly a name."""
 
 _DIGITS = 3
 
@@ -129,7 +126,7 @@ def check_levels(name: str, levels: int) -> None:
     """Raise `SourceError` where a covariate has more levels than allowed."""
     if levels > MOST_LEVELS:
         raise SourceError(
-            f"{name!r} has {levels:,} levels; the limit is {MOST_LEVELS:,}",
+            f"{name!r} has more than {MOST_LEVELS:,} levels",
             f"Cut a number into bins (--bin {name}=5), or keep the most frequent levels (--top {name}=20).",
         )
 
@@ -138,7 +135,7 @@ def check_arms(name: str, arms: int) -> None:
     """Raise `SourceError` where an arm column has more arms than allowed: it holds something else."""
     if arms > MOST_LEVELS:
         raise SourceError(
-            f"arm column {name!r} has {arms:,} arms; the limit is {MOST_LEVELS:,}",
+            f"arm column {name!r} has more than {MOST_LEVELS:,} arms",
             "Name the column that holds the arm, not the person.",
         )
 

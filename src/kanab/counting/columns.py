@@ -219,11 +219,10 @@ def _classes(
 
 def check_classes(name: str, shape: Sequence[int]) -> None:
     """Check that a table has no more classes than allowed; raise `SourceError` with the remedies where it has."""
-    size = math.prod(shape)
-    if size > MOST_CLASSES:
+    if math.prod(shape) > MOST_CLASSES:
         raise SourceError(
-            f"{name} would have {size:,} classes; the limit is {MOST_CLASSES:,}",
-            "Cut numbers into bins (--bin), keep the most frequent levels (--top), or declare fewer levels.",
+            f"{name} would have more than {MOST_CLASSES:,} classes",
+            "Keep fewer levels: cut numbers into bins (--bin), keep only the most frequent (--top), or declare fewer.",
         )
 
 

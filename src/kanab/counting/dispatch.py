@@ -148,10 +148,17 @@ class SourceOptions:
 
     def check(self) -> None:
         """Raise `SourceError` where something that exposures and events need is missing."""
-        if (self.events is None) != (self.window is None) or (self.events is not None and self.unit is None):
+        if self.events is None and self.window is not None:
             raise SourceError(
-                "exposures and events need the events, a window and the person's column together",
-                "Give events=…, window='14d' and unit=… (--events, --window, --unit).",
+                "a window says how long events count, and no events are named",
+                "Name them: events=… (--events), or leave the window out.",
+            )
+        if self.events is not None and self.window is None:
+            raise SourceError("how long events count is not said", "Give window='14d' (--window 14d).")
+        if self.events is not None and self.unit is None:
+            raise SourceError(
+                "whose events they are is not said",
+                "Name the column of the person, alike in both tables: unit=… (--unit).",
             )
 
 
@@ -260,9 +267,11 @@ def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
 def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
     """Open the source as an Ibis table; return it with the choices of how its rows become people."""
     from kanab.counting.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.counting.engine.people import Events  # noqa: PLC0415
+    from kanab.counting.engine.people import Events, window_seconds  # noqa: PLC0415
 
     options.check()
+    if options.window is not None:
+        window_seconds(options.window)
     people = open_table(source, table=options.table, sql=options.sql)
     events = options.events
     if events is not None:

@@ -45,7 +45,7 @@ def _by_engine(source: Any, by: str, arms: Sequence[str], options: SourceOptions
     """Count the people and the values in one query, over the rows that are counted."""
     from kanab.counting.connect import opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415
-    from kanab.counting.engine.sql import filter_rows  # noqa: PLC0415
+    from kanab.counting.engine.filters import filter_rows  # noqa: PLC0415
 
     with opened_table(source, table=options.table, sql=options.sql) as table:
         check_column(by, table.columns)

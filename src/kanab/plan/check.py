@@ -11,12 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
 from typing import Any, get_args
 
 from kanab.errors import GridError, PlanError, listed
-from kanab.plan.model import SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Missing
 
@@ -104,7 +105,8 @@ def _name_mistakes(plan: Plan) -> Iterator[str]:
             if problem := unfit_name(name):
                 yield f"{path_to(group, name)}: a name {problem}"
             elif name in taken:
-                yield f"{path_to(group, name)} has a name that is taken by {path_to(taken[name], name)}"
+                other = path_to(taken[name], name)
+                yield f"{path_to(group, name)} has a name that is taken by {other}: a column has one role"
             elif group == "covariates" and name == "arm":
                 yield "covariates.arm has a name that is kept for experiments; rename it"
             taken.setdefault(name, group)
@@ -169,8 +171,8 @@ def _covariate_mistakes(covariate: CovariatePlan) -> Iterator[str]:
             yield f"{path}.bins must be finite numbers in increasing order"
     elif covariate.bins is not None and (type(covariate.bins) is not int or covariate.bins < 2):
         yield f"{path}.bins must be a whole number of bins, at least 2, or a list of edges"
-    if covariate.top is not None and (type(covariate.top) is not int or covariate.top < 1):
-        yield f"{path}.top must be a whole number, at least 1"
+    if covariate.top is not None and (type(covariate.top) is not int or not 1 <= covariate.top <= MOST_LEVELS):
+        yield f"{path}.top must be a whole number from 1 to {MOST_LEVELS:,}"
 
 
 def _level_mistakes(levels: Sequence[Level], path: str) -> Iterator[str]:
@@ -211,8 +213,24 @@ def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
             yield f"{here}: an arm's name {problem}"
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1e300:
             yield f"{here} must have a positive share"
+    shares = [share for _, share in experiment.shares]
+    if all(isinstance(share, Real) and 0 < share < 1 for share in shares) and not adds_up(shares, 1):
+        sum_of = f"{math.fsum(shares):g}"
+        yield f"{path}.arms: shares below 1 must add up to 1, not to {sum_of}; ratios such as 9 and 1 need not"
     if experiment.control is not None and experiment.control not in arms:
         yield f"{path}.control is not one of its arms; declared: {listed(arms)}"
+
+
+def adds_up(shares: Iterable[float], whole: int) -> bool:
+    """Return whether shares add up to a whole, but for the rounding of their last digits.
+
+    >>> adds_up([0.33, 0.33, 0.33], 1), adds_up([0.5, 0.4], 1)
+    (True, False)
+    """
+    written = [Decimal(repr(float(share))) for share in shares]
+    digits = [min(0, int(share.normalize().as_tuple().exponent)) for share in written]
+    room = sum((Decimal((0, (5,), digit - 1)) for digit in digits), Decimal(0))
+    return abs(sum(written, Decimal(0)) - whole) < min(room, Decimal(whole) / 20)
 
 
 def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

@@ -24,6 +24,10 @@ MOST_CLASSES = 100_000
 """A table with more classes is refused: it would be rows under another name."""
 
 
+MOST_LEVELS = 1_000
+"""A covariate of more levels is refused: it is nearly a name."""
+
+
 @dataclass(frozen=True)
 class MetricPlan:
     """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data."""
@@ -238,8 +242,9 @@ def make_plan(
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("bins", bins, covariates), ("top", top, covariates),
     ):  # fmt: skip
-        if set(choices or {}) - set(names):
-            raise PlanError(f"{word} name something that is not counted", f"Counted: {listed(names)}.")
+        for name in choices or {}:
+            if name not in names:
+                raise PlanError(f"{word} name something that is not counted: {name!r}", _counted(names, covariates))
     return Plan(
         tuple(
             MetricPlan(
@@ -265,6 +270,13 @@ def make_plan(
         ),
         k,
     )
+
+
+def _counted(names: Sequence[str], covariates: Sequence[str]) -> str:
+    """Say what is counted, or where a covariate is named."""
+    if not names and names is covariates:
+        return "No covariates are named: name some in adjust or segments (--adjust, --segment)."
+    return f"Counted: {listed(names)}."
 
 
 def _parts(ratio: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 from kanab.arguments import check_arguments
 from kanab.counted import floor_to_k
 from kanab.counting.dispatch import count
-from kanab.errors import AnalysisError, PlanError
+from kanab.errors import AnalysisError, PlanError, listed
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.class_rules import check_k
 from kanab.privacy.gate import release
@@ -137,7 +137,7 @@ def scan_segments(
     segments = read_names(covariates, "covariates")
     releases = _as_releases(source)
     if releases is not None:
-        _check_nothing_counted([*arms, *segments], counting)
+        _check_nothing_counted(arms, counting)
     else:
         if not arms or not names or not segments:
             raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
@@ -149,6 +149,11 @@ def scan_segments(
     tables = [
         tally for stored in releases for tally in stored.tables.values() if len(tally.arms) == 1 and tally.covariates
     ]
+    known = dict.fromkeys(tally.covariates[0].name for tally in tables)
+    for name in segments:
+        if name not in known:
+            raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
+    tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
     rules = replace(rules, k=_least_k(releases))

@@ -138,7 +138,7 @@ def test_exposures_and_events_count_what_happened_in_the_window(tmp_path: Path) 
     flags = ("--arm", "variant", "--metric", "spend", "--unit", "user", "--events", str(tmp_path / "events.csv"))
     data = json.loads(run("analyze", str(tmp_path / "exposures.csv"), *flags, "--window", "7d", "--json").output)
     assert data["effects"][0]["mean_control"] == pytest.approx(2.0)
-    with pytest.raises(SourceError, match="need the events, a window"):
+    with pytest.raises(SourceError, match="how long events count is not said"):
         run("analyze", str(tmp_path / "exposures.csv"), *flags)
 
 

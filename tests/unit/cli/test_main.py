@@ -65,3 +65,13 @@ def test_an_interrupted_release_leaves_no_file(
     assert done.code == 2
     assert done.err.strip() == "kanab: interrupted. Nothing was written."
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["--help", "paper", "power --rate 0.1 --effect 0.02 --power 0.8", "attack --help"])
+def test_a_reader_that_closes_the_pipe_is_no_failure(words: str) -> None:
+    script = Path(sys.executable).with_name("kanab")
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {script} {words} | true"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

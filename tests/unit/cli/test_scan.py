@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kanab.cli.main import cli
-from kanab.errors import KanabError, PlanError, SourceError
+from kanab.errors import AnalysisError, KanabError, PlanError, SourceError
 
 FLAGS = ("--bounds", "revenue=0:500", "--resolution", "revenue=0.01")
 PLAN = """
@@ -98,6 +98,18 @@ def test_stored_pair_tables_are_scanned(users: str, tmp_path: Path) -> None:
     data = json.loads(run("scan", str(tmp_path / "pair.json"), "--json").output)
     assert [(row["a"], row["b"]) for row in data["pairs"]] == [("test_00", "test_01")]
     assert data["privacy"]["chained"] is True
+
+
+def test_stored_tables_are_scanned_by_the_covariates_that_are_named(users: str, tmp_path: Path) -> None:
+    covariates = '[covariates]\ndevice = ["phone", "desktop"]\nbought = [0, 1]\n'
+    plan = PLAN.replace("[metrics]", f"{covariates}[metrics]", 1)
+    plan = plan.replace('interactions = ["test_01"]', 'interactions = ["test_01"]\nsegments = ["device", "bought"]')
+    (tmp_path / "kanab.toml").write_text(plan, encoding="utf-8")
+    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"))
+    data = json.loads(run("scan", str(tmp_path / "pair.json"), "--segment", "device", "--json").output)
+    assert {row["covariate"] for row in data["segment_scan"]["segments"]} == {"device"}
+    with pytest.raises(AnalysisError, match=r"no table is left of covariate 'devise'\. There are: device, bought\."):
+        run("scan", str(tmp_path / "pair.json"), "--segment", "devise")
 
 
 def test_tolerance_alpha_and_family_are_heard(users: str) -> None:

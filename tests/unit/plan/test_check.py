@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[Plan, str]] = {
     ),
     "no edges": (covariate(CovariatePlan("tier", bins=())), "covariates.tier.bins must be finite numbers in"),
     "edges of text": (covariate(CovariatePlan("tier", bins=("a",))), "covariates.tier.bins must be finite numbers in"),  # type: ignore[arg-type]
-    "top none": (covariate(CovariatePlan("tier", top=0)), "covariates.tier.top must be a whole number, at least 1"),
+    "top none": (covariate(CovariatePlan("tier", top=0)), "covariates.tier.top must be a whole number from 1 to 1,000"),
     "one arm": (
         plan_of(ExperimentPlan("checkout", (("A", 1),))),
         "experiments.checkout.arms must name at least two arms",

@@ -191,7 +191,7 @@ MISTAKES: dict[str, str] = {
     "tier = [1, 2, 3] → tier = { bins = 1 }": "covariates.tier.bins must be a whole number of bins, at least 2",
     "tier = [1, 2, 3] → tier = { bins = [2, 1] }": "covariates.tier.bins must be finite numbers in increasing",
     "tier = [1, 2, 3] → tier = { bins = ['a'] }": "covariates.tier.bins must be a finite number",
-    "tier = [1, 2, 3] → tier = { top = '3' }": "covariates.tier.top must be a whole number, at least 1",
+    "tier = [1, 2, 3] → tier = { top = '3' }": "covariates.tier.top must be a whole number from 1 to 1,000",
     "tier = [1, 2, 3] → tier = { tops = 3 }": "covariates.tier.tops is an unknown key; nearest: top",
     "tier = [1, 2, 3] → tier = { top = 3, bins = 3 }": "covariates.tier takes one of levels, bins and top",
     "minutes = { bounds = [0, 600], resolution = 0.01 } → minutes = 'number'": "metrics.minutes must be a table",

@@ -128,7 +128,7 @@ def test_single_names_need_no_list() -> None:
 def test_releases_take_no_choices_of_counting() -> None:
     stored = kb.release(kb.count(users(), arm="t2", metrics=["y"], segments=["device"], **COUNTING))
     with pytest.raises(PlanError, match="releases already say what was counted"):
-        scan_segments(stored, covariates=["device"])
+        scan_segments(stored, experiments=["checkout"], covariates=["device"])
     with pytest.raises(PlanError, match="releases already say what was counted"):
         scan_segments(stored, where="d > 0")
 

@@ -97,7 +97,7 @@ def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[QueryPart], que
         if signatures > MOST_SIGNATURES:
             raise SourceError(
                 f"the covariates have more than {MOST_SIGNATURES:,} combinations of levels together",
-                "Name fewer covariates, cut numbers into bins (--bin), or keep the most frequent levels (--top).",
+                "Name fewer covariates, or keep fewer levels: cut into bins (--bin), or the most frequent (--top).",
             )
     return QueryAnswer(query, by_address)
 

@@ -54,10 +54,17 @@ class Events:
         >>> Events(None, "14d").seconds, Events(None, "36h").seconds
         (1209600, 129600)
         """
-        match = re.fullmatch(r"([1-9]\d{0,5}) ?([mhdw])", str(self.window).strip())
-        if match is None:
-            raise SourceError("the window is not a length of time", "Write it like 14d, 36h or 90m.")
-        return int(match[1]) * _SECONDS[match[2]]
+        return window_seconds(self.window)
+
+
+def window_seconds(text: object) -> int:
+    """Return the length of a window; raise `SourceError` where it is no length of time, or has none."""
+    match = re.fullmatch(r"(\d{1,6}) ?([mhdw])", str(text).strip())
+    if match is None:
+        raise SourceError("the window is not a length of time", "Write it like 14d, 36h or 90m.")
+    if int(match[1]) == 0:
+        raise SourceError("the window is empty: no event would count", "Write it like 14d, 36h or 90m.")
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import sqlglot
 
 from kanab.counted import Counted
-from kanab.counting.bins import MOST_LEVELS, check_arms, check_levels, declare_levels
+from kanab.counting.bins import check_arms, check_levels, declare_levels
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
@@ -27,6 +27,7 @@ from kanab.counting.engine.answer import (
 )
 from kanab.counting.engine.dates import day_number, in_span, utc_session
 from kanab.counting.engine.dialects import cached, engine_of, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
 from kanab.counting.engine.joint import (
     add_alias_columns,
@@ -54,7 +55,7 @@ from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, populations, tables_about, views_of
-from kanab.plan.model import Plan
+from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER
 
@@ -143,21 +144,6 @@ def _narrow(people: Any, plan: Plan) -> Any:
     """Select what the plan names, which Ibis handles the quicker; with an unknown name everything, for a good hint."""
     names = needed_columns(plan)
     return people.select(*names) if set(names) <= set(people.columns) else people
-
-
-def filter_rows(table: Any, where: str) -> Any:
-    """Return the rows of a table for which an SQL condition holds; raise `SourceError` where it is none."""
-    backend = table.get_backend()
-    try:
-        condition = sqlglot.parse_one(where, dialect=backend.dialect, into=sqlglot.exp.Condition)
-        text = f"SELECT * FROM ({query_text(table)}) AS kanab_rows WHERE {condition.sql(dialect=backend.dialect)}"
-        list(run_query(backend, f"{text} LIMIT 0"))
-        return backend.sql(text, schema=table.schema())
-    except (sqlglot.errors.SqlglotError, QueryError):
-        raise SourceError(
-            "the filter is not a condition that the engine understands",
-            "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
-        ) from None
 
 
 # ── what to count ──────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,71 @@
+"""Keep the rows for which an SQL condition holds, and say what is wrong with one that cannot be read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from kanab.counting.engine.dialects import query_text, run_query
+from kanab.errors import QueryError, SourceError, listed
+
+
+def filter_rows(table: Any, where: str) -> Any:
+    """Return the rows of a table for which an SQL condition holds; raise `SourceError` where it is none."""
+    backend = table.get_backend()
+    where = re.sub(r"^\s*where\s", "", where, flags=re.IGNORECASE)
+    try:
+        condition = sqlglot.parse_one(where, dialect=backend.dialect, into=exp.Condition)
+        for column in condition.find_all(exp.Column):
+            if column.name in table.columns:
+                column.this.set("quoted", True)  # it may be called group or order
+        text = f"SELECT * FROM ({query_text(table)}) AS kanab_rows WHERE {condition.sql(dialect=backend.dialect)}"
+        list(run_query(backend, f"{text} LIMIT 0"))
+        return backend.sql(text, schema=table.schema())
+    except sqlglot.errors.SqlglotError:
+        raise _unreadable(where, table) from None
+    except QueryError:
+        raise _unknown_column(condition, table) or _unreadable(where, table) from None
+
+
+def _no_condition() -> SourceError:
+    return SourceError(
+        "the filter is not a condition that the engine understands",
+        "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
+    )
+
+
+def _unreadable(where: str, table: Any) -> SourceError:
+    """Return the error of a text that is no SQL; often a column is called like one of SQL's own words."""
+    dialect = table.get_backend().dialect
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", " ", where)
+    for name in table.columns:
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", bare, re.IGNORECASE) and not _is_name(name, dialect):
+            return SourceError(
+                f"the filter names the column {name!r}, which is a word of SQL itself",
+                f"Write it in double quotes, and the whole in single ones: --where '\"{name}\" = …'.",
+            )
+    return _no_condition()
+
+
+def _is_name(name: str, dialect: Any) -> bool:
+    """Return whether a word by itself is read as a column."""
+    try:
+        return isinstance(sqlglot.parse_one(f"{name} = 1", dialect=dialect), exp.EQ)
+    except sqlglot.errors.SqlglotError:
+        return False
+
+
+def _unknown_column(condition: Any, table: Any) -> SourceError | None:
+    """Return the error of the first column that is not in the table; a text in double quotes is read as one."""
+    known = [name.lower() for name in table.columns]
+    for column in condition.find_all(exp.Column):
+        name = column.name
+        if name.lower() not in known:
+            near = difflib.get_close_matches(name, table.columns, n=3, cutoff=0.5)
+            hint = f"Did you mean {listed(near)}?" if near else f"A text stands in single quotes: '{name}'."
+            return SourceError(f"the filter names a column {name!r}, which is not there", hint)
+    return None

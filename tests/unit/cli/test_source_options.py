@@ -1,0 +1,147 @@
+"""What somebody reads who mistypes a flag: each sentence says what is wrong, and what to write instead."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.cli.program import Program
+
+from kanab.datasets import shop_rows
+
+FLAGS = ("--arm", "variant", "--metric", "bought")
+
+
+def write_csv(path: Path, rows: dict[str, Any], sep: str = ",") -> str:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter=sep)
+        writer.writerow(rows)
+        writer.writerows(zip(*rows.values(), strict=True))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def people() -> dict[str, Any]:
+    rows: dict[str, Any] = {name: np.asarray(values).tolist() for name, values in shop_rows(2_000).items()}
+    return rows | {"group": [1, 2] * 1_000, "from": [1, 2] * 1_000, "user_id": list(range(2_000))}
+
+
+@pytest.fixture(scope="module")
+def visits(people: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_csv(tmp_path_factory.mktemp("shop") / "visits.csv", people)
+
+
+SHARES = {
+    "one arm": ("A=1", "--shares names a single arm. Name every arm with its share: --shares A=50%,B=50%."),
+    "no arm": ("1:1", "--shares cannot be read. Write --shares A=50%,B=50%."),
+    "words": ("A=half,B=half", "--shares needs numbers. For example --shares A=50%,B=50%."),
+    "half in percent": ("A=50%,B=1", "--shares mixes percentages and numbers. Write all of them alike: "),
+    "too little": ("A=50%,B=40%", "the percentages of --shares add up to 90 %, not to 100 %. Is an arm missing?"),
+    "too little in parts of 1": (
+        "A=0.5,B=0.4",
+        ".arms: shares below 1 must add up to 1, not to 0.9",
+    ),
+    "an arm twice": ("A=50%,A=50%", "--shares names A twice. Name each once."),
+    "a negative one": ("A=1,B=-1", "experiments.variant.arms.B must have a positive share"),
+}
+
+
+@pytest.mark.parametrize(("shares", "told"), SHARES.values(), ids=SHARES)
+def test_shares_that_cannot_be_meant_are_told(visits: str, program: Program, shares: str, told: str) -> None:
+    done = program("analyze", visits, *FLAGS, "--shares", shares)
+    assert done.code == 2
+    assert told in done.err
+
+
+@pytest.mark.parametrize("shares", ["A=50%,B=50%", "A=0.5,B=0.5", "A=1,B=1", "A=50,B=50"])
+def test_shares_may_be_percentages_parts_or_ratios(visits: str, program: Program, shares: str) -> None:
+    done = program("analyze", visits, *FLAGS, "--shares", shares)
+    assert done.code == 0, done.err
+    assert "People arrived in the planned shares" in done.out
+    assert "50.00 %" in done.out
+
+
+def test_rounded_percentages_need_not_add_up_to_the_last_digit(visits: str, program: Program) -> None:
+    rounded = program("analyze", visits, *FLAGS, "--arm", "tier", "--shares", "1=33%,2=33%,3=33%")
+    assert rounded.code == 0, rounded.err
+    assert "33.33 %" in rounded.out
+
+
+FLAG_MISTAKES = {
+    "bin of a word": (("--adjust", "tier", "--bin", "tier=x"), "--bin needs numbers. For example --bin age=5."),
+    "top too many": (
+        ("--adjust", "country", "--top", "country=2000"),
+        "covariates.country.top must be a whole number from 1 to 1,000",
+    ),
+    "top of no covariate": (
+        ("--top", "country=3"),
+        "top name something that is not counted: 'country'. No covariates are named: name some in adjust or segments "
+        "(--adjust, --segment).",
+    ),
+    "one column, two roles": (
+        ("--metric", "variant"),
+        "experiments.variant has a name that is taken by metrics.variant: a column has one role",
+    ),
+    "a covariate that is a metric": (
+        ("--adjust", "bought"),
+        "covariates.bought has a name that is taken by metrics.bought: a column has one role",
+    ),
+    "a window without events": (
+        ("--window", "7d"),
+        "a window says how long events count, and no events are named. Name them: events=… (--events)",
+    ),
+    "an empty window": (
+        ("--events", "visits.csv", "--unit", "user_id", "--window", "0d"),
+        "the window is empty: no event would count. Write it like 14d, 36h or 90m.",
+    ),
+    "events without a window": (
+        ("--events", "visits.csv", "--unit", "user_id"),
+        "how long events count is not said. Give window='14d' (--window 14d).",
+    ),
+    "events of nobody": (
+        ("--events", "visits.csv", "--window", "7d"),
+        "whose events they are is not said. Name the column of the person, alike in both tables: unit=… (--unit).",
+    ),
+    "a reserved word": (
+        ("--where", "from = 1"),
+        "the filter names the column 'from', which is a word of SQL itself. Write it in double quotes, and the whole "
+        "in single ones: --where '\"from\" = …'",
+    ),
+    "a misspelled column": (
+        ("--where", "contry = 'US'"),
+        "the filter names a column 'contry', which is not there. Did you mean country?",
+    ),
+    "a text without quotes": (
+        ("--where", 'device = "phone"'),
+        "the filter names a column 'phone', which is not there. A text stands in single quotes: 'phone'.",
+    ),
+    "no condition": (
+        ("--where", "device = = 1"),
+        "the filter is not a condition that the engine understands. Write it as after WHERE",
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "told"), FLAG_MISTAKES.values(), ids=FLAG_MISTAKES)
+def test_a_mistaken_flag_is_told_with_what_to_write(
+    visits: str, program: Program, flags: tuple[str, ...], told: str
+) -> None:
+    done = program("analyze", visits, *FLAGS, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+
+
+def test_reserved_words_and_a_leading_where_are_read(visits: str, program: Program) -> None:
+    for where in ('"from" = 1', "group = 1", 'WHERE tier > 0 AND "group" = 1'):
+        assert "variant: 1,000 people" in program("analyze", visits, *FLAGS, "--where", where).out
+
+
+def test_too_many_levels_are_refused_without_their_number(visits: str, program: Program) -> None:
+    done = program("analyze", visits, *FLAGS, "--adjust", "user_id")
+    assert "'user_id' has more than 1,000 levels. Cut a number into bins (--bin user_id=5)" in done.err
+    done = program("analyze", visits, "--arm", "user_id", "--metric", "bought")
+    assert "arm column 'user_id' has more than 1,000 arms. Name the column that holds the arm" in done.err
+    assert "2,000" not in done.err
