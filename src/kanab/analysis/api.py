@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 from kanab.analysis.compare import (
@@ -15,6 +14,7 @@ from kanab.analysis.compare import (
     metric_means,
     omnibus_rows,
 )
+from kanab.analysis.looks import current_look
 from kanab.analysis.options import (
     AnalysisOptions,
     AnyCorrection,
@@ -179,18 +179,20 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     if not isinstance(released, Release):
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(options.confidence, options.alternative)
+    current = current_look(released, experiment, options)
+    released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
     resolved = _resolved(options, released, plan, tables, pools)
     notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
-    notes += pools.notes
+    notes += [*pools.notes, *current.notes]
     means = metric_means(plan, tables, released.plan.ratios, notes)
     segments, follow_up_rows = _segments(plan, tables, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
-    return Readout(
+    answer = Readout(
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
         options.correction, ratio, tuple(effect_rows(means, resolved)), tuple(segments), tuple(follow_up_rows),
         released.receipt,
@@ -198,7 +200,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         contrasts=tuple(contrast_rows(means, resolved)),
         margins=tuple(margin_tests(means, resolved, notes)),
         bayes=tuple(bayes_rows(means, resolved, notes)),
-        cautions=tuple(_cautions(released, plan, tables, sequential=looks is not None)),
+        cautions=(*current.cautions, *_cautions(released, plan, tables, sequential=looks is not None)),
         pooled=pools.groups,
         notes=tuple(notes),
         chained=released.chained,
@@ -206,6 +208,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
         balance=tuple(_balance(tables, shares, plan.name, resolved)),
     )  # fmt: skip
+    current.record()
+    return answer
 
 
 def _balance(
@@ -229,21 +233,9 @@ def _resolved(
     lower = read_lower(options.lower_is_better, metrics, options.margins)
     return ResolvedOptions(
         arms.control if control is None else control, options.confidence, options.alternative, options.correction,
-        _looks(options.looks, released, plan), tuple(read_contrast(arms, contrast) for contrast in options.contrasts),
+        options.looks, tuple(read_contrast(arms, contrast) for contrast in options.contrasts),
         read_margins(options.margins, metrics, lower), read_priors(options.prior, metrics), lower,
     )  # fmt: skip
-
-
-def _looks(looks: Looks | None, released: Release, plan: ExperimentPlan) -> Looks | None:
-    """Complete the looks with what the plan and the batches know: how many there are, and when."""
-    if looks is None:
-        return None
-    if looks.method == "spending" and looks.looks is None and looks.planned is None:
-        looks = replace(looks, looks=plan.looks)
-    if released.parts and not looks.earlier:
-        people = accumulate(batch.total for batch in _batches(released, plan))
-        looks = replace(looks, earlier=tuple(people)[:-1])
-    return looks
 
 
 def _metric_names(tables: Mapping[str, Tally]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any, Literal, get_args
 
 from kanab.arguments import check_arguments
@@ -32,9 +33,10 @@ class Looks:
     """How an effect is read that is looked at more than once.
 
     "spending": so many looks, or so many people (``planned``), were fixed beforehand; ``last`` ends
-    the design here. "always": every moment may be the last; intervals are narrowest at ``tuned_at``
-    people. ``earlier`` are the people counted up to each earlier look; batches that were added are
-    looks unless it is given.
+    the design here, and so does the first look at which the planned people are there. Which look it is must be
+    known: ``earlier`` are the people counted up to each earlier look, empty at the first one; or Kanab keeps them in
+    a ``file``; or batches were added, each of which is a look unless one of the two is given. "always": every moment
+    may be the last; intervals are narrowest at ``tuned_at`` people.
     """
 
     method: Literal["spending", "always"]
@@ -43,24 +45,36 @@ class Looks:
     spending: Spending = "obrien-fleming"
     tuned_at: int = TUNED_AT
     last: bool = False
-    earlier: tuple[int, ...] = ()
+    earlier: Sequence[int] | None = None
+    file: str | PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.method not in ("spending", "always"):
             raise AnalysisError("unknown method of several looks", "Use 'spending' (planned looks) or 'always'.")
+        if self.earlier is not None:
+            object.__setattr__(self, "earlier", tuple(self.earlier))
+        if self.file is not None and (self.method == "always" or self.earlier is not None):
+            rival = "a method for any time" if self.method == "always" else "earlier looks (--looks-at)"
+            raise AnalysisError(
+                f"a looks file and {rival} contradict each other", "Leave one out: the file is for planned looks."
+            )
 
     def at(self, effect: Effect, people: int) -> PlannedLook | AnyTimeLook:
-        """Return the effect as it may be read at this look; raise `AnalysisError` without a planned number of looks."""
+        """Return the effect as it may be read at this look; raise `AnalysisError` for a look that cannot be."""
         if self.method == "always":
             return any_time_look(effect, people, tuned_at=self.tuned_at)
-        if self.looks is None and self.planned is None:
-            raise AnalysisError(
-                "how many looks are planned is not said", "Give looks=… or planned=… (--looks 5, --planned 100000)."
-            )
-        seen = [*self.earlier, people]
+        seen = [*(self.earlier or ()), people]
         return planned_look(
-            effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.last
+            effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen)
         )
+
+    def is_last(self, people: Sequence[int]) -> bool:
+        """Return whether the latest of these looks is the last: by word, or because the planned people are there."""
+        return self.last or self.reached_by(people)
+
+    def reached_by(self, people: Sequence[int]) -> bool:
+        """Return whether the latest of these looks is the first at which the planned people are there."""
+        return self.planned is not None and people[-1] >= self.planned > max((0, *people[:-1]))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,16 @@ _OPTIONS = (
     click.option(
         "--looks", type=click.IntRange(1), help="Number of planned looks; every batch but the last is an earlier look."
     ),
+    click.option(
+        "--looks-at",
+        metavar="PEOPLE,PEOPLE",
+        help="People at each earlier look, such as 7500,15000; none at the first look.",
+    ),
+    click.option(
+        "--looks-file",
+        type=click.Path(dir_okay=False),
+        help="Let Kanab keep the people at each look in this file.",
+    ),
     click.option("--planned", type=click.IntRange(1), help="Number of planned people, instead of --looks."),
     click.option(
         "--spending",
@@ -111,13 +121,29 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
 def _looks(flags: Mapping[str, Any]) -> Looks | None:
     """Return how several looks are read, or None for one look."""
     if flags["sequential"] is None:
-        wrong = [flag for flag in ("looks", "planned", "last") if flags[flag]]
+        wrong = [flag for flag in ("looks", "planned", "last", "looks_at", "looks_file") if flags[flag]]
         if wrong:
-            raise PlanError(f"--{wrong[0]} is about several looks", "Say how they are read: --sequential spending.")
+            flag = wrong[0].replace("_", "-")
+            raise PlanError(f"--{flag} is about several looks", "Say how they are read: --sequential spending.")
         return None
+    earlier = None if flags["looks_at"] is None else _earlier(flags["looks_at"])
     return Looks(
-        flags["sequential"], flags["looks"], flags["planned"], flags["spending"], flags["tuned_at"], flags["last"]
-    )
+        flags["sequential"], flags["looks"], flags["planned"], flags["spending"], flags["tuned_at"], flags["last"],
+        earlier, flags["looks_file"],
+    )  # fmt: skip
+
+
+def _earlier(text: str) -> list[int]:
+    """Read ``7500,15000``, or ``none`` for no earlier look."""
+    if text.strip().lower() == "none":
+        return []
+    try:
+        return [int(people) for people in text.split(",")]
+    except ValueError:
+        raise PlanError(
+            "--looks-at needs whole numbers of people",
+            "Write --looks-at 7500,15000; at the first look --looks-at none.",
+        ) from None
 
 
 def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:

@@ -31,8 +31,8 @@ MOST_EXPERIMENTS = 250
 
 _RATIO = "people do not arrive in the planned shares (p below {:g})"
 _CHAIN = "its ledger could not be verified"
-_QUIET_CAUTIONS = ("looked-early",)
-"""Said on the experiment's own page: nearly every experiment has it, so it tells none from the others."""
+_QUIET_CAUTIONS = ("looked-early", "design-ended")
+"""Said on the experiment's own page: they are nothing that anybody has to see to."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Everything here is computed from releases alone, and kept as long as they are th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ REFRESH_SECONDS = 15.0
 MOST_POINTS = 60
 """So many seals back goes the history."""
 
-BEYOND = "More seals were made than looks were planned ({fact}); p-values and intervals are those of a single look."
+UNPLANNED = "The planned looks cannot be read: {fact}. P-values and intervals hold at any time instead."
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,8 @@ class Results:
                 key = (experiment, *(bundle.chain.hashes[name] for name in bundle.names[: at + 1]))
                 if key not in self._points:
                     self._points[key] = _point(total, experiment)
-                points.append(self._points[key])
+                if not _ended(self._points[key].data):
+                    points.append(self._points[key])
         return points
 
     def interactions(self, contents: Contents) -> PairReadout | None:
@@ -211,9 +212,9 @@ def _analyzed(released: Release, experiment: str) -> Readout:
         return analyze(released, experiment)
     try:
         return analyze(released, experiment, looks=Looks("spending"))
-    except AnalysisError as problem:  # for example more seals than looks were planned
-        readout = analyze(released, experiment)
-        return replace(readout, notes=(*readout.notes, BEYOND.format(fact=problem.fact)))
+    except AnalysisError as problem:  # for example a release that does not say which look it is
+        readout = analyze(released, experiment, looks=Looks("always"))
+        return replace(readout, notes=(*readout.notes, UNPLANNED.format(fact=problem.fact)))
 
 
 def _narrowed(release: Release, experiment: str) -> Release:
@@ -221,6 +222,11 @@ def _narrowed(release: Release, experiment: str) -> Release:
     alone = replace(release.plan.experiment(experiment), interactions=(), exclude_with=())
     plan = replace(release.plan, experiments=(alone,))
     return replace(release, plan=plan, tables=release.tables_of(experiment))
+
+
+def _ended(data: Mapping[str, Any]) -> bool:
+    """Return whether the design ended with an earlier seal, so that this one adds nothing."""
+    return any(caution["kind"] == "design-ended" for caution in data["cautions"])
 
 
 def _point(total: Release, experiment: str) -> HistoryPoint:

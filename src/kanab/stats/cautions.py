@@ -21,7 +21,7 @@ from kanab.tally.tally import Tally
 
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early",
-    "assigned-together",
+    "assigned-together", "design-ended",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -143,6 +143,18 @@ def looked_early(looks: int, sequential: bool) -> list[Caution]:
         "than they say. Plan the looks, or use intervals that hold at any time."
     )
     return [Caution("looked-early", sentence)]
+
+
+def design_ended(look: int, when: str) -> Caution:
+    """Warn that people who came after the last planned look are not in the answer.
+
+    >>> print(design_ended(5, "2026-W46"))
+    The design ended with look 5 (2026-W46); people who came later are not in this answer.
+    """
+    return Caution(
+        "design-ended",
+        f"The design ended with look {look} ({when}); people who came later are not in this answer.",
+    )
 
 
 def assigned_together(by: str) -> Caution:

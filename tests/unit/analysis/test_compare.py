@@ -488,8 +488,8 @@ def test_people_who_were_assigned_together_are_cautioned_about() -> None:
 @pytest.mark.parametrize(
     ("looks", "verdict"),
     [
-        (kb.Looks("spending", looks=5), "keep going"),
-        (kb.Looks("spending", looks=5, last=True), "ended"),
+        (kb.Looks("spending", looks=5, earlier=()), "keep going"),
+        (kb.Looks("spending", looks=5, earlier=(), last=True), "ended"),
         (kb.Looks("always"), "keep going"),
     ],
 )

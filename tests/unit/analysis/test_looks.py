@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kanab as kb
+from kanab.analysis.looks_file import plain_design, read_looks, record_look
+from kanab.errors import AnalysisError, SourceError
 
 TEN = [f"metric {number}" for number in range(10)]
 
@@ -54,3 +60,183 @@ def test_what_is_clear_only_before_the_correction_stops_nothing(looks: kb.Looks,
     assert row["sequential"]["verdict"] != "may stop"
     assert advice in " ".join(str(among).split())
     assert "you may stop" not in str(among)
+
+
+# ── which look it is ───────────────────────────────────────────────────────────────────────────
+
+BOUGHT: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "shares": {0: 1, 1: 1}, "control": 0}
+
+
+def shop(n: int) -> dict[str, Any]:
+    """Return a table that grows: its first n people."""
+    rng = np.random.default_rng(8)
+    variant = rng.integers(0, 2, 6_000)
+    bought = rng.random(6_000) < 0.3 + 0.02 * variant
+    return {"variant": variant[:n], "bought": bought[:n]}
+
+
+def look_of(n: int, looks: kb.Looks) -> dict[str, Any]:
+    row: dict[str, Any] = kb.readout(shop(n), **BOUGHT, looks=looks).to_dict()["effects"][0]["sequential"]
+    return row
+
+
+def test_a_table_that_may_have_grown_is_no_look_unless_one_says_which() -> None:
+    refusal = "it is not known which of the planned looks this is.*earlier=.*--looks-at none.*file=.*cohorts"
+    with pytest.raises(AnalysisError, match=refusal):
+        look_of(1_000, kb.Looks("spending", looks=4))
+    with pytest.raises(AnalysisError, match=refusal):
+        kb.analyze(kb.release(kb.count(shop(1_000), **BOUGHT)), looks=kb.Looks("spending", planned=4_000))
+    assert look_of(1_000, kb.Looks("spending", looks=4, earlier=[]))["look"] == 1
+    third = look_of(3_000, kb.Looks("spending", looks=4, earlier=[1_000, 2_000]))
+    assert (third["look"], third["fraction"]) == (3, 0.75)
+    assert look_of(3_000, kb.Looks("always"))["method"] == "always"
+
+
+def test_a_looks_file_counts_the_looks_at_a_growing_table(tmp_path: Path) -> None:
+    file = tmp_path / "looks.json"
+    looks = kb.Looks("spending", looks=3, spending="pocock", file=file)
+    seen = [look_of(n, looks) for n in (1_000, 1_000, 2_000, 2_000, 3_000, 3_000)]
+    assert [look["look"] for look in seen] == [1, 1, 2, 2, 3, 3]
+    assert seen[0] == seen[1]
+    said = kb.Looks("spending", looks=3, spending="pocock", earlier=(1_000, 2_000))
+    assert seen[-1] == look_of(3_000, said)
+    recorded = json.loads(file.read_text())["experiments"]["variant"]
+    assert [look["people"] for look in recorded["looks"]] == [1_000, 2_000, 3_000]
+    assert recorded["design"]["metrics"] == ["bought"]
+
+
+def test_after_the_last_look_a_looks_file_knows_no_further_one(tmp_path: Path) -> None:
+    looks = kb.Looks("spending", looks=2, file=tmp_path / "looks.json")
+    answers = [look_of(n, looks) for n in (1_000, 2_000)]
+    with pytest.raises(AnalysisError, match=r"the design ended with look 2 on 20\d\d-\d\d-\d\d; people who came later"):
+        look_of(3_000, looks)
+    assert look_of(2_000, looks) == answers[-1]
+
+
+def test_a_last_look_is_the_last_also_when_it_is_read_again(tmp_path: Path) -> None:
+    looks = kb.Looks("spending", looks=5, file=tmp_path / "looks.json")
+    ended = look_of(1_000, replace(looks, last=True))
+    assert (ended["fraction"], ended["verdict"]) == (1.0, "ended")
+    assert look_of(1_000, looks) == ended
+    with pytest.raises(AnalysisError, match="the design ended with look 1"):
+        look_of(2_000, looks)
+
+
+def test_the_first_look_with_the_planned_people_is_the_last(tmp_path: Path) -> None:
+    looks = kb.Looks("spending", planned=2_500, file=tmp_path / "looks.json")
+    assert [look_of(n, looks)["fraction"] for n in (1_000, 3_000)] == [0.4, 1.0]
+    with pytest.raises(AnalysisError, match="the design ended with look 2"):
+        look_of(4_000, looks)
+    assert look_of(3_000, kb.Looks("spending", planned=2_500, earlier=(1_000,)))["fraction"] == 1.0
+    with pytest.raises(AnalysisError, match="there are more people than planned"):
+        look_of(4_000, kb.Looks("spending", planned=2_500, earlier=(1_000, 3_000)))
+
+
+def test_fewer_people_than_at_the_last_look_are_refused_and_nothing_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "looks.json"
+    looks = kb.Looks("spending", looks=4, file=file)
+    look_of(2_000, looks)
+    before = file.read_text()
+    with pytest.raises(AnalysisError, match="there are fewer people than at the last look"):
+        look_of(1_000, looks)
+    with pytest.raises(AnalysisError, match="there are more looks than information"):
+        look_of(2_001, looks)
+    assert file.read_text() == before
+
+
+def test_a_design_that_changed_on_the_way_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "looks.json"
+    kb.readout(shop(1_000), **BOUGHT, looks=kb.Looks("spending", looks=4, file=file))
+    changed = kb.Looks("spending", looks=5, spending="pocock", file=file)
+    refusal = "in looks.json belong to another design: looks was 4, spending was obrien-fleming. Read it as it was"
+    with pytest.raises(AnalysisError, match=refusal):
+        look_of(2_000, changed)
+    with pytest.raises(AnalysisError, match=r"another design: confidence was 0\.95\. "):
+        kb.readout(shop(2_000), **BOUGHT, confidence=0.9, looks=kb.Looks("spending", looks=4, file=file))
+    more = shop(2_000) | {"spend": np.arange(2_000) % 7}
+    with pytest.raises(AnalysisError, match="metrics was bought"):
+        kb.readout(more, **BOUGHT | {"metrics": ["bought", "spend"]}, looks=kb.Looks("spending", looks=4, file=file))
+
+
+def test_a_looks_file_holds_several_experiments(tmp_path: Path) -> None:
+    file = tmp_path / "looks.json"
+    for name in ("variant", "banner"):
+        people = {name: shop(1_000)["variant"], "bought": shop(1_000)["bought"]}
+        looks = kb.Looks("spending", looks=4, file=file)
+        kb.readout(people, arm=name, metrics=["bought"], looks=looks)
+    assert list(json.loads(file.read_text())["experiments"]) == ["variant", "banner"]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"format": "kanab-looks/2", "experiments": {}}', "people\n7500\n", "\x00"])
+def test_another_file_is_no_looks_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "looks.json"
+    file.write_text(text)
+    with pytest.raises(SourceError, match=r"looks\.json is not a looks file\. Name the file that --looks-file wrote"):
+        look_of(1_000, kb.Looks("spending", looks=4, file=file))
+    assert file.read_text() == text
+
+
+def test_a_look_that_somebody_else_recorded_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "looks.json"
+    design = plain_design(looks=4)
+    nothing = read_looks(file, "variant", design)
+    record_look(file, "variant", nothing, 1_000, last=False)
+    with pytest.raises(SourceError, match=r"another look at variant was added to looks\.json meanwhile"):
+        record_look(file, "variant", nothing, 1_100, last=False)
+    with pytest.raises(SourceError, match="cannot be written"):
+        record_look(tmp_path / "nowhere" / "looks.json", "variant", nothing, 1_000, last=False)
+
+
+def test_looks_are_said_once() -> None:
+    with pytest.raises(AnalysisError, match=r"a looks file and earlier looks \(--looks-at\) contradict each other"):
+        kb.Looks("spending", looks=4, earlier=(1_000,), file="looks.json")
+    with pytest.raises(AnalysisError, match="a looks file and a method for any time contradict each other"):
+        kb.Looks("always", file="looks.json")
+
+
+# ── batches ────────────────────────────────────────────────────────────────────────────────────
+
+
+def batches(*ends: int) -> list[kb.Release]:
+    """Return releases of the shop's people between these ends."""
+    whole = shop(6_000)
+    spans = [slice(low, high) for low, high in pairwise((0, *ends))]
+    return [kb.release(kb.count({name: column[span] for name, column in whole.items()}, **BOUGHT)) for span in spans]
+
+
+@pytest.mark.parametrize("design", [{"looks": 2}, {"planned": 1_800}])
+def test_people_who_came_after_the_last_planned_look_are_not_in_the_answer(design: dict[str, int]) -> None:
+    looks = kb.Looks("spending", **design)  # type: ignore[arg-type]
+    parts = batches(1_000, 2_000, 3_000, 4_000)
+    after, last = (kb.analyze(kb.add_releases(parts[:number]), looks=looks) for number in (4, 2))
+    assert sum(after.arms.values()) == 2_000
+    assert after.to_dict()["effects"] == last.to_dict()["effects"]
+    assert [caution.sentence for caution in after.cautions] == [
+        "The design ended with look 2 (batch 2); people who came later are not in this answer."
+    ]
+    assert after.cautions[0].sentence in str(after).replace("\n  ", " ")
+    assert last.cautions == ()
+
+
+def test_a_batch_of_next_to_nobody_is_no_look() -> None:
+    crowd = kb.release(kb.count({name: np.tile(column, 10) for name, column in shop(3_000).items()}, **BOUGHT))
+    few = kb.release(kb.count({"variant": np.repeat([0, 1], 10), "bought": np.arange(20) % 2}, **BOUGHT))
+    both, looks = [crowd, few], kb.Looks("spending", looks=4)
+    answer = kb.analyze(kb.add_releases(both), looks=looks)
+    assert answer.to_dict()["effects"][0]["sequential"]["look"] == 1
+    assert sum(answer.arms.values()) == 30_000
+    assert answer.notes[-1].startswith("The latest batch adds less than 0.1 % of the people and is no look of its own")
+    later = kb.analyze(kb.add_releases([*both, *batches(6_000)]), looks=looks)
+    assert later.to_dict()["effects"][0]["sequential"]["look"] == 2
+    assert sum(later.arms.values()) == 36_020
+
+
+def test_missing_values_do_not_change_which_share_of_the_design_has_passed() -> None:
+    people = shop(2_000) | {"rating": np.where(np.arange(2_000) % 3 == 0, np.nan, np.arange(2_000) % 5)}
+    looks = kb.Looks("spending", planned=4_000, earlier=(1_000,))
+    data = kb.readout(
+        people, **BOUGHT | {"metrics": ["bought", "rating"]}, missing={"rating": "exclude"}, looks=looks
+    ).to_dict()
+    whole, with_gaps = (row["sequential"] for row in data["effects"])
+    assert whole["fraction"] == with_gaps["fraction"] == 0.5
+    assert whole["nominal"] == with_gaps["nominal"]

@@ -134,6 +134,15 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         "a release already says what was counted. Leave out --assigned-by",
     ),
     "looks of nothing": (("--looks", "3"), "--looks is about several looks"),
+    "a looks file of nothing": (("--looks-file", "looks.json"), "--looks-file is about several looks"),
+    "looks at no number": (
+        ("--sequential", "spending", "--looks", "3", "--looks-at", "many"),
+        "--looks-at needs whole numbers of people",
+    ),
+    "looks of a source that may have grown": (
+        ("--sequential", "spending", "--looks", "3"),
+        "it is not known which of the planned looks this is",
+    ),
     "a claim without confidence": (("--superiority", "spend=1", "--confidence", "0.4"), "a claim needs a confidence"),
 }
 
@@ -173,3 +182,17 @@ def test_batches_are_looks_and_are_cautioned_about(tmp_path: Path) -> None:
     looks = plain(files[0], *map(str, files[1:]), "--sequential", "spending", "--looks", "5")
     assert looks["effects"][0]["sequential"]["look"] == 3
     assert [one["kind"] for one in looks["cautions"]] == ["shares-changed"]
+
+
+def test_the_looks_at_a_growing_file_are_said_or_kept(tmp_path: Path) -> None:
+    source, looks = tmp_path / "visits.csv", tmp_path / "looks.json"
+    design = ("--arm", "variant", "--metric", "bought", "--sequential", "spending", "--looks", "4")
+    answers = []
+    for people in (1_000, 2_000, 2_000):
+        rows = "".join(f"{'AB'[i % 2]},{i % 7 // 5}\n" for i in range(people))
+        source.write_text(f"variant,bought\n{rows}")
+        answers.append(json.loads(run(str(source), *design, "--looks-file", str(looks), "--json")))
+    assert [answer["effects"][0]["sequential"]["look"] for answer in answers] == [1, 2, 2]
+    assert json.loads(run(str(source), *design, "--looks-at", "1000", "--json")) == answers[-1]
+    first = json.loads(run(str(source), *design, "--looks-at", "none", "--json"))
+    assert first["effects"][0]["sequential"]["look"] == 1

@@ -12,7 +12,7 @@ from tests.unit.dashboard.shop_releases import PLAN, WEEKLY, FixedSource, alone,
 import kanab as kb
 from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.releases import RawSource, read_contents
-from kanab.dashboard.results import Results, bundles
+from kanab.dashboard.results import Results, _analyzed, bundles
 from kanab.errors import AnalysisError, KanabError
 from kanab.plan.periods import Span
 
@@ -87,13 +87,30 @@ def test_an_experiment_that_joined_later_is_read_from_its_own_batches(tmp_path: 
     assert all(own[-1].readout is not None for own in readouts.values())
 
 
-def test_more_seals_than_planned_looks_are_said(tmp_path: Path) -> None:
+def test_after_the_last_planned_look_the_page_keeps_its_answer(tmp_path: Path) -> None:
     plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),))
     release_weeks(tmp_path / "kanab.ledger", plan)
     results = Results(FixedSource(as_source(tmp_path / "kanab.ledger")), patience=60)
-    data = results.readouts(results.source.read())["banner"][-1].data
-    assert data["effects"][0]["sequential"] is None
-    assert data["notes"][-1].startswith("More seals were made than looks were planned (there are more looks than")
+    readout = results.readouts(results.source.read())["banner"][-1]
+    ledger = kb.read_ledger(tmp_path / "kanab.ledger")
+    last = kb.analyze(kb.add_releases(ledger.releases[:2]), "banner", looks=kb.Looks("spending"))
+    assert len(ledger.releases) == 3
+    assert readout.data["effects"] == last._shown()["effects"]
+    assert readout.data["effects"][0]["sequential"]["look"] == 2
+    assert readout.data["cautions"][0]["sentence"] == (
+        "The design ended with look 2 (2026-W37); people who came later are not in this answer."
+    )
+    assert [point.through for point in results.history("banner", readout.bundle)] == ["2026-W36", "2026-W37"]
+    summary = summarize("banner", readout, None)
+    assert (summary.look, summary.health) == ("look 2 of 2", "fine")
+
+
+def test_a_release_that_does_not_say_which_look_it_is_is_read_at_any_time() -> None:
+    plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),), cohorts=None)
+    released = kb.release(kb.count(people(), plan))
+    data = _analyzed(released, "banner").to_dict()
+    assert {row["sequential"]["method"] for row in data["effects"]} == {"always"}
+    assert data["notes"][-1].startswith("The planned looks cannot be read: it is not known which of the planned looks")
 
 
 def test_releases_about_the_same_people_are_read_one_by_one() -> None:
