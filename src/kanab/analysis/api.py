@@ -33,6 +33,7 @@ from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.counting.shared_assignment import people_share
 from kanab.errors import AnalysisError, PrivacyError, listed
+from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.gate import release
@@ -41,6 +42,7 @@ from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_t
 from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
     Caution,
+    assigned_jointly,
     assigned_together,
     changed_shares,
     clamped_values,
@@ -296,6 +298,8 @@ def _cautions(
     """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
     batches = _batches(released, plan)
     cautions = changed_shares(batches, plan.name)
+    others = [name for name in released.plan.experiment_names if _depend(released.plan, plan.name, name)]
+    cautions += [assigned_jointly(plan.name, others)] if others else []
     cautions += [
         replace(caution, sentence=BATCHES.format(batches=len(batches)))
         for caution in looked_early(len(batches), sequential)
@@ -307,6 +311,12 @@ def _cautions(
     for metric in _metric_names(tables):
         cautions += metric_cautions(by_metric[metric], metric)
     return cautions
+
+
+def _depend(plan: Plan, experiment: str, other: str) -> bool:
+    """Return whether two experiments are planned with joint shares that are not those of independent assignments."""
+    shares = plan.joint_shares(experiment, other)
+    return shares is not None and not are_independent(shares)
 
 
 def _one_per_experiment(released: Release) -> Iterable[Tally]:

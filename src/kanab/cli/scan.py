@@ -9,7 +9,7 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option, people_bar, progress
-from kanab.cli.source_options import bounds_of, check_single, is_release, names, numbers, override_option, pairs
+from kanab.cli.source_options import bounds_of, check_single, is_release, names, number, numbers, override_option, pairs
 from kanab.errors import PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release_file import read_release
@@ -43,6 +43,12 @@ from kanab.stats.multiplicity import Correction
 )
 @click.option("--alpha", type=float, default=0.05, show_default=True, help="Rate of false alarms to allow.")
 @click.option("--tolerance", multiple=True, metavar="NAME=SIZE", help="Interactions that are too small to matter.")
+@click.option(
+    "--joint-shares",
+    multiple=True,
+    metavar="A/B=ARM/ARM:SHARE,…",
+    help="Planned shares of two experiments assigned together: checkout/search=A/off:0.4,A/on:0.2,B/off:0.2,B/on:0.2.",
+)
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
 def scan(source: tuple[str, ...], **flags: Any) -> None:
@@ -71,14 +77,15 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
 def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
     if is_release(source[0]):
         stored = [read_release(path) for path in source]
-        return scan_interactions(stored, metrics=names(flags["metric"]), **_rules(flags))
+        joint = _joint_shares(flags["joint_shares"])
+        return scan_interactions(stored, metrics=names(flags["metric"]), joint_shares=joint, **_rules(flags))
     check_single(source)
     if not flags["experiments"] or not flags["metric"]:
         raise PlanError("what to scan is not said", "Give --experiments and --metric.")
     with people_bar() as update:
         return scan_interactions(
             source[0], names(flags["experiments"]), names(flags["metric"]), k=flags["k"], override=flags["override"],
-            progress=update, **_counting(flags), **_rules(flags),
+            progress=update, joint_shares=_joint_shares(flags["joint_shares"]), **_counting(flags), **_rules(flags),
         )  # fmt: skip
 
 
@@ -95,6 +102,27 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
             source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],
             override=flags["override"], **_counting(flags), **rules,
         )  # fmt: skip
+
+
+def _joint_shares(texts: tuple[str, ...]) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
+    """Read ``checkout/search=A/off:0.4,A/on:0.2,…``, once for every pair of experiments."""
+    declared = {}
+    for text in texts:
+        pair, _, cells = text.partition("=")
+        shares = {}
+        for cell in cells.split(","):
+            arms, _, share = cell.rpartition(":")
+            shares[_two(arms)] = number(share, "--joint-shares")
+        declared[_two(pair)] = shares
+    return declared
+
+
+def _two(text: str) -> tuple[str, str]:
+    parts = [part.strip() for part in text.split("/")]
+    if len(parts) != 2 or not all(parts):
+        example = "--joint-shares checkout/search=A/off:0.4,A/on:0.2,B/off:0.2,B/on:0.2"
+        raise PlanError("--joint-shares cannot be read", f"Write {example}.")
+    return parts[0], parts[1]
 
 
 def _rules(flags: Mapping[str, Any]) -> dict[str, Any]:

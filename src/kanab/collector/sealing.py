@@ -239,6 +239,7 @@ def _without(plan: Plan, names: Sequence[str]) -> Plan:
             experiment,
             interactions=tuple(other for other in experiment.interactions if other not in names),
             exclude_with=tuple(other for other in experiment.exclude_with if other not in names),
+            joint_shares={other: shares for other, shares in experiment.joint_shares.items() if other not in names},
         )
         for experiment in plan.experiments
         if experiment.name not in names

@@ -74,6 +74,7 @@ def experiment_table(plan: Plan) -> Table:
         more = [f"adjusted for {listed(experiment.adjust)}"] if experiment.adjust else []
         more += [f"by {listed(experiment.segments)}"] if experiment.segments else []
         more += [f"with {listed(experiment.interactions)}"] if experiment.interactions else []
+        more += [f"assigned together with {listed(experiment.joint_shares)}"] if experiment.joint_shares else []
         more += [f"{experiment.looks} looks"] if experiment.looks else []
         more += [f"{100 * experiment.holdout:g} % held out"] if experiment.holdout else []
         rows.append((experiment.name, arms, "; ".join(more) or "–"))

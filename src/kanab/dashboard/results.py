@@ -219,7 +219,7 @@ def _analyzed(released: Release, experiment: str) -> Readout:
 
 def _narrowed(release: Release, experiment: str) -> Release:
     """Return one experiment of a release by itself: its history needs no other table."""
-    alone = replace(release.plan.experiment(experiment), interactions=(), exclude_with=())
+    alone = replace(release.plan.experiment(experiment), interactions=(), exclude_with=(), joint_shares={})
     plan = replace(release.plan, experiments=(alone,))
     return replace(release, plan=plan, tables=release.tables_of(experiment))
 

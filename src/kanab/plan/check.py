@@ -17,6 +17,7 @@ from numbers import Real
 from typing import Any, get_args
 
 from kanab.errors import GridError, PlanError, listed
+from kanab.plan.joint_shares import joint_share_mistakes
 from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Missing
@@ -241,6 +242,7 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         ("segments", "covariate", experiment.segments, experiment.segments),
         ("interactions", "experiment", experiment.interactions, others),
         ("exclude_with", "experiment", experiment.exclude_with, others),
+        ("joint_shares", "experiment", tuple(experiment.joint_shares), others),
         ("tolerance", "metric", tuple(experiment.tolerance), plan.metric_names),
     ):
         for name in names:
@@ -250,5 +252,21 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
                 yield f"{path}.{key} names an unknown {word}, {name!r}; {nearest(name, known)}"
         if len(set(names)) < len(names):
             yield f"{path}.{key} names a {word} twice"
+    yield from _joint_mistakes(experiment, plan)
     for name in sorted({*experiment.interactions} & {*experiment.exclude_with}):
         yield f"{path} excludes {name!r} and asks for its interaction: nobody would be in both"
+
+
+def _joint_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with the joint shares with other experiments."""
+    experiments = {other.name: other for other in plan.experiments}
+    for name, shares in experiment.joint_shares.items():
+        other = experiments.get(name)
+        if other is None or other is experiment:
+            continue
+        path = path_to("experiments", experiment.name, "joint_shares", name)
+        yield from (f"{path} {problem}" for problem in joint_share_mistakes(shares, (experiment.arms, other.arms)))
+        if name in experiment.exclude_with or experiment.name in other.exclude_with:
+            yield f"{path} divides people who are in both, but the two exclude each other"
+        if experiment.name in other.joint_shares and experiment.name < name:
+            yield f"{path} is declared twice, also under {path_to('experiments', name)}; keep one of them"

@@ -21,6 +21,7 @@ from kanab.atomicfile import read_text
 from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
+from kanab.plan.joint_shares import nested
 from kanab.plan.model import DEFAULT_K, Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.metric import Missing
 
@@ -210,8 +211,9 @@ def _covariate(name: str, group: _Table) -> CovariatePlan:
 
 def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
     table.only(
-        "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance", "looks"
-    )
+        "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
+        "looks", "joint_shares",
+    )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
     arms = [arm for arm, _ in shares or ()]
@@ -228,6 +230,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("holdout", values.proportion, ExperimentPlan.holdout),
         table.get("tolerance", lambda value: values.tolerance(value, metrics), {}),
         table.get("looks", values.positive_whole, None),
+        table.get("joint_shares", values.joint_shares, {}),
     )
 
 
@@ -288,4 +291,5 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         holdout=_plain(experiment.holdout) or None,
         tolerance={name: _plain(experiment.tolerance[name]) for name in sorted(experiment.tolerance)} or None,
         looks=experiment.looks,
+        joint_shares={name: nested(shares) for name, shares in sorted(experiment.joint_shares.items())} or None,
     )

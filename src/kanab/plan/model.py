@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from kanab.arguments import check_arguments
 from kanab.errors import PlanError, listed
+from kanab.plan.joint_shares import JointShares, turned
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
 
@@ -79,6 +80,7 @@ class ExperimentPlan:
     holdout: float = 0.0
     tolerance: Mapping[str, float] = field(default_factory=dict)
     looks: int | None = None
+    joint_shares: Mapping[str, JointShares] = field(default_factory=dict)
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -169,6 +171,15 @@ class Plan:
     def metrics_squared_by_class(self) -> frozenset[str]:
         """The names of metrics whose squares are kept in every class."""
         return frozenset(metric.name for metric in self.metrics if metric.squares == "class")
+
+    def joint_shares(self, first: str, second: str) -> JointShares | None:
+        """Return the planned shares of two experiments' pairs of arms; None where they are assigned independently."""
+        for experiment in self.experiments:
+            if experiment.name == first and second in experiment.joint_shares:
+                return experiment.joint_shares[second]
+            if experiment.name == second and first in experiment.joint_shares:
+                return turned(experiment.joint_shares[first])
+        return None
 
     def covariate(self, name: str) -> CovariatePlan:
         """Return a covariate by name; one that was not declared takes its levels from the data."""

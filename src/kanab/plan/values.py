@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 from kanab.errors import PlanError
 from kanab.plan.check import unfit_name
+from kanab.plan.joint_shares import JointShares
 from kanab.tally.factor import Level, as_level
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -120,6 +121,22 @@ def shares(value: Any) -> tuple[tuple[Level, float], ...]:
     if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         return tuple((level(arm), share) for arm, share in value)
     raise WrongValueError("must be a table of shares by arm, such as { A = 1, B = 1 }")
+
+
+def joint_shares(value: Any) -> dict[str, JointShares]:
+    """Read shares of pairs of arms, by the other experiment: by own arm and then by the other's, or a list of rows."""
+    if not isinstance(value, dict):
+        raise WrongValueError("must be a table by experiment, such as { search = { A = { off = 0.5, on = 0.5 } } }")
+    return {name: tuple(_joint_share_rows(name, shares)) for name, shares in value.items()}
+
+
+def _joint_share_rows(name: str, value: Any) -> Iterator[tuple[Level, Level, float]]:
+    if isinstance(value, dict) and all(isinstance(row, dict) for row in value.values()):
+        yield from ((first, second, number(share)) for first, row in value.items() for second, share in row.items())
+    elif isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
+        yield from ((level(first), level(second), number(share)) for first, second, share in value)
+    else:
+        raise WrongValueError(f"of {name!r} must be tables of shares by arm: {'{ A = { off = 0.5, on = 0.5 } }'}")
 
 
 def tolerance(value: Any, metrics: Iterable[str]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from scipy import special
 from kanab.arguments import check_arguments
 from kanab.counting.frames import numeric_scores
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
+from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
@@ -261,7 +262,10 @@ def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic
     shares = np.ones(1)
     for side in sides:
         shares = np.outer(shares, list(side.values())).ravel()
-    groups = [(shares, plan.k)]
+    joint = plan.joint_shares(*linkage.experiments) if len(linkage.experiments) == 2 else None
+    if joint is not None:
+        shares = share_table(joint, *(list(side) for side in sides)).ravel()
+    groups = [(shares[shares > 0], plan.k)]
     if levels is not None:
         groups.append((np.array(list(levels.values())), math.ceil(SAFETY_FACTOR * plan.k / min(sides[0].values()))))
     people = enough_people(groups, least=len(shares) + LEAST_DF)

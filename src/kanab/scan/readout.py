@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kanab.analysis.readout import frame
+from kanab.plan.joint_shares import are_independent
 from kanab.scan.report.html import scan_report
 from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
@@ -74,6 +75,15 @@ class PairReadout(_ScanReadout):
             "shares": [metric.name for metric in self.scan.metrics if metric.binary],
             "people": self.people,
             "enrollment_checked": self.scan.enrollment_checked,
+            "joint_shares": [
+                {
+                    "a": first,
+                    "b": second,
+                    "shares": [[label(a), label(b), share] for a, b, share in shares],
+                    "independent": are_independent(shares),
+                }
+                for (first, second), shares in self.scan.joint_shares.items()
+            ],
             "verdicts": dict(self.scan.verdicts()),
             "effects": [_effects_to_dict(pair) for pair in self.effects],
             "quantiles": {metric.name: self._quantiles(metric.name) for metric in self.scan.metrics},

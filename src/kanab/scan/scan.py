@@ -5,7 +5,7 @@ Chooses and calls counting, the gate and statistics; no arithmetic here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -14,6 +14,7 @@ from kanab.arguments import check_arguments
 from kanab.counted import floor_to_k
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, PlanError, listed
+from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.class_rules import check_k
 from kanab.privacy.gate import release
@@ -30,11 +31,14 @@ from kanab.stats.multiplicity import SEGMENT_CORRECTION, Correction
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 
+Pair = tuple[str, str]
+"""The names of two experiments."""
+
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
 
 
-@check_arguments(skip=("k",))
+@check_arguments(skip=("k", "joint_shares"))
 def scan_interactions(
     source: Any,
     experiments: Sequence[str] | str = (),
@@ -55,6 +59,7 @@ def scan_interactions(
     unit: str | None = None,
     aggregate: Mapping[str, str] | str | None = None,
     assignments: Any = None,
+    joint_shares: Mapping[tuple[str, str], Mapping[tuple[Any, Any], float]] | None = None,
     progress: Progress | None = None,
 ) -> PairReadout:
     """Test which pairs of concurrent experiments interfere, all of them together, and correct for their number.
@@ -64,8 +69,10 @@ def scan_interactions(
     corrects over all pairs of one metric, "all" over everything; interactions below ``tolerance``,
     by metric and in its units, do not matter. ``unit`` names the person where one has several rows,
     and ``aggregate`` says how these become one; ``assignments`` is (table, person, experiment, arm)
-    where arms are in a table of their own. ``progress`` is called with the people counted so far,
-    and with how many there are, if known.
+    where arms are in a table of their own. ``joint_shares`` say how people were meant to be divided over two
+    experiments that were not assigned independently: {("checkout", "search"): {("A", "off"): 0.4, …}}, for every
+    pair of arms, adding up to 1; releases take them from their plans. ``progress`` is called with the people
+    counted so far, and with how many there are, if known.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
     source cannot be counted, `PrivacyError` where fewer than two experiments have k people in every
@@ -77,13 +84,14 @@ def scan_interactions(
         "bounds": bounds, "resolution": resolution, "missing": missing, "where": where, "table": table, "sql": sql,
         "unit": unit, "aggregate": aggregate, "assignments": assignments,
     }  # fmt: skip
+    joint = _read_joint_shares({} if joint_shares is None else joint_shares)
     releases = _as_releases(source)
     if releases is not None:
         _check_nothing_counted(experiments, counting)
-        return _scan_releases(releases, read_names(metrics, "metrics"), rules)
+        return _scan_releases(releases, read_names(metrics, "metrics"), rules, joint)
     pairs = count_pairs(source, experiments, metrics, progress=progress, **counting)
     released = release_pairs(pairs, k, override=override)
-    scan = scan_pairs(released.pairs, rules)
+    scan = scan_pairs(released.pairs, rules, joint_shares=joint)
     people = floor_to_k(released.pairs.total, k)
     notes = (*released.left_out, *released.deviations)
     return PairReadout(scan, _allowed_effects(scan, released), people, k, released.open_metrics, notes)
@@ -175,7 +183,36 @@ def _check_nothing_counted(names: Sequence[str] | str, counting: Mapping[str, An
         raise PlanError("releases already say what was counted", "Leave out experiments and choices of counting.")
 
 
-def _scan_releases(releases: Sequence[Release], metrics: list[str], rules: Rules) -> PairReadout:
+def _read_joint_shares(declared: Any) -> dict[Pair, JointShares]:
+    """Read joint shares as they are given in Python. Raises `PlanError` where they have another form."""
+    example = 'For example {("checkout", "search"): {("A", "off"): 0.4, ("A", "on"): 0.2, …}}.'
+    tables: dict[Any, Any] = dict(declared) if isinstance(declared, Mapping) else {None: None}
+    read: dict[Pair, JointShares] = {}
+    for pair, shares in tables.items():
+        keys = (pair, *shares) if isinstance(shares, Mapping) else ()
+        if not keys or not all(isinstance(key, tuple) and len(key) == 2 for key in keys):
+            raise PlanError("joint shares must be shares by pair of arms, by pair of experiments", example)
+        read[pair] = tuple((*arms, share) for arms, share in shares.items())
+    return read
+
+
+def _planned_together(releases: Sequence[Release], pairs: Iterable[tuple[str, str]]) -> dict[Pair, JointShares]:
+    """Return the joint shares of the plans of releases. Raises `PlanError` where two of them differ."""
+    joint: dict[Pair, JointShares] = {}
+    for first, second in pairs:
+        for stored in releases:
+            if {first, second} <= set(stored.plan.experiment_names):
+                shares = stored.plan.joint_shares(first, second)
+                if shares is not None and joint.setdefault((first, second), shares) != shares:
+                    raise PlanError(
+                        f"the releases have different joint shares of {first} and {second}", "Scan them one by one."
+                    )
+    return joint
+
+
+def _scan_releases(
+    releases: Sequence[Release], metrics: list[str], rules: Rules, joint: Mapping[Pair, JointShares]
+) -> PairReadout:
     """Scan stored pair tables, all of which are published already."""
     pairs: dict[tuple[str, str], Tally] = {}
     alone: dict[str, Tally] = {}
@@ -191,8 +228,9 @@ def _scan_releases(releases: Sequence[Release], metrics: list[str], rules: Rules
             "these releases hold no table of two experiments",
             'Declare interactions = ["…"] in the plan and release again.',
         )
+    joint = joint or _planned_together(releases, pairs)
     k = _least_k(releases)
-    scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone)
+    scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone, joint_shares=joint)
     flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in scan.flagged[:MOST_SHOWN])
     effects = tuple(chain.from_iterable(_effects(*pair) for pair in flagged))
     people = floor_to_k(max(table.total for table in alone.values()), k)

@@ -21,7 +21,7 @@ from kanab.tally.tally import Tally
 
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early",
-    "assigned-together", "design-ended",
+    "assigned-together", "assigned-jointly", "design-ended",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -168,6 +168,19 @@ def assigned_together(by: str) -> Caution:
         f"are too small. Count every {by} as one (--unit {by})."
     )
     return Caution("assigned-together", sentence)
+
+
+def assigned_jointly(experiment: str, others: Sequence[str]) -> Caution:
+    """Warn that people were assigned to several experiments together: a plain effect then holds part of the others'.
+
+    >>> print(assigned_jointly("checkout", ["search"]))
+    checkout was assigned together with search, in joint shares that are not independent: its effects hold part of ...
+    """
+    sentence = (
+        f"{experiment} was assigned together with {listed(others)}, in joint shares that are not independent: its "
+        "effects hold part of the other's. Compare its arms within the arms of the other (kanab scan)."
+    )
+    return Caution("assigned-jointly", sentence)
 
 
 @dataclass(frozen=True)

@@ -141,3 +141,19 @@ def test_bad_input_is_one_clear_error(users: str, words: tuple[str, ...], proble
 def test_several_sources_are_refused(users: str) -> None:
     with pytest.raises(PlanError, match="several sources"):
         run("scan", users, users, "--experiments", "test_*", "--metric", "revenue")
+
+
+def test_joint_shares_are_declared_on_the_command_line(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    arms = ["0,off", "0,on", "1,off", "1,on"]
+    cells = rng.choice(4, 4000, p=[0.4, 0.2, 0.2, 0.2])
+    lines = [f"{arms[cell]},{y:.2f}" for cell, y in zip(cells, rng.random(4000), strict=True)]
+    path = tmp_path / "users.csv"
+    path.write_text("\n".join(["checkout,search,y", *lines]), encoding="utf-8")
+    words = ("scan", str(path), "--experiments", "checkout,search", "--metric", "y", "--bounds", "y=0:1", "--json")
+    assert json.loads(run(*words).output)["verdicts"] == {"assignment broken": 1}
+    declared = ("--joint-shares", "checkout/search=0/off:0.4,0/on:0.2,1/off:0.2,1/on:0.2")
+    assert json.loads(run(*words, *declared).output)["verdicts"] == {"nothing found": 1}
+    for wrong in ("checkout=0/off:1", "checkout/search=0:1", "checkout/search", "checkout/search=0/off:many"):
+        with pytest.raises(PlanError, match=r"--joint-shares (cannot be read|needs numbers)"):
+            run(*words, "--joint-shares", wrong)

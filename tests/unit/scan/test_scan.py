@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,97 @@ def test_the_reference_names_every_field_of_both_scans() -> None:
     segments = scan_segments(users(), ["t2"], ["y"], ["device"], **COUNTING).to_dict()
     rows = {*pairs["pairs"][0], *segments["segments"][0]}
     assert [name for name in {*pairs, *segments, *rows} if f"`{name}`" not in documented] == []
+
+
+FACTORIAL = {("A", "off"): 0.4, ("A", "on"): 0.2, ("B", "off"): 0.2, ("B", "on"): 0.2}
+
+
+def factorial(n: int = 8_000) -> dict[str, Any]:
+    """Return people whose arms of checkout and search are drawn together, in unequal shares."""
+    rng = np.random.default_rng(6)
+    cells = rng.choice(len(FACTORIAL), n, p=list(FACTORIAL.values()))
+    checkout, search = (np.array([cell[side] for cell in FACTORIAL])[cells] for side in (0, 1))
+    other = rng.choice(["off", "on"], n)
+    return {"checkout": checkout, "search": search, "other": other, "y": np.round(rng.normal(20, 5, n), 2)}
+
+
+NAMES = ["checkout", "search", "other"]
+
+
+def verdicts(found: kb.scan.PairReadout) -> dict[tuple[str, str], str]:
+    return {(row.a, row.b): row.verdict for row in found.scan.rows}
+
+
+def test_a_factorial_whose_joint_shares_are_declared_is_not_called_broken() -> None:
+    rows = factorial()
+    before = scan_interactions(rows, NAMES, ["y"], **COUNTING)
+    assert verdicts(before)["checkout", "search"] == "assignment broken"
+    text = " ".join(str(before).split())
+    assert "If two of them were assigned together on purpose, declare their joint shares (--joint-shares)." in text
+    found = scan_interactions(rows, NAMES, ["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING)
+    assert set(verdicts(found).values()) == {"nothing found"}
+    text = " ".join(str(found).split())
+    assert "(alarm below 0.05, corrected over all pairs by Holm)" in text
+    assert "No sign that people are not in the joint shares that were planned: checkout × search." in text
+    assert "the plain effect of either experiment holds part of the other's: checkout × search. Compare arms" in text
+    data = found.to_dict()["joint_shares"]
+    assert [(pair["a"], pair["b"], pair["independent"]) for pair in data] == [("checkout", "search", False)]
+    assert data[0]["shares"] == [[*arms, share] for arms, share in FACTORIAL.items()]
+
+
+def test_joint_shares_may_name_the_experiments_in_either_order() -> None:
+    rows = factorial()
+    turned = {("search", "checkout"): {(b, a): share for (a, b), share in FACTORIAL.items()}}
+    found = scan_interactions(rows, NAMES, ["y"], joint_shares=turned, **COUNTING)
+    same = scan_interactions(rows, NAMES, ["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING)
+    assert found.to_dict() == same.to_dict()
+
+
+def test_people_in_other_joint_shares_than_planned_are_a_broken_assignment() -> None:
+    other = dict(zip(FACTORIAL, (0.3, 0.3, 0.2, 0.2), strict=True))
+    found = scan_interactions(factorial(), NAMES, ["y"], joint_shares={("checkout", "search"): other}, **COUNTING)
+    assert verdicts(found)["checkout", "search"] == "assignment broken"
+    assert "people are not in the joint shares that were planned for checkout and search" in str(found)
+    assert "No sign that people are not in" not in str(found)
+
+
+def test_releases_take_joint_shares_from_their_plan_and_analyze_says_what_they_mean() -> None:
+    rows = tuple((*arms, share) for arms, share in FACTORIAL.items())
+    checkout = ExperimentPlan("checkout", interactions=("search",), joint_shares={"search": rows})
+    plan = Plan((MetricPlan("y", (-50, 100), 0.01),), (checkout, ExperimentPlan("search")))
+    released = kb.release(kb.count(factorial(), plan))
+    assert verdicts(scan_interactions(released)) == {("checkout", "search"): "nothing found"}
+    for experiment, other in (("checkout", "search"), ("search", "checkout")):
+        sentences = [caution.sentence for caution in kb.analyze(released, experiment).cautions]
+        assert any(f"{experiment} was assigned together with {other}, in joint" in sentence for sentence in sentences)
+    other_plan = replace(plan, experiments=(replace(checkout, joint_shares={}), ExperimentPlan("search")))
+    assert kb.analyze(replace(released, plan=other_plan), "checkout").cautions == ()
+    different = replace(checkout, joint_shares={"search": (*rows[:2], ("B", "off", 0.1), ("B", "on", 0.3))})
+    another = replace(released, plan=replace(plan, experiments=(different, ExperimentPlan("search"))))
+    with pytest.raises(PlanError, match="different joint shares of checkout and search"):
+        scan_interactions([released, another])
+
+
+@pytest.mark.parametrize(
+    ("declared", "fact"),
+    [
+        ({("checkout", "banner"): FACTORIAL}, "joint shares name a pair that is not scanned"),
+        (
+            {("checkout", "search"): FACTORIAL | {("A", "off"): 0.5}},
+            "the joint plan of checkout and search must add up",
+        ),
+        ({("checkout", "search"): FACTORIAL | {("A", "off"): "x"}}, "search must have shares from 0 to 1"),
+        ({("checkout", "search"): FACTORIAL | {("C", "on"): 0.0}}, "search names an unknown arm, 'C'; declared: A, B"),
+        (
+            {("checkout", "search"): {("A", "off"): 1.0}},
+            "search leaves out A × on, B × off, B × on; a pair that nobody",
+        ),
+        ({"checkout": FACTORIAL}, "joint shares must be shares by pair of arms, by pair of experiments"),
+        ({("checkout", "search"): {"A": 1}}, "joint shares must be shares by pair of arms"),
+        ({("checkout", "search"): 1}, "joint shares must be shares by pair of arms"),
+        ([1], "joint shares must be shares by pair of arms"),
+    ],
+)
+def test_joint_shares_that_do_not_fit_are_refused(declared: Any, fact: str) -> None:
+    with pytest.raises(PlanError, match=fact):
+        scan_interactions(factorial(400), NAMES, ["y"], joint_shares=declared, **COUNTING)

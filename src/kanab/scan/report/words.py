@@ -12,6 +12,7 @@ from kanab.errors import listed
 from kanab.report.figures import Figures, Row, error_figures, percent
 from kanab.report.words import UNCHAINED, correction_name, ended, spoken_arm, spoken_ps
 from kanab.scan.stats.verdicts import ALARMS, FEW_COULD, ORDER, WITHIN
+from kanab.stats.srm import alarm_limit
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
@@ -180,24 +181,42 @@ def assignment_sentences(data: Data) -> list[str]:
     """Say whether people were assigned as if by independent coins."""
     kind = kind_of_scan(data)
     broken = with_verdict(data, "assignment broken")
+    limit = f"{alarm_limit(data['alpha'])}, corrected over all {'pairs' if kind is PAIRS else 'covariates'} by Holm"
     if kind is SEGMENTS:
         if not broken:
-            return ["No sign that the arms are spread unevenly over any covariate."]
+            return [f"No sign that the arms are spread unevenly over any covariate ({limit})."]
         return [
-            "Where arms are spread unevenly over a covariate, a difference says nothing about effects: find the cause "
-            "first. Perhaps the covariate was measured after assignment."
+            f"Where arms are spread unevenly over a covariate ({limit}), a difference says nothing about effects: find "
+            "the cause first. Perhaps the covariate was measured after assignment."
         ]
     sentences = []
     if broken:
         sentences.append(
-            "A broken assignment is not an interaction: find its cause before comparing these experiments."
+            f"A broken assignment ({limit}) is not an interaction: find its cause before comparing these experiments. "
+            "If two of them were assigned together on purpose, declare their joint shares (--joint-shares)."
         )
     elif any(row["assignment_p"] is not None for row in data[kind.rows]):
-        sentences.append("No sign that the assignment to one experiment depends on another.")
+        sentences.append(f"No sign that the assignment to one experiment depends on another ({limit}).")
+    sentences += _joint_sentences(data, broken)
     if not data["enrollment_checked"]:
         sentences.append(
             "Whether being in one experiment depends on the arm of another was not checked: "
             "the tables do not hold people outside the pair."
+        )
+    return sentences
+
+
+def _joint_sentences(data: Data, broken: Iterable[Row]) -> list[str]:
+    """Say which pairs were assigned together by plan, and what that means for the effects of each."""
+    wrong = {(row["a"], row["b"]) for row in broken}
+    pairs = data.get("joint_shares", ())
+    kept = [f"{pair['a']} × {pair['b']}" for pair in pairs if (pair["a"], pair["b"]) not in wrong]
+    mixed = [f"{pair['a']} × {pair['b']}" for pair in pairs if not pair["independent"]]
+    sentences = [f"No sign that people are not in the joint shares that were planned: {listed(kept)}."] if kept else []
+    if mixed:
+        sentences.append(
+            "Assigned together, so that the plain effect of either experiment holds part of the other's: "
+            f"{listed(mixed)}. Compare arms within the arms of the other."
         )
     return sentences
 

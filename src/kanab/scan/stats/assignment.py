@@ -2,10 +2,13 @@
 
 Three checks per pair: the arms among the people in both; and, for each experiment, its arms against
 being in the other one. The first alone misses an experiment that lets people into the other by arm.
+A pair that is assigned together by plan has one check instead: people in both against the planned joint shares.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +22,7 @@ CHECKS = (
     "the arms of {0} and {1} are not independent",
     "being in {1} depends on the arm of {0}",
     "being in {0} depends on the arm of {1}",
+    "people are not in the joint shares that were planned for {0} and {1}",
 )
 """What a failed check means, in the order of the checks."""
 
@@ -28,6 +32,7 @@ class AssignmentChecks:
     """p of every check of every table (not a number where there is nothing to check).
 
     Column 0: arm × arm. Column 1: arm of the first × being in the second. Column 2: the other way.
+    Column 3: arm × arm against planned joint shares, of tables that have some; the others are not checked there.
     """
 
     p: Floats
@@ -45,12 +50,16 @@ class AssignmentChecks:
         return np.asarray(np.argmin(np.where(np.isnan(self.p), np.inf, self.p), axis=1))
 
 
-def check_assignment(block: TableBlock) -> AssignmentChecks:
-    """Run all checks of a block's tables."""
+def check_assignment(block: TableBlock, planned: Mapping[int, Floats] | None = None) -> AssignmentChecks:
+    """Run all checks of a block's tables; ``planned`` are joint shares by the number of the table in the scan."""
     people = tables_last(block.people.astype(np.float64))
     inside = people.sum(axis=2), people.sum(axis=1)
     sides = [_enrollment_p(arms, counts) for arms, counts in zip(block.arms, inside, strict=True)]
-    return AssignmentChecks(np.stack([independence_p(people), *sides], axis=1))
+    p = np.stack([independence_p(people), *sides, np.full(len(people), np.nan)], axis=1)
+    for line, place in enumerate(block.places.tolist()):
+        if planned is not None and place in planned:
+            p[line] = np.nan, np.nan, np.nan, planned_p(people[line], planned[place])
+    return AssignmentChecks(p)
 
 
 def _enrollment_p(arms: Whole | None, inside: Floats) -> Floats:
@@ -82,6 +91,25 @@ def independence_p(observed: Floats) -> Floats:
     sides = [_excess(side, some) for side in (rows, columns)]
     williams = 1 + sides[0] * sides[1] / (6 * some * np.maximum(df, 1))
     return _chi2_tail(g / williams, df)
+
+
+def planned_p(observed: Floats, shares: Floats) -> float:
+    """Return p of the likelihood-ratio test (G, with Williams' correction) of people against planned shares.
+
+    Somebody where nobody was planned has p = 0. Not a number where there is nobody, or nothing to compare.
+
+    >>> round(planned_p(np.array([[400.0, 200.0], [210.0, 190.0]]), np.array([[0.4, 0.2], [0.2, 0.2]])), 3)
+    0.801
+    """
+    total, used = observed.sum(), shares > 0
+    df = int(used.sum()) - 1
+    if np.any(observed[~used] > 0):
+        return 0.0
+    if total == 0 or df < 1:
+        return math.nan
+    g = 2 * special.kl_div(observed[used], total * shares[used]).sum()
+    williams = 1 + (np.sum(1 / shares[used]) - 1) / (6 * total * df)
+    return float(special.chdtrc(df, g / williams))
 
 
 def _excess(side: Floats, total: Floats) -> Floats:

@@ -83,14 +83,15 @@ class _TestedMetric:
 
 
 def scan_blocks(
-    blocks: Iterable[TableBlock], tables: int, metrics: Mapping[str, Metric], rules: Rules, alarm: Alarm
-) -> Lines:
-    """Test, correct and judge every table of the blocks."""
+    blocks: Iterable[TableBlock], tables: int, metrics: Mapping[str, Metric], rules: Rules, alarm: Alarm, *,
+    planned: Mapping[int, Floats] | None = None,
+) -> Lines:  # fmt: skip
+    """Test, correct and judge every table of the blocks; ``planned`` are joint shares by table."""
     names = list(metrics)
     parts: list[_TestedMetric] = []
     assignment_p, check = np.full(tables, np.nan), np.zeros(tables, dtype=np.intp)
     for block in blocks:
-        checks, reasons = check_assignment(block), _reasons(block.people, rules.k, alarm)
+        checks, reasons = check_assignment(block, planned), _reasons(block.people, rules.k, alarm)
         assignment_p[block.places] = np.where(reasons == "", checks.combined, np.nan)
         check[block.places] = checks.worst
         for part in block.metrics:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab.scan.stats.assignment import check_assignment, independence_p
+from kanab.scan.stats.assignment import CHECKS, check_assignment, independence_p, planned_p
 from kanab.scan.stats.cells import TableBlock
 
 rng = np.random.default_rng(3)
@@ -40,7 +40,7 @@ def test_the_three_checks_are_combined_by_the_smallest_times_three():
     people = np.array([[[100, 100], [100, 100]]])
     found = check_assignment(block(people, (np.array([[300, 240]]), np.array([[250, 250]]))))
     entry = independence_p(np.array([[[200.0, 100.0], [200.0, 40.0]]]))[0]
-    assert found.p[0].tolist() == pytest.approx([1.0, entry, 1.0], rel=1e-12)
+    assert found.p[0, :3].tolist() == pytest.approx([1.0, entry, 1.0], rel=1e-12)
     assert found.combined[0] == pytest.approx(3 * entry, rel=1e-12)
     assert found.worst[0] == 1
 
@@ -77,3 +77,38 @@ def test_g_keeps_its_tail_where_classes_expect_few_people(people, shares):
     p = independence_p(tables)
     for level in (1e-3, 1e-4):
         assert np.mean(p < level) <= level * (1.5 + 3 / np.sqrt(level * size))
+
+
+def test_planned_joint_shares_are_tested_by_the_likelihood_ratio_over_all_cells():
+    shares = np.array([[0.4, 0.2, 0.1], [0.1, 0.1, 0.1]])
+    for people in rng.multinomial(500, shares.ravel(), 10).reshape(10, 2, 3).astype(float):
+        g, _ = stats.power_divergence(people.ravel(), 500 * shares.ravel(), lambda_="log-likelihood")
+        williams = 1 + (np.sum(1 / shares) - 1) / (6 * 500 * 5)
+        assert planned_p(people, shares) == pytest.approx(stats.chi2.sf(g / williams, 5), rel=1e-9)
+
+
+def test_somebody_where_nobody_was_planned_breaks_the_plan():
+    shares = np.array([[0.5, 0.0], [0.25, 0.25]])
+    assert planned_p(np.array([[500.0, 1.0], [250.0, 250.0]]), shares) == 0
+    assert planned_p(np.array([[500.0, 0.0], [250.0, 250.0]]), shares) == 1
+    assert np.isnan(planned_p(np.zeros((2, 2)), shares))
+    assert np.isnan(planned_p(np.array([[9.0, 0.0], [0.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 0.0]])))
+
+
+def test_a_planned_table_is_checked_against_its_plan_and_nothing_else():
+    people = np.array([[[400, 200], [200, 200]], [[400, 200], [200, 200]]])
+    arms = np.array([[600, 900], [600, 900]])
+    found = check_assignment(block(people, (arms, arms)), {1: np.array([[0.4, 0.2], [0.2, 0.2]])})
+    assert found.combined[0] < 1e-6
+    assert found.combined[1] == found.p[1, 3] == pytest.approx(1.0)
+    assert np.isnan(found.p[1, :3]).all()
+    assert np.isnan(found.p[0, 3])
+    off = check_assignment(block(people[:1]), {0: np.array([[0.25, 0.25], [0.25, 0.25]])})
+    assert CHECKS[off.worst[0]].format("a", "b") == "people are not in the joint shares that were planned for a and b"
+
+
+def test_planned_shares_ring_as_often_as_they_say():
+    shares = np.array([[0.4, 0.2], [0.2, 0.2]])
+    tables = rng.multinomial(200, shares.ravel(), 4_000).reshape(-1, 2, 2).astype(float)
+    p = np.array([planned_p(people, shares) for people in tables])
+    assert 0.04 < np.mean(p < 0.05) < 0.06
