@@ -20,6 +20,7 @@ Target = TypeVar("Target", bound=Callable[..., Any])
 
 EXAMPLES = {
     "adjust": "['tier']",
+    "arms": "['A', 'B']",
     "bins": "{'age': 5}",
     "bounds": "{'spend': (0, 500)}",
     "contrasts": "['B - C']",

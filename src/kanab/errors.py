@@ -72,8 +72,8 @@ class MissingExtraError(SourceError):
 class NobodyError(SourceError):
     """A source without anybody in an arm of the plan."""
 
-    def __init__(self) -> None:
-        super().__init__("nobody is in an arm of the plan", "Check the arm column and the declared arms.")
+    def __init__(self, hint: str = "Check the arm column and the declared arms.") -> None:
+        super().__init__("nobody is in an arm of the plan", hint)
 
 
 class QueryError(SourceError):

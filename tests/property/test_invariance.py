@@ -198,7 +198,11 @@ def test_where_an_arm_is_below_k_no_byte_depends_on_values_or_people(tmp_path: P
         1,
         "",
         "kanab: an arm of variant holds fewer than k = 10 people. "
-        "Wait for more people, or give the arm a larger share.\n",
+        + (
+            "Wait for more people, or give the arm a larger share.\n"
+            if words == FLAGS
+            else "Declared as B: wait for more people, or leave out what is no arm of it (--shares, --arms).\n"
+        ),
         {},
     )
     for few in (1, 4, 9):

@@ -115,6 +115,7 @@ def readout(
     missing: Mapping[str, Missing] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
+    arms: Sequence[Any] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
     ratios: Sequence[str] = (),
@@ -159,7 +160,8 @@ def readout(
     of_plan, of_reading = (None, control) if pool else (control, None)  # a pool may be the control
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, shares=shares, control=of_plan,
+        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms, shares=shares,
+        control=of_plan,
     )  # fmt: skip
     rows = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
     options = AnalysisOptions(
@@ -381,7 +383,7 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     if receipt.excluded:
         notes.append(f"At least {receipt.excluded:,} people were seen in two arms and are excluded.")
     if receipt.outside:
-        notes.append(f"At least {receipt.outside:,} people are in no arm and are left out.")
+        notes.append(f"At least {receipt.outside:,} people are in no arm of the plan and are left out.")
     if receipt.where:
         notes.append(f"Only people where {receipt.where}.")
     return [*notes, *receipt.deviations]

@@ -18,7 +18,7 @@ from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.release import Release
 
-_COUNTING = ("arm", "metric", "plan_file", "adjust", "segment", "k", "assigned_by")
+_COUNTING = ("arm", "metric", "arms", "plan_file", "adjust", "segment", "k", "assigned_by")
 
 
 @click.command()

@@ -73,7 +73,7 @@ def _counted(source: str, plan: Plan, flags: Mapping[str, Any], earlier: Sequenc
     except NobodyError:
         if span is None:
             raise
-        raise arm_too_small(plan.experiments[0].name, flags["k"] or plan.k) from None
+        raise arm_too_small(plan.experiments[0], flags["k"] or plan.k, plan.experiments[0].arms or ()) from None
 
 
 def _ledger_path(flags: Mapping[str, Any]) -> Path | None:

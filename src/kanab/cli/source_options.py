@@ -159,6 +159,7 @@ _OPTIONS = (
         "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
+    click.option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
     click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
     click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
@@ -201,7 +202,7 @@ def check_single(source: tuple[str, ...]) -> None:
 def plan_of(flags: Mapping[str, Any]) -> Plan:
     """Return the plan of a file, or of the flags."""
     if flags["plan_file"]:
-        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "shares") if flags[flag]]
+        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "arms", "shares") if flags[flag]]
         if clash:
             raise PlanError(f"--plan and --{clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
@@ -217,6 +218,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
         top={name: int(limit) for name, limit in numbers(flags["top"], "--top").items()},
+        arms=[level(arm) for arm in names(flags["arms"])] or None,
         shares=shares_of(flags["shares"]) or None,
         control=level(flags["control"]),
         ratios=names(flags["ratio"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
@@ -20,12 +21,12 @@ from kanab.counting.csvfile import matching_files, parse_fields, read_texts
 from kanab.counting.frames import Array
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
-from kanab.errors import MissingExtraError, PlanError, SourceError
+from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
-from kanab.plan.model import DEFAULT_K, Plan, make_plan
+from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan
 from kanab.plan.periods import Span
-from kanab.tally.factor import Level
+from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
 _CSV = (".csv", ".csv.gz")
@@ -49,6 +50,7 @@ def count(
     missing: Mapping[str, Missing] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
+    arms: Sequence[Any] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
     ratios: Sequence[str] = (),
@@ -69,8 +71,9 @@ def count(
 
     ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
-    both adjusted for and segmented by. ``unit`` names the person where one has several rows, and
-    ``aggregate`` says how these become one: "sum", "max" or "mean", for all metrics or by metric.
+    both adjusted for and segmented by. With ``arms`` only these are counted. ``unit`` names the
+    person where one has several rows, and ``aggregate`` says how these become one: "sum", "max" or
+    "mean", for all metrics or by metric.
     With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
     exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
     plans are counted again in the same pass, and the signatures of all go row by row. With a
@@ -86,7 +89,8 @@ def count(
     """
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, shares=shares, control=control,
+        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms, shares=shares,
+        control=control,
     )  # fmt: skip
     options = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
     return count_source(source, plan, options, earlier)
@@ -121,9 +125,30 @@ def chosen_plan(
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
     """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
-    counted = _count_any(source, _check_plans(plan, earlier, options.span), options)
+    plans = _check_plans(plan, earlier, options.span)
+    try:
+        counted = _count_any(source, plans, options)
+    except NobodyError:
+        raise _nobody(source, plan, options) from None
     again = tuple(replace(older, plan=_with_controls(older), span=options.span) for older in counted.earlier)
     return replace(counted, plan=_with_controls(counted), earlier=again, span=options.span)
+
+
+def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
+    """Return the error of a source without anybody; it names the arms that k people are in, where others are declared.
+
+    Nothing is said of cohorts: those of nobody and of a few people are refused alike.
+    """
+    for experiment in plan.experiments if options.span is None else ():
+        if experiment.arms is not None:
+            alone = Plan((), (ExperimentPlan(experiment.name),), k=plan.k)
+            with suppress(KanabError):
+                arms = _count_any(source, (alone,), options).tallies[experiment.name].people_by(experiment.name)
+                holds = listed(label(arm) for arm, people in arms.items() if people >= plan.k)
+                declared = listed(map(label, experiment.arms))
+                if holds:
+                    return NobodyError(f"Declared: {declared}. Column {experiment.name!r} holds: {holds}.")
+    return NobodyError()
 
 
 @dataclass(frozen=True)
@@ -208,7 +233,9 @@ def _with_controls(counted: Counted) -> Plan:
     for experiment in counted.plan.experiments:
         tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == experiment.name)
         control = experiment.control
-        named = None if control is None else named_level(control, tally.factor(experiment.name))
+        people = tally.people_by(experiment.name)
+        shown = [arm for arm, number in people.items() if experiment.arms is not None or number >= counted.plan.k]
+        named = None if control is None else named_level(control, tally.factor(experiment.name), shown)
         experiments.append(replace(experiment, control=named))
     return replace(counted.plan, experiments=tuple(experiments))
 

@@ -12,7 +12,7 @@ from kanab.counting.frames import numeric_scores
 from kanab.errors import LevelError, SourceError, listed
 from kanab.plan.model import CovariatePlan, ExperimentPlan
 from kanab.tally.cells import DROPPED
-from kanab.tally.factor import OTHER, Factor, Level, sorted_levels
+from kanab.tally.factor import OTHER, Factor, Level, label, sorted_levels
 
 
 class Placed(NamedTuple):
@@ -85,11 +85,12 @@ def find_level(level: Level, declared: Sequence[Level]) -> int:
     return find_levels([level], declared)[0]
 
 
-def named_level(name: Level, factor: Factor) -> Level:
+def named_level(name: Level, factor: Factor, shown: Sequence[Level]) -> Level:
     """Return the level of a factor that a plan or a flag names; raise `LevelError` where there is none."""
     place = find_level(name, factor.levels)
     if place == DROPPED:
-        raise LevelError(f"unknown arm of {factor.name!r}", f"It has: {listed(factor.labels)}.")
+        hint = f"It has: {listed(map(label, shown))}." if shown else "Check its name."
+        raise LevelError(f"unknown arm of {factor.name!r}", hint)
     return factor.levels[place]
 
 

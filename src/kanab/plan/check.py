@@ -201,21 +201,21 @@ def _ascending(values: Sequence[Any]) -> bool:
 
 def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
     path = path_to("experiments", experiment.name)
-    if experiment.shares is None:
+    arms = experiment.arms
+    if arms is None:
         return
-    arms = [arm for arm, _ in experiment.shares]
     if len(arms) < 2:
         yield f"{path}.arms must name at least two arms"
     if len({str(arm) for arm in arms}) < len(arms):
         yield f"{path}.arms names an arm twice"
-    for arm, share in experiment.shares:
+    for arm, share in experiment.shares or ((arm, 1.0) for arm in arms):
         here = f"{path}.arms.{path_to(arm)}"
         if isinstance(arm, str) and (problem := unfit_name(arm)):
             yield f"{here}: an arm's name {problem}"
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1e300:
             yield f"{here} must have a positive share"
-    shares = [share for _, share in experiment.shares]
-    if all(isinstance(share, Real) and 0 < share < 1 for share in shares) and not adds_up(shares, 1):
+    shares = [share for _, share in experiment.shares or ()]
+    if shares and all(isinstance(share, Real) and 0 < share < 1 for share in shares) and not adds_up(shares, 1):
         sum_of = f"{math.fsum(shares):g}"
         yield f"{path}.arms: shares below 1 must add up to 1, not to {sum_of}; ratios such as 9 and 1 need not"
     if experiment.control is not None and experiment.control not in arms:

@@ -212,7 +212,7 @@ def _covariate(name: str, group: _Table) -> CovariatePlan:
 def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
     table.only(
         "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
-        "looks", "joint_shares",
+        "looks", "joint_shares", *([] if table.file else ["only"]),
     )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
@@ -231,6 +231,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("tolerance", lambda value: values.tolerance(value, metrics), {}),
         table.get("looks", values.positive_whole, None),
         table.get("joint_shares", values.joint_shares, {}),
+        None if table.file else table.get("only", values.levels, None),
     )
 
 
@@ -292,4 +293,5 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         tolerance={name: _plain(experiment.tolerance[name]) for name in sorted(experiment.tolerance)} or None,
         looks=experiment.looks,
         joint_shares={name: nested(shares) for name, shares in sorted(experiment.joint_shares.items())} or None,
+        only=_plain(experiment.only),
     )

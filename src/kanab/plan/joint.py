@@ -250,13 +250,13 @@ def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:
 
 
 def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> ExperimentPlan:
-    shares = next(
-        view.plan.experiment(own).shares for view in views for own, joint in view.experiments.items() if joint == name
+    planned = next(
+        view.plan.experiment(own) for view in views for own, joint in view.experiments.items() if joint == name
     )
     crossed = [table for table in tables if table.experiments == (name,) and table.covariate]
     adjust = tuple(str(table.covariate) for table in crossed if table.squares == "arm")
     segments = tuple(str(table.covariate) for table in crossed if table.squares == "marginals")
-    return ExperimentPlan(name, shares, adjust=adjust, segments=segments)
+    return ExperimentPlan(name, planned.shares, adjust=adjust, segments=segments, only=planned.only)
 
 
 def _covariate_plans(views: Sequence[View]) -> Iterable[CovariatePlan]:

@@ -81,11 +81,12 @@ class ExperimentPlan:
     tolerance: Mapping[str, float] = field(default_factory=dict)
     looks: int | None = None
     joint_shares: Mapping[str, JointShares] = field(default_factory=dict)
+    only: tuple[Level, ...] | None = None
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
-        """The arms, if they were declared."""
-        return None if self.shares is None else tuple(arm for arm, _ in self.shares)
+        """The arms, if they were declared: with their shares, or as the only ones to count."""
+        return self.only if self.shares is None else tuple(arm for arm, _ in self.shares)
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -232,6 +233,7 @@ def make_plan(
     missing: Mapping[str, Missing] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
+    arms: Sequence[Any] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
     ratios: Sequence[str] = (),
@@ -240,6 +242,7 @@ def make_plan(
     """Return the plan of one experiment, from the choices of a call or a command line.
 
     ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
+    Only the ``arms`` are counted, or those with ``shares``; people of other arms are left out.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
@@ -274,6 +277,7 @@ def make_plan(
                 as_level(control, arm),
                 tuple(adjust),
                 tuple(segments),
+                only=_only(arms, shares, arm),
             ),
         ),
         tuple(
@@ -288,6 +292,21 @@ def _counted(names: Sequence[str], covariates: Sequence[str]) -> str:
     if not names and names is covariates:
         return "No covariates are named: name some in adjust or segments (--adjust, --segment)."
     return f"Counted: {listed(names)}."
+
+
+def _only(arms: Sequence[Any] | None, shares: Mapping[Any, float] | None, name: str) -> tuple[Level, ...] | None:
+    """Return the arms to count where no shares say so; raise `PlanError` where shares name other ones."""
+    if arms is None:
+        return None
+    only = tuple(as_level(arm, name) for arm in arms)
+    if shares is None:
+        return only
+    if {*map(str, only)} != {*map(str, shares)}:
+        raise PlanError(
+            "arms and shares name different arms",
+            f"Give a share to each arm that is counted: {listed(only)} (--arms, --shares).",
+        )
+    return None
 
 
 def _parts(ratio: str) -> tuple[str, str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from kanab.errors import PrivacyError
+from kanab.errors import PrivacyError, listed
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, regroup, without_rare_names
 from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import Level, label
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
 
@@ -47,23 +49,32 @@ def check_k(k: Any, override: str) -> int:
     return k
 
 
-def check_arms(tally: Tally, experiment: str, k: int) -> None:
+def check_arms(tally: Tally, experiment: ExperimentPlan, k: int) -> None:
     """Check that every arm has enough people: no arms, no answer. Raises `PrivacyError` where one has not."""
-    arms = tally.people_by(experiment)
-    if any(n < k for n in arms.values()):
-        raise arm_too_small(experiment, k)
+    arms = tally.people_by(experiment.name)
+    small = [arm for arm, people in arms.items() if people < k]
+    if small and experiment.arms is not None:
+        raise arm_too_small(experiment, k, small)
+    if small:
+        raise arm_too_small(experiment, k, large=[arm for arm in arms if arm not in small])
     if tally.total - len(arms) < LEAST_DF:
         raise PrivacyError(
-            f"{experiment} has fewer than {LEAST_DF} residual degrees of freedom", "Wait for more people."
+            f"{experiment.name} has fewer than {LEAST_DF} residual degrees of freedom", "Wait for more people."
         )
 
 
-def arm_too_small(experiment: str, k: int) -> PrivacyError:
-    """Return the error of an arm below k, however far below."""
-    return PrivacyError(
-        f"an arm of {experiment} holds fewer than k = {k} people",
-        "Wait for more people, or give the arm a larger share.",
-    )
+def arm_too_small(
+    experiment: ExperimentPlan, k: int, declared: Sequence[Level] = (), large: Sequence[Level] = ()
+) -> PrivacyError:
+    """Return the error of arms below k, however far below: named if they were declared, else beside the large ones."""
+    remedy = "Wait for more people, or give the arm a larger share."
+    if declared:
+        names = listed(map(label, declared))
+        remedy = f"Declared as {names}: wait for more people, or leave out what is no arm of it (--shares, --arms)."
+    elif len(large) > 1:
+        names = ",".join(map(label, large))
+        remedy = f"Its name was not declared and is not shown. Count only the arms that you mean: --arms {names}."
+    return PrivacyError(f"an arm of {experiment.name} holds fewer than k = {k} people", remedy)
 
 
 def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:

@@ -63,7 +63,7 @@ def make_release(
     maps = check_batches(counted, before)
     # Arms before anything that values decide: where an arm is too small, no value changes what is said.
     for linkage in first_linkages(counted.plan):
-        check_arms(counted.tallies[linkage.name], linkage.experiments[0], rule)
+        check_arms(counted.tallies[linkage.name], counted.plan.experiment(linkage.experiments[0]), rule)
     if ledger is not None and not counted.bounds_declared:
         raise PrivacyError(
             "bounds were taken from the data, and a ledger would give them away",

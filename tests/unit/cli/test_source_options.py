@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.cli.program import Program
 
+import kanab as kb
 from kanab.datasets import shop_rows
 
 FLAGS = ("--arm", "variant", "--metric", "bought")
@@ -145,3 +146,91 @@ def test_too_many_levels_are_refused_without_their_number(visits: str, program: 
     done = program("analyze", visits, "--arm", "user_id", "--metric", "bought")
     assert "arm column 'user_id' has more than 1,000 arms. Name the column that holds the arm" in done.err
     assert "2,000" not in done.err
+
+
+# ── arms ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def strays(people: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Visits of whom six are in an arm that is a slip."""
+    arms = ["slip"] * 6 + people["variant"][6:]
+    return write_csv(tmp_path_factory.mktemp("strays") / "visits.csv", people | {"variant": arms})
+
+
+def test_a_stray_arm_is_not_named_but_the_large_ones_are(strays: str, program: Program) -> None:
+    done = program("analyze", strays, *FLAGS)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "kanab: an arm of variant holds fewer than k = 10 people. "
+        "Its name was not declared and is not shown. Count only the arms that you mean: --arms A,B.\n"
+    )
+
+
+def test_only_the_named_arms_are_counted_and_the_others_left_out(strays: str, program: Program) -> None:
+    done = program("analyze", strays, *FLAGS, "--arms", "A,B")
+    assert done.code == 0, done.err
+    assert "variant: 1,994 people in 2 arms, control A" in done.out
+    assert "none were declared" in done.out  # shares: naming arms plans none
+    assert "slip" not in done.out
+    most = program("analyze", strays, *FLAGS, "--arms", "B,slip")
+    assert "an arm of variant holds fewer than k = 10 people. Declared as slip: wait" in most.err
+
+
+def test_people_of_other_arms_are_reported_in_steps_of_k(visits: str, program: Program) -> None:
+    done = program("analyze", visits, "--arm", "tier", "--metric", "bought", "--arms", "1,2")
+    assert "tier: " in done.out
+    assert "people are in no arm of the plan and are left out." in done.out
+    left = int(done.out.split("At least ")[1].split(" people")[0].replace(",", ""))
+    assert left % 10 == 0
+    assert left > 0
+
+
+ARM_MISTAKES = {
+    "a foreign share": (
+        ("--shares", "A=1,B=1,C=1"),
+        "an arm of variant holds fewer than k = 10 people. Declared as C: wait for more people, or leave out",
+    ),
+    "another case": (
+        ("--shares", "a=1,b=1"),
+        "nobody is in an arm of the plan. Declared: a, b. Column 'variant' holds: A, B.",
+    ),
+    "arms that are none": (("--arms", "x,y"), "Declared: x, y. Column 'variant' holds: A, B."),
+    "one arm": (("--arms", "A"), "experiments.variant.arms must name at least two arms"),
+    "other shares": (
+        ("--arms", "A,B", "--shares", "A=1,C=1"),
+        "arms and shares name different arms. Give a share to each arm that is counted: A, B (--arms, --shares).",
+    ),
+    "an unknown control": (("--control", "C"), "unknown arm of 'variant'. It has: A, B.\n"),
+}
+
+
+@pytest.mark.parametrize(("flags", "told"), ARM_MISTAKES.values(), ids=ARM_MISTAKES)
+def test_a_mistaken_arm_is_told_by_names_that_may_be_shown(
+    strays: str, program: Program, flags: tuple[str, ...], told: str
+) -> None:
+    done = program("analyze", strays, *FLAGS, *flags)
+    assert done.code in (1, 2)
+    assert told in done.err
+    assert "slip" not in done.err
+
+
+def test_arms_and_shares_may_say_the_same(visits: str, program: Program) -> None:
+    done = program("analyze", visits, *FLAGS, "--arms", "A,B", "--shares", "A=1,B=1")
+    assert "People arrived in the planned shares" in done.out
+
+
+def test_a_release_of_some_arms_is_read_back_with_them(strays: str, tmp_path: Path, program: Program) -> None:
+    done = program("release", strays, *FLAGS, "--arms", "A,B", "-o", str(tmp_path / "out.json"))
+    assert done.code == 0, done.err
+    released = kb.read_release(tmp_path / "out.json")
+    assert released.plan.experiment().only == ("A", "B")
+    assert program("audit", str(tmp_path / "out.json")).code == 0
+    assert "1,994 people" in program("analyze", str(tmp_path / "out.json")).out
+
+
+def test_arms_are_an_argument_in_python(people: dict[str, Any]) -> None:
+    rows = people | {"variant": ["slip"] * 6 + people["variant"][6:]}
+    assert sum(kb.readout(rows, arm="variant", metrics=["bought"], arms=["A", "B"]).arms.values()) == 1_994
+    with pytest.raises(kb.errors.ArgumentError, match=r"arms of readout\(\) must be a list, not a str\. For"):
+        kb.readout(rows, arm="variant", metrics=["bought"], arms="A,B")

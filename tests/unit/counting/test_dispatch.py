@@ -139,7 +139,7 @@ def test_a_control_is_found_by_its_text_and_spelled_as_in_the_table() -> None:
 
 
 def test_a_control_that_is_no_arm_is_refused() -> None:
-    with pytest.raises(LevelError, match=r"unknown arm of 'variant'\. It has: A, B\."):
+    with pytest.raises(LevelError, match=r"unknown arm of 'variant'\. Check its name\."):
         count(ROWS, arm="variant", control="C")
 
 
