@@ -311,7 +311,7 @@ def _cautions(
     everyone = sum(tally.total for tally in _one_per_experiment(released))
     cautions += clamped_values({name: released.receipt.clamped.get(name, 0) for name in by_metric}, everyone)
     for metric in _metric_names(tables):
-        cautions += metric_cautions(by_metric[metric], metric)
+        cautions += metric_cautions(by_metric[metric], metric, released.ranges.get(metric))
     return cautions
 
 

@@ -13,6 +13,7 @@ from kanab.plan.model import ExperimentPlan
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
+from kanab.stats.cautions import enough_people
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import Better, MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
@@ -101,7 +102,8 @@ def _rows(
     for place in places if family else ():
         metric, row = rows[place]
         row = replace(row, simultaneous=next(joint), carries_verdict=True)
-        rows[place] = metric, replace(row, verdict=verdict(row, 1 - options.confidence))
+        row = replace(row, verdict=verdict(row, 1 - options.confidence))
+        rows[place] = metric, replace(row, enough=_enough(row, metric.means))
     return [_stopping(row) for _, row in rows]
 
 
@@ -120,6 +122,15 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
     return EffectRow(effect, relative, (base, other), delta, look=look, p_null=p_null)
+
+
+def _enough(row: EffectRow, means: ArmMeans) -> int | None:
+    """Return about how many people in the smallest arm would make clear what is only to be watched."""
+    if row.verdict != "watch" or row.p_null_adjusted is None:
+        return None
+    people = dict(zip(means.arms, means.people, strict=True))
+    fewest = min(people[arm] for arm, _ in row.effect.contrast)
+    return enough_people(row.p_null_adjusted, fewest, row.effect.confidence, row.effect.alternative)
 
 
 def _stopping(row: EffectRow) -> EffectRow:

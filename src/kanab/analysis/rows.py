@@ -29,7 +29,8 @@ class EffectRow:
 
     ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
     None for contrasts of more than two arms. ``simultaneous`` is the effect within its family: the
-    corrected p, and an interval to go with it. ``p_null`` is the p of the second test, over all looks.
+    corrected p, and an interval to go with it. ``p_null`` is the p of the second test, over all looks;
+    ``enough`` people in the smallest arm would make clear by both what is only to be watched.
     Of all rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
     """
 
@@ -42,6 +43,7 @@ class EffectRow:
     verdict: Kind | None = None
     carries_verdict: bool = False
     p_null: float | None = None
+    enough: int | None = None
 
     @property
     def p(self) -> float | None:
@@ -80,6 +82,7 @@ class EffectRow:
             "p_adjusted": self.p_adjusted,
             "p_null": effect.p_null,
             "p_null_adjusted": self.p_null_adjusted,
+            "enough": self.enough,
             "interval_adjusted": None if joint is None else plain_interval(joint.interval),
             "level": None if joint is None else joint.level,
             "agrees": None if joint is None or joint.interval is None else joint.agrees,

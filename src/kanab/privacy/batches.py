@@ -57,7 +57,17 @@ def add_releases(releases: Sequence[Release]) -> Release:
     declared = all(batch.bounds_declared for batch in releases)
     previous = releases[-1].previous if all(batch.chained for batch in releases) else None
     parts = tuple(part for batch in releases for part in batch.parts or (batch,))
-    return Release(_with_shares(plan, releases), tables, _receipt(releases, tables, maps), declared, previous, parts)
+    return Release(
+        _with_shares(plan, releases), tables, _receipt(releases, tables, maps), declared, previous, parts,
+        _ranges(releases),
+    )  # fmt: skip
+
+
+def _ranges(releases: Sequence[Release]) -> dict[str, tuple[float, float]]:
+    """Return the ranges of metrics that nobody declared, over all batches."""
+    names = {name for batch in releases for name in batch.ranges}
+    ends = {name: [batch.ranges[name] for batch in releases if name in batch.ranges] for name in names}
+    return {name: (min(low for low, _ in of), max(high for _, high in of)) for name, of in ends.items()}
 
 
 def _with_shares(plan: Plan, releases: Sequence[Release]) -> Plan:

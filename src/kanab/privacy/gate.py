@@ -83,7 +83,18 @@ def make_release(
         gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()),
         counted.bounds_declared,
         None if ledger is None else ledger.head,
+        ranges=_ranges(counted),
     )
+
+
+def _ranges(counted: Counted) -> dict[str, tuple[float, float]]:
+    """Return the ranges of metrics that nobody declared, in units instead of grid steps."""
+    scales = {metric.name: metric.scale for tally in counted.tallies.values() for metric in tally.metrics}
+    return {
+        name: (low / scales[name], high / scales[name])
+        for name, (low, high) in counted.ranges.items()
+        if name in scales
+    }
 
 
 def _published(plan: Plan, k: int) -> Plan:

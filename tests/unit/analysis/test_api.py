@@ -331,3 +331,14 @@ def test_the_json_says_whether_the_sample_ratio_is_an_alarm_and_its_limit() -> N
     ratio = readout(shop(), **CHOICES, shares={"A": 1, "B": 1}).to_dict()["sample_ratio"]
     assert (ratio["alarm"], ratio["limit"]) == (False, 0.01)
     assert readout(shop(), **CHOICES, shares={"A": 2, "B": 1}).to_dict()["sample_ratio"]["alarm"]
+
+
+def test_tail_cautions_are_given_where_nobody_declared_bounds():
+    rng = np.random.default_rng(3)
+    arm = np.array(["A"] * 1_800 + ["B"] * 200)
+    spend = np.round(np.exp(rng.standard_normal(2_000)), 2)
+    readout = kb.readout({"arm": arm, "spend": spend}, arm="arm", metrics=["spend"], shares={"A": 9, "B": 1})
+    assert [(caution.code, caution.metric) for caution in readout.cautions] == [("tails-could-matter", "spend")]
+    spend[1_800:] = np.where(np.arange(200) < 190, 0.0, spend[1_800:])
+    readout = kb.readout({"arm": arm, "spend": spend}, arm="arm", metrics=["spend"], shares={"A": 9, "B": 1})
+    assert [(caution.code, caution.metric) for caution in readout.cautions] == [("few-carry-the-mean", "spend")]

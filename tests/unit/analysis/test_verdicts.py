@@ -64,6 +64,10 @@ def test_a_small_arm_that_lacks_large_values_is_to_be_watched_and_not_said_to_lo
             text = " ".join(str(readout).split())
             assert "Watch: spend is lower with B, but a few people could have made it" in text
             assert "near the 99 % point" in text
+            assert (
+                row.enough is None
+                or f"about {row.enough:,} people in B would make an effect of this size clear" in text
+            )
             assert "it shows no clear effect: watch it" in text
             (plain,) = readout.to_dict()["effects"]
             assert (plain["p_null"], plain["p_null_adjusted"]) == (row.effect.p_null, row.effect.p_null)

@@ -93,3 +93,12 @@ def test_releases_of_different_plans_are_refused(counting: Counting) -> None:
         add_releases(found)
     with pytest.raises(PrivacyError, match="no release"):
         add_releases([])
+
+
+def test_ranges_of_undeclared_metrics_are_kept_in_units_and_joined_over_batches(counting: Counting) -> None:
+    plan = make_plan("arm", ["y"], k=10)
+    people = [batch(1) | {"y": np.round(np.linspace(1, high, 800), 2)} for high in (9, 400)]
+    released = [release(counting(rows, plan)) for rows in people]
+    assert [part.ranges for part in released] == [{"y": (1.0, 10.0)}, {"y": (1.0, 500.0)}]
+    assert add_releases(released).ranges == {"y": (1.0, 500.0)}
+    assert release(counting(batch(1), PLAN)).ranges == {}
