@@ -23,6 +23,7 @@ from kanab.collector.stores.store import CountedPost, Store
 from kanab.errors import LedgerError, StoreError
 from kanab.inspection.auditor import check_release, passes
 from kanab.plan.file import parse_plan
+from kanab.plan.joint_shares import turned
 from kanab.privacy.batches import add_releases
 
 PLAN = parse_plan("""
@@ -155,6 +156,26 @@ def test_a_small_experiment_does_not_hold_the_others_back(store: Store, cipher: 
     second = seal_cohorts(store, cipher, VERSIONS, cohort(later))
     assert second.release is not None
     assert "banner" in second.release.tables
+
+
+def test_joint_shares_with_an_experiment_that_is_left_out_are_left_out_and_come_back(
+    store: Store, cipher: RecordCipher
+) -> None:
+    shares = tuple((banner, arm, 0.25) for banner in ("off", "on") for arm in ("A", "B"))
+    checkout, banner = PLAN.experiments
+    plan = replace(PLAN, experiments=(replace(checkout, joint_shares={"banner": turned(shares)}), banner))
+    versions = Versions((Version(0, plan),))
+    weeks = [MONDAY, MONDAY + timedelta(weeks=1), MONDAY + timedelta(weeks=2)]
+    sealed = []
+    for week, inside in zip(weeks, (400, 400, 12), strict=True):
+        send(store, cipher, posts(people(400, inside, banner=inside), f"2026-W{46 + len(sealed)}"), week)
+        sealed.append(seal_cohorts(store, cipher, versions, cohort(week)).release)
+    assert sealed[1] is not None
+    assert sealed[2] is not None
+    assert sealed[1].plan.joint_shares("banner", "checkout") == shares
+    assert sealed[2].plan.experiment("checkout").joint_shares == {}
+    total = add_releases([release for release in sealed if release is not None])
+    assert total.plan.joint_shares("banner", "checkout") == shares
 
 
 def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, cipher: RecordCipher) -> None:

@@ -122,6 +122,15 @@ def test_new_haven_phone_and_mail_were_not_assigned_independently(scan: PairScan
     assert broken.assignment_p < 1e-300
 
 
+def test_new_haven_phone_and_mail_fit_their_design_once_it_is_declared(pairs: Pairs, rows: pd.DataFrame) -> None:
+    cells = (rows.groupby(["phongotv", "mailings"]).size() / len(rows)).round(3)
+    cells.iloc[0] += 1 - cells.sum()  # as a design on paper: to the third digit
+    shares = tuple((phone, mail, share) for (phone, mail), share in cells.items())
+    found = scan_pairs(pairs, joint_shares={("phongotv", "mailings"): shares})
+    assert [row.verdict for row in found] == ["nothing found"] * 3
+    assert found.rows[2].assignment_p > 0.5
+
+
 def test_new_haven_gives_the_same_from_stored_tables(pairs: Pairs, scan: PairScan, rows: pd.DataFrame) -> None:
     tables = {(a, b): kb.count_columns(rows, arm=[a, b], metrics={"v98": V98}) for a, b in [(r.a, r.b) for r in scan]}
     alone = {test: kb.count_columns(rows, arm=test, metrics={"v98": V98}) for test in TESTS}

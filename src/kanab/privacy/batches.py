@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 
 from kanab.arguments import check_arguments
 from kanab.errors import PrivacyError
+from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
@@ -268,14 +269,17 @@ def unite_plans(plans: Sequence[Plan]) -> Plan:
     """Return everything that plans, which continue each other, have between them; the last one's words count."""
     experiments = {experiment.name: experiment for plan in plans for experiment in plan.experiments}
     interactions: dict[str, dict[str, None]] = {name: {} for name in experiments}
+    joint: dict[str, dict[str, JointShares]] = {name: {} for name in experiments}
     for experiment in (experiment for plan in plans for experiment in plan.experiments):
         interactions[experiment.name] |= dict.fromkeys(experiment.interactions)
+        joint[experiment.name] |= experiment.joint_shares
     return replace(
         plans[-1],
         metrics=tuple({metric.name: metric for plan in plans for metric in plan.metrics}.values()),
         covariates=tuple({covariate.name: covariate for plan in plans for covariate in plan.covariates}.values()),
         experiments=tuple(
-            replace(experiment, interactions=tuple(interactions[name])) for name, experiment in experiments.items()
+            replace(experiment, interactions=tuple(interactions[name]), joint_shares=joint[name])
+            for name, experiment in experiments.items()
         ),
     )
 

@@ -50,8 +50,7 @@ def balance_table(data: Data) -> Table:
                 p_value(row["p_adjusted"]),
                 f"{row['name']} {row['level']}" if covariate else "has a value",
                 row["arm"],
-                percent(row["share"], 1),
-                percent(row["elsewhere"], 1),
+                *(f"{number(100 * row[side], 3)} %" for side in ("share", "elsewhere")),
                 "ALARM" if row["alarm"] else "fine",
             )
         )

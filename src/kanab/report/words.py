@@ -182,7 +182,7 @@ def _balance_alarm(data: Data, row: Row) -> str:
     """Return the alarm of one check: the arm and level at fault, what it means, and what to do."""
     test = f"χ²({row['df']}) = {number(row['chi2'], 3)}, {_balance_p(data, row)}"
     test = f"{test}; {alarm_limit(data['balance']['limit'])}"
-    here, there = percent(row["share"], 1), percent(row["elsewhere"], 1)
+    here, there = (f"{number(100 * row[side], 3)} %" for side in ("share", "elsewhere"))
     others = next((arm for arm in data["arms"] if arm != row["arm"]), "") if len(data["arms"]) == 2 else "the others"
     fault = _fault(row)
     fault = fault if row["about"] == "covariate" else f"{fault[:1].upper()}{fault[1:]}"
@@ -195,7 +195,7 @@ def _balance_alarm(data: Data, row: Row) -> str:
     return (
         f"{start} have {row['name']} {row['level']}, but {there} of {others}{_standardised(data, row)}. The arms hold "
         f"different people: find the cause before acting on any number below. Perhaps {row['name']} was measured after "
-        "the assignment, or people of one arm were lost."
+        "the assignment, people of one arm were lost, or arms were assigned by something that people share."
     )
 
 

@@ -49,6 +49,8 @@ tolerance = { spend = 0.5 }
 [experiments.levels]
 arms = [[1, 1], [2, 1]]
 control = 2
+[experiments.levels.joint_shares]
+"check out/ä" = [[1, "A", 0.2], [1, "B ü", 0.3], [2, "A", 0.1], [2, "B ü", 0.4]]
 """
 
 
@@ -69,6 +71,10 @@ def test_tables_say_what_is_kept_and_why() -> None:
     assert experiment_table(PLAN).rows[0] == (
         "checkout", "A 1, B 1", "adjusted for tier; by device; with banner; 3 looks"
     )  # fmt: skip
+
+
+def test_experiments_that_are_assigned_together_are_named() -> None:
+    assert experiment_table(parse_plan(RICH)).rows[1][2] == "assigned together with check out/ä"
 
 
 def test_what_a_plan_leaves_to_the_data_is_said() -> None:

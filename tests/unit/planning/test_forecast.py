@@ -99,6 +99,21 @@ def test_a_pair_holds_the_people_of_both():
     assert linkages["banner/checkout"].people > linkages["banner"].people > linkages["checkout"].people
 
 
+def test_a_pair_assigned_together_waits_for_its_smallest_planned_class():
+    def people(*shares):
+        cells = zip(("A", "A", "B", "B"), ("off", "on", "off", "on"), shares, strict=True)
+        joint = {"banner": tuple(cells)} if shares else {}
+        checkout = ExperimentPlan("checkout", EVEN, interactions=("banner",), joint_shares=joint)
+        both = Plan((BOUGHT,), (checkout, ExperimentPlan("banner", (("off", 1), ("on", 1)))))
+        found = {linkage.linkage: linkage for linkage in forecast_plan(both, per_day=1000, days=1).linkages}
+        assert not found["checkout/banner"].left_out
+        return found["checkout/banner"].people
+
+    assert people(0.25, 0.25, 0.25, 0.25) == people()
+    assert people(0.45, 0.05, 0.25, 0.25) == enough_people([(np.array([0.45, 0.05, 0.25, 0.25]), 10)], least=14)
+    assert people(0.5, 0.0, 0.25, 0.25) < people(0.45, 0.05, 0.25, 0.25)
+
+
 def test_bins_and_top_have_known_numbers_of_levels_and_others_have_not():
     assert only(forecast_plan(plan(covariate=CovariatePlan("tier", bins=5)))).levels == 5
     assert only(forecast_plan(plan(covariate=CovariatePlan("tier", bins=(18.0, 65.0))))).levels == 3

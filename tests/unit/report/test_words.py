@@ -61,7 +61,7 @@ def test_an_uneven_covariate_names_the_level_the_arm_and_what_to_do(small: Maker
         "Balance: ALARM. tier is spread unevenly over the arms (χ²(2) = 1,290, corrected p = 1.20e-80; alarm below "
         "0.001): 45.1 % of B have tier 3, but 32.0 % of A; its mean in B is 0.27 standard deviations above that in A. "
         "The arms hold different people: find the cause before acting on any number below. Perhaps tier was measured "
-        "after the assignment, or people of one arm were lost.",
+        "after the assignment, people of one arm were lost, or arms were assigned by something that people share.",
         "1 other covariate is alike across arms (smallest corrected p = 0.800; alarm below 0.001).",
     ]
     assert summary(data).endswith(" But tier is spread unevenly over the arms.")

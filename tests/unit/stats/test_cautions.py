@@ -10,6 +10,7 @@ from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
 from kanab.stats.cautions import (
     FEWEST_CARRIERS,
+    assigned_jointly,
     assigned_together,
     changed_shares,
     clamped_values,
@@ -143,3 +144,9 @@ def test_arms_that_several_people_share_call_for_another_unit():
     caution = assigned_together("household")
     assert caution.code == "assigned-together"
     assert caution.sentence.endswith("Count every household as one (--unit household).")
+
+
+def test_experiments_that_are_assigned_together_are_named():
+    caution = assigned_jointly("checkout", ["search", "banner"])
+    assert caution.code == "assigned-jointly"
+    assert caution.sentence.startswith("checkout was assigned together with search, banner, in joint shares")

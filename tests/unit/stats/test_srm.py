@@ -10,7 +10,7 @@ from kanab import count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import sample_ratio
-from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM, is_alarm
+from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM, alarm_limit, is_alarm
 
 
 def crowd(**people):
@@ -118,3 +118,8 @@ def test_a_ratio_that_is_tested_every_hour_has_a_stricter_limit():
     assert LIVE_SAMPLE_RATIO_ALARM < SAMPLE_RATIO_ALARM
     assert not is_alarm(LIVE_SAMPLE_RATIO_ALARM, LIVE_SAMPLE_RATIO_ALARM)
     assert is_alarm(LIVE_SAMPLE_RATIO_ALARM / 2, LIVE_SAMPLE_RATIO_ALARM)
+
+
+def test_the_limit_of_an_alarm_is_printed_from_its_one_home():
+    assert alarm_limit(SAMPLE_RATIO_ALARM) == "alarm below 0.01"
+    assert alarm_limit(LIVE_SAMPLE_RATIO_ALARM) == "alarm below 0.0001"
