@@ -60,6 +60,7 @@ CALLS: list[Call] = [
     (scan.scan_interactions, (ROWS, ["variant", "device"], ["bought"]), {}),
     (scan.scan_segments, (ROWS, ["variant"], ["bought"], ["tier"]), {}),
     (stats.additive_means, ([TALLY], "bought"), {}),
+    (stats.additive_ratio_means, ([TALLY], "spend", "bought"), {}),
     (stats.adjusted_effect, (TALLY, "bought"), {}),
     (stats.adjusted_means, (TALLY, "bought"), {}),
     (stats.adjusted_ratio_effect, (TALLY, "spend", "bought"), {}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.analysis.compare import (
+    AnalyzedTables,
     bayes_rows,
     contrast_rows,
     effect_rows,
@@ -191,7 +192,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     resolved = _resolved(options, released, plan, tables, pools)
     notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
     notes += [*pools.notes, *current.notes]
-    means = metric_means(plan, tables, released.plan.ratios, notes)
+    means = metric_means(AnalyzedTables(plan, tables, released.receipt.maps), released.plan.ratios, notes)
     segments, follow_up_rows = _segments(plan, tables, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)

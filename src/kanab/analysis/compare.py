@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from kanab.analysis.options import ResolvedOptions, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
+from kanab.privacy.merging import LevelMap
+from kanab.privacy.pairs import Pair
+from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
@@ -17,7 +21,7 @@ from kanab.stats.cautions import enough_people
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import Better, MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
-from kanab.stats.ratio import adjusted_ratio_means, ratio_means
+from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
 from kanab.tally.tally import Tally
@@ -34,46 +38,126 @@ class MetricMeans:
     people: int
 
 
-Means = Callable[[Tally, str], ArmMeans]
 Look = PlannedLook | AnyTimeLook
 
 
-def metric_means(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], ratios: Iterable[tuple[str, str]], notes: list[str]
-) -> list[MetricMeans]:
-    """Return plain means from any table that has the metric, and adjusted ones from the covariate's table."""
+@dataclass(frozen=True)
+class _Functions:
+    """How the means of a metric or of a ratio are made: plain, adjusted, adjusted for several covariates."""
+
+    plain: Callable[[Tally], ArmMeans]
+    adjusted: Callable[[Tally], ArmMeans]
+    joint: Callable[[list[Tally]], ArmMeans]
+
+
+@dataclass(frozen=True)
+class AnalyzedTables:
+    """The tables of one experiment as they are analyzed, and how levels of tables of two covariates were merged."""
+
+    plan: ExperimentPlan
+    tables: Mapping[str, Tally]
+    maps: Mapping[str, LevelMap]
+
+    def of(self, covariate: str) -> str:
+        """Return the name of a covariate's table."""
+        return f"{self.plan.name}/{covariate}"
+
+    def crossed(self, covariates: Sequence[str], holding: Mapping[str, Tally]) -> list[Tally]:
+        """Return the tables of the pairs that there are, and of each covariate with the levels that pairs have."""
+        pairs = [Pair(self.plan.name, *two) for two in combinations(covariates, 2)]
+        tables = [self.tables[pair.name] for pair in pairs if pair.name in self.tables]
+        for covariate in covariates:
+            single = holding[self.of(covariate)]
+            names = [pair.map_name(covariate) for pair in pairs if covariate in pair.covariates]
+            merged = next((self.maps[name] for name in names if name in self.maps), None)
+            tables.append(single if merged is None else merged.apply(single))
+        return tables
+
+
+def metric_means(analyzed: AnalyzedTables, ratios: Iterable[tuple[str, str]], notes: list[str]) -> list[MetricMeans]:
+    """Return plain means from any table that has the metric, and adjusted ones from the covariates' tables."""
     measured: list[MetricMeans] = []
+    tables = analyzed.tables
     for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
         holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
-        measured += _plain_and_adjusted(plan, holding, metric, (plain_means, adjusted_means), notes)
+        measured += _plain_and_adjusted(analyzed, holding, metric, _of_metric(metric), notes)
     for y, z in ratios:
         holding = {name: tally for name, tally in tables.items() if (y, z) in [cross.pair for cross in tally.crosses]}
         if not holding:
             notes.append(f"{y}/{z} is not given: the products of its two parts are not in the release.")
             continue
-        functions = _of_ratio(ratio_means, y, z), _of_ratio(adjusted_ratio_means, y, z)
-        measured += _plain_and_adjusted(plan, holding, f"{y}/{z}", functions, notes)
+        measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", _of_ratio(y, z), notes)
     return measured
 
 
-def _of_ratio(means: Callable[[Tally, str, str], ArmMeans], y: str, z: str) -> Means:
-    return lambda tally, _: means(tally, y, z)
+def _of_metric(metric: str) -> _Functions:
+    return _Functions(
+        lambda tally: plain_means(tally, metric),
+        lambda tally: adjusted_means(tally, metric),
+        lambda tables: additive_means(tables, metric),
+    )
+
+
+def _of_ratio(y: str, z: str) -> _Functions:
+    return _Functions(
+        lambda tally: ratio_means(tally, y, z),
+        lambda tally: adjusted_ratio_means(tally, y, z),
+        lambda tables: additive_ratio_means(tables, y, z),
+    )
 
 
 def _plain_and_adjusted(
-    plan: ExperimentPlan, holding: Mapping[str, Tally], metric: str, functions: tuple[Means, Means], notes: list[str]
+    analyzed: AnalyzedTables, holding: Mapping[str, Tally], metric: str, functions: _Functions, notes: list[str]
 ) -> list[MetricMeans]:
-    """Return the means from any table that has the metric, then the adjusted ones from the covariates' tables."""
-    plain, adjusted = functions
-    adjusting = [holding.get(f"{plan.name}/{covariate}") for covariate in plan.adjust]
-    calls = [(plain, next(iter(holding.values()))), *((adjusted, table) for table in adjusting if table is not None)]
+    """Return the means from any table that has the metric, then those adjusted for all covariates together."""
+    any_table = next(iter(holding.values()))
     measured: list[MetricMeans] = []
-    for means, tally in calls:
-        try:
-            measured.append(MetricMeans(means(tally, metric), tally.total))
-        except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
+    try:
+        measured.append(MetricMeans(functions.plain(any_table), any_table.total))
+    except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
+        notes.append(f"An effect on {metric} is not given: {problem.fact}.")
+    covariates = [name for name in sorted(set(analyzed.plan.adjust)) if analyzed.of(name) in holding]
+    try:
+        adjusted = _adjusted(analyzed, holding, covariates, functions)
+    except (DesignError, AnalysisError) as problem:
+        if len(covariates) == 1:
             notes.append(f"An effect on {metric} is not given: {problem.fact}.")
+            return measured
+        adjusted, reasons = _as_far_as_possible(analyzed, holding, covariates, functions)
+        notes += [f"The effect on {metric} is not adjusted for {name}: {reason}." for name, reason in reasons.items()]
+    if adjusted is not None:
+        measured.append(MetricMeans(adjusted, any_table.total))
     return measured
+
+
+def _adjusted(
+    analyzed: AnalyzedTables, holding: Mapping[str, Tally], covariates: Sequence[str], functions: _Functions
+) -> ArmMeans | None:
+    """Return means adjusted for one covariate, or for several together; None for none."""
+    if len(covariates) < 2:
+        return functions.adjusted(holding[analyzed.of(covariates[0])]) if covariates else None
+    means = functions.joint(analyzed.crossed(covariates, holding))
+    return replace(means, covariates=tuple(covariates))
+
+
+def _as_far_as_possible(
+    analyzed: AnalyzedTables, holding: Mapping[str, Tally], covariates: Sequence[str], functions: _Functions
+) -> tuple[ArmMeans | None, dict[str, str]]:
+    """Return means adjusted for as many covariates as can be, and why not for the others.
+
+    They are tried in the order of their names: neither the order in which they were written nor any
+    result decides.
+    """
+    means: ArmMeans | None = None
+    kept: list[str] = []
+    reasons: dict[str, str] = {}
+    for name in covariates:
+        try:
+            means = _adjusted(analyzed, holding, [*kept, name], functions)
+            kept.append(name)
+        except (DesignError, AnalysisError) as problem:
+            reasons[name] = problem.fact
+    return means, reasons
 
 
 def effect_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:

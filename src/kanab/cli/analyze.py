@@ -24,7 +24,7 @@ _COUNTING = ("arm", "metric", "arms", "plan_file", "adjust", "segment", "k", "as
 @click.command()
 @click.argument("source", nargs=-1, required=True)
 @source_options
-@click.option("--adjust", help="Covariates to adjust for, separated by commas; each gets its own table.")
+@click.option("--adjust", help="Covariates to adjust for, separated by commas: all together, in any order.")
 @click.option("--segment", help="Covariates by which the effect may differ; each gets its own table.")
 @click.option("--experiment", help="One experiment of several.")
 @click.option(

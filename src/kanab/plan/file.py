@@ -222,7 +222,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         name,
         shares,
         next((arm for arm in arms if str(arm) == str(control)), control),
-        table.get("adjust", values.names, ()),
+        _unordered(table.get("adjust", values.names, ()), table),
         table.get("segments", values.names, ()),
         table.get("interactions", values.names, ()),
         table.get("salt", values.text, None),
@@ -233,6 +233,11 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("joint_shares", values.joint_shares, {}),
         None if table.file else table.get("only", values.levels, None),
     )
+
+
+def _unordered(names: tuple[str, ...], table: _Table) -> tuple[str, ...]:
+    """Return what a file names in any order in the order of the names; in plain data it stays, for its hash."""
+    return tuple(sorted(names)) if table.file else names
 
 
 def _cohorts(table: _Table) -> Cohorts:

@@ -195,6 +195,8 @@ class Plan:
     def linkages(self) -> tuple[Linkage, ...]:
         """The tables that the planned analyses need, and no others; covariates are never crossed.
 
+        Where several are adjusted for, the gate adds people by two of them at a time.
+
         >>> shop = ExperimentPlan("checkout", adjust=("tier",), segments=("device",))
         >>> Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner"))).linkage_names
         ('checkout/tier', 'checkout/device', 'banner')
@@ -249,6 +251,7 @@ def make_plan(
     >>> plan.linkage_names, plan.metrics[0].declared
     (('variant/tier', 'variant/device'), True)
     """
+    adjust = sorted(adjust, key=str)  # all are adjusted for together, so that their order means nothing
     covariates = list(dict.fromkeys([*adjust, *segments]))
     parts = {ratio: _parts(ratio) for ratio in ratios}
     metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))

@@ -12,6 +12,7 @@ from kanab.errors import PrivacyError
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.pairs import planned_pairs
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.factor import OTHER, Level
@@ -42,13 +43,15 @@ def add_releases(releases: Sequence[Release]) -> Release:
         return releases[0]
     _check_disjoint(releases)
     tables, maps = {}, {}
-    for name in dict.fromkeys(name for batch in releases for name in batch.tables):
+    pairs = {name for batch in releases for name in planned_pairs(batch.plan)}
+    for name in dict.fromkeys(name for batch in releases for name in batch.tables if name not in pairs):
         planned = [batch for batch in releases if name in {*batch.plan.linkage_names, *batch.plan.experiment_names}]
         if all(name in batch.tables for batch in planned):
             tables[name], levels = _added(name, planned)
             if levels is not None:
                 maps[name] = levels
     plan = unite_plans([batch.plan for batch in releases])
+    tables |= _added_pairs(plan, releases)
     for experiment in plan.experiment_names:
         batches = _batches_with(experiment, releases)
         published = {m for name in tables if name.split("/")[0] == experiment for m in tables[name].metric_names}
@@ -125,6 +128,24 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
     cuts = maps[0].cuts if maps[0] is not None else None
     rest = any(levels is not None and levels.rest for levels in maps)
     return _sum(coarse), LevelMap(covariate, merged, scores, cuts, rest)
+
+
+def _added_pairs(plan: Plan, releases: Sequence[Release]) -> dict[str, Tally]:
+    """Add tables of two covariates that all batches have, with the same levels throughout."""
+    added = {}
+    for name, pair in planned_pairs(plan).items():
+        batches = _batches_with(pair.experiment, releases)
+        levels = [
+            (
+                batch.tables[name].factors,
+                *(batch.tables[pair.single(covariate)].factors for covariate in pair.covariates),
+            )
+            for batch in batches
+            if name in batch.tables and not any(pair.map_name(c) in batch.receipt.maps for c in pair.covariates)
+        ]
+        if len(levels) == len(batches) and all(factors == levels[0] for factors in levels):
+            added[name] = _sum([batch.tables[name] for batch in batches])
+    return added
 
 
 def _alike(tallies: Sequence[Tally]) -> list[Tally]:

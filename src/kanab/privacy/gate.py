@@ -26,6 +26,7 @@ from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages,
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import ReleasedTable, largest_of
+from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally
@@ -77,6 +78,7 @@ def make_release(
     for name in gate.joint.drafts:
         gate.publish(name)
     gate.keep_effects()
+    gate.cross()
     return Release(
         counted.plan,
         gate.tables,
@@ -173,6 +175,23 @@ class _Gate:
             lost = [m for m in arms.metric_names if m not in published and (name, m) not in self.barred]
             if lost or not names:
                 self.tables[name] = self._without_products(name, arms.select_metrics(lost))
+
+    def cross(self) -> None:
+        """Add tables of two covariates, people only, as far as they may join the others: for joint adjustment."""
+        if self.counted.signatures is None or not planned_pairs(self.counted.plan):
+            return
+        drafts = self.joint.drafts
+        published = {
+            name: as_published(drafts[name])
+            for name, table in self.tables.items()
+            if name in drafts and len(table.arms) == len(table.covariates) == 1
+        }
+        pairs = cross_pairs(self.counted, single_tables(self.counted, published, self.tables), self.joint.columns)
+        self.tables |= pairs.tables
+        self.maps |= pairs.maps
+        self.sentences |= pairs.left_out
+        if pairs.effective_k is not None:
+            self.joint = replace(self.joint, effective_k=pairs.effective_k)
 
     def receipt(self, deviations: tuple[str, ...]) -> Receipt:
         """Say what was done."""

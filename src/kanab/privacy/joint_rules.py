@@ -30,12 +30,14 @@ Place = tuple[str, str]
 class JointDrafts:
     """Tables that can be published together, what is withheld from them, and the effective k.
 
-    ``effective_k`` is a multiple of k; None where it is unknown how the tables overlap.
+    ``effective_k`` is a multiple of k; None where it is unknown how the tables overlap. ``columns``
+    are the classes of everything that is published, with what was released before.
     """
 
     drafts: Mapping[str, Draft]
     effective_k: int | None = None
     withheld: frozenset[Place] = field(default_factory=frozenset)
+    columns: tuple[Column, ...] = ()
 
 
 def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Column]) -> JointDrafts:
@@ -95,7 +97,10 @@ def _withhold_values(
         withheld.add(place)
         by_class.pop(place, None)
         by_arm.pop(place, None)
-    return JointDrafts(drafts, floor_to_k(int(result.effective_k * (1 + SLACK)), k), frozenset(withheld))
+    return JointDrafts(
+        drafts, floor_to_k(int(result.effective_k * (1 + SLACK)), k), frozenset(withheld),
+        (*base, *by_arm.values(), *by_class.values()),
+    )  # fmt: skip
 
 
 def _values(counted: Counted, drafts: Mapping[str, Draft]) -> tuple[dict[Place, Column], dict[Place, Column]]:

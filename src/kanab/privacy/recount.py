@@ -12,6 +12,7 @@ from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
+from kanab.privacy.pairs import Pair, SingleTables, joint_maps, planned_pairs, single_tables
 from kanab.privacy.release import Batch, Release
 from kanab.tally.tally import Tally
 
@@ -43,7 +44,7 @@ def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
                 "an earlier release of the ledger comes out differently now: people or values have changed",
                 "Release growing data by cohorts (--cohort), and other people into another ledger (--ledger).",
             )
-        classes += [column for name in old.tables for column in columns(again, _published(old, name))]
+        classes += [column for name in old.tables for column in _columns(again, old, name)]
     return tuple(classes)
 
 
@@ -70,8 +71,28 @@ def _published(old: Release, name: str) -> ReleasedTable:
     return ReleasedTable(linkage, old.receipt.maps.get(name), metrics, totals)
 
 
+def _columns(again: Counted, old: Release, name: str) -> tuple[Column, ...]:
+    """Return everything that an earlier table says about who is in which class."""
+    pair = planned_pairs(old.plan).get(name)
+    if pair is None:
+        return columns(again, _published(old, name))
+    singles = _singles(again, old, pair)
+    return (singles.column(pair, joint_maps(pair, singles, old.receipt.maps)),)
+
+
+def _singles(again: Counted, old: Release, pair: Pair) -> SingleTables:
+    """Return the tables behind an earlier pair as they would be published now."""
+    names = [pair.single(covariate) for covariate in pair.covariates]
+    tables = {name: _again(again, old, name) for name in names}
+    return single_tables(again, {name: _published(old, name) for name in names}, tables)
+
+
 def _again(again: Counted, old: Release, name: str) -> Tally:
     """Return an earlier table as it would be published now."""
+    pair = planned_pairs(old.plan).get(name)
+    if pair is not None:
+        singles = _singles(again, old, pair)
+        return singles.table(pair, joint_maps(pair, singles, old.receipt.maps))
     published = _published(old, name)
     table = published.apply(again.tallies[published.linkage]).select_metrics(published.metrics)
     crosses = {(cross.pair, cross.by) for cross in old.tables[name].crosses}

@@ -14,7 +14,13 @@ from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
 from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
-from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
+from kanab.stats.ratio import (
+    additive_ratio_means,
+    adjusted_ratio_effect,
+    adjusted_ratio_means,
+    ratio_effect,
+    ratio_means,
+)
 from kanab.stats.relative import Relative, relative_delta, relative_effect
 from kanab.stats.score import Rates
 from kanab.stats.segments import FollowUp, SegmentEffect, follow_ups, segment_effects
@@ -53,6 +59,7 @@ __all__ = [
     "SegmentEffect",
     "Simultaneous",
     "additive_means",
+    "additive_ratio_means",
     "adjusted_effect",
     "adjusted_means",
     "adjusted_ratio_effect",

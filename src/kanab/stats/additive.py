@@ -112,8 +112,9 @@ def additive_means(
 ) -> ArmMeans:
     """Return arm means adjusted for several covariates, added, from tables that hold two of them each.
 
-    The same numbers as ``adjusted_means`` gives from one table that crosses all of them. All tables
-    must be about the same people: their marginals must be equal, to the last digit. Raises
+    The same numbers as ``adjusted_means`` gives from one table that crosses all of them. Tables of
+    pairs may hold people only, without metrics, where there are tables of each covariate that hold the
+    metric. All tables must be about the same people: their marginals must be equal, to the last digit. Raises
     `AnalysisError` where they are not or a pair is missing, `DesignError` where people are too few.
 
     >>> from kanab.counting.columns import count_columns
@@ -195,24 +196,39 @@ def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str]
     names = list(factors) if covariates is None else list(covariates)
     if not names or not set(names) <= set(factors):
         raise AnalysisError("a covariate is in none of the tables", f"They have: {listed(factors) or 'none'}.")
-    arms = tables[0].experiment
+    tables = sorted(tables, key=lambda table: not table.moments)
+    arms, known = tables[0].experiment, tables[0].moments_of(metric).metric
     held: dict[tuple[str, ...], list[Cells]] = {}
     for table in [table.keep(*(name for name in names if name in table.axes)) for table in tables]:
         if table.experiment != arms or any(factors[factor.name] != factor for factor in table.covariates):
             raise AnalysisError("the tables have different arms or levels", "Use one level map per covariate in all.")
-        part = table.moments_of(metric)
-        cells = [part.counts, part.sums]
-        _agree(held, (), [*(marginal(x, table.axes, (arms.name,)) for x in cells), arm_squares(table, metric)])
         crossed = [factor.name for factor in table.covariates]
+        if table.moments:
+            part = table.moments_of(metric)
+            cells = [part.counts, part.sums]
+            _agree(held, (), [*(marginal(x, table.axes, (arms.name,)) for x in cells), arm_squares(table, metric)])
+        else:
+            cells = [table.people]
+            if not np.array_equal(marginal(table.people, table.axes, (arms.name,)), held[()][0]):
+                raise AnalysisError(
+                    f"some people have no value of {known.name!r}, and by {' × '.join(crossed)} it is not known who",
+                    "Count it with missing = 'zero', or adjust for one covariate.",
+                )
         for name in crossed:
             _agree(held, (name,), [marginal(x, table.axes, (arms.name, name)) for x in cells])
         for first, second in combinations(crossed, 2):
-            _agree(held, (first, second), [marginal(part.counts, table.axes, (arms.name, first, second))])
+            _agree(held, (first, second), [marginal(cells[0], table.axes, (arms.name, first, second))])
     missing = [f"{a} × {b}" for a, b in combinations(names, 2) if not {(a, b), (b, a)} & held.keys()]
     if missing:
         raise AnalysisError(
-            f"no table of {arms.name} × {missing[0]} was counted",
+            f"there is no table of {arms.name} × {missing[0]}",
             "Covariates are adjusted for together only where every pair of them was counted.",
+        )
+    without = [name for name in names if len(held[name,]) < 2]
+    if without:
+        raise AnalysisError(
+            f"there are no sums of {known.name!r} by {without[0]}",
+            "Give a table of each covariate that holds the metric.",
         )
     counts, sums, squares = held[()]
     if not np.all(counts > 0):
@@ -220,7 +236,7 @@ def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str]
     single = {name: (held[name,][0], held[name,][1]) for name in names}
     pairs = {(key[0], key[1]): cells[0] for key, cells in held.items() if len(key) == 2}
     used = tuple(factors[name] for name in names)
-    return _Marginals(tables[0].moments_of(metric).metric, arms, used, counts, sums, squares, single, pairs)
+    return _Marginals(known, arms, used, counts, sums, squares, single, pairs)
 
 
 def _agree(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
@@ -228,7 +244,7 @@ def _agree(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells
     if key[::-1] in held and len(key) == 2:
         key, cells = (key[1], key[0]), [np.swapaxes(table, 1, 2) for table in cells]
     earlier = held.setdefault(key, cells)
-    if not all(np.array_equal(before, now) for before, now in zip(earlier, cells, strict=True)):
+    if not all(np.array_equal(before, now) for before, now in zip(earlier, cells, strict=False)):
         raise AnalysisError(
             "the tables are not about the same people: their marginals differ",
             "Count them in one pass, from one source.",

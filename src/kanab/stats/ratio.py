@@ -9,7 +9,7 @@ that plain and adjusted means have in common.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
+from kanab.stats.additive import additive_means
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
@@ -61,6 +62,12 @@ def adjusted_ratio_means(
     It needs both metrics of the same people in every class: sums per class, products per arm. Raises
     `AnalysisError` otherwise.
     """
+    table, line = _linear_table(tally, numerator, denominator)
+    return line.restored(adjusted_means(table, None, covariates, variance=variance))
+
+
+def _linear_table(tally: Tally, numerator: str, denominator: str) -> tuple[Tally, _Linear]:
+    """Return v by class, and how ratios are restored from it."""
     cross = _products(tally, numerator, denominator)
     line = _linear(tally, cross)
     y, z = (tally.moments_of(name) for name in (numerator, denominator))
@@ -72,8 +79,29 @@ def adjusted_ratio_means(
     axis = tally.axes.index(tally.experiment.name)
     shape = [-1 if place == axis else 1 for place in range(len(tally.axes))]
     sums = y.sums * line.of_numerator.reshape(shape) - z.sums * line.of_denominator.reshape(shape)
-    table = Tally(tally.factors, y.counts, (line.moments(y.counts, sums),))
-    return line.restored(adjusted_means(table, None, covariates, variance=variance))
+    return Tally(tally.factors, y.counts, (line.moments(y.counts, sums),)), line
+
+
+@check_arguments()
+def additive_ratio_means(
+    tables: Iterable[Tally],
+    numerator: str,
+    denominator: str,
+    covariates: Sequence[str] | None = None,
+    *,
+    variance: Variance = "ding",
+) -> ArmMeans:
+    """Return one ratio per arm, adjusted for several covariates that were never crossed.
+
+    ``tables`` are those of each covariate, with both metrics, and of every pair of them, as for
+    ``additive_means``. Raises `AnalysisError` where something is missing.
+    """
+    given = list(tables)
+    lines = [(table, *_linear_table(table, numerator, denominator)) for table in given if table.moments]
+    if not lines:
+        raise AnalysisError("no table holds the two metrics of the ratio", "Give a table of each covariate.")
+    linear = [table for _, table, _ in lines] + [table for table in given if not table.moments]
+    return lines[0][2].restored(additive_means(linear, None, covariates, variance=variance))
 
 
 @check_arguments()

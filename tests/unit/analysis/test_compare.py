@@ -502,3 +502,76 @@ def test_nobody_stops_because_an_arm_has_had_no_event_yet(looks: kb.Looks, verdi
     assert row.look.verdict == verdict
     assert row.look.p is not None
     assert row.look.p < 0.05
+
+
+# ── several covariates ─────────────────────────────────────────────────────────────────────────
+
+
+def with_covariates(**more: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(12)
+    device, country = rng.choice(["phone", "desk"], 3_000), rng.choice(["NO", "SE"], 3_000)
+    return rows() | {"device": device, "country": country} | more
+
+
+def joint(people: dict[str, Any], *names: str, **choices: Any) -> kb.Release:
+    return kb.release(kb.count(people, **(CHOICES | {"metrics": ["minutes"], "adjust": names} | choices)))
+
+
+def adjusted_for(found: kb.Readout, metric: str = "minutes") -> set[tuple[str, ...]]:
+    effects = [row.effect for row in found.effects if row.effect.metric == metric]
+    return {effect.covariates for effect in effects if effect.method == "adjusted"}
+
+
+def test_a_release_without_pairs_is_adjusted_for_the_covariate_whose_name_comes_first() -> None:
+    made = joint(with_covariates(), "tier", "device")
+    older = replace(made, tables={name: table for name, table in made.tables.items() if name.count("/") < 2})
+    found = kb.analyze(older)
+    assert adjusted_for(found) == {("device",)}
+    alone = kb.analyze(joint(with_covariates(), "device"))
+    assert found.effects[-1].effect == alone.effects[-1].effect
+    assert (
+        "The effect on minutes is not adjusted for tier: there is no table of variant × device × tier." in found.notes
+    )
+
+
+def test_a_missing_pair_costs_the_later_name_only() -> None:
+    made = joint(with_covariates(), "tier", "device", "country")
+    fewer = replace(
+        made, tables={name: table for name, table in made.tables.items() if name != "variant/country/device"}
+    )
+    found = kb.analyze(fewer)
+    assert adjusted_for(found) == {("country", "tier")}
+    (note,) = [note for note in found.notes if "not adjusted" in note]
+    assert note == (
+        "The effect on minutes is not adjusted for device: there is no table of variant × country × device."
+    )
+
+
+def test_covariates_that_say_the_same_are_not_adjusted_for_twice() -> None:
+    people = with_covariates()
+    people["platform"] = np.where(people["device"] == "phone", "mobile", "fixed")
+    found = kb.analyze(joint(people, "tier", "platform", "device"))
+    assert adjusted_for(found) == {("device", "tier")}
+    (note,) = [note for note in found.notes if "not adjusted" in note]
+    assert note.startswith("The effect on minutes is not adjusted for platform: in arm 'A' the classes cannot tell")
+
+
+def test_where_values_are_missing_one_covariate_is_adjusted_for_and_the_note_says_why() -> None:
+    people = with_covariates()
+    people["minutes"] = np.where(np.arange(3_000) % 10 == 0, np.nan, people["minutes"])
+    found = kb.analyze(joint(people, "tier", "device", missing={"minutes": "exclude"}))
+    assert adjusted_for(found) == {("device",)}
+    assert (
+        "The effect on minutes is not adjusted for tier: some people have no value of 'minutes', and by device × tier "
+        "it is not known who."
+    ) in found.notes
+
+
+def test_a_covariate_whose_table_lacks_the_metric_is_not_adjusted_for() -> None:
+    made = joint(with_covariates(), "tier", "device")
+    bare = replace(
+        made, tables={name: table for name, table in made.tables.items() if name.count("/") < 2} | {
+            name: replace(made.tables[name], moments=()) for name in ("variant/device",)
+        },
+    )  # fmt: skip
+    assert adjusted_for(kb.analyze(bare)) == {("tier",)}

@@ -145,7 +145,7 @@ def test_every_key_is_read() -> None:
     )
     checkout, banner, footer = plan.experiments
     assert checkout == ExperimentPlan(
-        "checkout", (("A", 1), ("B", 1), ("C", 0.5)), "B", ("tier", "age"), ("tier", "member"), ("banner",),
+        "checkout", (("A", 1), ("B", 1), ("C", 0.5)), "B", ("age", "tier"), ("tier", "member"), ("banner",),
         "2026-11", (), 0.1, {"revenue": 0.5}, 4,
     )  # fmt: skip
     assert (banner.arms, banner.control, banner.exclude_with) == ((0, 1), 0, ("footer",))

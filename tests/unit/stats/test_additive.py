@@ -84,7 +84,7 @@ def test_fewer_covariates_can_be_asked_for():
 
 def test_a_missing_pair_is_named():
     data = rows()
-    with pytest.raises(AnalysisError, match="no table of arm × device × country was counted"):
+    with pytest.raises(AnalysisError, match="there is no table of arm × device × country"):
         additive_means(pairs(data)[:2], "y")
 
 
@@ -140,3 +140,33 @@ def test_the_same_pair_in_the_other_order_says_the_same():
     data = rows()
     twice = [*pairs(data), counted(data, ("device", "tier"))]
     assert additive_means(twice, "y").exact == additive_means(pairs(data), "y").exact
+
+
+def people_only(tables):
+    return [table.select_metrics([]) for table in tables]
+
+
+@pytest.mark.parametrize("variance", ["ding", "exact"])
+def test_pairs_without_metrics_are_enough_beside_tables_of_each_covariate(variance):
+    data = rows()
+    tables = [*people_only(pairs(data)), *(counted(data, [name]) for name in NAMES)]
+    means = additive_means(tables, "y", NAMES, variance=variance)
+    full = adjusted_means(counted(data, NAMES), "y", variance=variance)
+    assert means.exact == additive_means(pairs(data), "y", variance=variance).exact
+    assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
+
+
+def test_a_covariate_needs_a_table_with_the_metric():
+    data = rows()
+    tables = [*people_only(pairs(data)), counted(data, ["tier"]), counted(data, ["device"])]
+    with pytest.raises(AnalysisError, match=r"there are no sums of 'y' by country\. Give a table of each covariate"):
+        additive_means(tables, "y")
+
+
+def test_people_without_a_value_are_not_taken_for_people_with_one():
+    data = rows()
+    data["y"][:40] = np.nan
+    metrics = {"y": Metric("y", 100, missing="exclude")}
+    singles = [count_columns(data, arm="arm", covariates=[name], metrics=metrics, squares="arm") for name in NAMES]
+    with pytest.raises(AnalysisError, match="some people have no value of 'y', and by tier × device it is not known"):
+        additive_means([*singles, *people_only(pairs(data))], "y")

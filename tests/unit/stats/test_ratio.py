@@ -10,7 +10,13 @@ from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.plan.file import parse_plan
 from kanab.stats import adjusted_effect, contrast, correct, difference_in_means, relative_effect
-from kanab.stats.ratio import adjusted_ratio_effect, adjusted_ratio_means, ratio_effect, ratio_means
+from kanab.stats.ratio import (
+    additive_ratio_means,
+    adjusted_ratio_effect,
+    adjusted_ratio_means,
+    ratio_effect,
+    ratio_means,
+)
 
 ROWS = {
     "arm": ["A"] * 4 + ["B"] * 4,
@@ -150,3 +156,18 @@ def test_huge_values_keep_their_digits():
         variance += sum((y - ratio * z) ** 2 for y, z in people) / mean**2 / (50 * 49)
     assert effect.estimate == float(exact["B"] - exact["A"])
     assert effect.se**2 == pytest.approx(float(variance), rel=1e-14)
+
+
+def test_a_ratio_is_adjusted_for_covariates_that_were_never_crossed():
+    rng = np.random.default_rng(4)
+    arm, tier, device = rng.choice(["A", "B"], 400), rng.integers(1, 4, 400), rng.choice(["phone", "desk"], 400)
+    orders = rng.poisson(1 + tier, 400)
+    rows = {"arm": arm, "tier": tier, "device": device, "orders": orders, "revenue": orders * rng.integers(1, 40, 400)}
+    tables = [shop(rows, covariates=[name], squares="arm") for name in ("tier", "device")]
+    crossed = shop(rows, covariates=["tier", "device"], squares="arm")
+    means = additive_ratio_means([crossed.select_metrics([]), *tables], "revenue", "orders", ["tier", "device"])
+    full = adjusted_ratio_means(crossed, "revenue", "orders", ["tier", "device"])
+    assert means.means == pytest.approx(full.means, rel=1e-12)
+    assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
+    with pytest.raises(AnalysisError, match="no table holds the two metrics of the ratio"):
+        additive_ratio_means([crossed.select_metrics([])], "revenue", "orders")

@@ -243,21 +243,21 @@ def published_from_dict(data: Any, name: str) -> AttackedRelease:
     maps = _dict(data, "levels")
     return AttackedRelease(
         name,
-        tuple(_table(table, plain, maps.get(table)) for table, plain in tables.items()),
+        tuple(_table(table, plain, maps) for table, plain in tables.items()),
         k if type(k) is int and k >= 2 else DEFAULT_K,
         cohorts if isinstance(cohorts, str) else json.dumps(cohorts, sort_keys=True),
         {metric: _dict(metrics, metric)["of"] for metric in metrics if _dict(metrics, metric).get("of")},
     )
 
 
-def _table(name: str, plain: Any, levels: Any) -> AttackedTable:
+def _table(name: str, plain: Any, levels: Mapping[str, Any]) -> AttackedTable:
     place = f"$.tables.{name}"
     if not isinstance(plain, dict):
         raise SourceError("a table cannot be read", "Give a file that kanab release wrote.", at=place)
     shown, blacked = _without_gaps({key: value for key, value in plain.items() if key in _FIELDS})
     try:
         parts = read(shown)
-        merged = None if levels is None else msgspec.convert(levels, _Map)
+        maps = {key: msgspec.convert(value, _Map) for key, value in levels.items()}
         hidden = np.zeros(parts.people.shape, dtype=bool)
         for entry in blacked:
             hidden[tuple(factor.index(level) for factor, level in zip(parts.factors, entry["levels"], strict=True))] = (
@@ -268,16 +268,28 @@ def _table(name: str, plain: Any, levels: Any) -> AttackedTable:
     except (msgspec.ValidationError, ValueError):
         raise SourceError("a table cannot be read", "Give a file that kanab release wrote.", at=place) from None
     axes = tuple(
-        Axis(factor.name, factor.levels, factor.role, _map_of(merged, factor.name)) for factor in parts.factors
+        Axis(factor.name, factor.levels, factor.role, _map_of(name, maps, factor.name)) for factor in parts.factors
     )
     return AttackedTable(name, axes, parts.people, hidden, parts.moments)
 
 
-def _map_of(merged: _Map | None, axis: str) -> LevelMap | None:
-    if merged is None or merged.covariate != axis:
-        return None
+def _map_of(table: str, maps: Mapping[str, _Map], axis: str) -> LevelMap | None:
+    """Return what was merged of one axis; a table of two covariates merges further what their own tables have."""
+    own = maps.get(table)
+    if own is not None and own.covariate == axis:
+        return _level_map(own)
+    single, further = maps.get(f"{table.split('/', maxsplit=1)[0]}/{axis}"), maps.get(f"{table}: {axis}")
+    if single is None or further is None:
+        merged = single or further
+        return None if merged is None else _level_map(merged)
+    behind = {new: olds or [new] for new, olds in single.groups}
+    groups = [(new, [old for level in olds for old in behind.get(level, [level])]) for new, olds in further.groups]
+    return _level_map(_Map(axis, groups, rest=single.rest))
+
+
+def _level_map(merged: _Map) -> LevelMap:
     groups = tuple((new, tuple(olds)) for new, olds in merged.groups)
-    return LevelMap(axis, groups, {}, None if merged.cuts is None else tuple(merged.cuts), merged.rest)
+    return LevelMap(merged.covariate, groups, {}, None if merged.cuts is None else tuple(merged.cuts), merged.rest)
 
 
 def _without_gaps(plain: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

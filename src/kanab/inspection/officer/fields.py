@@ -7,6 +7,7 @@ from typing import Any
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.pairs import planned_pairs
 from kanab.privacy.release import Release
 from kanab.tally.factor import OTHER, Factor
 from kanab.tally.metric import Metric
@@ -39,8 +40,10 @@ def _table(name: str, table: Tally, release: Release) -> Plain:
         "table": name,
         "why": purposes(name, plan),
         "arms": [_arms(factor, plan) for factor in table.arms],
-        "covariate": next(
-            (_covariate(factor, plan, release.receipt.maps.get(name)) for factor in table.covariates), None
+        "covariate": (
+            _covariate(table.covariates[0], plan, release.receipt.maps.get(name))
+            if len(table.covariates) == 1
+            else None
         ),
         "metrics": [_metric(part, table, plans.get(part.metric.name)) for part in table.moments],
         "products": [{"metrics": list(cross.pair), "by": list(cross.by)} for cross in table.crosses],
@@ -62,6 +65,9 @@ def _narrowest(audit: Audit) -> Plain | None:
 def purposes(name: str, plan: Plan) -> list[str]:
     """Return the questions that a table answers."""
     link = next((link for link in plan.linkages if link.name == name), None)
+    pair = planned_pairs(plan).get(name)
+    if pair is not None:
+        return [f"adjustment: for {pair.first} and {pair.second} together; people only, no metric"]
     if link is None:
         return ["effect: arm totals of what the tables by class do not carry"]
     if len(link.experiments) > 1:

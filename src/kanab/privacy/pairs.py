@@ -1,0 +1,229 @@
+"""Tables of two covariates at a time, people only: what a joint adjustment for several covariates needs.
+
+They are made of the signatures, after all other tables are decided, and give way first: by merging levels
+further than the covariate's own table has them, one map per covariate for all its pairs, or by being left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from kanab.counted import Counted, floor_to_k
+from kanab.errors import PrivacyError
+from kanab.plan.model import ExperimentPlan, Plan
+from kanab.privacy.class_rules import LEAST_DF, smallest_share
+from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
+from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
+from kanab.privacy.overlap import Column, ReleasedTable, column
+from kanab.tally.cells import zeros
+from kanab.tally.tally import Tally
+
+MOST_CELLS = 500
+"""A pair with more classes has its levels merged: a few hundred adjust as well, and are checked in a second."""
+
+_SPARSE = "too few people share its classes, however its levels are merged"
+_EXPOSED = "together with the other tables it would single people out"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two covariates of one experiment, in order of their names."""
+
+    experiment: str
+    first: str
+    second: str
+
+    @property
+    def name(self) -> str:
+        """The name of its table, such as checkout/device/tier."""
+        return f"{self.experiment}/{self.first}/{self.second}"
+
+    @property
+    def covariates(self) -> tuple[str, str]:
+        """Both covariates."""
+        return self.first, self.second
+
+    def single(self, covariate: str) -> str:
+        """Return the name of the table of one of its covariates."""
+        return f"{self.experiment}/{covariate}"
+
+    def map_name(self, covariate: str) -> str:
+        """Return the name under which the receipt has what was merged of one covariate beyond its own table."""
+        return f"{self.name}: {covariate}"
+
+
+def pairs_of(experiment: ExperimentPlan) -> list[Pair]:
+    """Return the pairs that a joint adjustment needs, in the order of their names.
+
+    >>> [pair.name for pair in pairs_of(ExperimentPlan("checkout", adjust=("tier", "device", "country")))]
+    ['checkout/country/device', 'checkout/country/tier', 'checkout/device/tier']
+    """
+    return [Pair(experiment.name, *two) for two in combinations(sorted(set(experiment.adjust)), 2)]
+
+
+def planned_pairs(plan: Plan) -> dict[str, Pair]:
+    """Return the pairs of all experiments by the names of their tables; a covariate called so goes before."""
+    every = {pair.name: pair for experiment in plan.experiments for pair in pairs_of(experiment)}
+    return {name: pair for name, pair in every.items() if name not in plan.linkage_names}
+
+
+@dataclass(frozen=True)
+class PairTables:
+    """The tables that can be added, what was merged for them, why others are left out, and the effective k of all."""
+
+    tables: Mapping[str, Tally] = field(default_factory=dict)
+    maps: Mapping[str, LevelMap] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    effective_k: int | None = None
+
+
+Maps = Mapping[str, LevelMap]
+"""How the levels of every single table are merged for the pairs that its covariate is in."""
+
+
+@dataclass(frozen=True)
+class SingleTables:
+    """Published tables of one covariate each, by name, and the class of every signature in them."""
+
+    tables: Mapping[str, Tally]
+    columns: Mapping[str, Column]
+    people: Column
+
+    def unmerged(self) -> Maps:
+        """Return maps that leave every level as it is."""
+        return {name: same_levels(table) for name, table in self.tables.items()}
+
+    def column(self, pair: Pair, maps: Maps) -> Column:
+        """Return the class of every signature in the table of a pair."""
+        crossed: Column = np.zeros_like(self.people)
+        inside = np.ones(len(crossed), dtype=bool)
+        for name in map(pair.single, pair.covariates):
+            factor, places = self.tables[name].covariates[0], self.columns[name]
+            targets = [maps[name].target(level) for level in factor.levels]
+            order = list(dict.fromkeys(targets))
+            into = np.array([order.index(target) for target in targets], dtype=np.int64)
+            if name == pair.single(pair.first):
+                crossed = places // len(factor.levels)
+            crossed = crossed * len(order) + into[places % len(factor.levels)]
+            inside &= places >= 0
+        return np.where(inside, crossed, -1)
+
+    def table(self, pair: Pair, maps: Maps) -> Tally:
+        """Return the table of a pair: its people, by arm and both covariates."""
+        merged = [maps[name].apply(self.tables[name]) for name in map(pair.single, pair.covariates)]
+        factors = (merged[0].factors[0], *(table.covariates[0] for table in merged))
+        cells = zeros(tuple(len(factor.levels) for factor in factors))
+        places = self.column(pair, maps)
+        flat = np.zeros(cells.size, dtype=np.int64)
+        np.add.at(flat, places[places >= 0], self.people[places >= 0])
+        cells[...] = flat.astype(object).reshape(cells.shape)
+        return Tally(factors, cells, ())
+
+    def coarser(self, pair: Pair, maps: Maps) -> Maps | None:
+        """Return maps with one level less, the smallest of the pair's; None where both covariates have two left."""
+        sizes = {}
+        for name in map(pair.single, pair.covariates):
+            people = self.tables[name].people_by(self.tables[name].covariates[0].name)
+            if len(maps[name].groups) > 2:
+                sizes[name] = min(sum(people[old] for old in olds) for _, olds in maps[name].groups)
+        if not sizes:
+            return None
+        smallest = min(sizes, key=lambda name: sizes[name])
+        return {**maps, smallest: merge_smallest(self.tables[smallest], maps[smallest])}
+
+
+def same_levels(table: Tally) -> LevelMap:
+    """Return the map that leaves the levels of a table's covariate as they are."""
+    factor = table.covariates[0]
+    return LevelMap(factor.name, tuple((level, (level,)) for level in factor.levels), {})
+
+
+def single_tables(
+    counted: Counted, published: Mapping[str, ReleasedTable], tables: Mapping[str, Tally]
+) -> SingleTables:
+    """Return the published tables of one covariate with the classes of all signatures, which must be known."""
+    assert counted.signatures is not None, "callers check this"
+    columns = {name: column(counted, table) for name, table in published.items()}
+    return SingleTables({name: tables[name] for name in published}, columns, counted.signatures.people)
+
+
+def joint_maps(pair: Pair, singles: SingleTables, maps: Maps) -> Maps:
+    """Return how the levels of a published pair were merged beyond its single tables, from the maps of a receipt."""
+    return {
+        pair.single(name): maps.get(pair.map_name(name)) or same_levels(singles.tables[pair.single(name)])
+        for name in pair.covariates
+    }
+
+
+def cross_pairs(counted: Counted, singles: SingleTables, others: Sequence[Column]) -> PairTables:
+    """Return the tables of two covariates that may join those that are published, whose columns are ``others``."""
+    maps, left_out = singles.unmerged(), {}
+    kept: list[Pair] = []
+    for pair in _wanted(counted.plan, singles):
+        enough = _merged_to_k(counted, singles, pair, maps)
+        if enough is None:
+            left_out[pair.name] = _sentence(pair, _SPARSE)
+        else:
+            maps, kept = enough, [*kept, pair]
+    result = Leverage(float("inf"), -1)
+    while kept:
+        columns = {pair: singles.column(pair, maps) for pair in kept}
+        try:
+            result = leverage(np.stack([*others, *columns.values()], axis=1), singles.people)
+            if holds(result, counted.plan.k):
+                break
+            pair = _exposed(columns, result.worst, singles.people)
+            coarser = singles.coarser(pair, maps)
+        except PrivacyError:  # too many classes to check
+            pair, coarser = kept[-1], None
+        if coarser is not None:
+            maps = coarser
+        else:
+            kept.remove(pair)
+            left_out[pair.name] = _sentence(pair, _EXPOSED)
+    published = {pair.map_name(name): maps[pair.single(name)] for pair in kept for name in pair.covariates}
+    return PairTables(
+        {pair.name: singles.table(pair, maps) for pair in kept},
+        {name: levels for name, levels in published.items() if levels.merged},
+        left_out,
+        floor_to_k(int(result.effective_k * (1 + SLACK)), counted.plan.k) if kept else None,
+    )
+
+
+def _wanted(plan: Plan, singles: SingleTables) -> list[Pair]:
+    """Return the planned pairs both of whose covariates have a table."""
+    pairs = planned_pairs(plan).values()
+    return [pair for pair in pairs if all(pair.single(name) in singles.tables for name in pair.covariates)]
+
+
+def _merged_to_k(counted: Counted, singles: SingleTables, pair: Pair, maps: Maps) -> Maps | None:
+    """Merge levels of two covariates until every class that they share has enough people; None where it never has.
+
+    As for single tables, what decides are people of all arms and planned shares; realised arms are checked last.
+    """
+    k = counted.plan.k
+    share = smallest_share(counted.plan.experiment(pair.experiment), singles.tables[pair.single(pair.first)])
+    trial: Maps | None = maps
+    while trial is not None:
+        people = singles.table(pair, trial).people
+        pooled = people.sum(axis=0)
+        few = np.any((pooled > 0) & (pooled < SAFETY_FACTOR * k / share)) or np.any((people > 0) & (people < k))
+        many = people.size > MOST_CELLS or int(people.sum()) - np.count_nonzero(people) < LEAST_DF
+        if not few and not many:
+            return trial
+        trial = singles.coarser(pair, trial)
+    return None
+
+
+def _exposed(columns: Mapping[Pair, Column], worst: int, people: Column) -> Pair:
+    """Return the pair in which the most exposed people are in the smallest class."""
+    sizes = {pair: int(people[classes == classes[worst]].sum()) for pair, classes in columns.items()}
+    return min(sizes, key=lambda pair: (columns[pair][worst] < 0, sizes[pair]))
+
+
+def _sentence(pair: Pair, why: str) -> str:
+    return f"{pair.first} × {pair.second} is left out: {why}"
