@@ -185,6 +185,7 @@ class SegmentEffectRow:
             "interval": plain_interval(effect.interval),
             "p_adjusted": effect.p_adjusted,
             "interval_adjusted": plain_interval(effect.interval_adjusted),
+            "test": effect.test,
             "variance": effect.variance,
             "exploratory": self.exploratory,
             "note": effect.note,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df
 from kanab.stats.ftest import EQUAL_VARIANCES, TwoWay, Variance, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats
 from kanab.stats.multiplicity import Correction, correct
+from kanab.stats.score import Rates
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
+
+_FEW_EVENTS = "few events are to be expected here, so p is at least that of the exact test"
 
 THIN = 20
 """An arm with fewer people in a level has a mean of amounts there, but no interval that could be trusted."""
@@ -29,6 +32,7 @@ class SegmentEffect:
 
     ``interval`` and ``p`` are of this level by itself, ``interval_adjusted`` and ``p_adjusted`` hold for all
     levels and arms together (Šidák). None where a level is too thin or nothing varies; ``note`` says which.
+    ``rates`` are the people and events of a 0/1 metric, whose test is the score test; its t is normal, without df.
     """
 
     metric: str
@@ -48,6 +52,12 @@ class SegmentEffect:
     p_adjusted: float | None = None
     interval_adjusted: tuple[float, float] | None = None
     note: str = ""
+    rates: Rates | None = None
+
+    @property
+    def test(self) -> Literal["score", "welch"]:
+        """Which test it is: Miettinen and Nurminen's for rates, Welch's for amounts."""
+        return "welch" if self.rates is None else "score"
 
     def __str__(self) -> str:
         head = (
@@ -74,11 +84,12 @@ def segment_effects(
 ) -> tuple[SegmentEffect, ...]:
     """Return the effect of every arm at every level of a covariate, with intervals that hold together.
 
-    Variances are by class where class squares are known (0/1 metrics always), else from the two
-    marginals of squares, else by arm, which assumes equal variance across levels; Satterthwaite's degrees of
-    freedom. Levels hold different people and arms share a control, so Šidák's level over levels × arms
-    is exact for two arms and a little wide for more. A level that an arm lacks is left out.
-    Raises `AnalysisError` for a pair of experiments.
+    Rates (0/1 metrics) are compared by the score test and interval of Miettinen and Nurminen. Others have
+    variances by class where class squares are known, else from the two marginals of squares, else by
+    arm, which assumes equal variance across levels; Satterthwaite's degrees of freedom. Levels hold
+    different people and arms share a control, so Šidák's level over levels × arms is exact for two arms
+    and a little wide for more. A level that an arm lacks is left out. Raises `AnalysisError` for a
+    pair of experiments.
 
     >>> from kanab.counting.columns import count_columns
     >>> from kanab.datasets import shop_rows
@@ -134,6 +145,12 @@ def _in_level(
     )  # fmt: skip
     group = spread.group[places]
     parts = spread.variances[group] / classes.n[places]
+    if cells.tally.moments_of(cells.metric).metric.binary:
+        (control, events) = (
+            int(classes.sums[place]) + classes.centre * n for place, n in zip(places, people, strict=True)
+        )
+        rates = Rates(events, people[1], control, people[0])
+        return replace(effect, rates=rates, se=float(np.sqrt(parts.sum())), note=_FEW_EVENTS if rates.thin else "")
     if min(people) < THIN:
         return replace(effect, note=f"an arm has fewer than {THIN} people here: too few for an interval")
     if np.any(parts <= 0):
@@ -143,7 +160,12 @@ def _in_level(
 
 
 def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:
-    """Return the effect with Welch's t by itself, where it has an error."""
+    """Return the effect with its test by itself: the score test of rates, or Welch's t where it has an error."""
+    if effect.rates is not None:
+        rates = effect.rates
+        p = max(rates.p(alternative), rates.p_exact(alternative)) if rates.thin else rates.p(alternative)
+        interval = rates.difference_interval(1 - confidence, alternative)
+        return replace(effect, t=rates.z_difference(), p=p, interval=interval)
     if effect.se is None or effect.df is None:
         return effect
     t = effect.estimate / effect.se

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from kanab import Metric, count_columns
@@ -12,6 +13,7 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import correct, difference_in_means, follow_ups, robust_f, segment_effects
 from kanab.stats.ftest import cell_spread, two_way
+from kanab.stats.score import Rates
 
 
 def crowd(arms="AB", levels=3, n=300, seed=1, squares="class"):
@@ -327,3 +329,43 @@ def test_simultaneous_intervals_cover_all_levels_where_spreads_differ(squares, l
         alone += all(both[0] for both in inside)
     assert least <= covered / 400 <= 0.98
     assert alone / 400 < 0.90  # each by itself at 95 % would miss somewhere far more often
+
+
+def buyers(rates, n=400, seed=3):
+    """Two arms in as many levels as there are pairs of rates (control, arm), so many people in each arm of each."""
+    rng = np.random.default_rng(seed)
+    rows = {"arm": [], "level": [], "y": []}
+    for level, pair in enumerate(rates, 1):
+        for arm, rate in zip("AB", pair, strict=True):
+            rows["arm"] += [arm] * n
+            rows["level"] += [level] * n
+            rows["y"] += rng.permutation(np.arange(n) < round(rate * n)).astype(int).tolist()
+    metrics = {"y": Metric("y", 1, (0, 1))}
+    return {name: np.array(column) for name, column in rows.items()}, count_columns(
+        rows, arm="arm", covariates=["level"], metrics=metrics
+    )
+
+
+def test_rates_at_a_level_are_compared_by_the_score_test_and_interval():
+    rows, tally = buyers([(0.1, 0.2), (0.5, 0.45)])
+    for effect in segment_effects(tally):
+        here, there = (int(values(rows, arm, effect.level).sum()) for arm in "AB")
+        rates = Rates(there, 400, here, 400)
+        assert (effect.test, effect.variance, effect.df) == ("score", "by_class", None)
+        assert (effect.estimate, effect.p, effect.t) == (rates.difference, rates.p(), rates.z_difference())
+        assert effect.interval == rates.difference_interval(1 - 0.95)
+        assert effect.interval_adjusted == rates.difference_interval(1 - 0.95**0.5)
+        low, high = confint_proportions_2indep(there, 400, here, 400, method="score", compare="diff", alpha=0.05)
+        assert effect.interval == pytest.approx((low, high), abs=1e-3)
+
+
+def test_a_level_without_events_has_an_interval_and_no_certainty():
+    _, tally = buyers([(0.0, 0.0), (0.01, 0.0), (0.3, 0.3)], n=60)
+    nobody, few, many = segment_effects(tally)
+    assert nobody.p == 1.0
+    assert nobody.interval[0] < 0 < nobody.interval[1]
+    assert nobody.interval[1] > 0.05
+    assert few.p > 0.3
+    assert nobody.note == few.note == "few events are to be expected here, so p is at least that of the exact test"
+    assert many.note == ""
+    assert all(effect.p_adjusted is not None for effect in (nobody, few, many))
