@@ -25,7 +25,7 @@ from .test_engines import assert_same
 from .test_joint import assert_part
 
 PLAN = Plan(
-    (MetricPlan("spend", (0, 500), 0.01),),
+    (MetricPlan("spend", (0, 500), 0.01, missing="zero"),),
     (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
     (CovariatePlan("tier", (1, 2)),),
 )

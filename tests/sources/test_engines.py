@@ -79,7 +79,7 @@ def plain_largest(counted: Counted) -> dict[tuple[str, str], list[Any]]:
 
 DECLARED = Plan(
     (
-        MetricPlan("spend", (0, 60), 0.01),
+        MetricPlan("spend", (0, 60), 0.01, missing="zero"),
         MetricPlan("balance", (-100, 100), 0.5),
         MetricPlan("ties", (-5, 5), 0.5),
         MetricPlan("orders", (0, 4), 1),
@@ -131,7 +131,7 @@ def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
 def test_each_table_is_what_count_columns_gives_for_its_people(engine: Loader) -> None:
     counted = count_table(engine.load(SHOP), DECLARED)
     frame = SHOP.to_pandas()
-    metrics = {metric.name: metric.metric() for metric in DECLARED.metrics}
+    metrics = {metric.name: metric for metric in counted.tallies["variant/tier"].metrics}
     for linkage in DECLARED.linkages:
         own = frame
         for name in linkage.experiments:
@@ -344,9 +344,18 @@ def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
 
 
 def test_missing_values_that_cannot_mean_zero_are_refused(engine: Loader) -> None:
-    plan = make_plan("variant", ["rating"], bounds={"rating": (1, 5)}, resolution={"rating": 1})
+    grid = {"bounds": {"rating": (1, 5)}, "resolution": {"rating": 1}}
+    plan = make_plan("variant", ["rating"], **grid, missing={"rating": "zero"})
     with pytest.raises(GridError, match="would count as 0, outside its bounds"):
         count_table(engine.load(SHOP), plan)
+
+
+def test_people_without_a_value_are_left_out_where_no_rule_is_declared(engine: Loader) -> None:
+    rules = {"spend": "exclude", "ties": "zero", "rating": "exclude"}  # nobody lacks ties
+    plan = make_plan("variant", [*rules], adjust=["tier"])
+    counted = count_table(engine.load(SHOP), plan)
+    assert {metric.name: metric.missing for metric in counted.tallies["variant/tier"].metrics} == rules
+    assert_same(counted, count_table(engine.load(SHOP), make_plan("variant", [*rules], adjust=["tier"], missing=rules)))
 
 
 def test_values_on_and_beyond_the_bounds(engine: Loader) -> None:

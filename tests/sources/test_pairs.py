@@ -117,7 +117,9 @@ def test_several_rows_of_a_person_become_one_in_every_engine(engine: Loader) -> 
     once.loc[3, "spend"] = (0 if np.isnan(once.loc[3, "spend"]) else once.loc[3, "spend"]) + 1
     once.loc[3, "bought"] = True
     once["spend"] = once["spend"].round(2)
-    expected = count_pairs(once, ["test_01", "test_04", "test_07"], ["spend", "bought"])
+    expected = count_pairs(
+        once, ["test_01", "test_04", "test_07"], ["spend", "bought"], missing={"spend": "zero", "bought": "zero"}
+    )
     found = count_pairs(engine.load(rows), ["test_01", "test_04", "test_07"], ["spend", "bought"], unit="who")
     assert found.excluded == sum(twice)
     assert_same(found, Pairs(**(vars(expected) | {"excluded": found.excluded})))
@@ -147,7 +149,8 @@ def test_a_row_per_assignment_becomes_a_row_per_person_in_every_engine(engine: L
     names = [f"test_{place:02d}" for place in range(TESTS) if place // 3 % 4 == 1]
     wide.loc[5, "test_05"] = None  # seen in two arms
     alone = wide.groupby("who").first()[names].notna().sum(axis=1)
-    expected = count_pairs(wide, names, ["spend", "bought", "rating"], missing={"rating": "exclude"})
+    rules = {"spend": "zero", "bought": "zero", "rating": "exclude"}
+    expected = count_pairs(wide, names, ["spend", "bought", "rating"], missing=rules)
     assert found.excluded == 1
     assert alone.min() > 0
     assert_same(found, Pairs(**(vars(expected) | {"excluded": 1})))

@@ -148,9 +148,22 @@ def test_a_parquet_file_states_its_own_range(
     assert filtered.ranges == {"y": (0, 10_000)}
 
 
+@pytest.mark.parametrize("gap", [None, 0, 37])
+def test_people_without_a_value_are_left_out_wherever_they_are(
+    engine: Loader, gap: int | None, queries: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 10)
+    table = people(y=[None if place == gap else place % 7 for place in range(40)])
+    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+    assert_same(count_table(engine.load(table), plan), count_rows(table, plan))
+    late = gap is not None and (gap == 37 or engine.name == "pyspark")  # Spark is not sampled
+    assert len(queries) == (2 if late else 1)
+    assert queries[-1].measures[0].leaves_out == (gap is not None)
+
+
 def test_the_range_holds_missing_values_that_count_as_zero(engine: Loader) -> None:
     table = people(y=[3.0, None, 7.0, 6.0])
-    zero, excluded = make_plan("variant", ["y"]), make_plan("variant", ["y"], missing={"y": "exclude"})
+    zero, excluded = (make_plan("variant", ["y"], missing={"y": rule}) for rule in ("zero", "exclude"))
     assert count_table(engine.load(table), zero).ranges == count_rows(table, zero).ranges == {"y": (0, 10)}
     assert count_table(engine.load(table), excluded).ranges == count_rows(table, excluded).ranges == {"y": (2, 10)}
 

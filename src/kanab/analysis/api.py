@@ -207,6 +207,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         bayes=tuple(bayes_rows(means, resolved, notes)),
         cautions=(*current.cautions, *_cautions(released, plan, tables, sequential=looks is not None)),
         pooled=pools.groups,
+        missing=_missing(released, tables),
         notes=tuple(notes),
         chained=released.chained,
         segment_effects=tuple(_segment_effects(plan, tables, segments, resolved)),
@@ -380,7 +381,6 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
     notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)
-    notes += _counted("have no value of", receipt.missing, receipt.k)
     if receipt.excluded:
         notes.append(f"At least {receipt.excluded:,} people were seen in two arms and are excluded.")
     if receipt.outside:
@@ -388,6 +388,13 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     if receipt.where:
         notes.append(f"Only people where {receipt.where}.")
     return [*notes, *receipt.deviations]
+
+
+def _missing(released: Release, tables: Mapping[str, Tally]) -> dict[str, tuple[Missing, int]]:
+    """Return what became of missing values, and of how many people at least, for metrics that k people lack."""
+    rules = {metric.name: metric.missing for tally in tables.values() for metric in tally.metrics}
+    people = released.receipt.missing
+    return {name: (rule, people[name]) for name, rule in rules.items() if people.get(name)}
 
 
 def _counted(words: str, counts: Mapping[str, int], k: int) -> Iterable[str]:

@@ -33,6 +33,7 @@ from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
+from kanab.tally.metric import Missing
 
 Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins"]
 """The rows of a readout that make a DataFrame."""
@@ -40,7 +41,10 @@ Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrast
 
 @dataclass(frozen=True, repr=False)
 class Readout:
-    """Everything known about one experiment. ``to_dict`` is documented and stable."""
+    """Everything known about one experiment. ``to_dict`` is documented and stable.
+
+    ``missing`` says by metric what became of missing values, and how many people at least have none.
+    """
 
     experiment: str
     arms: Mapping[Level, int]
@@ -59,6 +63,7 @@ class Readout:
     bayes: tuple[BayesRow, ...] = ()
     cautions: tuple[Caution, ...] = ()
     pooled: Mapping[Level, Sequence[Level]] = field(default_factory=dict)
+    missing: Mapping[str, tuple[Missing, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     chained: bool = False
     any_time: AnyTimeSampleRatio | None = None
@@ -119,6 +124,10 @@ class Readout:
             row |= {name: row["sequential"][name] for name in ("p", "interval")}
         return data
 
+    def _missing(self, metric: str) -> dict[str, Any]:
+        rule, people = self.missing.get(metric, (None, 0))
+        return {"missing": rule, "people_missing": people}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the readout as plain data, ready for JSON; open ends of intervals are None."""
         return {
@@ -144,7 +153,7 @@ class Readout:
             "balance": balance_dict(self.balance),
             "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},
             "cautions": [caution_dict(caution) for caution in self.cautions],
-            "effects": [row.to_dict() for row in self.effects],
+            "effects": [row.to_dict() | self._missing(row.effect.metric) for row in self.effects],
             "promise": next((row.simultaneous.meaning for row in self.effects if row.simultaneous is not None), None),
             "omnibus": [row.to_dict() for row in self.omnibus],
             "contrasts": [row.contrast_dict() for row in self.contrasts],

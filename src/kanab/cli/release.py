@@ -15,7 +15,7 @@ from kanab.atomicfile import staged, write_whole
 from kanab.cli.source_options import counted_source, moment, plan_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
-from kanab.plan.model import Cohorts, Plan
+from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.class_rules import arm_too_small
 from kanab.privacy.gate import make_release
@@ -46,9 +46,9 @@ def release(source: str, **flags: Any) -> None:
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
     flags["adjust"] = flags["segment"]
-    plan = _with_cohorts(plan_of(flags), flags)
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
+    plan = settle_missing(_with_cohorts(plan_of(flags), flags), rules_of(before.plans))
     span, deviations = _next_span(plan, before, flags)
     earlier = () if span is not None else before.plans
     counted = _counted(source, plan, flags, earlier, span)

@@ -26,7 +26,7 @@ from kanab.stats.multiplicity import Correction
 @click.option("--segment", help="Covariates by which effects may differ, separated by commas.")
 @click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds revenue=0:500.")
 @click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution revenue=0.01.")
-@click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: zero (default) or exclude.")
+@click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero.")
 @click.option("--k", type=int, default=DEFAULT_K, show_default=True, help="Minimum people in a class.")
 @override_option
 @click.option("--table", help="Table of the database.")

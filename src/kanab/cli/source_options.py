@@ -154,7 +154,7 @@ _OPTIONS = (
     click.option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
     click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
-    click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: zero (default) or exclude."),
+    click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero."),
     click.option(
         "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
     ),

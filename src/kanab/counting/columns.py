@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -63,7 +63,7 @@ def count_columns(
     metric_steps = []
     for name in named:
         values, gone = to_numbers(table[name], name)
-        metric_steps.append(measure(_choose(declared[name], values[~gone]), values, gone))
+        metric_steps.append(measure(_choose(declared[name], values[~gone], gaps=bool(gone.any())), values, gone))
     return fill_tally(factors, code, metric_steps, dict.fromkeys(named, squares), pairs)
 
 
@@ -169,15 +169,15 @@ def declare_metrics(
     return metrics
 
 
-def _choose(declared: Metric | MetricPlan, values: NDArray[np.float64]) -> Metric:
+def _choose(declared: Metric | MetricPlan, values: NDArray[np.float64], *, gaps: bool) -> Metric:
     """Return the metric as declared, or on the simplest grid that holds the values."""
     if isinstance(declared, Metric):
         return declared
-    profile = profile_values(values)
-    if declared.bounds is not None and declared.resolution is None and profile.whole:
-        whole = Metric(declared.name, 1, declared.bounds, declared.missing)
-        return whole if whole.bounds_on_grid else declared.metric()
+    profile = replace(profile_values(values), gaps=gaps)
     metric = choose_metric(declared, profile)
+    if declared.bounds is not None and declared.resolution is None and profile.whole:
+        whole = replace(metric, scale=1)
+        return whole if whole.bounds_on_grid else metric
     check_range(metric, profile)
     return metric
 

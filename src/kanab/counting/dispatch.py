@@ -24,7 +24,7 @@ from kanab.counting.rows import count_rows, needed_columns
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
-from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan
+from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan, rules_of, settle_missing
 from kanab.plan.periods import Span
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
@@ -125,13 +125,13 @@ def chosen_plan(
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
     """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
-    plans = _check_plans(plan, earlier, options.span)
+    plans = _plans(plan, earlier, options)
     try:
         counted = _count_any(source, plans, options)
     except NobodyError:
         raise _nobody(source, plan, options) from None
-    again = tuple(replace(older, plan=_with_controls(older), span=options.span) for older in counted.earlier)
-    return replace(counted, plan=_with_controls(counted), earlier=again, span=options.span)
+    again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
+    return replace(counted, plan=_as_counted(counted), earlier=again, span=options.span)
 
 
 def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
@@ -197,9 +197,27 @@ def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[P
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
     people, choices = _open(source, options)
-    joint = _join(_check_plans(plan, earlier, options.span), people, choices)
+    joint = _join(_plans(plan, earlier, options), people, choices)
     with own_names(joint):
         return show_sql(people, joint, **choices)
+
+
+def _plans(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> Plans:
+    """Return all plans, checked, with the rules for missing values that do not depend on who lacks one."""
+    asked, *before = _check_plans(plan, earlier, options.span)
+    return tuple(_settled(each, options) for each in (settle_missing(asked, rules_of(before)), *before))
+
+
+def _settled(plan: Plan, options: SourceOptions) -> Plan:
+    """Return the plan with rules for missing values of people made of several rows, and of batches.
+
+    A sum over no rows is 0, and so is a maximum, but not a mean. Batches have one rule, whoever is in them.
+    """
+    if options.unit is not None:
+        how = options.aggregate
+        means = [m.name for m in plan.metrics if (how if isinstance(how, str) else (how or {}).get(m.name)) == "mean"]
+        plan = settle_missing(plan, {name: "zero" for name in plan.metric_names if name not in means})
+    return plan if options.span is None else settle_missing(plan, "exclude")
 
 
 def _check_plans(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> Plans:
@@ -227,8 +245,11 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path} takes its levels from the data; declare levels, or the edges of bins, in a plan file"
 
 
-def _with_controls(counted: Counted) -> Plan:
-    """Return the plan with every control in its table's own spelling: "0" may be the number 0."""
+def _as_counted(counted: Counted) -> Plan:
+    """Return the plan with what the rows decided: how controls are spelled ("0" may be the number 0), who is left out.
+
+    Missing values without a rule are left out, wherever somebody has none.
+    """
     experiments = []
     for experiment in counted.plan.experiments:
         tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == experiment.name)
@@ -237,7 +258,8 @@ def _with_controls(counted: Counted) -> Plan:
         shown = [arm for arm, number in people.items() if experiment.arms is not None or number >= counted.plan.k]
         named = None if control is None else named_level(control, tally.factor(experiment.name), shown)
         experiments.append(replace(experiment, control=named))
-    return replace(counted.plan, experiments=tuple(experiments))
+    rules = {metric.name: metric.missing for tally in counted.tallies.values() for metric in tally.metrics}
+    return replace(settle_missing(counted.plan, rules), experiments=tuple(experiments))
 
 
 def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:

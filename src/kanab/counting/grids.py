@@ -7,7 +7,7 @@ of them. Only then do files, frames and engines give the same digits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import GridError
 from kanab.plan.model import MetricPlan
-from kanab.tally.metric import GRID_LIMIT, Metric, grid_steps, implied_scale
+from kanab.tally.metric import GRID_LIMIT, Metric, Missing, grid_steps, implied_scale
 
 DECIMAL_SCALES = (10, 100, 1_000, 10_000)
 """Grids of money and the like, tried in this order: a value v fits if floor(v·s + ½)/s is v."""
@@ -31,13 +31,14 @@ class Profile:
     """What the values of one column say: their range, and the simplest grid that holds them all.
 
     ``decimal`` is the first of 10, 100, 1,000 and 10,000 steps per unit that fits, if one does.
-    Missing values say nothing; a column of nothing else is (0, 0, whole).
+    Missing values say nothing but that there are ``gaps``; a column of nothing else is (0, 0, whole).
     """
 
     low: float = 0.0
     high: float = 0.0
     whole: bool = True
     decimal: int | None = None
+    gaps: bool = False
 
     @property
     def scale(self) -> int:
@@ -79,14 +80,17 @@ def decimal_scale(values: NDArray[np.float64]) -> int | None:
 def choose_metric(plan: MetricPlan, profile: Profile) -> Metric:
     """Return the metric as declared, or on the simplest grid that holds its values, without bounds.
 
+    Missing values that have no rule are left out. Where there are none, nobody has to be counted apart.
+
     >>> choose_metric(MetricPlan("spend"), Profile(0, 19.99, whole=False, decimal=100))
     Metric(name='spend', scale=100, bounds=None, missing='zero')
     """
+    rule: Missing = plan.missing or ("exclude" if profile.gaps else "zero")
     if plan.declared or plan.resolution is not None:
-        return plan.metric()
+        return replace(plan.metric(), missing=rule)
     if profile.binary:
-        return Metric(plan.name, 1, (0.0, 1.0), plan.missing)
-    return Metric(plan.name, profile.scale, None, plan.missing)
+        return Metric(plan.name, 1, (0.0, 1.0), rule)
+    return Metric(plan.name, profile.scale, None, rule)
 
 
 def check_range(metric: Metric, profile: Profile) -> None:

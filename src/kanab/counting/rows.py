@@ -184,7 +184,7 @@ def _binned(column: Array, plan: CovariatePlan) -> CodedFactor:
 
 def _values(column: Array, declared: MetricPlan) -> MetricValues:
     values, gone = to_numbers(column, declared.name)
-    profile = profile_values(values[~gone])
+    profile = replace(profile_values(values[~gone]), gaps=bool(gone.any()))
     metric = choose_metric(declared, profile)
     check_range(metric, profile)
     clamped = int(np.count_nonzero(metric.beyond_bounds(values) & ~gone))

@@ -45,7 +45,7 @@ def metric_table(plan: Plan) -> Table:
             continue
         bounds = "from the data" if metric.bounds is None else " to ".join(map(number, metric.bounds))
         kind, limits = ("yes or no", "0 or 1") if metric.binary else ("a number", bounds)
-        rows.append((metric.name, kind, limits, _MISSING[metric.missing]))
+        rows.append((metric.name, kind, limits, _MISSING[metric.missing or "zero"]))
     return Table(("metric", "what it is", "clamped to", "a missing value"), tuple(rows))
 
 

@@ -119,7 +119,7 @@ def _metric_mistakes(metric: MetricPlan, metrics: Mapping[str, MetricPlan]) -> I
         yield from _ratio_mistakes(metric, metrics)
     elif metric.binary and (metric.bounds is not None or metric.resolution is not None):
         yield f"{path} is binary: it has bounds 0 and 1, and takes no bounds or resolution"
-    elif metric.missing not in get_args(Missing):
+    elif metric.missing not in (None, *get_args(Missing)):
         yield f"{path}.missing must be 'zero' or 'exclude'; a missing covariate is always a level of its own"
     elif not unfit_name(metric.name):
         yield from _grid_mistakes(metric)

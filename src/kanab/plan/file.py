@@ -275,7 +275,7 @@ def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
         kind="binary" if metric.binary else None,
         bounds=_plain(metric.bounds),
         resolution=_plain(metric.resolution),
-        missing=metric.missing if metric.missing != MetricPlan.missing else None,
+        missing="exclude" if metric.missing == "exclude" else None,
         of=metric.of,
         sensitive={"no": None, "yes": True, "both": "both"}[metric.sensitive],
         ratio=_plain(metric.ratio),

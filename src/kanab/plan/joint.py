@@ -146,7 +146,7 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
             levels[name] = names.of("level", name, _levels(covariate), people if chosen else ())
         metrics = {}
         for metric in plan.counted_metrics:
-            chosen = apart or not metric.declared
+            chosen = apart or not metric.declared or metric.missing is None
             metrics[metric.name] = names.of(
                 "metric", metric.name, repr(_counting_part(metric)), people if chosen else ()
             )

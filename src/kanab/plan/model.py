@@ -6,8 +6,8 @@ the same object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kanab.arguments import check_arguments
@@ -31,13 +31,17 @@ MOST_LEVELS = 1_000
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data."""
+    """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data.
+
+    Without a rule for ``missing`` values, people without one are left out where rows are counted,
+    and begin with 0 where events are added up.
+    """
 
     name: str
     bounds: tuple[float, float] | None = None
     resolution: float | None = None
     binary: bool = False
-    missing: Missing = "zero"
+    missing: Missing | None = None
     of: str | None = None
     sensitive: Literal["no", "yes", "both"] = "no"
     ratio: tuple[str, str] | None = None
@@ -50,9 +54,10 @@ class MetricPlan:
 
     def metric(self) -> Metric:
         """Return the metric on its declared grid. Raises `GridError` where it has none."""
+        rule: Missing = self.missing or "zero"
         if self.binary:
-            return Metric(self.name, 1, (0.0, 1.0), self.missing)
-        return Metric.declare(self.name, bounds=self.bounds, resolution=self.resolution, missing=self.missing)
+            return Metric(self.name, 1, (0.0, 1.0), rule)
+        return Metric.declare(self.name, bounds=self.bounds, resolution=self.resolution, missing=rule)
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ def make_plan(
                 name,
                 _tuple((bounds or {}).get(name)),
                 (resolution or {}).get(name),
-                missing=(missing or {}).get(name, "zero"),
+                missing=(missing or {}).get(name),
             )
             for name in metrics
         )
@@ -310,6 +315,28 @@ def _only(arms: Sequence[Any] | None, shares: Mapping[Any, float] | None, name: 
             f"Give a share to each arm that is counted: {listed(only)} (--arms, --shares).",
         )
     return None
+
+
+def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") -> Plan:
+    """Return the plan with a rule for missing values where it says nothing: one for all metrics, or by metric.
+
+    A collector's metrics are sums of events: whoever sent none has 0.
+
+    >>> settle_missing(make_plan("variant", ["spend"])).metrics[0].missing
+    'zero'
+    """
+    metrics = tuple(
+        replace(metric, missing=rules if isinstance(rules, str) else rules.get(metric.name))
+        if metric.missing is None and metric.ratio is None
+        else metric
+        for metric in plan.metrics
+    )
+    return replace(plan, metrics=metrics)
+
+
+def rules_of(plans: Iterable[Plan]) -> dict[str, Missing]:
+    """Return the rules for missing values that plans declare, by metric."""
+    return {metric.name: metric.missing for plan in plans for metric in plan.metrics if metric.missing is not None}
 
 
 def _parts(ratio: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from os import PathLike
 from kanab.arguments import check_arguments
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
-from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan
+from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan, settle_missing
 from kanab.privacy.audit import MEANING, Audit, audit_table
 from kanab.privacy.budget import WHY, find_rare_values
 from kanab.privacy.class_rules import (
@@ -30,6 +30,12 @@ from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally
+
+WAYS_OUT = (
+    'count missing values as 0 (--missing {metric}=zero, missing = "zero" in a plan), '
+    'or only people who have one (--where "{metric} is not null")'
+)
+"""What to do where k forbids to leave out the people who have no value of a metric."""
 
 
 @check_arguments(skip=("counted", "k"))
@@ -102,7 +108,7 @@ def _ranges(counted: Counted) -> dict[str, tuple[float, float]]:
 def _published(plan: Plan, k: int) -> Plan:
     """Return the plan as it is published: without hosts, and without what arms are drawn by."""
     experiments = tuple(replace(experiment, salt=None) for experiment in plan.experiments)
-    return replace(plan, k=k, origins=(), experiments=experiments)
+    return replace(settle_missing(plan), k=k, origins=(), experiments=experiments)
 
 
 def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:
@@ -216,7 +222,8 @@ class _Gate:
                 shown.append(metric)
             else:
                 self.sentences[f"{name}: {metric}"] = (
-                    f"{metric} is withheld {self._where(name)}: fewer than k people could be told by having a value"
+                    f"{metric} is withheld {self._where(name)}: fewer than k people could be told by having a value; "
+                    + WAYS_OUT.format(metric=metric)
                 )
         return table.select_metrics(shown)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan.model import Plan
+from kanab.plan.model import Plan, settle_missing
 from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
@@ -62,7 +62,7 @@ def _check_metrics(counted: Counted, ledger: Ledger) -> None:
 
 
 def _terms(plan: Plan) -> Plan:
-    return replace(plan, k=0)
+    return replace(settle_missing(plan), k=0)
 
 
 def _published(old: Release, name: str) -> ReleasedTable:

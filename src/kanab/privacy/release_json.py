@@ -10,6 +10,7 @@ import msgspec
 
 from kanab.errors import SourceError
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
+from kanab.plan.model import settle_missing
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.tally.tally import Tally
@@ -125,7 +126,7 @@ def release_from_dict(data: Any) -> Release:
     tables = {name: Tally.from_dict(table) for name, table in entry.tables.items()}
     if plan_digest(plan) != entry.plan_digest or plan.k != entry.receipt.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
-    return Release(plan, tables, _receipt(entry.receipt, entry.levels), previous=entry.previous)
+    return Release(settle_missing(plan), tables, _receipt(entry.receipt, entry.levels), previous=entry.previous)
 
 
 def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:

@@ -104,8 +104,17 @@ def caution_sentences(data: Data) -> list[str]:
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:
-    """Return what is said about a metric beside its verdicts: may one stop, do any arms differ."""
-    return [*look_sentences(data, metric), *omnibus_sentences(data, metric)]
+    """Return what is said about a metric beside its verdicts: who is missing, may one stop, do any arms differ."""
+    return [*missing_sentences(data, metric), *look_sentences(data, metric), *omnibus_sentences(data, metric)]
+
+
+def missing_sentences(data: Data, metric: str) -> list[str]:
+    """Return how many people at least have no value of a metric, and what became of them, in one line."""
+    row: Row = next((row for row in data["effects"] if row["metric"] == metric), {})
+    if not row.get("people_missing"):
+        return []
+    rule = " and are left out of it" if row["missing"] == "exclude" else ", which counts as 0"
+    return [f"At least {row['people_missing']:,} people have no value of {metric}{rule} (in steps of {data['k']})."]
 
 
 def look_sentences(data: Data, metric: str) -> list[str]:

@@ -160,9 +160,40 @@ def test_clamped_and_missing_people_are_floored_to_multiples_of_k() -> None:
     rows["spend"] = rows["spend"].copy()
     rows["spend"][:37] = 900.0
     rows["spend"][40:63] = np.nan
-    found = readout(rows, **CHOICES)
+    found = readout(rows, **CHOICES, missing={"spend": "zero"})
     assert "At least 30 people were clamped to the bounds of spend (in steps of 10)." in found.notes
-    assert "At least 20 people have no value of spend (in steps of 10)." in found.notes
+    assert "At least 20 people have no value of spend, which counts as 0 (in steps of 10)." in str(found)
+
+
+def test_people_without_a_value_are_left_out_of_a_metric_and_its_section_says_so() -> None:
+    rows = shop()
+    gone = np.arange(4_000) % 5 == 0
+    rows["spend"] = np.where(gone, np.nan, rows["spend"])
+    found = readout(rows, **CHOICES)
+    row = next(row for row in found.to_dict()["effects"] if row["metric"] == "spend")
+    arms = [rows["spend"][~gone & (rows["variant"] == arm)].clip(0, 500).mean() for arm in "AB"]
+    assert (row["mean_control"], row["mean_arm"]) == pytest.approx(arms, rel=1e-9)
+    assert (row["missing"], row["people_missing"]) == ("exclude", 800)
+    sentence = "At least 800 people have no value of spend and are left out of it (in steps of 10)."
+    section = next(part for part in str(found).split("\n\n") if "have no value" in part)
+    assert " ".join(section.split()).count(sentence) == 1
+    assert sentence.replace("\n", " ") in " ".join(found.to_html().split())
+    bought = next(row for row in found.to_dict()["effects"] if row["metric"] == "bought")
+    assert (bought["missing"], bought["people_missing"]) == (None, 0)
+
+
+def test_a_metric_that_fewer_than_k_people_lack_is_withheld_with_the_ways_out() -> None:
+    rows = shop()
+    rows["spend"] = rows["spend"].copy()
+    rows["spend"][:3] = np.nan
+    found = readout(rows, **CHOICES)
+    assert "spend" not in {row["metric"] for row in found.to_dict()["effects"]}
+    told = " ".join(str(found).split())
+    assert "spend is withheld altogether: fewer than k people could be told by having a value" in told
+    assert '(--missing spend=zero, missing = "zero" in a plan)' in told
+    assert '(--where "spend is not null")' in told
+    for choices in ({"missing": {"spend": "zero"}}, {"where": "spend is not null"}):
+        assert "spend" in {row["metric"] for row in readout(rows, **CHOICES, **choices).to_dict()["effects"]}
 
 
 def test_a_metric_that_never_varies_is_given_without_a_test() -> None:

@@ -16,6 +16,7 @@ from tests.unit.cli.program import Program
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.errors import LedgerError, PlanError, PrivacyError, SourceError
+from kanab.plan.model import settle_missing
 from kanab.privacy.ledger import hold_ledger, read_ledger
 from kanab.privacy.release_file import read_release
 
@@ -243,7 +244,8 @@ def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[
     assert str(result.exception).startswith("no further cohort is ripe")
     second = done("release", source, *plan, "--as-of", "2026-10-12", "-o", str(tmp_path / "2.json"))
     assert "- People who enrolled after 2026-W38 and through 2026-W40." in second
-    everybody = kb.count(source, kb.read_plan(tmp_path / "kanab.toml")).tallies["variant/device"]
+    plan_of_batches = settle_missing(kb.read_plan(tmp_path / "kanab.toml"), "exclude")  # one rule, whoever is in them
+    everybody = kb.count(source, plan_of_batches).tallies["variant/device"]
     tables = [read_release(tmp_path / f"{name}.json").tables["variant/device"] for name in "12"]
     assert tables[0] + tables[1] == everybody
     shown = json.loads(done("analyze", str(tmp_path / "kanab.ledger"), "--json"))
@@ -325,3 +327,17 @@ def test_a_batch_of_nobody_is_refused_like_one_of_a_few(plan: tuple[str, ...], t
         assert isinstance(result.exception, PrivacyError)
         texts.add(str(result.exception))
     assert len(texts) == 1
+
+
+def test_a_metric_keeps_the_rule_for_missing_values_that_its_ledger_has(tmp_path: Path) -> None:
+    rows = shop()
+    rows["spend"] = np.where(np.arange(1200) % 4 == 0, "", rows["spend"].astype(str))
+    source = write(tmp_path / "visits.csv", rows)
+    done("release", source, *FLAGS, "--missing", "spend=zero", "-o", str(tmp_path / "1.json"))
+    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "2.json"))
+    done("release", source, *FLAGS, "--ledger", str(tmp_path / "other.ledger"), "-o", str(tmp_path / "3.json"))
+    rules = [read_release(tmp_path / f"{name}.json").plan.metrics[0].missing for name in "123"]
+    assert rules == ["zero", "zero", "exclude"]
+    result = run("release", source, *FLAGS, "--missing", "spend=exclude", "-o", str(tmp_path / "4.json"))
+    assert isinstance(result.exception, PrivacyError)
+    assert "another rule for missing" in str(result.exception)

@@ -29,7 +29,7 @@ CHOICES: dict[str, Any] = {
     "covariates": ["tier", "plan", "member"],
     "metrics": ["spend", "visits", "paid"],
     "resolution": {"spend": 0.5},
-    "missing": {"visits": "exclude", "paid": "exclude"},
+    "missing": {"spend": "zero", "visits": "exclude", "paid": "exclude"},
     "products": [("spend", "visits")],
 }
 
@@ -136,7 +136,8 @@ def test_products_count_only_people_who_have_both_values() -> None:
                          products=[("y", "z")])  # fmt: skip
     assert both.cross("y", "z").counts.tolist() == [1, 1]
     assert both.cross("y", "z").products.tolist() == [2, 35]
-    zero = count_columns(rows, arm="arm", metrics=["y", "z"], products=[("y", "z")])
+    zeros = {"y": "zero", "z": "zero"}
+    zero = count_columns(rows, arm="arm", metrics=["y", "z"], missing=zeros, products=[("y", "z")])
     assert zero.cross("y", "z").counts.tolist() == [3, 1]
     assert zero.cross("y", "z").products.tolist() == [2, 35]
 
@@ -156,18 +157,19 @@ def test_the_same_product_declared_twice_is_kept_once_or_refused() -> None:
 
 def test_missing_values_are_zero_or_left_out() -> None:
     rows = {"arm": ["A", "A", "B"], "y": [4.0, None, 2.0]}
-    zero = count_columns(rows, arm="arm", metrics=["y"]).moments_of()
+    zero = count_columns(rows, arm="arm", metrics=["y"], missing={"y": "zero"}).moments_of()
     assert (zero.counts.tolist(), zero.sums.tolist()) == ([2, 1], [4, 2])
-    left = count_columns(rows, arm="arm", metrics=["y"], missing={"y": "exclude"}).moments_of()
-    assert (left.counts.tolist(), left.sums.tolist()) == ([1, 1], [4, 2])
-    assert left.squares[("arm",)].tolist() == [16, 4]
+    for rule in (None, {"y": "exclude"}):
+        left = count_columns(rows, arm="arm", metrics=["y"], missing=rule).moments_of()
+        assert (left.counts.tolist(), left.sums.tolist()) == ([1, 1], [4, 2])
+        assert left.squares[("arm",)].tolist() == [16, 4]
 
 
 def test_a_missing_value_is_not_clamped_but_refused_where_zero_is_out_of_bounds() -> None:
     rows = {"arm": ["A", "A", "B"], "y": [4.0, None, 2.0]}
     with pytest.raises(GridError, match=r"missing values of 'y' would count as 0, outside its bounds. Declare missing"):
-        count_columns(rows, arm="arm", metrics=["y"], bounds={"y": (1, 5)})
-    left = count_columns(rows, arm="arm", metrics=["y"], bounds={"y": (1, 5)}, missing={"y": "exclude"})
+        count_columns(rows, arm="arm", metrics=["y"], bounds={"y": (1, 5)}, missing={"y": "zero"})
+    left = count_columns(rows, arm="arm", metrics=["y"], bounds={"y": (1, 5)})
     assert left.moments_of().counts.tolist() == [1, 1]
 
 
@@ -194,7 +196,8 @@ def metric_of(values: list[Any], **choices: Any) -> Metric:
     [
         ([0, 1, 1], {}, Metric("y", 1, (0, 1))),
         ([True, False], {}, Metric("y", 1, (0, 1))),
-        ([0, 1, None], {}, Metric("y", 1, (0, 1))),
+        ([0, 1, None], {}, Metric("y", 1, (0, 1), "exclude")),
+        ([0, 2, None], {"bounds": {"y": (0, 5)}}, Metric("y", 1, (0, 5), "exclude")),
         ([0, 1, 2], {}, Metric("y")),
         ([0, -1], {}, Metric("y")),
         ([0, 1], {"bounds": {"y": (0, 5)}}, Metric("y", 1, (0, 5))),

@@ -77,7 +77,7 @@ def test_covariates_are_both_adjusted_for_and_segmented_by() -> None:
 
 def test_a_plan_is_counted_as_it_is() -> None:
     plan = Plan(
-        (MetricPlan("spend", (0, 10), 0.01),),
+        (MetricPlan("spend", (0, 10), 0.01, missing="zero"),),
         (ExperimentPlan("variant", (("A", 1), ("B", 1)), "B", ("tier",)),),
         (CovariatePlan("tier", (1, 2, 3)),),
     )
@@ -299,9 +299,9 @@ def test_several_rows_of_a_person_are_added_up_first() -> None:
 
 # ── earlier plans and cohorts ──────────────────────────────────────────────────────────────────
 
-OLD = make_plan("variant", ["spend"], adjust=["device"], control="B")
+OLD = make_plan("variant", ["spend"], adjust=["device"], control="B", missing={"spend": "zero"})
 COHORTS = Plan(
-    (MetricPlan("spend", (0, 10), 0.01),),
+    (MetricPlan("spend", (0, 10), 0.01, missing="zero"),),
     (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
     (CovariatePlan("tier", (1, 2, 3)),),
 )
@@ -315,6 +315,7 @@ def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path
         assert [older.plan for older in counted.earlier] == [OLD, OLD]
         assert same(counted.earlier[1], count(ROWS, OLD))
         assert same(counted, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"]))
+        assert counted.plan.metrics[0].missing == "zero"
         assert counted.signatures.people.tolist() == counted.earlier[0].signatures.people.tolist() == [1] * 6
 
 

@@ -32,7 +32,7 @@ ROWS: dict[str, list[Any]] = {
     "bought": [1, 0, 1, 0, 1, 1, 1, 1],
 }
 PLAN = Plan(
-    (MetricPlan("spend", (0, 500), 0.01), MetricPlan("bought", binary=True)),
+    (MetricPlan("spend", (0, 500), 0.01, missing="zero"), MetricPlan("bought", binary=True)),
     (
         ExperimentPlan("checkout", AB, adjust=("tier",), segments=("device",)),
         ExperimentPlan("banner", ONOFF, interactions=("checkout",)),
@@ -220,23 +220,32 @@ def test_clamped_and_missing_people_are_counted_per_metric() -> None:
 
 
 def test_a_missing_value_is_zero_or_left_out_as_declared() -> None:
-    zero = count_rows(ROWS, make_plan("banner", ["spend"], bounds={"spend": (0, 500)})).tallies["banner"]
-    out = count_rows(ROWS, make_plan("banner", ["spend"], missing={"spend": "exclude"})).tallies["banner"]
+    zero = count_rows(ROWS, make_plan("banner", ["spend"], missing={"spend": "zero"})).tallies["banner"]
     assert zero.moments_of("spend").counts.tolist() == [2, 3]
-    assert out.moments_of("spend").counts.tolist() == [2, 2]
+    for choices in ({}, {"missing": {"spend": "exclude"}}, {"bounds": {"spend": (0, 500)}}):
+        out = count_rows(ROWS, make_plan("banner", ["spend"], **choices)).tallies["banner"]
+        assert out.moments_of("spend").counts.tolist() == [2, 2]
+
+
+def test_a_metric_that_nobody_lacks_is_counted_as_if_missing_values_were_zeros() -> None:
+    plain, zero = (
+        count_rows(ROWS, make_plan("banner", ["bought"], missing=rule)) for rule in (None, {"bought": "zero"})
+    )
+    assert plain.tallies["banner"].to_dict() == zero.tallies["banner"].to_dict()
+    assert (plain.signatures.metrics, plain.signatures.present) == ((), None)
 
 
 def test_a_missing_value_that_cannot_be_zero_is_refused() -> None:
     with pytest.raises(GridError, match="missing values of 'spend' would count as 0, outside its bounds"):
-        count_rows(ROWS, make_plan("banner", ["spend"], bounds={"spend": (1, 500)}))
+        count_rows(ROWS, make_plan("banner", ["spend"], bounds={"spend": (1, 500)}, missing={"spend": "zero"}))
 
 
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
         ([0, 1, 1, 0], Metric("y", 1, (0, 1))),
-        ([True, False, None, True], Metric("y", 1, (0, 1))),
-        ([None, None, None, None], Metric("y", 1, (0, 1))),
+        ([True, False, None, True], Metric("y", 1, (0, 1), "exclude")),
+        ([None, None, None, None], Metric("y", 1, (0, 1), "exclude")),
         ([0, 3, 7, 437], Metric("y", 1)),
         ([19.99, 0.5, 1.0, 120.0], Metric("y", 100)),
         ([1 / 3, 0.5, 1.0, 120.0], Metric("y", 2**24)),
@@ -432,9 +441,10 @@ def test_signatures_of_many_tables_outgrow_no_integer() -> None:
 
 def test_who_has_a_value_splits_signatures_only_where_others_are_left_out() -> None:
     rows = {"arm": list("AABB"), "rating": [1, None, 2, 3], "spend": [None, 1, None, 2]}
-    plain = count_rows(rows, make_plan("arm", ["rating", "spend"])).signatures
+    zeros = {"rating": "zero", "spend": "zero"}
+    plain = count_rows(rows, make_plan("arm", ["rating", "spend"], missing=zeros)).signatures
     assert (plain.people.tolist(), plain.metrics, plain.present) == ([2, 2], (), None)
-    split = count_rows(rows, make_plan("arm", ["rating", "spend"], missing={"rating": "exclude"})).signatures
+    split = count_rows(rows, make_plan("arm", ["rating", "spend"], missing=zeros | {"rating": "exclude"})).signatures
     assert split.metrics == ("rating",)
     assert list(zip(split.cells[:, 0].tolist(), split.present[:, 0].tolist(), split.people.tolist(), strict=True)) == [
         (0, False, 1),

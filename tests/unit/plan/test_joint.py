@@ -22,9 +22,10 @@ from kanab.plan.joint import (
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
 
 AB = (("A", 1), ("B", 1))
-SPEND = MetricPlan("spend", (0, 500), 0.01)
+SPEND = MetricPlan("spend", (0, 500), 0.01, missing="zero")
+BOUGHT = MetricPlan("bought", binary=True, missing="zero")
 PLAN = Plan(
-    (SPEND, MetricPlan("bought", binary=True)),
+    (SPEND, BOUGHT),
     (ExperimentPlan("checkout", AB, adjust=("tier",)), ExperimentPlan("banner", AB, interactions=("checkout",))),
     (CovariatePlan("tier", (1, 2, 3)),),
 )
@@ -59,7 +60,7 @@ def test_tables_of_one_experiment_are_united_each_once() -> None:
 def test_the_same_name_with_another_meaning_gets_an_alias_of_the_same_column() -> None:
     other = replace(
         PLAN,
-        metrics=(replace(SPEND, bounds=(0, 90)), MetricPlan("bought", binary=True)),
+        metrics=(replace(SPEND, bounds=(0, 90)), BOUGHT),
         covariates=(CovariatePlan("tier", bins=2),),
     )
     joint = join_plans([PLAN, other, replace(other, covariates=(CovariatePlan("tier", bins=3),))])
@@ -117,6 +118,7 @@ def test_what_is_declared_is_shared_also_by_plans_about_other_people() -> None:
     [
         ({"metrics": (MetricPlan("spend"),)}, {"spend#2": "spend"}),
         ({"metrics": (MetricPlan("spend", resolution=0.5),)}, {"spend#2": "spend"}),
+        ({"metrics": (MetricPlan("spend", (0, 500), 0.01),)}, {"spend#2": "spend"}),
         ({"covariates": (CovariatePlan("tier", bins=2),)}, {"tier#2": "tier"}),
         ({"covariates": (CovariatePlan("tier", bins=(1.5,)),)}, {"tier#2": "tier"}),
         ({"covariates": (CovariatePlan("tier", top=2),)}, {"tier#2": "tier"}),
@@ -144,7 +146,7 @@ def test_plans_about_other_people_share_nothing_if_they_are_kept_apart() -> None
 
 
 def test_a_metric_is_about_the_people_of_the_plans_that_have_it() -> None:
-    others = [make_plan(name, ["spend"], bounds={"spend": (0, 9)}) for name in ("a", "b")]
+    others = [make_plan(name, ["spend"], bounds={"spend": (0, 9)}, missing={"spend": "zero"}) for name in ("a", "b")]
     joint = join_plans([*others, make_plan("c", [])])
     assert joint.about == {"spend": ("a", "b")}
 

@@ -307,7 +307,9 @@ COUNTING: dict[str, Callable[[int], Any]] = {
     "infinite values": lambda n: kb.count(rows(n, spend=np.inf), plan()),
     "values beyond every grid": lambda n: kb.count(rows(n, spend=SENTINEL * 1e12), plan(bounds=None)),
     "a grid too fine": lambda n: kb.count(rows(n), plan(bounds=None, resolution={"spend": 1e-12})),
-    "zeros outside the bounds": lambda n: kb.count(rows(n, spend=np.nan), plan(bounds={"spend": (1, 500)})),
+    "zeros outside the bounds": lambda n: kb.count(
+        rows(n, spend=np.nan), plan(bounds={"spend": (1, 500)}, missing={"spend": "zero"})
+    ),
     "an undeclared level": lambda n: kb.count(rows(n), DECLARED),
     "an undeclared level, by an engine": lambda n: kb.count(rows(n), DECLARED, where="1 = 1"),
     "bins of texts": lambda n: kb.count(rows(n), plan(adjust=["x"], bins={"x": 3})),

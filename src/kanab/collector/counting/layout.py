@@ -150,7 +150,7 @@ def _open_choices(plan: Plan) -> Iterator[str]:
         path = path_to("metrics", metric.name)
         if not metric.declared:
             yield f"{path} takes its bounds from the data; declare them"
-        elif metric.missing == "zero" and metric.bounds is not None and not metric.bounds[0] <= 0 <= metric.bounds[1]:
+        elif metric.missing != "exclude" and metric.bounds and not metric.bounds[0] <= 0 <= metric.bounds[1]:
             yield f"{path}.bounds do not hold 0, with which everybody begins; declare missing = 'exclude'"
     for experiment in plan.experiments:
         path = path_to("experiments", experiment.name)

@@ -210,6 +210,7 @@ def _mixed_terms(old: Plan, new: Plan) -> Iterator[str]:
 
 def _mixed_metric(old: MetricPlan, new: MetricPlan) -> Iterator[str]:
     path = path_to("metrics", old.name)
+    old, new = (replace(metric, missing=metric.missing or "zero") for metric in (old, new))  # everybody begins with 0
     for key in ("binary", "bounds", "resolution", "missing", "of", "ratio", "squares"):
         if getattr(old, key) != getattr(new, key):
             word = "kind" if key == "binary" else key

@@ -72,6 +72,7 @@ def profile_sample(
     more = {"people": table.count()}
     for place, name in enumerate(columns):
         value = table[f"y{place}"].cast("float64")
+        more[f"has{place}"] = value.count()
         if engine_of(people).adds_doubles:  # elsewhere nobody needs them, and they may overflow
             more[f"square{place}"] = (value * value).mean()
         if name in grids:
@@ -106,7 +107,7 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
 
 
 def _sampled(row: Mapping[str, Any], place: int) -> SampledMetric:
-    profile = _profile(row, place)
+    profile = replace(_profile(row, place), gaps=int(row[f"has{place}"]) < int(row["people"]))
     first, last = row.get(f"first{place}"), row.get(f"last{place}")
     everybody = int(row["people"]) < SAMPLE_SIZE
     near = _NEAR * (profile.high - profile.low)

@@ -54,7 +54,7 @@ from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
-from kanab.plan.joint import Population, populations, tables_about, views_of
+from kanab.plan.joint import Population, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER
@@ -86,7 +86,10 @@ def count_table(
     """
     units = make_units(unit, aggregate, events)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
-        answer = _quick_answer(people, query, sample) or _careful_answer(people, query)
+        answer = _answer(people, query, sample)
+        late = _late_gaps(answer)
+        if late:  # people without a value, whom the sample did not show
+            answer = _answer(people, replace(query, gaps=query.gaps | late), sample)
         return replace(_count(people, answer), where=where or "")
 
 
@@ -125,7 +128,9 @@ def _prepared(
     """Give the people, what to count of them but for the metrics' grids, and a sample of them."""
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
         query = _make_query(people, plan, flags=flag_names(plan) if units else ())
-        yield people, query, _sample(people, query)
+        sample = _sample(people, query)
+        gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
+        yield people, replace(query, gaps=frozenset(gaps)), sample
 
 
 @contextmanager
@@ -193,10 +198,12 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
     """Return the query in its quick form, unless a sample shows that it would not be enough."""
     if not query.engine.casts_fail:
         return None
-    guesses = [
-        quick_measure(place, metric, query.kinds[metric.name], sample.metrics[metric.name], query.engine)
-        for place, metric in enumerate(query.plan.counted_metrics)
-    ]
+    guesses = []
+    for place, metric in enumerate(query.plan.counted_metrics):
+        seen = sample.metrics[metric.name]
+        profile = replace(seen.profile, gaps=metric.name in query.gaps)
+        kind = query.kinds[metric.name]
+        guesses.append(quick_measure(place, metric, kind, replace(seen, profile=profile), query.engine))
     measures = [measure for measure in guesses if measure is not None]
     return None if len(measures) < len(guesses) else _with_measures(query, measures)
 
@@ -206,10 +213,10 @@ def _careful_query(people: Any, query: CountQuery) -> CountQuery:
     metrics = query.plan.counted_metrics
     undeclared = {metric.name: query.kinds[metric.name] for metric in metrics if not metric.declared}
     profiles = profile_columns(people.filter(query.anywhere(people)), undeclared).profiles
-    measures = [
-        careful_measure(place, metric, query.kinds[metric.name], profiles.get(metric.name, Profile()))
-        for place, metric in enumerate(metrics)
-    ]
+    measures = []
+    for place, metric in enumerate(metrics):
+        profile = replace(profiles.get(metric.name, Profile()), gaps=metric.name in query.gaps)
+        measures.append(careful_measure(place, metric, query.kinds[metric.name], profile))
     return _with_measures(query, measures)
 
 
@@ -229,6 +236,32 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure]) -> CountQuery
 
 
 # ── running the query ──────────────────────────────────────────────────────────────────────────
+
+
+def _answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer:
+    return _quick_answer(people, query, sample) or _careful_answer(people, query)
+
+
+def _late_gaps(answer: QueryAnswer) -> frozenset[str]:
+    """Return the metrics without a rule for missing values that turned out to have some, and were not expected to."""
+    query = answer.query
+    unruled = [query.measure(metric.name) for metric in query.plan.counted_metrics if metric.missing is None]
+    return frozenset(
+        measure.name
+        for measure in unruled
+        if measure.name not in query.gaps and _people_without(answer, measure, people_of(query.plan, measure.name)) > 0
+    )
+
+
+def _people_without(answer: QueryAnswer, measure: Measure, group: Population) -> int:
+    """Return how many people of a group have no value of a metric."""
+    inside = answer.inside(group)
+    return parse_int(inside["n"]) - parse_int(inside[f"c{measure.place}"])
+
+
+def _about_all(plan: Plan, name: str) -> bool:
+    """Return whether a metric is about everybody: others lack a value wherever it is not about them."""
+    return people_of(plan, name) == plan.experiment_names
 
 
 def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer | None:
@@ -296,7 +329,7 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
     holding = tables_about(query.plan, group)
     measures = [measure for measure in query.measures if any(measure.name in names for names in holding.values())]
     inside, everybody = answer.inside(group), answer.everybody()
-    missing = {measure.name: parse_int(inside["n"]) - parse_int(inside[f"c{measure.place}"]) for measure in measures}
+    missing = {measure.name: _people_without(answer, measure, group) for measure in measures}
     for measure in measures:
         if missing[measure.name]:
             check_zero(measure.metric)

@@ -51,7 +51,8 @@ class CountQuery:
     """Everything that the statement counts.
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
-    covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold.
+    covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold, ``gaps``
+    the metrics that some people are known to lack.
     """
 
     plan: Plan
@@ -63,6 +64,7 @@ class CountQuery:
     binned: tuple[BinnedCovariate, ...] = ()
     flags: tuple[str, ...] = ()
     declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
+    gaps: frozenset[str] = frozenset()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property

@@ -20,7 +20,7 @@ from kanab.scan.count.codes import ArmCodes, as_numbers, check_arms
 from kanab.scan.count.kernel import NOT_IN, ROWS, ArmLayout, Codes, Counts, Kernels, choose_kernels, pack
 from kanab.scan.pairs import Whole, arm_places, largest, plus, spread
 from kanab.tally.factor import Level
-from kanab.tally.metric import Metric, Missing
+from kanab.tally.metric import Metric
 
 BUCKETS = 1 << 14
 """Values are told apart by so many buckets where the commonest one is looked for."""
@@ -164,7 +164,6 @@ class WantedMetric:
     """One metric to be counted; only looked at, as long as its grid is not known."""
 
     name: str
-    missing: Missing
     metric: Metric | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from os import PathLike, fspath
@@ -72,6 +73,7 @@ def count_pairs(
     declared = list(declare_metrics(metrics, metric_names, choices).values())
     wanted = read_names(experiments, "experiments")
     options = PeopleOptions(where, table, sql, unit, aggregate, assignments)
+    declared = [_ruled(plan, options) for plan in declared]
     with _open(source, options, declared) as (columns, choose):
         names = _match_names(wanted, columns, metric_names if unit is None else [*metric_names, unit])
         people = choose(names)
@@ -130,9 +132,7 @@ def _count(
     guessed = people.guess([plan.name for plan in declared if not _grid_known(plan)])
     metrics = [_choose_metric(plan, guessed.get(plan.name)) for plan in declared]
     while True:
-        wanted = tuple(
-            WantedMetric(plan.name, plan.missing, metric) for plan, metric in zip(declared, metrics, strict=True)
-        )
+        wanted = tuple(WantedMetric(plan.name, metric) for plan, metric in zip(declared, metrics, strict=True))
         sums = people.count(CountTask(tuple(names), wanted), progress)
         seen = [_choose_metric(plan, part.profile) for plan, part in zip(declared, sums.metrics, strict=True)]
         for plan, metric, part in zip(declared, seen, sums.metrics, strict=True):
@@ -143,8 +143,16 @@ def _count(
             if isinstance(plan, MetricPlan):
                 check_range(metric, part.profile)
         if seen == metrics:
-            return sums, [metric for metric in seen if metric is not None]
+            parts = zip(declared, seen, sums.metrics, strict=True)
+            return sums, [_without_gaps(plan, metric, part.missing) for plan, metric, part in parts if metric]
         metrics = seen
+
+
+def _ruled(plan: DeclaredMetric, options: PeopleOptions) -> DeclaredMetric:
+    """Return a metric of people made of several rows with its rule for missing values: a sum over no rows is 0."""
+    several = options.unit is not None or options.assignments is not None
+    how = options.aggregate if isinstance(options.aggregate, str) else (options.aggregate or {}).get(plan.name)
+    return replace(plan, missing="zero") if several and plan.missing is None and how != "mean" else plan
 
 
 def _grid_known(plan: DeclaredMetric) -> bool:
@@ -153,11 +161,17 @@ def _grid_known(plan: DeclaredMetric) -> bool:
 
 
 def _choose_metric(plan: DeclaredMetric, profile: Profile | None) -> Metric | None:
+    """Return the metric on its grid, if that is known; whom to leave out is seen at the end."""
     if isinstance(plan, Metric):
         return plan
-    if _grid_known(plan):
-        return plan.metric()
-    return None if profile is None else choose_metric(plan, profile)
+    if profile is None and not _grid_known(plan):
+        return None
+    return choose_metric(plan, replace(profile or Profile(), gaps=True))
+
+
+def _without_gaps(plan: DeclaredMetric, metric: Metric, missing: int) -> Metric:
+    """Return the metric as it would be without a rule for missing values, where there turned out to be none."""
+    return metric if plan.missing is not None or missing else replace(metric, missing="zero")
 
 
 def _finish(sums: PairSums, names: Sequence[str], metrics: Sequence[Metric]) -> Pairs:

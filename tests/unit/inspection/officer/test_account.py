@@ -18,7 +18,7 @@ from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.fields import fields_of, purposes
 from kanab.inspection.officer.statements import TESTS, deviations
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.gate import release
+from kanab.privacy.gate import WAYS_OUT, release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
@@ -198,7 +198,8 @@ def test_what_was_withheld_is_listed_with_its_reason(checkout: Release) -> None:
     assert gone == [
         {
             "what": "checkout/city: rating",
-            "why": "rating is withheld in checkout/city: fewer than k people could be told by having a value",
+            "why": "rating is withheld in checkout/city: fewer than k people could be told by having a value; "
+            + WAYS_OUT.format(metric="rating"),
         }
     ]
 

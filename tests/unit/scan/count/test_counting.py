@@ -192,7 +192,18 @@ def test_values_beyond_every_grid_are_told() -> None:
 
 def test_a_missing_value_that_would_be_a_zero_out_of_bounds_is_told() -> None:
     with pytest.raises(GridError, match="would count as 0, outside its bounds"):
-        count_pairs(two(y=[5, None, 5, 5, 5]), ["a", "b"], ["y"], bounds={"y": (1, 9)})
+        count_pairs(two(y=[5, None, 5, 5, 5]), ["a", "b"], ["y"], bounds={"y": (1, 9)}, missing={"y": "zero"})
+
+
+def test_people_without_a_value_are_left_out_unless_rows_are_added_up() -> None:
+    rows = two(y=[5, None, 5, 5, 5])
+    left = count_pairs(rows, ["a", "b"], ["y"], bounds={"y": (1, 9)}).moments[0]
+    assert left.metric.missing == "exclude"
+    assert left.counts.sum() < count_pairs(rows, ["a", "b"], ["y"], missing={"y": "zero"}).moments[0].counts.sum()
+    whole = count_pairs(two(y=[5, 0, 5, 5, 5]), ["a", "b"], ["y"]).moments[0]
+    assert whole.metric.missing == "zero"
+    visits = count_pairs(rows | {"who": list(range(5))}, ["a", "b"], ["y"], unit="who").moments[0]
+    assert visits.metric.missing == "zero"
 
 
 def test_grids_are_chosen_by_people_in_an_experiment_and_by_nobody_else() -> None:
@@ -208,7 +219,12 @@ def test_grids_are_chosen_by_people_in_an_experiment_and_by_nobody_else() -> Non
 def test_declared_grids_bounds_and_rules_are_kept() -> None:
     rows = two(y=[0.25, 70.0, None, -3.0, 99.0], z=[1, 0, None, 1, 0])
     found = count_pairs(
-        rows, ["a", "b"], ["y", "z"], bounds={"y": (0, 50)}, resolution={"y": 0.01}, missing={"z": "exclude"}
+        rows,
+        ["a", "b"],
+        ["y", "z"],
+        bounds={"y": (0, 50)},
+        resolution={"y": 0.01},
+        missing={"y": "zero", "z": "exclude"},
     )
     assert found.moments[0].metric == Metric("y", 100, (0, 50))
     assert found.moments[0].sums[0:2, 2:4].tolist() == [[25, 0], [5000, 0]]
