@@ -127,7 +127,7 @@ def write(parts: Parts) -> dict[str, Any]:
             FactorEntry(factor.name, list(factor.levels), factor.role, list(factor.scores) if factor.scores else None)
             for factor in factors
         ],
-        [MetricEntry(m.name, m.scale, m.bounds, m.missing) for m in (part.metric for part in parts.moments)],
+        [_metric_entry(part.metric) for part in parts.moments],
         classes,
         [
             SquaresEntry(part.metric.name, list(by), _squares(_named(factors, by), cells))
@@ -138,6 +138,12 @@ def write(parts: Parts) -> dict[str, Any]:
     )
     plain: dict[str, Any] = msgspec.to_builtins(document)
     return plain
+
+
+def _metric_entry(metric: Metric) -> MetricEntry:
+    """Return a metric as it is written: msgspec leaves out a default only if it is the same object."""
+    rule: Missing = "zero" if metric.missing == "zero" else "exclude"
+    return MetricEntry(metric.name, metric.scale, metric.bounds, rule)
 
 
 def read(data: Any) -> Parts:

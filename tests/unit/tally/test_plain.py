@@ -343,3 +343,13 @@ def test_reading_does_not_change_the_document() -> None:
     document = valid()
     Tally.from_dict(document)
     assert document == valid()
+
+
+def test_the_usual_rule_for_missing_values_is_not_written_whichever_text_says_it() -> None:
+    typed = "".join(["ze", "ro"])  # as read from a command line: equal to the default, but another object
+    tallies = [
+        count_columns({"arm": ["A", "B"], "y": [1, 2]}, arm="arm", metrics={"y": Metric("y", missing=rule)})
+        for rule in (typed, "zero")
+    ]
+    assert tallies[0].to_dict() == tallies[1].to_dict()
+    assert "missing" not in tallies[0].to_dict()["metrics"][0]

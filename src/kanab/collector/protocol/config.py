@@ -59,7 +59,7 @@ def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 def _metric(plan: MetricPlan) -> dict[str, Any]:
     metric = plan.metric()
     document: dict[str, Any] = {"bounds": list(metric.bounds or (0.0, 1.0)), "scale": metric.scale}
-    return document if plan.missing == "zero" else document | {"missing": plan.missing}
+    return document if metric.missing == "zero" else document | {"missing": metric.missing}
 
 
 def _experiment(experiment: ExperimentPlan, plan: Plan, began: Sequence[str] | None) -> dict[str, Any]:
