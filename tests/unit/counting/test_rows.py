@@ -205,9 +205,9 @@ def test_levels_are_found_exactly_first_and_in_text_second() -> None:
 
 def test_a_named_arm_is_given_in_the_tables_own_spelling() -> None:
     factor = count_rows({"v": [0, 1]}, make_plan("v", [])).tallies["v"].factor("v")
-    assert named_level("0", factor) == 0
+    assert named_level("0", factor, factor.levels) == 0
     with pytest.raises(LevelError, match=r"unknown arm of 'v'\. It has: 0, 1\."):
-        named_level("2", factor)
+        named_level("2", factor, factor.levels)
 
 
 # ── metrics ────────────────────────────────────────────────────────────────────────────────────
