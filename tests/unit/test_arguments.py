@@ -85,6 +85,7 @@ CALLS: list[Call] = [
     (stats.metric_cautions, (TALLY, "bought"), {}),
     (stats.nested_f, (TALLY, "variant", "variant * tier", "spend"), {}),
     (stats.omnibus, (MEANS,), {}),
+    (stats.people_off_commonest, (TALLY, "bought"), {}),
     (stats.plain_means, (TALLY, "bought"), {}),
     (stats.planned_look, (EFFECT, [100]), {"looks": 2}),
     (stats.pooled_f, (TALLY, "tier", "bought"), {}),

@@ -14,6 +14,7 @@ from kanab.analysis.compare import (
     margin_tests,
     metric_means,
     omnibus_rows,
+    with_off_commonest,
 )
 from kanab.analysis.looks import current_look
 from kanab.analysis.options import (
@@ -193,6 +194,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
     notes += [*pools.notes, *current.notes]
     means = metric_means(AnalyzedTables(plan, tables, released.receipt.maps), released.plan.ratios, notes)
+    if options.looks is not None and options.looks.method == "always":
+        means = with_off_commonest(means, tables, released.ranges)
     segments, follow_up_rows = _segments(plan, tables, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from kanab.analysis.options import ResolvedOptions, Weights
+from kanab.analysis.options import Looks, ResolvedOptions, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
@@ -17,28 +18,38 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
-from kanab.stats.cautions import enough_people
+from kanab.stats.cautions import enough_people, people_off_commonest
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import Better, MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 _SUREST = 1 - 1e-12
 """A first look may allow almost nothing; beyond this no interval can be told from an infinite one."""
 
 
+Look = PlannedLook | AnyTimeLook
+
+
 @dataclass(frozen=True)
 class MetricMeans:
-    """The arm means of one metric by one method, and how many people were counted for them."""
+    """The arm means of one metric by one method, and how many people were counted for them.
+
+    ``off_commonest`` are those of each arm who have another value than the commonest one, at least.
+    """
 
     means: ArmMeans
     people: int
+    off_commonest: Mapping[Level, float] = field(default_factory=dict)
 
-
-Look = PlannedLook | AnyTimeLook
+    def seen(self, effect: Effect, looks: Looks) -> Look:
+        """Return an effect between these arms as it may be read at this look."""
+        fewest = min((self.off_commonest.get(arm, math.inf) for arm, _ in effect.contrast), default=math.inf)
+        return looks.at(effect, self.people, fewest)
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,24 @@ def _as_far_as_possible(
     return means, reasons
 
 
+def with_off_commonest(
+    measured: Sequence[MetricMeans], tables: Mapping[str, Tally], ranges: Mapping[str, tuple[float, float]]
+) -> list[MetricMeans]:
+    """Add how many people of each arm have another value than the commonest one, at least.
+
+    Of a ratio, these are of the part that has fewer; a denominator that is the same for everybody does not count.
+    """
+    tally_of = {metric.name: tally for tally in tables.values() for metric in tally.metrics}
+
+    def of(metric: str) -> dict[Level, float]:
+        if metric in tally_of:
+            return people_off_commonest(tally_of[metric], metric, ranges.get(metric))
+        above, below = (of(part) for part in metric.split("/"))
+        return {arm: min(n, below[arm]) for arm, n in above.items()} if any(below.values()) else above
+
+    return [replace(metric, off_commonest=of(metric.means.metric)) for metric in measured]
+
+
 def effect_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:
     """Compare every arm with the control, corrected over metrics × arms."""
     return _rows(measured, lambda means: _against_control(means, options), options)
@@ -197,7 +226,7 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     effect = contrast(means, weights, confidence=options.confidence, alternative=options.alternative)
     look, p_null = None, effect.p_null
     if options.looks is not None:
-        look, second = (options.looks.at(seen, metric.people) for seen in (effect, replace(effect, p=effect.p_null)))
+        look, second = (metric.seen(tested, options.looks) for tested in (effect, replace(effect, p=effect.p_null)))
         look, p_null = _careful(look, means, weights), second.p
     if effect.arm is None:
         return EffectRow(effect, None, None, look=look, p_null=p_null)
@@ -205,6 +234,8 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
+    if isinstance(look, AnyTimeLook) and not look.begun:
+        relative, delta = replace(relative, interval=None), None
     return EffectRow(effect, relative, (base, other), delta, look=look, p_null=p_null)
 
 
@@ -222,7 +253,7 @@ def _stopping(row: EffectRow) -> EffectRow:
     if row.look is None or row.verdict in ("up", "down"):
         return row
     look = not_stopping(row.look)
-    if isinstance(look, AnyTimeLook) and row.simultaneous is not None and row.simultaneous.level is not None:
+    if isinstance(look, AnyTimeLook) and look.begun and row.simultaneous and row.simultaneous.level is not None:
         sure = replace(row.effect, confidence=min(row.simultaneous.level, _SUREST))
         look = replace(look, until=any_time_look(sure, look.people, tuned_at=look.tuned_at).until)
     return replace(row, look=look)
@@ -259,9 +290,8 @@ def _over_looks(
     if options.looks is None or simultaneous.level is None or simultaneous.p_adjusted is None:
         return replace(simultaneous, effect=effect)
     sure = replace(effect, confidence=min(simultaneous.level, _SUREST))
-    interval = options.looks.at(sure, metric.people).interval
-    assert interval is not None
-    agrees = excludes(interval) == (simultaneous.p_adjusted <= 1 - options.confidence)
+    interval = metric.seen(sure, options.looks).interval
+    agrees = interval is None or excludes(interval) == (simultaneous.p_adjusted <= 1 - options.confidence)
     return replace(simultaneous, effect=effect, interval=interval, agrees=agrees)
 
 

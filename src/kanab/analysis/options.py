@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -59,10 +60,10 @@ class Looks:
                 f"a looks file and {rival} contradict each other", "Leave one out: the file is for planned looks."
             )
 
-    def at(self, effect: Effect, people: int) -> PlannedLook | AnyTimeLook:
+    def at(self, effect: Effect, people: int, off_commonest: float = math.inf) -> PlannedLook | AnyTimeLook:
         """Return the effect as it may be read at this look; raise `AnalysisError` for a look that cannot be."""
         if self.method == "always":
-            return any_time_look(effect, people, tuned_at=self.tuned_at)
+            return any_time_look(effect, people, tuned_at=self.tuned_at, off_commonest=off_commonest)
         seen = [*(self.earlier or ()), people]
         return planned_look(
             effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen)

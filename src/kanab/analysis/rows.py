@@ -105,7 +105,7 @@ def _named(arm: Level) -> str | None:
 
 def _look(look: PlannedLook | AnyTimeLook) -> Plain:
     """Return a look as plain data; what belongs to the other method is None."""
-    names = ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "verdict")
+    names = ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "begun", "verdict")
     return {
         "method": "spending" if isinstance(look, PlannedLook) else "always",
         **{name: getattr(look, name, None) for name in names},

@@ -473,7 +473,7 @@ def method_sentences(data: Data) -> list[str]:
         )
     if data["alternative"] != "two-sided" and methods:
         sentences.append(f"One-sided: only a {'rise' if data['alternative'] == 'greater' else 'fall'} was looked for.")
-    if any(row["p"] is not None and row["relative_interval"] is None for row in data["effects"]):
+    if any(row["interval"] is not None and row["relative_interval"] is None for row in data["effects"]):
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
     if data["segments"]:
         sentences.append("Segments: the robust F decides; the pooled F, which assumes one variance, stands beside it.")

@@ -8,7 +8,14 @@ from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
-from kanab.stats.cautions import Caution, changed_shares, clamped_values, looked_early, metric_cautions
+from kanab.stats.cautions import (
+    Caution,
+    changed_shares,
+    clamped_values,
+    looked_early,
+    metric_cautions,
+    people_off_commonest,
+)
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
@@ -85,6 +92,7 @@ __all__ = [
     "metric_cautions",
     "nested_f",
     "omnibus",
+    "people_off_commonest",
     "plain_means",
     "planned_look",
     "pooled_f",

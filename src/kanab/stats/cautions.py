@@ -157,6 +157,25 @@ def enough_people(p_null: float, people: int, confidence: float, alternative: Al
 
 
 @check_arguments()
+def people_off_commonest(
+    tally: Tally, metric: str | None = None, ends: tuple[float, float] | None = None
+) -> dict[Level, float]:
+    """Return how many people of each arm have another value than the commonest one, at least.
+
+    Of a 0/1 metric these are events, or people without, whichever are fewer. Of amounts it is taken that the commonest
+    value is a bound (most have 0, and nobody less): (Σd)²/Σd² is never more than the people who are off it.
+    ``ends`` take the place of bounds that were not declared; without them the number is infinite.
+
+    >>> from kanab.counting.columns import count_columns
+    >>> shop = {"arm": [0] * 90 + [1] * 10, "bought": [True] * 3 + [False] * 97}
+    >>> people_off_commonest(count_columns(shop, arm="arm", metrics=["bought"]))
+    {0: 3.0, 1: 0.0}
+    """
+    arms = _arms(tally.keep(), metric, ends)
+    return {arm.level: math.inf if arm.carriers is None else arm.carriers for arm in arms}
+
+
+@check_arguments()
 def looked_early(looks: int, sequential: bool) -> list[Caution]:
     """Warn if results were looked at several times without a method that allows it.
 

@@ -23,6 +23,7 @@ from scipy import special
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
+from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 from kanab.stats.spending import (
@@ -84,7 +85,8 @@ class AnyTimeLook:
     """An effect seen at any time, however often it was looked at before.
 
     ``p`` and ``interval`` hold at all times together. ``until`` is about how many people it would
-    take if the effect stays as it is: a hint, not a promise; None where that is far off.
+    take if the effect stays as it is: a hint, not a promise; None where that is far off. Before it has
+    ``begun``, p is 1 and there is no interval: too few people have another value than the commonest one.
     """
 
     people: int
@@ -96,6 +98,7 @@ class AnyTimeLook:
     confidence: float
     verdict: Verdict
     until: int | None
+    begun: bool = True
 
     def __str__(self) -> str:
         return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
@@ -113,6 +116,10 @@ def stop_advice(look: Mapping[str, Any]) -> str:
     >>> stop_advice({"verdict": "keep going", "look": 2, "looks": None, "planned": 9000})
     'keep going until the planned 9,000 people, or an earlier look'
     """
+    if look.get("begun") is False:
+        return (
+            f"not yet, at least {FEWEST_CARRIERS} people with another value than the commonest are needed in each arm"
+        )
     if look["verdict"] != "keep going":
         return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
     if look.get("looks"):
@@ -200,13 +207,17 @@ def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *,
 
 
 @check_arguments()
-def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> AnyTimeLook:
+def any_time_look(
+    effect: Effect, people: int, *, tuned_at: int = TUNED_AT, off_commonest: float = math.inf
+) -> AnyTimeLook:
     """Return the effect as it may be read at any time, after any number of looks.
 
     An asymptotic confidence sequence (Waudby-Smith et al., 2024): Robbins' normal mixture with the
     estimated error. ``people`` are everyone counted so far. It is narrowest at ``tuned_at`` people, which
     must be chosen before looking: 1.55 times as wide as an ordinary 95 % interval there, 1.66 times at
-    ten times as many people, 1.95 times at a tenth. Raises `AnalysisError` where either is not a positive whole number.
+    ten times as many people, 1.95 times at a tenth. Means of rare events are not yet normal: it does not begin before
+    `FEWEST_CARRIERS` people of each arm are ``off_commonest`` (the fewest of `people_off_commonest`), and p is 1 until
+    then. Raises `AnalysisError` where people or tuned_at is not a positive whole number.
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab import count_columns
@@ -217,10 +228,15 @@ def any_time_look(effect: Effect, people: int, *, tuned_at: int = TUNED_AT) -> A
     """
     _check_whole(people, "people")
     _check_whole(tuned_at, "tuned_at")
+    if off_commonest < FEWEST_CARRIERS:
+        p = None if effect.p is None else 1.0
+        return AnyTimeLook(
+            people, tuned_at, math.inf, 0.0, p, None, effect.confidence, "keep going", None, begun=False
+        )  # fmt: skip
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
     z = float(mixture_z(np.array(people / tuned_at), alpha, sides))
     nominal = tail(z, sides)
-    p = until = None
+    p, until = None, None
     stop = effect.p is not None and effect.p <= nominal
     if effect.p is not None:
         seen = _observed(effect, sides)
@@ -277,7 +293,7 @@ def _observed(effect: Effect, sides: int) -> float:
 
 def _figures(p: float | None, interval: tuple[float, float] | None, confidence: float) -> str:
     if interval is None:
-        return "not testable, nothing varies"
+        return "not testable, nothing varies" if p is None else f"p = {p_value(p)}"
     low, high = (number(end) for end in interval)
     return f"p = {p_value(p)}, {confidence:.0%} interval {low} … {high}"
 

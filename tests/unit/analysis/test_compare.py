@@ -490,7 +490,6 @@ def test_people_who_were_assigned_together_are_cautioned_about() -> None:
     [
         (kb.Looks("spending", looks=5, earlier=()), "keep going"),
         (kb.Looks("spending", looks=5, earlier=(), last=True), "ended"),
-        (kb.Looks("always"), "keep going"),
     ],
 )
 def test_nobody_stops_because_an_arm_has_had_no_event_yet(looks: kb.Looks, verdict: str) -> None:

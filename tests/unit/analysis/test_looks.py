@@ -240,3 +240,48 @@ def test_missing_values_do_not_change_which_share_of_the_design_has_passed() -> 
     whole, with_gaps = (row["sequential"] for row in data["effects"])
     assert whole["fraction"] == with_gaps["fraction"] == 0.5
     assert whole["nominal"] == with_gaps["nominal"]
+
+
+# ── any time begins with twenty people off the commonest value ─────────────────────────────────
+
+
+def rare_people(events: int, arm: int = 2_000) -> dict[str, Any]:
+    """Return 400 of 18,000 who bought against so many of B, and an amount for each of them."""
+    bought = np.r_[np.arange(18_000) < 400, np.arange(arm) < events]
+    spend = np.where(bought, 5.0 + np.arange(18_000 + arm) % 4, 0.0)
+    return {"variant": ["A"] * 18_000 + ["B"] * arm, "bought": bought, "spend": spend}
+
+
+@pytest.mark.parametrize("metric", ["bought", "spend", "spend/bought"])
+def test_while_an_arm_has_few_events_any_time_says_not_yet_in_p_interval_and_sentence(metric: str) -> None:
+    choices: dict[str, Any] = {"arm": "variant", "metrics": ["bought", "spend"], "ratios": ["spend/bought"]}
+    choices |= {"bounds": {"spend": (0, 50)}, "resolution": {"spend": 1.0}, "shares": {"A": 9, "B": 1}}
+    choices |= {"looks": kb.Looks("always")}
+    answer = kb.readout(rare_people(12), **choices)
+    row = next(row for row in answer._shown()["effects"] if row["metric"] == metric)
+    assert (row["p"], row["p_adjusted"], row["interval"], row["interval_adjusted"]) == (1.0, 1.0, None, None)
+    assert (row["relative_interval"], row["relative_interval_delta"], row["verdict"]) == (None, None, "unclear")
+    assert (row["sequential"]["begun"], row["sequential"]["verdict"]) == (False, "keep going")
+    sentence = "At any time: not yet, at least 20 people with another value than the commonest are needed in each arm."
+    for text in (str(answer), answer.to_html(), answer.to_markdown()):
+        assert sentence in " ".join(text.split())
+    assert "No relative effect is given" not in str(answer)
+    later = kb.readout(rare_people(45), **choices)
+    assert next(row for row in later.effects if row.effect.metric == metric).look.begun  # type: ignore[union-attr]
+
+
+def test_a_denominator_that_is_one_for_everybody_does_not_hold_up_a_ratio() -> None:
+    people = rare_people(45) | {"visits": np.ones(20_000)}
+    answer = kb.readout(
+        people, arm="variant", ratios=["bought/visits"], bounds={"visits": (0, 1)}, resolution={"visits": 1.0},
+        shares={"A": 9, "B": 1}, looks=kb.Looks("always"),
+    )  # fmt: skip
+    assert next(row for row in answer.effects if row.effect.metric == "bought/visits").look.begun  # type: ignore[union-attr]
+
+
+def test_an_arm_with_few_events_holds_up_only_its_own_comparisons() -> None:
+    people = {name: np.r_[column, column[:18_000]] for name, column in rare_people(12).items()}
+    people["variant"] = np.r_[["A"] * 18_000, ["B"] * 2_000, ["C"] * 18_000]
+    answer = kb.readout(people, arm="variant", metrics=["bought"], looks=kb.Looks("always"))
+    begun = {row.effect.arm: row.look.begun for row in answer.effects}  # type: ignore[union-attr]
+    assert begun == {"B": False, "C": True}

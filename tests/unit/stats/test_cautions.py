@@ -17,6 +17,7 @@ from kanab.stats.cautions import (
     enough_people,
     looked_early,
     metric_cautions,
+    people_off_commonest,
 )
 
 AMOUNT = Metric("y", 1, (0, 500))
@@ -150,3 +151,18 @@ def test_experiments_that_are_assigned_together_are_named():
     caution = assigned_jointly("checkout", ["search", "banner"])
     assert caution.code == "assigned-jointly"
     assert caution.sentence.startswith("checkout was assigned together with search, banner, in joint shares")
+
+
+def test_people_off_the_commonest_value_are_never_overstated():
+    rng = np.random.default_rng(4)
+    spend = np.where(rng.random(400) < 0.1, rng.gamma(2, 30, 400).round(), 0)
+    few, some = ([float(value) for value in part] for part in (spend[:200], spend[200:]))
+    assert {
+        arm: 0 < least <= np.count_nonzero(y)
+        for (arm, least), y in zip(people_off_commonest(values(A=few, B=some)).items(), (few, some), strict=True)
+    } == {"A": True, "B": True}
+    bought = values(Metric("y", 1, (0, 1)), A=[1] * 7 + [0] * 93, B=[1] * 95 + [0] * 5)
+    assert people_off_commonest(bought) == {"A": 7.0, "B": 5.0}
+    unbounded = values(Metric("y"), A=[0, 0, 2], B=[2, 3])
+    assert people_off_commonest(unbounded) == {"A": np.inf, "B": np.inf}
+    assert people_off_commonest(unbounded, ends=(0.0, 5.0)) == {"A": 1.0, "B": pytest.approx(25 / 13)}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from kanab import count_columns
+from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
-from kanab.stats import adjusted_effect, difference_in_means
+from kanab.stats import adjusted_effect, difference_in_means, people_off_commonest
 from kanab.stats.sequential import (
     any_time_look,
     log_evidence,
@@ -25,6 +25,9 @@ from kanab.stats.sequential import (
     tuning,
 )
 from kanab.stats.spending import boundaries
+from kanab.tally.factor import Factor
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
 
 def effect(shift=0.0, n=2000, seed=1, **choices):
@@ -191,6 +194,55 @@ def test_people_are_whole_numbers(people):
         any_time_look(effect(), people)
     with pytest.raises(AnalysisError, match="tuned_at must be a positive whole number"):
         any_time_look(effect(), 2000, tuned_at=people)
+
+
+def rare(events, people):
+    """Return two arms with so many events among so many people."""
+    arms, metric = Factor("arm", ("A", "B"), "arm"), Metric("y", 1, (0, 1))
+    n, ones = (np.array(counts, dtype=object) for counts in (people, events))
+    return Tally((arms,), n, (Moments(metric, n, ones, {}),))
+
+
+@pytest.mark.parametrize(("events", "begun"), [((400, 19), False), ((400, 20), True), ((9, 400), False)])
+def test_any_time_does_not_begin_before_each_arm_has_twenty_people_off_the_commonest_value(events, begun):
+    tally = rare(events, (4_000, 2_000))
+    fewest = min(people_off_commonest(tally).values())
+    seen = difference_in_means(tally)
+    look = any_time_look(seen, 6_000, off_commonest=fewest)
+    assert seen.p < 1e-6
+    assert look.begun == begun
+    if begun:
+        assert look == any_time_look(seen, 6_000)
+    else:
+        assert (look.p, look.interval, look.nominal, look.verdict, look.until) == (1.0, None, 0.0, "keep going", None)
+        assert str(look) == (
+            "at any time: p = 1.000; not yet, at least 20 people with another value than the commonest are needed "
+            "in each arm"
+        )
+
+
+def test_nothing_varies_before_it_begins_either():
+    flat = difference_in_means(rare((0, 0), (50, 50)))
+    assert any_time_look(flat, 100, off_commonest=0.0).p is None
+
+
+def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_twenty():
+    """50 looks up to 50,000 people, a tenth of them in B; without the twenty people it rings in 18 of 100."""
+    rng = np.random.default_rng(2)
+    studies, looks = 60, 50
+    people = np.stack([np.arange(1, looks + 1) * 900, np.arange(1, looks + 1) * 100], axis=1)
+    ones = np.stack([rng.binomial(n, 0.01, (studies, looks)).cumsum(axis=1) for n in (900, 100)], axis=2)
+    rang = 0
+    for events in ones.tolist():
+        tallies = [rare(now, n) for now, n in zip(events, people.tolist(), strict=True)]
+        rang += any(
+            any_time_look(
+                difference_in_means(tally), tally.total, off_commonest=min(people_off_commonest(tally).values())
+            ).verdict
+            == "may stop"
+            for tally in tallies
+        )
+    assert rang <= 3
 
 
 # ── the sample ratio ───────────────────────────────────────────────────────────────────────────
