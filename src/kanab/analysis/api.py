@@ -9,6 +9,7 @@ from typing import Any
 from kanab.analysis.compare import (
     AnalyzedTables,
     bayes_rows,
+    by_role,
     contrast_rows,
     effect_rows,
     margin_tests,
@@ -16,18 +17,23 @@ from kanab.analysis.compare import (
     omnibus_rows,
     with_off_commonest,
 )
+from kanab.analysis.guardrails import guardrail_rows
 from kanab.analysis.looks import current_look
 from kanab.analysis.options import (
     AnalysisOptions,
     AnyCorrection,
     Looks,
+    PlannedRoles,
     ResolvedOptions,
+    Role,
     named_arm,
     read_contrast,
     read_lower,
     read_margins,
     read_pool,
     read_priors,
+    read_roles,
+    read_rule,
 )
 from kanab.analysis.readout import Readout
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
@@ -36,7 +42,7 @@ from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.counting.shared_assignment import people_share
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.joint_shares import are_independent
-from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan
+from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release
@@ -53,7 +59,7 @@ from kanab.stats.cautions import (
 )
 from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.ftest import pooled_f, robust_f
-from kanab.stats.margins import Margin
+from kanab.stats.margins import Claim, Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
 from kanab.stats.segments import FollowUp, follow_ups, segment_effects
 from kanab.stats.sequential import sample_ratio_any_time
@@ -61,6 +67,8 @@ from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label
 from kanab.tally.metric import Missing
 from kanab.tally.tally import Tally
+
+NON_INFERIORITY: Claim = "non-inferiority"
 
 BATCHES = (
     "{batches} batches are added here. If results were looked at before the last of them, p-values and intervals "
@@ -83,6 +91,9 @@ def analyze(
     margins: Mapping[str, Margin | Sequence[Margin]] | None = None,
     lower_is_better: Sequence[str] | str = (),
     prior: Prior | Mapping[str, Prior] | None = None,
+    primary: Sequence[str] | str = (),
+    guardrails: Sequence[str] | str = (),
+    decision: Mapping[str, Any] | None = None,
 ) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
@@ -90,14 +101,17 @@ def analyze(
     they differ by segment is decided by the robust F. ``pool`` takes several arms as one
     ({"any": ["B", "C"]}); ``contrasts`` compare arms among themselves ("B - C"); ``margins`` are
     claims by metric, ``lower_is_better`` the metrics where less is better; a ``prior``, for all
-    metrics or by metric, adds a Bayesian reading.
+    metrics or by metric, adds a Bayesian reading. ``primary`` metrics and ``guardrails`` are families
+    of their own, and lead to a decision by a rule whose switches are ``decision`` ({"people": 20000});
+    without them the plan's hold.
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
     options = AnalysisOptions(
-        control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior
-    )
+        control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
+        primary, guardrails, decision,
+    )  # fmt: skip
     return analyze_release(released, experiment, options)
 
 
@@ -143,10 +157,13 @@ def readout(
     margins: Mapping[str, Margin | Sequence[Margin]] | None = None,
     lower_is_better: Sequence[str] | str = (),
     prior: Prior | Mapping[str, Prior] | None = None,
+    primary: Sequence[str] | str = (),
+    guardrails: Sequence[str] | str = (),
+    decision: Mapping[str, Any] | None = None,
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
-    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``prior`` how the
+    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``decision`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``assigned_by`` names the column by which arms were assigned, if not person by person: where
     several people share a value of it, the readout says so. Nothing is added to a ledger.
@@ -167,8 +184,9 @@ def readout(
     )  # fmt: skip
     rows = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
     options = AnalysisOptions(
-        of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior
-    )
+        of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
+        primary, guardrails, decision,
+    )  # fmt: skip
     answer = analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
     return answer if assigned_by is None else with_assignment(answer, source, assigned_by, rows)
 
@@ -196,17 +214,19 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     means = metric_means(AnalyzedTables(plan, tables, released.receipt.maps), released.plan.ratios, notes)
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
+    means = by_role(means, resolved.roles)
+    effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
     segments, follow_up_rows = _segments(plan, tables, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
     answer = Readout(
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
-        options.correction, ratio, tuple(effect_rows(means, resolved)), tuple(segments), tuple(follow_up_rows),
+        options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
         released.receipt,
         omnibus=tuple(omnibus_rows(means, resolved)),
         contrasts=tuple(contrast_rows(means, resolved)),
-        margins=tuple(margin_tests(means, resolved, notes)),
+        margins=tuple(claims),
         bayes=tuple(bayes_rows(means, resolved, notes)),
         cautions=(*current.cautions, *_cautions(released, plan, tables, sequential=looks is not None)),
         pooled=pools.groups,
@@ -216,6 +236,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         segment_effects=tuple(_segment_effects(plan, tables, segments, resolved)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
         balance=tuple(_balance(tables, shares, plan.name, resolved)),
+        guardrails=tuple(guardrail_rows(effects, claims, resolved)),
+        rule=resolved.rule,
     )  # fmt: skip
     current.record()
     return answer
@@ -239,12 +261,49 @@ def _resolved(
     arms = next(iter(tables.values())).factor(plan.name)
     control = plan.control if options.control is None else named_arm(arms, pools.place(options.control))
     metrics = list(dict.fromkeys([*_metric_names(tables), *map("/".join, released.plan.ratios)]))
-    lower = read_lower(options.lower_is_better, metrics, options.margins)
+    planned = _planned_roles(released.plan, plan)
+    roles = read_roles(options.primary, options.guardrails, metrics, planned)
+    lower = read_lower(options.lower_is_better, metrics, options.margins) | {*planned.lower} & {*metrics}
+    asked = read_margins(options.margins, metrics, lower)
+    limits = {
+        name: replace(margin, better="lower" if name in lower else "higher")
+        for name, margin in planned.margins.items()
+        if name in metrics
+    }
+    limits |= {name: margin for name, claims in asked.items() for margin in claims if margin.claim == NON_INFERIORITY}
+    margins = dict(asked)
+    if options.looks is None:  # over several looks, their interval decides
+        margins |= {name: tuple(dict.fromkeys((*asked.get(name, ()), margin))) for name, margin in limits.items()}
+    rule = read_rule(plan.decision, options.decision)
+    _check_limits(rule, roles, limits)
     return ResolvedOptions(
         arms.control if control is None else control, options.confidence, options.alternative, options.correction,
         options.looks, tuple(read_contrast(arms, contrast) for contrast in options.contrasts),
-        read_margins(options.margins, metrics, lower), read_priors(options.prior, metrics), lower,
+        margins, read_priors(options.prior, metrics), lower, roles, limits, rule,
     )  # fmt: skip
+
+
+def _planned_roles(plan: Plan, experiment: ExperimentPlan) -> PlannedRoles:
+    """Return the roles of a plan in the names of an analysis, where a ratio is called by its two parts."""
+    called = {metric.name: "/".join(metric.ratio) if metric.ratio else metric.name for metric in plan.metrics}
+    primary, guardrails, lower = (
+        tuple(called.get(name, name) for name in names)
+        for names in (experiment.primary, experiment.guardrails, experiment.lower_is_better)
+    )
+    margins = {
+        called.get(name, name): Margin(NON_INFERIORITY, size, relative=relative)
+        for name, (size, relative) in experiment.non_inferiority.items()
+    }
+    return PlannedRoles(primary, guardrails, lower, margins)
+
+
+def _check_limits(rule: DecisionRule, roles: Mapping[str, Role], limits: Mapping[str, Margin]) -> None:
+    bare = [name for name, role in roles.items() if role == "guardrail" and name not in limits]
+    if rule.guardrails == "non-inferior" and bare:
+        raise AnalysisError(
+            f"the decision demands a margin of every guardrail, and {listed(bare)} has none",
+            f"For example --non-inferiority {bare[0]}=2%.",
+        )
 
 
 def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
@@ -380,6 +439,8 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     notes = []
     if not control_named:
         notes.append(f"Control is {label(options.control)} (not named; name another if that is wrong).")
+    if options.roles and "primary" not in options.roles.values():
+        notes.append("There is no decision: guardrails are named, but no primary metric (--primary).")
     if not released.bounds_declared:
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from kanab.analysis.options import Looks, ResolvedOptions, Weights
+from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Role, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
@@ -20,7 +20,7 @@ from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
 from kanab.stats.cautions import enough_people, people_off_commonest
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
-from kanab.stats.margins import Better, MarginTest, against_margin
+from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_delta, relative_effect
@@ -99,6 +99,11 @@ def metric_means(analyzed: AnalyzedTables, ratios: Iterable[tuple[str, str]], no
             continue
         measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", _of_ratio(y, z), notes)
     return measured
+
+
+def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[MetricMeans]:
+    """Return primary metrics first, then guardrails: what was asked first is read first."""
+    return sorted(measured, key=lambda metric: ROLES.index(roles.get(metric.means.metric, "primary")))
 
 
 def _of_metric(metric: str) -> _Functions:
@@ -206,37 +211,41 @@ def _against_control(means: ArmMeans, options: ResolvedOptions) -> list[Weights]
 def _rows(
     measured: Sequence[MetricMeans], contrasts: Callable[[ArmMeans], list[Weights]], options: ResolvedOptions
 ) -> list[EffectRow]:
-    """Compare by every method; the rows that carry verdicts are one family, those beside them are not corrected."""
+    """Compare by every method; the rows of one role that carry verdicts are a family, those beside are uncorrected."""
     rows = [(metric, _row(metric, weights, options)) for metric in measured for weights in contrasts(metric.means)]
-    places = carriers([row for _, row in rows])
-    family = [(metric, [rows[place][1] for place in places if rows[place][0] is metric]) for metric in measured]
-    family = [(metric, of_metric) for metric, of_metric in family if of_metric]
-    joint = _dunnett(family, options) if options.correction == "dunnett" else _corrected(family, options)
-    for place in places if family else ():
-        metric, row = rows[place]
-        row = replace(row, simultaneous=next(joint), carries_verdict=True)
-        row = replace(row, verdict=verdict(row, 1 - options.confidence))
-        rows[place] = metric, replace(row, enough=_enough(row, metric.means))
+    carrying = carriers([row for _, row in rows])
+    for role in dict.fromkeys(rows[place][1].role for place in carrying):
+        places = [place for place in carrying if rows[place][1].role == role]
+        by_metric = [(metric, [rows[place][1] for place in places if rows[place][0] is metric]) for metric in measured]
+        family = [(metric, of_metric) for metric, of_metric in by_metric if of_metric]
+        joint = _dunnett(family, options) if options.correction == "dunnett" else _corrected(family, options)
+        for place in places:
+            metric, row = rows[place]
+            row = replace(row, simultaneous=next(joint), carries_verdict=True)
+            row = replace(row, verdict=verdict(row, 1 - options.confidence))
+            rows[place] = metric, replace(row, enough=_enough(row, metric.means))
     return [_stopping(row) for _, row in rows]
 
 
 def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> EffectRow:
     """Compare the means by one contrast; two arms also relative to the second."""
     means = metric.means
-    effect = contrast(means, weights, confidence=options.confidence, alternative=options.alternative)
+    alternative = options.alternative_for(means.metric)
+    effect = contrast(means, weights, confidence=options.confidence, alternative=alternative)
+    role, better = options.roles.get(means.metric), options.better(means.metric)
     look, p_null = None, effect.p_null
     if options.looks is not None:
         look, second = (metric.seen(tested, options.looks) for tested in (effect, replace(effect, p=effect.p_null)))
         look, p_null = _careful(look, means, weights), second.p
     if effect.arm is None:
-        return EffectRow(effect, None, None, look=look, p_null=p_null)
+        return EffectRow(effect, None, None, look=look, p_null=p_null, role=role, better=better)
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
     if isinstance(look, AnyTimeLook) and not look.begun:
         relative, delta = replace(relative, interval=None), None
-    return EffectRow(effect, relative, (base, other), delta, look=look, p_null=p_null)
+    return EffectRow(effect, relative, (base, other), delta, look=look, p_null=p_null, role=role, better=better)
 
 
 def _enough(row: EffectRow, means: ArmMeans) -> int | None:
@@ -301,7 +310,7 @@ def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]
     confidence = 1 - (1 - options.confidence) / metrics
     for metric, rows in family:
         weights = [dict(row.effect.contrast) for row in rows]
-        joint = joint_contrasts(metric.means, weights, confidence=confidence, alternative=options.alternative)
+        joint = joint_contrasts(metric.means, weights, confidence=confidence, alternative=rows[0].effect.alternative)
         for simultaneous, row in zip(joint, rows, strict=True):
             p, p_null = (
                 None if p is None else min(1.0, metrics * p)
@@ -342,7 +351,7 @@ def bayes_rows(measured: Sequence[MetricMeans], options: ResolvedOptions, notes:
         prior = options.priors.get(means.metric)
         if prior is None:
             continue
-        better: Better = "lower" if means.metric in options.lower else "higher"
+        better = options.better(means.metric)
         try:
             contrasts = _against_control(means, options)
             effects = [contrast(means, weights, confidence=options.confidence) for weights in contrasts]

@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
+from kanab.plan.model import DecisionRule
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import Effect
-from kanab.stats.margins import Margin
+from kanab.stats.margins import Better, Margin
 from kanab.stats.multiplicity import Correction
 from kanab.stats.sequential import TUNED_AT, AnyTimeLook, PlannedLook, any_time_look, planned_look
 from kanab.stats.spending import Spending
@@ -24,8 +25,21 @@ AnyCorrection = Correction | Literal["dunnett"]
 
 CORRECTIONS: tuple[str, ...] = (*get_args(Correction), "dunnett")
 
+Role = Literal["primary", "guardrail", "secondary"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
 Weights = dict[Level, float]
 """A contrast: what each arm's mean is multiplied by."""
+
+
+@dataclass(frozen=True)
+class PlannedRoles:
+    """The roles that a plan gives, in the names that an analysis has: a ratio is called by its two parts."""
+
+    primary: tuple[str, ...] = ()
+    guardrails: tuple[str, ...] = ()
+    lower: tuple[str, ...] = ()
+    margins: Mapping[str, Margin] = field(default_factory=dict)
 
 
 @check_arguments()
@@ -92,13 +106,17 @@ class AnalysisOptions:
     margins: Mapping[str, Margin | Sequence[Margin]] | None = None
     lower_is_better: Sequence[str] | str = ()
     prior: Prior | Mapping[str, Prior] | None = None
+    primary: Sequence[str] | str = ()
+    guardrails: Sequence[str] | str = ()
+    decision: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class ResolvedOptions:
     """The options in the arms and metrics of one release, checked.
 
-    ``margins`` and ``priors`` are by metric; ``lower`` are the metrics where less is better.
+    ``margins`` and ``priors`` are by metric; ``lower`` are the metrics where less is better. ``roles`` are empty where
+    nobody named any; ``limits`` are the margins of guardrails, and ``rule`` is what it takes to ship.
     """
 
     control: Level = None
@@ -110,6 +128,17 @@ class ResolvedOptions:
     margins: Mapping[str, tuple[Margin, ...]] = field(default_factory=dict)
     priors: Mapping[str, Prior] = field(default_factory=dict)
     lower: frozenset[str] = frozenset()
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    limits: Mapping[str, Margin] = field(default_factory=dict)
+    rule: DecisionRule = field(default_factory=DecisionRule)
+
+    def better(self, metric: str) -> Better:
+        """Return the good direction of a metric."""
+        return "lower" if metric in self.lower else "higher"
+
+    def alternative_for(self, metric: str) -> Alternative:
+        """Return the sides of a metric's test: harm to a guardrail is looked for whatever was hoped for."""
+        return "two-sided" if self.roles.get(metric) == "guardrail" else self.alternative
 
     def __post_init__(self) -> None:
         if self.correction not in CORRECTIONS:
@@ -210,7 +239,7 @@ def read_priors(prior: Prior | Mapping[str, Prior] | None, metrics: Sequence[str
 
 def read_lower(lower: Sequence[str] | str, metrics: Sequence[str], margins: Mapping[str, Any] | None) -> frozenset[str]:
     """Return the metrics where less is better: those that are named, and those whose margins say so."""
-    named = [lower] if isinstance(lower, str) else list(lower)
+    named = _names(lower)
     _check_metrics(named, metrics, "lower_is_better")
     by_margin = [
         metric
@@ -218,6 +247,47 @@ def read_lower(lower: Sequence[str] | str, metrics: Sequence[str], margins: Mapp
         if any(isinstance(margin, Margin) and margin.better == "lower" for margin in _several(claims))
     ]
     return frozenset([*named, *by_margin])
+
+
+def read_roles(
+    primary: Sequence[str] | str, guardrails: Sequence[str] | str, metrics: Sequence[str], plan: PlannedRoles
+) -> dict[str, Role]:
+    """Return the role of every metric: as asked, else as planned; none where nobody named any.
+
+    Where no metric is primary and only one is left that is not a guardrail, it is.
+
+    >>> read_roles((), "latency", ["orders", "latency"], PlannedRoles())
+    {'orders': 'primary', 'latency': 'guardrail'}
+    """
+    first, guards = _names(primary), _names(guardrails)
+    _check_metrics(first, metrics, "primary")
+    _check_metrics(guards, metrics, "guardrails")
+    if set(first) & set(guards):
+        raise AnalysisError("a metric is primary and a guardrail", "It has one role.")
+    first = first or [name for name in plan.primary if name in metrics and name not in guards]
+    guards = guards or [name for name in plan.guardrails if name in metrics and name not in first]
+    rest = [name for name in metrics if name not in guards]
+    first = first or (rest if len(rest) == 1 else [])
+    if not first and not guards:
+        return {}
+    return {name: "primary" if name in first else "guardrail" if name in guards else "secondary" for name in metrics}
+
+
+def read_rule(rule: DecisionRule, switches: Mapping[str, Any] | None) -> DecisionRule:
+    """Return the planned rule with the switches that were asked for."""
+    known: dict[str, tuple[Any, ...]] = {"primary": ("any", "all"), "guardrails": ("not-worse", "non-inferior")}
+    for name, value in (switches or {}).items():
+        people = name == "people" and type(value) is int and value > 0
+        if not people and value not in known.get(name, ()):
+            raise AnalysisError(
+                "a switch of the decision is not known",
+                "Use primary='any' or 'all', guardrails='not-worse' or 'non-inferior', people=20000.",
+            )
+    return replace(rule, **dict(switches or {}))
+
+
+def _names(names: Sequence[str] | str) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _several(claims: Any) -> Iterable[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from kanab.analysis.guardrails import GuardrailRow
 from kanab.analysis.options import AnyCorrection
 from kanab.analysis.rows import (
     BayesRow,
@@ -21,8 +22,10 @@ from kanab.analysis.rows import (
 )
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, SourceError
+from kanab.plan.model import DecisionRule
 from kanab.privacy.release import Receipt
 from kanab.report.charts import charts_if_installed
+from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.balance import BalanceCheck
@@ -69,6 +72,8 @@ class Readout:
     any_time: AnyTimeSampleRatio | None = None
     segment_effects: tuple[SegmentEffectRow, ...] = ()
     balance: tuple[BalanceCheck, ...] = ()
+    guardrails: tuple[GuardrailRow, ...] = ()
+    rule: DecisionRule = field(default_factory=DecisionRule)
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -130,6 +135,12 @@ class Readout:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the readout as plain data, ready for JSON; open ends of intervals are None."""
+        data = self._plain()
+        ratio = data["sample_ratio"]
+        p = ratio["p"] if self.any_time is None else ratio["p_any_time"]
+        return data | {"decision": decide(data | {"sample_ratio": ratio | {"p": p}})}
+
+    def _plain(self) -> dict[str, Any]:
         return {
             "experiment": self.experiment,
             "people": sum(self.arms.values()),
@@ -157,6 +168,8 @@ class Readout:
             "promise": next((row.simultaneous.meaning for row in self.effects if row.simultaneous is not None), None),
             "omnibus": [row.to_dict() for row in self.omnibus],
             "contrasts": [row.contrast_dict() for row in self.contrasts],
+            "rule": vars(self.rule),
+            "guardrails": [row.to_dict() for row in self.guardrails],
             "margins": [margin_dict(test) for test in self.margins],
             "bayes": [row.to_dict() for row in self.bayes],
             "segments": [row.to_dict() for row in self.segments],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.analysis.options import Role
 from kanab.report.words import Kind
 from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
 from kanab.stats.bayes import Candidate, Posterior, Prior
@@ -32,6 +33,7 @@ class EffectRow:
     corrected p, and an interval to go with it. ``p_null`` is the p of the second test, over all looks;
     ``enough`` people in the smallest arm would make clear by both what is only to be watched.
     Of all rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
+    ``role`` is the metric's, None where nobody named any; ``better`` its good direction.
     """
 
     effect: Effect
@@ -44,6 +46,13 @@ class EffectRow:
     carries_verdict: bool = False
     p_null: float | None = None
     enough: int | None = None
+    role: Role | None = None
+    better: Better = "higher"
+
+    @property
+    def worse(self) -> Kind:
+        """The verdict that is bad news."""
+        return "down" if self.better == "higher" else "up"
 
     @property
     def p(self) -> float | None:
@@ -66,6 +75,8 @@ class EffectRow:
         control, arm = self.means or (None, None)
         return {
             "metric": effect.metric,
+            "role": self.role,
+            "better": self.better,
             "control": _named(effect.control),
             "arm": _named(effect.arm),
             "method": effect.method,

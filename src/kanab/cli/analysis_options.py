@@ -80,11 +80,16 @@ _OPTIONS = (
         metavar="METRIC=SIZE",
         help="Claim: the same within this; also two limits: spend=-0.5:1.",
     ),
+    click.option("--lower-is-better", multiple=True, metavar="METRIC", help="Metric of which less is better."),
     click.option(
-        "--lower-is-better",
+        "--primary", multiple=True, metavar="METRIC", help="Metric that decides; others are guardrails or secondary."
+    ),
+    click.option("--guardrail", multiple=True, metavar="METRIC", help="Metric that must not get worse."),
+    click.option(
+        "--decision",
         multiple=True,
-        metavar="METRIC",
-        help="Metric of which less is better, for claims and priors.",
+        metavar="SWITCH=VALUE",
+        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000.",
     ),
     click.option(
         "--prior",
@@ -113,9 +118,24 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         {new: olds.split("+") for new, olds in pairs(flags["pool"], "--pool").items()},
         flags["contrast"],
         _margins(flags),
-        [name for text in flags["lower_is_better"] for name in names(text)],
+        _several(flags["lower_is_better"]),
         _prior(flags["prior"]),
+        _several(flags["primary"]),
+        _several(flags["guardrail"]),
+        _decision(flags["decision"]),
     )
+
+
+def _several(texts: tuple[str, ...]) -> list[str]:
+    """Read names that are separated by commas, or given by several flags."""
+    return [name for text in texts for name in names(text)]
+
+
+def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
+    switches: dict[str, Any] = dict(pairs(texts, "--decision"))
+    if "people" in switches and switches["people"].isdecimal():
+        switches["people"] = int(switches["people"])
+    return switches
 
 
 def _looks(flags: Mapping[str, Any]) -> Looks | None:

@@ -202,7 +202,14 @@ def _adds_up(plan: Plan, metric: MetricPlan, counters: Counters) -> bool:
 def _with_metrics(plan: Plan, metrics: Sequence[MetricPlan]) -> Plan:
     names = {metric.name for metric in metrics}
     experiments = [
-        replace(experiment, tolerance={name: size for name, size in experiment.tolerance.items() if name in names})
+        replace(
+            experiment,
+            tolerance={name: size for name, size in experiment.tolerance.items() if name in names},
+            primary=tuple(name for name in experiment.primary if name in names),
+            guardrails=tuple(name for name in experiment.guardrails if name in names),
+            lower_is_better=tuple(name for name in experiment.lower_is_better if name in names),
+            non_inferiority={name: size for name, size in experiment.non_inferiority.items() if name in names},
+        )
         for experiment in plan.experiments
     ]
     return replace(plan, metrics=tuple(metrics), experiments=tuple(experiments))

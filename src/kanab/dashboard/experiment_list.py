@@ -11,8 +11,9 @@ from typing import Any, Literal
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
 from kanab.errors import LedgerError
+from kanab.report.decision import ANSWERS, cause_first, decide
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, balance_faults, headlines, metrics_of
+from kanab.report.words import alarmed, balance_faults, decision_words, headlines, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
 State = Literal["waiting", "running", "ended", "released"]
@@ -42,6 +43,7 @@ class Result:
     metric: str
     arm: str
     kind: str
+    tone: str
     change: str
 
 
@@ -60,6 +62,7 @@ class ExperimentSummary:
     next_seal: datetime | None = None
     look: str = ""
     verdict: str = ""
+    decision: Mapping[str, Any] | None = None
     results: tuple[Result, ...] = field(default_factory=tuple)
 
     @property
@@ -71,6 +74,16 @@ class ExperimentSummary:
     def watched(self) -> tuple[Result, ...]:
         """What a few people could have made."""
         return tuple(result for result in self.results if result.kind == "watch")
+
+    @property
+    def answer(self) -> str:
+        """What to do; empty where no metric is primary."""
+        return "" if self.decision is None else self.decision["answer"]
+
+    @property
+    def decision_words(self) -> str:
+        """What to do, with the arm that it is about."""
+        return "" if self.decision is None else decision_words(self.decision)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the line as plain data, ready for JSON."""
@@ -107,8 +120,16 @@ def summarize(name: str, readout: ExperimentReadout | None, collection: Collecti
     look, verdict = _look(data)
     return ExperimentSummary(
         name, state, health, why, sum(arms.values()), arms, data["k"], len(readout.bundle.releases), next_seal,
-        look, verdict, tuple(_results(data)),
+        look, verdict, _decision(data, health, why, running=running), tuple(_results(data)),
     )  # fmt: skip
+
+
+def _decision(data: Mapping[str, Any], health: Health, why: str, *, running: bool) -> dict[str, Any] | None:
+    """Return what to do now; whatever is an alarm here has to be looked into first."""
+    decision = decide(data, running=running)
+    if decision is None or health != "alarm" or decision["answer"] == "look into it":
+        return decision
+    return decision | {"answer": "look into it", "because": [cause_first(why)]}
 
 
 def _health_unread(readout: ExperimentReadout | None, *, ratio_alarm: bool) -> tuple[Health, str]:
@@ -151,7 +172,7 @@ def _results(data: Mapping[str, Any]) -> Iterable[Result]:
             change = figures_of([row], share=share, brief=True).change(row["estimate"], signed=True)
             if row["relative"] is not None and row["relative_interval"] is not None:
                 change = f"{relative_figures([row], brief=True).bare(row['relative'], signed=True)} %"
-            yield Result(metric, row["arm"], row["verdict"], change)
+            yield Result(metric, row["arm"], row["verdict"], tone(row), change)
 
 
 @dataclass(frozen=True)
@@ -162,16 +183,29 @@ class ListFilter:
     state: str = ""
     health: str = ""
     sort: str = "attention"
+    decision: str = ""
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filter as the query of an address."""
+        return {
+            "q": self.text,
+            "state": self.state,
+            "health": self.health,
+            "decision": self.decision,
+            "sort": self.sort,
+        }
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> ListFilter:
         """Read the filter from the query of an address; what is not known is ignored."""
-        state, health, sort = (query.get(name, "") for name in ("state", "health", "sort"))
+        state, health, sort, decision = (query.get(name, "") for name in ("state", "health", "sort", "decision"))
         return cls(
             query.get("q", "")[:200].strip(),
             state if state in STATES else "",
             health if health in HEALTHS else "",
             sort if sort.removeprefix("-") in _SORT_KEYS else "attention",
+            decision if decision in ANSWERS else "",
         )
 
     def select(self, experiments: Iterable[ExperimentSummary]) -> list[ExperimentSummary]:
@@ -183,18 +217,25 @@ class ListFilter:
             if text in experiment.name.casefold()
             and self.state in ("", experiment.state)
             and self.health in ("", experiment.health)
+            and self.decision in ("", experiment.answer)
         ]
         selected.sort(key=_SORT_KEYS["name"])
         return sorted(selected, key=_SORT_KEYS[self.sort.removeprefix("-")], reverse=self.sort.startswith("-"))
 
 
 _SORT_KEYS: dict[str, Callable[[ExperimentSummary], Any]] = {
-    "attention": lambda line: (HEALTHS.index(line.health), line.verdict != "may stop", line.state == "ended"),
+    "attention": lambda line: (HEALTHS.index(line.health), not _to_act_on(line), line.state == "ended"),
     "name": lambda line: line.name.casefold(),
     "people": lambda line: -line.people,
     "seals": lambda line: -line.seals,
     "result": lambda line: -len(line.clear),
+    "decision": lambda line: ANSWERS.index(line.answer) if line.answer in ANSWERS else len(ANSWERS),
 }
+
+
+def _to_act_on(line: ExperimentSummary) -> bool:
+    """Return whether somebody could act on it now."""
+    return line.answer in ("look into it", "ship") or (not line.answer and line.verdict == "may stop")
 
 
 class ListPage:
@@ -207,6 +248,8 @@ class ListPage:
         self.mixed = len({line.state for line in experiments}) > 1
         self.sealing = any(line.next_seal for line in experiments)
         self.looking = any(line.verdict for line in experiments)
+        answers = [line.answer for line in experiments]
+        self.decisions = {answer: answers.count(answer) for answer in ANSWERS if answer in answers}
         selected = filters.select(experiments)
         self.selected = len(selected)
         self.pages = max(1, math.ceil(len(selected) / MOST_EXPERIMENTS))

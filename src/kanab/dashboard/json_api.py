@@ -30,7 +30,7 @@ def experiment(request: Request, view: RequestView) -> Response:
         experiment=experiment.summary.to_dict(),
         readings=[readout.bundle.title for readout in experiment.readouts],
         chosen=experiment.chosen if experiment.readouts else None,
-        readout=None if readout is None else readout.to_dict(),
+        readout=None if readout is None else readout.to_dict() | {"decision": experiment.summary.decision},
         history=[] if readout is None else _history(view, experiment),
     )
 

@@ -92,8 +92,8 @@ def _history(points: Sequence[HistoryPoint]) -> str:
     pictures = "".join(f"<figure>{svg}</figure>" for svg in drawn)
     more = f" The first {MOST_LINES} of {len(lines)} are drawn." if len(lines) > MOST_LINES else ""
     key = (
-        "Each dot is the effect in everything that was sealed up to then, with its interval; blue where 0 is outside, "
-        f"which counts only at looks that were planned. The level line is no difference.{more}"
+        "Each dot is the effect in everything that was sealed up to then, with its interval, in the colour of the "
+        f"verdict at that seal, which counts only at looks that were planned. The level line is no difference.{more}"
     )
     table = table_html(history_table(points), "Effects after each seal", kind="cards wide")
     return (

@@ -16,9 +16,8 @@ from kanab.dashboard.rendering import Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
-from kanab.report.html import report_page
+from kanab.report.html import lead_html, report_page
 from kanab.report.page import Page, table_html
-from kanab.report.words import lead_sentences
 from kanab.scan.readout import PairReadout
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
@@ -51,19 +50,19 @@ class Pages:
         """Return one experiment: what it says, how it settled, what was merged; or what it waits for."""
         experiment = requested_experiment(view, request)
         sections: page_sections.Sections = []
-        lead: list[str] = []
+        lead: list[Markup] = []
         if experiment.shown is not None and experiment.shown.readout is not None:
-            data = experiment.shown.data
+            data = experiment.data
             sections = page_sections.experiment_sections(data, view.charts(experiment), view.history(experiment))
-            lead = lead_sentences(data)
+            lead = [Markup(sentence) for sentence in lead_html(data)]
         return self._page(request, "experiment.html", view, experiment=experiment, sections=sections, lead=lead)
 
     def report(self, request: Request, view: RequestView) -> Response:
         """Return the readout as the report in one file."""
-        shown = requested_experiment(view, request).shown
-        if shown is None or shown.readout is None:
+        experiment = requested_experiment(view, request)
+        if experiment.shown is None or experiment.shown.readout is None:
             raise HTTPException(404)
-        data = shown.data
+        data = experiment.data
         return _report_response(report_page(data, charts=charts_if_installed(data)))
 
     def interactions(self, request: Request, view: RequestView) -> Response:

@@ -75,6 +75,8 @@ def experiment_table(plan: Plan) -> Table:
         more += [f"by {listed(experiment.segments)}"] if experiment.segments else []
         more += [f"with {listed(experiment.interactions)}"] if experiment.interactions else []
         more += [f"assigned together with {listed(experiment.joint_shares)}"] if experiment.joint_shares else []
+        more += [f"primary {listed(experiment.primary)}"] if experiment.primary else []
+        more += [f"guardrails {listed(experiment.guardrails)}"] if experiment.guardrails else []
         more += [f"{experiment.looks} looks"] if experiment.looks else []
         more += [f"{100 * experiment.holdout:g} % held out"] if experiment.holdout else []
         rows.append((experiment.name, arms, "; ".join(more) or "–"))

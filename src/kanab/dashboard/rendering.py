@@ -17,6 +17,7 @@ from kanab.dashboard.guard import problem
 from kanab.dashboard.next_seal import moment_text
 from kanab.inspection.officer.page import OFFICER_STYLE
 from kanab.planning.report.power_html import PLAN_STYLE
+from kanab.report.decision import ANSWERS
 from kanab.report.style import STYLE
 from kanab.report.words import MARKS
 from kanab.scan.report.html import SCAN_STYLE
@@ -44,6 +45,7 @@ class Renderer:
         versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._assets.items()}
         self._templates.globals |= {
             "versions": versions, "moment": moment_text, "marks": MARKS, "healths": HEALTHS, "states": STATES,
+            "answers": ANSWERS,
             "nav": NAV, "with_login": with_login, "segment": lambda text: quote(text, safe=""), "query": urlencode,
         }  # fmt: skip
 

@@ -38,6 +38,12 @@ class ExperimentView:
         """The chosen readout; None before the first seal."""
         return self.readouts[self.chosen] if self.readouts else None
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """The chosen readout as people read it, with what to do now: whether it still runs matters."""
+        assert self.shown is not None
+        return self.shown.data | {"decision": self.summary.decision}
+
 
 class RequestView:
     """One request's view: everything in it is about the same bytes."""

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
-from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.charts import INK, LETTER, MUTED, TRACK, WIDTH, colour_of
 from kanab.report.figures import Figures, figures_of, is_share
 from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table
@@ -87,9 +87,9 @@ def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
 
 
 def _mark(x: float, row: Row, scale: _Scale) -> str:
-    """Draw one estimate with its interval; blue where 0 is outside."""
+    """Draw one estimate with its interval, in the colour of its verdict at that seal."""
     low, high = row["interval"] or (row["estimate"], row["estimate"])
-    colour = UP if (low is not None and low > 0) or (high is not None and high < 0) else QUIET
+    colour = colour_of(row)
     top, bottom = scale.y(scale.high if high is None else high), scale.y(scale.low if low is None else low)
     return (
         f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'

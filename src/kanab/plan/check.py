@@ -244,6 +244,10 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         ("exclude_with", "experiment", experiment.exclude_with, others),
         ("joint_shares", "experiment", tuple(experiment.joint_shares), others),
         ("tolerance", "metric", tuple(experiment.tolerance), plan.metric_names),
+        ("primary", "metric", experiment.primary, plan.metric_names),
+        ("guardrails", "metric", experiment.guardrails, plan.metric_names),
+        ("lower_is_better", "metric", experiment.lower_is_better, plan.metric_names),
+        ("non_inferiority", "metric", tuple(experiment.non_inferiority), plan.metric_names),
     ):
         for name in names:
             if name == experiment.name and word == "experiment":
@@ -253,6 +257,12 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         if len(set(names)) < len(names):
             yield f"{path}.{key} names a {word} twice"
     yield from _joint_mistakes(experiment, plan)
+    for name in sorted({*experiment.primary} & {*experiment.guardrails}):
+        yield f"{path}: {name!r} is primary and a guardrail; it has one role"
+    if experiment.decision.guardrails == "non-inferior":
+        for name in experiment.guardrails:
+            if name not in experiment.non_inferiority:
+                yield f"{path}.non_inferiority misses the guardrail {name!r}: decision.guardrails is 'non-inferior'"
     for name in sorted({*experiment.interactions} & {*experiment.exclude_with}):
         yield f"{path} excludes {name!r} and asks for its interaction: nobody would be in both"
 

@@ -22,7 +22,7 @@ from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.joint_shares import nested
-from kanab.plan.model import DEFAULT_K, Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import DEFAULT_K, Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
@@ -213,6 +213,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
     table.only(
         "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
         "looks", "joint_shares", *([] if table.file else ["only"]),
+        "primary", "guardrails", "lower_is_better", "non_inferiority", "decision",
     )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
@@ -232,6 +233,20 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("looks", values.positive_whole, None),
         table.get("joint_shares", values.joint_shares, {}),
         None if table.file else table.get("only", values.levels, None),
+        table.get("primary", values.names, ()),
+        table.get("guardrails", values.names, ()),
+        table.get("lower_is_better", values.names, ()),
+        table.get("non_inferiority", values.sizes, {}),
+        _decision(table.table("decision")),
+    )
+
+
+def _decision(table: _Table) -> DecisionRule:
+    table.only("primary", "guardrails", "people")
+    return DecisionRule(
+        table.get("primary", values.one_of("any", "all"), DecisionRule.primary),
+        table.get("guardrails", values.one_of("not-worse", "non-inferior"), DecisionRule.guardrails),
+        table.get("people", values.positive_whole, None),
     )
 
 
@@ -299,4 +314,19 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         looks=experiment.looks,
         joint_shares={name: nested(shares) for name, shares in sorted(experiment.joint_shares.items())} or None,
         only=_plain(experiment.only),
+        primary=list(experiment.primary),
+        guardrails=list(experiment.guardrails),
+        lower_is_better=list(experiment.lower_is_better),
+        non_inferiority={name: _size(*experiment.non_inferiority[name]) for name in sorted(experiment.non_inferiority)}
+        or None,
+        decision=_decision_to_dict(experiment.decision) or None,
     )
+
+
+def _size(size: float, relative: bool) -> float | str:
+    """Write a size as it is read: a number, or a percentage."""
+    return f"{100 * size:.12g}%" if relative else _plain(size)
+
+
+def _decision_to_dict(rule: DecisionRule) -> dict[str, Any]:
+    return {key: value for key, value in vars(rule).items() if value != getattr(DecisionRule, key)}

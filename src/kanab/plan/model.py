@@ -71,8 +71,26 @@ class CovariatePlan:
 
 
 @dataclass(frozen=True)
+class DecisionRule:
+    """What it takes to ship an arm: its switches are the keys of ``decision`` in a plan.
+
+    ``primary``: "any" metric, or "all", must be clearly better. ``guardrails``: none may be clearly worse, and
+    those with a margin must be shown to be within it; "non-inferior" demands a margin of all. ``people``: nothing
+    is shipped before so many are counted.
+    """
+
+    primary: Literal["any", "all"] = "any"
+    guardrails: Literal["not-worse", "non-inferior"] = "not-worse"
+    people: int | None = None
+
+
+@dataclass(frozen=True)
 class ExperimentPlan:
-    """One experiment. Its name is the column that holds the arm."""
+    """One experiment. Its name is the column that holds the arm.
+
+    ``primary`` to ``decision`` say how results are read, not what is counted: ``non_inferiority`` has the most that a
+    metric may be worse, and whether that is a share of the control's mean.
+    """
 
     name: str
     shares: tuple[tuple[Level, float], ...] | None = None
@@ -87,6 +105,11 @@ class ExperimentPlan:
     looks: int | None = None
     joint_shares: Mapping[str, JointShares] = field(default_factory=dict)
     only: tuple[Level, ...] | None = None
+    primary: tuple[str, ...] = ()
+    guardrails: tuple[str, ...] = ()
+    lower_is_better: tuple[str, ...] = ()
+    non_inferiority: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
+    decision: DecisionRule = field(default_factory=DecisionRule)
 
     @property
     def arms(self) -> tuple[Level, ...] | None:

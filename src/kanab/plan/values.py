@@ -148,6 +148,26 @@ def tolerance(value: Any, metrics: Iterable[str]) -> dict[str, float]:
     return limits
 
 
+def sizes(value: Any) -> dict[str, tuple[float, bool]]:
+    """Read positive sizes by metric: a number, or a share of the control's mean such as "2%"."""
+    if not isinstance(value, dict):
+        raise WrongValueError("must be a table of sizes by metric, such as { latency = '2%', refunds = 0.01 }")
+    return {name: size(amount) for name, amount in value.items()}
+
+
+def size(value: Any) -> tuple[float, bool]:
+    """Read a positive number, or a percentage as a text; true says that it was one.
+
+    >>> size("2%"), size(0.01)
+    ((0.02, True), (0.01, False))
+    """
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,12})?)\s*%\s*", value) if isinstance(value, str) else None
+    amount = float(match[1]) / 100 if match else number(value)
+    if not amount > 0:
+        raise WrongValueError("must be a positive number, or a share of the control's mean such as '2%'")
+    return amount, match is not None
+
+
 def origins(value: Any) -> tuple[str, ...]:
     """Read web origins: scheme and host, perhaps a port."""
     for origin in names(value):

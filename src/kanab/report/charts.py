@@ -15,7 +15,7 @@ from typing import Any
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
 from kanab.report.tables import rows_of_levels, segment_places
-from kanab.report.words import differs, metrics_of
+from kanab.report.words import differs, lower_is_better, metrics_of, tone
 
 Data = Mapping[str, Any]
 Spec = dict[str, Any]
@@ -34,15 +34,15 @@ MOST_LEVELS = 24
 
 INK, MUTED, TRACK = "#1f2328", "#59636e", "#f0f3f6"
 UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
-_COLOURS = {"up": UP, "down": DOWN}
+_COLOURS = {"better": UP, "worse": DOWN}
 
 
 def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return a forest plot: every effect with its interval, a panel for each metric; None without effects.
 
-    Of each arm only the row that carries the verdict has a colour: blue is clearly more than the control, orange
-    clearly less, after correction. Raises `MissingExtraError` where the extra is not installed, as the other charts
-    do.
+    Of each arm only the row that carries the verdict has a colour, after correction: blue is clearly more than the
+    control, orange clearly less; where less is better, the other way round. Raises `MissingExtraError` where the
+    extra is not installed, as the other charts do.
     """
     alt = _altair()
     chosen = metrics_of(data) if metric is None else [metric]
@@ -123,6 +123,11 @@ def _axis_title(data: Data, metric: str) -> str:
     return f"effect on {metric}, percentage points" if is_share(data, metric) else f"effect on {metric}"
 
 
+def colour_of(row: Row) -> str:
+    """Return the colour of a row: blue for the better, orange for the worse, grey where it carries no clear verdict."""
+    return _COLOURS.get(tone(row), QUIET)
+
+
 def _forest_rows(data: Data, metric: str) -> list[Spec]:
     """Return what is drawn for each effect: where, in which colour, with which words."""
     effects = [row for row in data["effects"] if row["metric"] == metric]
@@ -147,7 +152,7 @@ def _forest_row(row: Row, figures: Figures, place: str) -> Spec:
         "estimate": scaled(row["estimate"], figures.share),
         "low": scaled(low, figures.share),
         "high": scaled(high, figures.share),
-        "colour": _COLOURS.get(row["verdict"], QUIET),
+        "colour": colour_of(row),
     }
 
 
@@ -157,13 +162,15 @@ def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
     figures = figures_of(together, share=is_share(data, metric))
     order = sorted(together, key=lambda level: 2.0 if level["p_adjusted"] is None else level["p_adjusted"])
     clearest = order[:MOST_LEVELS]
+    better = "lower" if lower_is_better(data, metric) else "higher"
     rows: list[Spec] = []
     for level in together:
         if level in clearest:
             clear = not level["exploratory"] and differs(level, data["confidence"])
             side = "up" if level["estimate"] > 0 else "down"
             kind = "untestable" if level["p"] is None else side if clear else "unclear"
-            row = _forest_row({**level, "method": "difference", "verdict": kind}, figures, str(len(rows)))
+            seen = {**level, "method": "difference", "verdict": kind, "better": better}
+            row = _forest_row(seen, figures, str(len(rows)))
             name = f"{level['covariate']} = {level['level']}, {level['arm']}"
             rows.append(row | {"label": name, "weight": "bold" if clear else "normal"})
     return rows

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.errors import MissingExtraError
+from kanab.report.decision import rule_sentences
 from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
 from kanab.report.sections import (
@@ -32,6 +33,8 @@ from kanab.report.words import (
     alarm_sentences,
     balance_alarmed,
     balance_sentences,
+    colour_key,
+    decision_sentences,
     lead_sentences,
     merged_levels,
     method_sentences,
@@ -41,16 +44,14 @@ from kanab.report.words import (
     segment_sentences,
     summary,
     title,
+    tone,
     verdicts,
 )
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]
 
-_FOREST_KEY = (
-    "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
-    "Blue is clearly more than the control, orange clearly less, grey neither."
-)
+_FOREST_KEY = "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
 _SEGMENT_KEY = (
     "In the pictures: dot, the effect at this level; line, its interval; all intervals of a picture hold together. "
     "Grey where it is exploratory or unclear."
@@ -63,7 +64,8 @@ _ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
 def readout_html(data: Data) -> str:
     """Return a fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
     alarms = alarm_sentences(data)
-    parts = [f"<p><strong>{escape(title(data))}</strong><br>{escape(summary(data))}</p>"]
+    lead = "<br>".join(escape(sentence) for sentence in (*decision_sentences(data), summary(data)))
+    parts = [f"<p><strong>{escape(title(data))}</strong><br>{lead}</p>"]
     for section in readout_sections(data):
         parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
         for part in section.parts:
@@ -93,10 +95,19 @@ def report_page(data: Data, *, charts: Mapping[str, str]) -> Page:
         PageSection("segments", "Does the effect differ by segment?", _segments(data, charts)),
         PageSection("privacy", "Privacy receipt", _privacy(data)),
         PageSection("notes", "Notes", bullets(note_sentences(data))),
-        PageSection("method", "How it was computed", bullets(method_sentences(data))),
+        PageSection("method", "How it was computed", bullets([*method_sentences(data), *rule_sentences(data)])),
     )
-    header = header_html("Experiment", data["experiment"], *(escape(sentence) for sentence in lead_sentences(data)))
+    header = header_html("Experiment", data["experiment"], *lead_html(data))
     return Page(title(data), header, sections, "from counts and sums")
+
+
+def lead_html(data: Data) -> list[str]:
+    """Return the sentences that lead into a report, as HTML; the decision stands out."""
+    sentences = [marked(sentence) for sentence in lead_sentences(data)]
+    if decision_sentences(data):
+        first, _, rest = sentences[0].partition(". ")
+        sentences[0] = f"<strong>{first}.</strong> {rest}"
+    return sentences
 
 
 def _cautions(data: Data) -> str:
@@ -138,7 +149,7 @@ def _effects(data: Data, charts: Mapping[str, str]) -> str:
     if not metrics_of(data):
         return f"<p>{escape(summary(data))}</p>"
     articles = [_metric(data, metric, charts) for metric in metrics_of(data)]
-    key = _FOREST_KEY if charts else str(MissingExtraError("Drawing charts", "charts"))
+    key = f"{_FOREST_KEY}{colour_key(data)}" if charts else str(MissingExtraError("Drawing charts", "charts"))
     return "\n".join([f'<p class="key">{escape(key)}</p>', *articles])
 
 
@@ -147,7 +158,7 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
     unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
     units = f'<p class="unit">{escape(unit)}</p>' if unit else ""
     items = "".join(
-        f'<li class="{verdict.kind}"><span class="mark" aria-hidden="true">{MARKS[verdict.kind]}</span>'
+        f'<li class="{tone(verdict.row)}"><span class="mark" aria-hidden="true">{MARKS[verdict.kind]}</span>'
         f'<span class="claim">{marked(verdict.claim)}</span> '
         f'<span class="evidence">{marked(_sentence(verdict.evidence))}</span></li>'
         for verdict in verdicts(data, metric)

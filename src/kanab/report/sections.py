@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.errors import listed
+from kanab.report.decision import rule_sentences
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
 from kanab.report.tables import (
     arms_table,
@@ -22,7 +23,7 @@ from kanab.report.words import (
     balance_alarmed,
     balance_sentences,
     correction_name,
-    family_size,
+    families,
     headlines,
     method_of,
     method_sentences,
@@ -31,6 +32,7 @@ from kanab.report.words import (
     privacy_sentences,
     sample_ratio_sentence,
     segment_sentences,
+    several_roles,
     spoken_arm,
     summary,
     verdicts,
@@ -64,7 +66,7 @@ def readout_sections(data: Data) -> list[Section]:
         parts: tuple[Part, ...] = (*segment_sentences(data), segments_table(data), *segment_effect_parts(data))
         sections.append(Section("Does the effect differ by segment?", parts))
     sections.append(Section("Privacy", tuple(privacy_sentences(data))))
-    sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
+    sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data), *rule_sentences(data))))
     return [section for section in sections if section.parts]
 
 
@@ -156,7 +158,7 @@ def simultaneous_parts(data: Data) -> tuple[Part, ...]:
     """Return the intervals that go with corrected p-values, where several effects were corrected as one family."""
     rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
     tested = [row for row in rows if row["p"] is not None and "interval_adjusted" in row]
-    if data["correction"] == "none" or family_size(tested) < 2:
+    if data["correction"] == "none" or not families(tested):
         return ()
     return simultaneous_sentence(data, tested), _simultaneous_table(data, tested)
 
@@ -171,7 +173,8 @@ def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
             f"Of the intervals of selected effects ({method}), at most {percent(1 - data['confidence'])} are expected "
             f"to miss; effects that were not selected have none."
         )
-    promise = f"All intervals here contain their effects simultaneously, with {level} confidence"
+    apart = ", for each role by itself" if several_roles(data) else ""
+    promise = f"All intervals here contain their effects simultaneously, with {level} confidence{apart}"
     disagreeing = [row for row in rows if row["agrees"] is False]
     if data["correction"] not in ("holm", "hochberg"):
         how = "Dunnett over arms, Bonferroni over metrics" if data["correction"] == "dunnett" else method
@@ -225,10 +228,9 @@ def contrast_parts(data: Data) -> tuple[Part, ...]:
     if not rows:
         return ()
     method = correction_name(data)
-    size = family_size(rows)
     family = (
-        f"Corrected separately ({method}), {size} comparisons as one family."
-        if method and size > 1
+        f"Corrected separately ({method}): {families(rows)}."
+        if method and families(rows)
         else "Each comparison is tested on its own."
     )
     cells = []

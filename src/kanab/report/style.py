@@ -57,8 +57,8 @@ article+article{{margin-top:2.5rem}}
 .verdicts .claim{{display:block;font-weight:600}}
 .verdicts .evidence{{display:block;line-height:1.45;margin-top:.1rem}}
 .verdicts .mark{{position:absolute;left:0;color:var(--quiet)}}
-.verdicts .up .mark{{color:var(--up)}}
-.verdicts .down .mark{{color:var(--down)}}
+.verdicts .better .mark{{color:var(--up)}}
+.verdicts .worse .mark{{color:var(--down)}}
 .said{{padding-left:1.2rem;max-width:46rem}}
 .said li+li{{margin-top:.45rem}}
 .pair{{display:grid;gap:1.5rem 2.5rem;margin:1rem 0 1.25rem;align-items:start}}

@@ -7,15 +7,19 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Row, error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.report.words import balance_rows, correction_name, differs
+from kanab.report.words import balance_rows, correction_name, differs, lower_is_better, role_of, several_roles
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
 
 
 def metric_heading(data: Data, metric: str) -> str:
-    """Return the metric, and its units where they are known."""
-    return f"{metric} (means in %, effects in points)" if is_share(data, metric) else metric
+    """Return the metric, its role where there are several, its good direction where that is less, and its units."""
+    label = role_of(data, metric) if several_roles(data) else None
+    about = [text for text in (label, "less is better" if lower_is_better(data, metric) else None) if text]
+    units = ["means in %, effects in points"] if is_share(data, metric) else []
+    notes = "; ".join([", ".join(about)] * bool(about) + units)
+    return f"{metric} ({notes})" if notes else metric
 
 
 def arms_table(data: Data) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kanab.report.figures import bind_numbers
 from kanab.report.sections import Section, readout_sections
-from kanab.report.words import summary, title
+from kanab.report.words import decision_sentences, summary, title
 from kanab.tabular import Table
 
 PROSE_WIDTH = 100
@@ -25,7 +25,7 @@ def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
     Without a width tables are as wide as they need. Control characters in names become visible.
     """
     clean = mapped(data, printable)
-    return sections_text((title(clean), summary(clean)), readout_sections(clean), width)
+    return sections_text((title(clean), *decision_sentences(clean), summary(clean)), readout_sections(clean), width)
 
 
 def sections_text(sentences: Iterable[str], sections: Iterable[Section], width: int | None) -> str:
@@ -53,7 +53,7 @@ def wrapped(sentence: str, width: int) -> list[str]:
 def readout_markdown(data: Mapping[str, Any]) -> str:
     """Return the readout as Markdown; names that look like markup are escaped."""
     safe = mapped(data, _escaped)
-    lines = [f"# {title(safe)}", "", summary(safe)]
+    lines = [f"# {title(safe)}", "", *(f"**{sentence}**\n" for sentence in decision_sentences(safe)), summary(safe)]
     for section in readout_sections(safe):
         lines += ["", f"## {section.heading}", ""]
         for before, part in zip((None, *section.parts), section.parts, strict=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -67,9 +68,23 @@ def title(data: Data) -> str:
 
 
 def lead_sentences(data: Data) -> list[str]:
-    """Return who was in the experiment, and how many of the comparisons are clear."""
+    """Return what to do, who was in the experiment, and how many of the comparisons are clear."""
     people = title(data).removeprefix(f"{data['experiment']}: ")
-    return [f"{people}.", summary(data)]
+    return [*decision_sentences(data), f"{people}.", summary(data)]
+
+
+def decision_sentences(data: Data) -> list[str]:
+    """Return what to do, and why; nothing where no metric is primary."""
+    decision = data.get("decision")
+    if decision is None:
+        return []
+    return [f"Decision: {decision_words(decision)}. {' '.join(decision['because'])}"]
+
+
+def decision_words(decision: Mapping[str, Any]) -> str:
+    """Return the answer, with the arm that it is about: "ship B", "hold"."""
+    answer: str = decision["answer"]
+    return f"{answer} {spoken_arm(decision['arm'])}" if answer == "ship" else answer
 
 
 def alarmed(data: Data) -> bool:
@@ -225,6 +240,46 @@ def headlines(data: Data, metric: str) -> list[Row]:
     return [row for row in data["effects"] if row["metric"] == metric and row["carries_verdict"]]
 
 
+def role_of(data: Data, metric: str) -> str | None:
+    """Return the role of a metric; None where nobody named any."""
+    return next((row.get("role") for row in data["effects"] if row["metric"] == metric), None)
+
+
+def lower_is_better(data: Data, metric: str) -> bool:
+    """Return whether less of a metric is better."""
+    return any(row.get("better") == "lower" for row in data["effects"] if row["metric"] == metric)
+
+
+def several_roles(data: Data) -> bool:
+    """Return whether metrics have different roles, so that each has to be named."""
+    return len({row.get("role") for row in data["effects"]}) > 1
+
+
+def is_better(row: Row) -> bool | None:
+    """Return whether an effect is clearly for the better; None where nothing is clear."""
+    if row["verdict"] not in ("up", "down"):
+        return None
+    return bool((row["verdict"] == "up") == (row.get("better", "higher") == "higher"))
+
+
+def tone(row: Row) -> str:
+    """Return which colour a row has: "better" or "worse" where it carries a clear verdict, else that verdict."""
+    return {True: "better", False: "worse", None: row["verdict"] or "beside"}[is_better(row)]
+
+
+def colour_key(data: Data) -> str:
+    """Return what the colours mean: more and less, or better and worse where less of something is better."""
+    lower = [metric for metric in metrics_of(data) if lower_is_better(data, metric)]
+    beside = any(not row["carries_verdict"] for row in data["effects"])
+    only = " Of each arm, only the row that carries the verdict has a colour." if beside else ""
+    if not lower:
+        return f"Blue is clearly more than the control, orange clearly less, grey neither.{only}"
+    return (
+        "Blue is clearly better than the control, orange clearly worse, grey neither; "
+        f"less is better for {listed(lower)}.{only}"
+    )
+
+
 def verdicts(data: Data, metric: str) -> list[Verdict]:
     """Return one verdict for every arm of a metric."""
     share = is_share(data, metric)
@@ -285,8 +340,9 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
         return f"watch: {metric} is {side} with {arm}, but a few people could have made it: {change}"
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
-        return f"{arm} may {verb} {metric}, but {family_size(data['effects'])} comparisons leave it in doubt: {change}"
-    if data["alternative"] == "two-sided":
+        size = family_size(data["effects"], row)
+        return f"{arm} may {verb} {metric}, but {size} comparisons leave it in doubt: {change}"
+    if data["alternative"] == "two-sided" or row.get("role") == "guardrail":
         return f"no clear effect of {arm} on {metric}: {change}"
     return f"no sign that {arm} {'raises' if data['alternative'] == 'greater' else 'lowers'} {metric}: {change}"
 
@@ -308,9 +364,23 @@ def method_of(row: Row) -> tuple[str, tuple[str, ...]]:
     return row["method"], tuple(row["covariates"])
 
 
-def family_size(rows: Iterable[Row]) -> int:
-    """Return how many comparisons are corrected as one family: those that carry a verdict, and can be tested."""
-    return sum(row["carries_verdict"] and row["p"] is not None for row in rows)
+def family_size(rows: Iterable[Row], row: Row) -> int:
+    """Return how many comparisons are corrected with this one: those of its role that carry verdicts, if testable."""
+    return _by_role(rows)[row.get("role")]
+
+
+def _by_role(rows: Iterable[Row]) -> Counter[str | None]:
+    return Counter(row.get("role") for row in rows if row["carries_verdict"] and row["p"] is not None)
+
+
+def families(rows: Iterable[Row]) -> str:
+    """Return the families that are corrected by themselves, in words; empty where each comparison stands alone."""
+    sizes = _by_role(rows)
+    if max(sizes.values(), default=0) < 2:
+        return ""
+    if len(sizes) == 1:
+        return f"the {sizes.total()} comparisons that carry a verdict"
+    return f"each role by itself, {listed(f'{size} {role}' for role, size in sizes.items())}"
 
 
 def correction_name(data: Data) -> str:
@@ -348,8 +418,9 @@ def summary(data: Data) -> str:
         return "No effect could be computed; the notes say why."
     clear = len([kind for kind in kinds if kind in ("up", "down")])
     method = correction_name(data)
-    corrected = f" after correction ({method})" if method and len(kinds) > 1 else ""
-    warned = f" But {', and '.join(faults(data))}." if faults(data) else ""
+    apart = ", each role by itself" if several_roles(data) else ""
+    corrected = f" after correction ({method}{apart})" if method and families(data["effects"]) else ""
+    warned = f" But {', and '.join(faults(data))}." if faults(data) and not data.get("decision") else ""
     if len(kinds) == 1:
         watched = ": watch it" if kinds == ["watch"] else ""
         return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect{watched}.{warned}"
@@ -465,14 +536,13 @@ def method_sentences(data: Data) -> list[str]:
             "where an adjustment was asked for, it carries the verdict."
         )
     method = correction_name(data)
-    size = family_size(data["effects"])
-    if method and size > 1:
+    if method and families(data["effects"]):
         beside = "; rows beside them are not corrected" if len(methods) > 1 else ""
-        sentences.append(
-            f"p ({method}) is corrected over metrics × arms: the {size} comparisons that carry a verdict{beside}."
-        )
+        sentences.append(f"p ({method}) is corrected over metrics × arms: {families(data['effects'])}{beside}.")
     if data["alternative"] != "two-sided" and methods:
-        sentences.append(f"One-sided: only a {'rise' if data['alternative'] == 'greater' else 'fall'} was looked for.")
+        side = "rise" if data["alternative"] == "greater" else "fall"
+        guards = "; guardrails are tested on both sides" if data.get("guardrails") else ""
+        sentences.append(f"One-sided: only a {side} was looked for{guards}.")
     if any(row["interval"] is not None and row["relative_interval"] is None for row in data["effects"]):
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
     if data["segments"]:

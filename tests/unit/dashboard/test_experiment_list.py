@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.unit.dashboard.shop_releases import NOON, PLAN, FixedSource, entries
+from tests.unit.dashboard.shop_releases import NOON, PLAN, FixedSource, entries, release_weeks
 
 from kanab.collector.health import LiveHealth
 from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries, summarize
@@ -105,3 +107,39 @@ def test_a_long_list_has_pages(results: Results, monkeypatch: pytest.MonkeyPatch
         "-1": ["banner", "checkout"], "²": ["banner", "checkout"], "999999": ["banner", "checkout"],
     }  # fmt: skip
     assert pages[""].pages == 2
+
+
+def with_roles(tmp_path: Path, **roles: Any) -> Results:
+    """Three weekly batches of a plan that says what decides."""
+    checkout = replace(
+        PLAN.experiments[0], interactions=(), **{"primary": ("bought",), "guardrails": ("spend",)} | roles
+    )
+    release_weeks(tmp_path / "kanab.ledger", replace(PLAN, experiments=(checkout, *PLAN.experiments[1:])))
+    batches = (tmp_path / "kanab.ledger").read_bytes().split(b"\n")[1:-1]
+    return Results(FixedSource(RawSource("kanab.ledger", tuple(batches), ledger=True)))
+
+
+def test_the_list_says_what_to_do_and_is_filtered_by_it(tmp_path: Path) -> None:
+    results = with_roles(tmp_path)
+    lines = summaries(results.readouts(results.source.read()), None)
+    decisions = {line.name: (line.answer, line.decision_words) for line in lines}
+    assert decisions == {"checkout": ("ship", "ship B"), "banner": ("", ""), "price": ("", "")}
+    decision = next(line for line in lines if line.name == "checkout").to_dict()["decision"]
+    assert decision["because"][-1] == "Its guardrail holds: spend (not clearly worse)."
+    assert [line.name for line in ListFilter.read({"decision": "ship"}).select(lines)] == ["checkout"]
+    assert ListFilter.read({"decision": "shp"}).select(lines) != []
+    assert ListFilter.read({"sort": "decision"}).select(lines)[0].name == "checkout"
+    assert ListPage(lines, ListFilter()).decisions == {"ship": 1}
+
+
+def test_what_still_runs_without_planned_looks_goes_on_and_alarms_are_looked_into(tmp_path: Path) -> None:
+    results = with_roles(tmp_path, looks=None)
+    (readout,) = results.readouts(results.source.read())["checkout"]
+    assert summarize("checkout", readout, None).answer == "ship"
+    assert summarize("checkout", readout, collection({})).answer == "keep going"
+    rung = summarize("checkout", readout, collection({}, "checkout"))
+    assert rung.answer == "look into it"
+    assert rung.decision is not None
+    assert rung.decision["because"] == [
+        "Find the cause first: people do not arrive in the planned shares (p below 0.0001)."
+    ]

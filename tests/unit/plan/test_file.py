@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kanab.errors import PlanError
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict, plan_to_dict, read_plan
-from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.model import Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.values import duration
 
 SHOP = """\
@@ -76,6 +76,11 @@ salt = "2026-11"
 holdout = 0.1
 tolerance = { revenue = 0.5 }
 looks = 4
+primary = ["orders"]
+guardrails = ["revenue", "bought"]
+lower_is_better = ["bought"]
+non_inferiority = { revenue = "2.5%", bought = 0.01 }
+decision = { primary = "all", guardrails = "non-inferior", people = 20000 }
 
 [experiments.banner]
 arms = [[0, 9], [1, 1]]
@@ -146,7 +151,9 @@ def test_every_key_is_read() -> None:
     checkout, banner, footer = plan.experiments
     assert checkout == ExperimentPlan(
         "checkout", (("A", 1), ("B", 1), ("C", 0.5)), "B", ("age", "tier"), ("tier", "member"), ("banner",),
-        "2026-11", (), 0.1, {"revenue": 0.5}, 4,
+        "2026-11", (), 0.1, {"revenue": 0.5}, 4, primary=("orders",), guardrails=("revenue", "bought"),
+        lower_is_better=("bought",), non_inferiority={"revenue": (0.025, True), "bought": (0.01, False)},
+        decision=DecisionRule("all", "non-inferior", 20000),
     )  # fmt: skip
     assert (banner.arms, banner.control, banner.exclude_with) == ((0, 1), 0, ("footer",))
     assert banner.tolerance == {"bought": 0.25, "orders": 0.25, "revenue": 0.25, "basket": 0.25}
@@ -228,6 +235,21 @@ MISTAKES: dict[str, str] = {
     'adjust = ["tier"] → salt = ""': "experiments.checkout.salt must not be empty",
     'adjust = ["tier"] → holdout = 1': "experiments.checkout.holdout must be a share of all people",
     'adjust = ["tier"] → looks = 0': "experiments.checkout.looks must be a whole number, at least 1",
+    'adjust = ["tier"] → primary = ["spnd"]': "experiments.checkout.primary names an unknown metric, 'spnd'; nearest",
+    'adjust = ["tier"] → guardrails = "spend"': "experiments.checkout.guardrails must be a list of names",
+    'adjust = ["tier"] → primary = ["spend"]\nguardrails = ["spend"]': (
+        "experiments.checkout: 'spend' is primary and a guardrail; it has one role"
+    ),
+    'adjust = ["tier"] → lower_is_better = ["x"]': "experiments.checkout.lower_is_better names an unknown metric, 'x'",
+    'adjust = ["tier"] → non_inferiority = 2': "experiments.checkout.non_inferiority must be a table of sizes",
+    'adjust = ["tier"] → non_inferiority = { spend = "two" }': "experiments.checkout.non_inferiority must be a finite",
+    'adjust = ["tier"] → non_inferiority = { spend = "0%" }': "experiments.checkout.non_inferiority must be a positive",
+    'adjust = ["tier"] → decision = { people = 0 }': "experiments.checkout.decision.people must be a whole number",
+    'adjust = ["tier"] → decision = { peple = 9 }': "experiments.checkout.decision.peple is an unknown key; nearest",
+    'adjust = ["tier"] → decision = { primary = "one" }': 'experiments.checkout.decision.primary must be "any"',
+    'adjust = ["tier"] → guardrails = ["spend"]\ndecision = { guardrails = "non-inferior" }': (
+        "experiments.checkout.non_inferiority misses the guardrail 'spend'"
+    ),
     'adjust = ["tier"] → tolerance = 0': "experiments.checkout.tolerance must be positive",
     'adjust = ["tier"] → tolerance = { spnd = 1 }': "experiments.checkout.tolerance names an unknown metric, 'spnd'",
     'adjust = ["tier"] → exclude_with = ["checkout"]': "experiments.checkout.exclude_with names the experiment its",

@@ -183,7 +183,7 @@ def test_contrasts_are_named_as_sums(small: Maker, effect: Maker) -> None:
     pair = effect(p=0.01, p_adjusted=0.02) | {"contrast": {"C": 1.0, "B": -1.0}}
     mixed = pair | {"contrast": {"B": 0.5, "C": 0.5, "A": -1.0}, "metric": "spend"}
     parts = contrast_parts(small(contrasts=[pair, mixed]))
-    assert parts[0] == "Corrected separately (Holm), 2 comparisons as one family."
+    assert parts[0] == "Corrected separately (Holm): the 2 comparisons that carry a verdict."
     assert [row[0] for row in table(parts).rows] == ["C − B on spend", "0.5 B + 0.5 C − A on spend"]
     assert table(parts).rows[0][1:] == ("+0.50", "0.30 to 0.70", "0.0100", "0.0200")
     assert contrast_parts(small(contrasts=[pair]))[0] == "Each comparison is tested on its own."

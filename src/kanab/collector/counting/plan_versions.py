@@ -270,8 +270,14 @@ def _change(old: Plan, new: Plan) -> Change:
         for before, now in _both(old.experiments, new.experiments)
         if _divided(before) != _divided(now)
     ]
+    read = [
+        f"{path_to('experiments', before.name)}.{key} changes: results are read so from the next seal on"
+        for before, now in _both(old.experiments, new.experiments)
+        for key in ("primary", "guardrails", "lower_is_better", "non_inferiority", "decision")
+        if getattr(before, key) != getattr(now, key)
+    ]
     ended = [f"{path_to('experiments', name)} ends" for name in _added(new.experiment_names, old.experiment_names)]
-    return Change((*began, *counted, *terms), (*phases, *ended))
+    return Change((*began, *counted, *terms, *read), (*phases, *ended))
 
 
 def _added(old: Sequence[str], new: Sequence[str]) -> list[str]:

@@ -84,6 +84,11 @@ def test_a_new_metric_is_for_experiments_that_begin() -> None:
         ("k = 10", 'k = 10\norigins = ["https://shop.example"]', "origins changes"),
         ("k = 10", 'k = 10\nnonce_life = "12h"', "nonce_life changes"),
         ('window = "7d"', 'window = "7d"\nseal = "7d"', "cohorts.seal changes"),
+        (
+            "A = 1, B = 1 }",
+            'A = 1, B = 1 }\nprimary = ["bought"]',
+            "experiments.checkout.primary changes: results are read so from the next seal on",
+        ),
     ],
 )
 def test_what_concerns_only_the_future_changes_at_once(old: str, new: str, fact: str) -> None:

@@ -35,7 +35,7 @@ def test_exclusion_is_told_to_both_sides() -> None:
 def test_what_clients_need_not_know_is_left_out() -> None:
     arms = (("A", 1), ("B", 1))
     found = config(
-        ExperimentPlan("shop", arms, "A", adjust=("tier",), tolerance={"bought": 0.1}, looks=3),
+        ExperimentPlan("shop", arms, "A", adjust=("tier",), tolerance={"bought": 0.1}, looks=3, primary=("bought",)),
         covariates=(CovariatePlan("tier", (1, 2)), CovariatePlan("unused", ("x", "y"))),
         cohorts=Cohorts("7d", "36h"),
         k=17,

@@ -1,0 +1,78 @@
+"""Guardrails: metrics that must not suffer, read as non-inferiority where a margin was declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kanab.analysis.options import ResolvedOptions
+from kanab.analysis.rows import EffectRow, Plain
+from kanab.stats.margins import Margin, MarginTest
+from kanab.tally.factor import Level, label
+
+Reading = Literal["holds", "worse", "watch", "not shown"]
+
+
+@dataclass(frozen=True)
+class GuardrailRow:
+    """One guardrail and arm: whether it holds, and the margin that it was read against, if any.
+
+    "holds": shown to be within its margin; without one, not clearly worse. "worse": clearly so, and not within the
+    margin. "watch": worse, but a few people could have made it. "not shown": neither.
+    """
+
+    metric: str
+    arm: Level
+    reading: Reading
+    margin: Margin | None = None
+
+    def to_dict(self) -> Plain:
+        """Return the row as plain data."""
+        return {
+            "metric": self.metric,
+            "arm": label(self.arm),
+            "reading": self.reading,
+            "margin": None if self.margin is None else self.margin.size,
+            "relative": None if self.margin is None else self.margin.relative,
+        }
+
+
+def guardrail_rows(
+    rows: Iterable[EffectRow], tests: Sequence[MarginTest], options: ResolvedOptions
+) -> list[GuardrailRow]:
+    """Read every guardrail for every arm, from the rows that carry verdicts."""
+    return [
+        GuardrailRow(row.effect.metric, row.effect.arm, _reading(row, margin, tests), margin)
+        for row in rows
+        if row.role == "guardrail" and row.carries_verdict
+        for margin in [options.limits.get(row.effect.metric)]
+    ]
+
+
+def _reading(row: EffectRow, margin: Margin | None, tests: Sequence[MarginTest]) -> Reading:
+    if row.p is None and row.effect.estimate == 0:  # nothing happened in either arm
+        return "holds"
+    if margin is not None and _within(row, margin, tests):
+        return "holds"
+    if row.verdict == row.worse:
+        return "worse"
+    if row.verdict == "watch" and (row.effect.estimate > 0) == (row.worse == "up"):
+        return "watch"
+    return "holds" if margin is None and row.p is not None else "not shown"
+
+
+def _within(row: EffectRow, margin: Margin, tests: Sequence[MarginTest]) -> bool:
+    """Return whether the effect is shown to be within the margin: by its test, over several looks by their interval."""
+    if row.look is None:
+        same = (row.effect.metric, row.effect.arm, row.effect.method, row.effect.covariates)
+        return any(
+            test.shown
+            for test in tests
+            if test.margin == margin
+            and (test.effect.metric, test.effect.arm, test.effect.method, test.effect.covariates) == same
+        )
+    relative = None if row.relative is None else row.relative.interval
+    interval = relative if margin.relative else row.look.interval
+    (limit, side), *_ = margin.tests
+    return interval is not None and (interval[0] > limit if side == "greater" else interval[1] < limit)

@@ -1,0 +1,209 @@
+"""Roles of metrics: families of their own, guardrails read against margins, and what plans say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.errors import AnalysisError
+from kanab.plan import parse_plan
+from kanab.plan.joint import counting_terms
+from kanab.plan.model import DecisionRule
+
+PLAN = """
+[metrics]
+orders = { kind = "binary" }
+latency = { bounds = [0, 2000], resolution = 1 }
+refunds = { kind = "binary" }
+clicks = { bounds = [0, 50], resolution = 1 }
+pace = { ratio = ["latency", "clicks"] }
+[experiments.variant]
+arms = { A = 1, B = 1 }
+"""
+ROLES = """
+primary = ["orders"]
+guardrails = ["latency", "refunds"]
+lower_is_better = ["latency", "refunds"]
+non_inferiority = { latency = "2%", refunds = 0.01 }
+decision = { people = 8000 }
+"""
+
+
+def rows(people: int = 12_000, *, slower: float = 0.0) -> dict[str, Any]:
+    """B raises orders, is slower by so much, and changes nothing else."""
+    rng = np.random.default_rng(3)
+    variant = rng.choice(["A", "B"], people)
+    return {
+        "variant": variant,
+        "orders": (rng.random(people) < 0.10 + 0.03 * (variant == "B")).astype(int),
+        "latency": np.round(rng.gamma(16, 12.5, people) + slower * (variant == "B")),
+        "refunds": (rng.random(people) < 0.02).astype(int),
+        "clicks": 1 + rng.poisson(3, people),
+    }
+
+
+METRICS = ["clicks", "latency", "refunds", "orders"]
+CHOICES: dict[str, Any] = {
+    "arm": "variant", "metrics": METRICS, "primary": "orders", "guardrails": ["latency", "refunds"],
+    "lower_is_better": ["latency", "refunds"],
+}  # fmt: skip
+
+
+def readings(data: dict[str, Any]) -> dict[str, str]:
+    return {row["metric"]: row["reading"] for row in data["guardrails"]}
+
+
+def test_each_role_is_a_family_and_primary_metrics_come_first() -> None:
+    effects = kb.readout(rows(), **CHOICES).to_dict()["effects"]
+    assert [(row["metric"], row["role"], row["better"]) for row in effects] == [
+        ("orders", "primary", "higher"), ("latency", "guardrail", "lower"), ("refunds", "guardrail", "lower"),
+        ("clicks", "secondary", "higher"),
+    ]  # fmt: skip
+    assert effects[0]["p_adjusted"] == effects[0]["p"]
+    guards = effects[1:3]
+    assert [row["p_adjusted"] for row in guards] == kb.stats.correct([row["p"] for row in guards], "holm")
+    assert effects[3]["p_adjusted"] == effects[3]["p"]
+
+
+def test_without_roles_all_metrics_are_one_family_and_nothing_is_decided() -> None:
+    data = kb.readout(rows(), arm="variant", metrics=METRICS).to_dict()
+    assert {row["role"] for row in data["effects"]} == {None}
+    assert [row["p_adjusted"] for row in data["effects"]] == kb.stats.correct([r["p"] for r in data["effects"]], "holm")
+    assert (data["decision"], data["guardrails"]) == (None, [])
+
+
+def test_the_only_metric_and_the_only_one_that_is_no_guardrail_are_primary() -> None:
+    assert kb.readout(rows(), arm="variant", metrics=["orders"]).to_dict()["decision"]["answer"] == "ship"
+    data = kb.readout(rows(), arm="variant", metrics=["refunds", "orders"], guardrails="refunds").to_dict()
+    assert [(row["metric"], row["role"]) for row in data["effects"]] == [
+        ("orders", "primary"), ("refunds", "guardrail")
+    ]  # fmt: skip
+
+
+def test_guardrails_without_a_primary_metric_among_several_decide_nothing() -> None:
+    data = kb.readout(rows(), arm="variant", metrics=METRICS, guardrails="refunds").to_dict()
+    assert data["decision"] is None
+    assert "There is no decision: guardrails are named, but no primary metric (--primary)." in data["notes"]
+
+
+def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() -> None:
+    margins = {"latency": kb.Margin("non-inferiority", 0.05, relative=True)}
+    data = kb.readout(rows(slower=4), **CHOICES, margins=margins).to_dict()
+    latency = next(row for row in data["effects"] if row["metric"] == "latency")
+    assert (latency["verdict"], readings(data)["latency"], data["decision"]["answer"]) == ("up", "holds", "ship")
+    assert data["guardrails"][0] == {
+        "metric": "latency", "arm": "B", "reading": "holds", "margin": 0.05, "relative": True
+    }  # fmt: skip
+
+
+def test_a_guardrail_beyond_its_margin_is_worse_and_one_near_it_is_not_shown() -> None:
+    tight = {"latency": kb.Margin("non-inferiority", 0.01, relative=True)}
+    worse = kb.readout(rows(slower=8), **CHOICES, margins=tight).to_dict()
+    assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "hold")
+    unclear = kb.readout(rows(1_500), **CHOICES, margins=tight).to_dict()
+    assert readings(unclear)["latency"] == "not shown"
+
+
+def test_without_a_margin_a_guardrail_holds_unless_it_is_clearly_worse() -> None:
+    assert readings(kb.readout(rows(), **CHOICES).to_dict()) == {"latency": "holds", "refunds": "holds"}
+    worse = kb.readout(rows(slower=8), **CHOICES).to_dict()
+    assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "hold")
+    better = kb.readout(rows(slower=-8), **CHOICES).to_dict()
+    assert (readings(better)["latency"], better["decision"]["answer"]) == ("holds", "ship")
+
+
+def test_harm_is_looked_for_on_both_sides_even_where_only_a_rise_was_hoped_for() -> None:
+    choices = CHOICES | {"lower_is_better": []}
+    data = kb.readout(rows(slower=-8), **choices, alternative="greater")
+    assert readings(data.to_dict())["latency"] == "worse"
+    assert "guardrails are tested on both sides" in str(data)
+
+
+def test_a_guardrail_that_never_happened_holds() -> None:
+    quiet = rows() | {"crashes": np.zeros(12_000, dtype=int)}
+    data = kb.readout(quiet, arm="variant", metrics=["orders", "crashes"], guardrails="crashes").to_dict()
+    assert (readings(data), data["decision"]["answer"]) == ({"crashes": "holds"}, "ship")
+
+
+def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
+    rng = np.random.default_rng(2)
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        variant = np.where(rng.random(600) < 0.1, "B", "A")
+        loss = np.where(rng.random(600) < 0.05, -np.round(rng.lognormal(3, 1.5, 600)), 0.0)
+        table = {"variant": variant, "bought": rng.integers(0, 2, 600), "profit": loss}
+        data = kb.readout(table, arm="variant", metrics=["bought", "profit"], guardrails="profit").to_dict()
+        row = next(row for row in data["effects"] if row["metric"] == "profit")
+        if row["verdict"] == "watch":
+            assert readings(data)["profit"] == ("watch" if row["estimate"] < 0 else "holds")
+            return
+    raise AssertionError("nothing to watch")  # pragma: no cover
+
+
+def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_lies_within_it() -> None:
+    plan = parse_plan(PLAN + ROLES)
+    counted = kb.release(kb.count(rows(), plan))
+    for looks in (kb.Looks("always"), kb.Looks("spending", looks=3, earlier=(4_000, 8_000))):
+        data = kb.analyze(counted, looks=looks).to_dict()
+        row = next(row for row in data["effects"] if row["metric"] == "latency")
+        assert row["relative_interval"][1] < 0.02
+        assert readings(data)["latency"] == "holds"
+        assert data["margins"] == []
+    tight = replace(plan.experiment(), non_inferiority={"latency": (0.1, False), "refunds": (0.01, False)})
+    data = kb.analyze(replace(counted, plan=replace(plan, experiments=(tight,))), looks=kb.Looks("always")).to_dict()
+    assert readings(data)["latency"] == "not shown"
+
+
+def test_what_a_plan_says_is_read_and_may_be_overridden() -> None:
+    counted = kb.release(kb.count(rows(), parse_plan(PLAN + ROLES)))
+    data = kb.analyze(counted).to_dict()
+    assert data["decision"]["answer"] == "ship"
+    assert data["rule"] == {"primary": "any", "guardrails": "not-worse", "people": 8_000}
+    assert [row["margin"] for row in data["guardrails"]] == [0.02, 0.01]
+    other = kb.analyze(counted, primary="clicks", guardrails="orders", decision={"people": 20_000}).to_dict()
+    assert {row["metric"]: row["role"] for row in other["effects"] if row["role"] != "secondary"} == {
+        "clicks": "primary", "orders": "guardrail"
+    }  # fmt: skip
+    assert other["rule"]["people"] == 20_000
+    moved = kb.analyze(counted, primary="latency").to_dict()
+    assert {row["metric"] for row in moved["guardrails"]} == {"refunds"}
+
+
+def test_a_ratio_may_have_a_role_by_its_name_in_the_plan() -> None:
+    plan = parse_plan(PLAN + 'primary = ["pace"]\nlower_is_better = ["pace"]\n')
+    effects = kb.analyze(kb.release(kb.count(rows(), plan))).to_dict()["effects"]
+    assert [(row["metric"], row["better"]) for row in effects if row["role"] == "primary"] == [
+        ("latency/clicks", "lower")
+    ]  # fmt: skip
+
+
+def test_roles_do_not_change_what_is_counted() -> None:
+    assert counting_terms(parse_plan(PLAN)) == counting_terms(parse_plan(PLAN + ROLES))
+
+
+@pytest.mark.parametrize(
+    ("asked", "fact"),
+    [
+        ({"primary": "order"}, "primary names an unknown metric"),
+        ({"guardrails": ["x"]}, "guardrails names an unknown metric"),
+        ({"primary": "orders", "guardrails": "orders"}, "a metric is primary and a guardrail"),
+        ({"decision": {"people": 0}}, "a switch of the decision is not known"),
+        ({"decision": {"primry": "all"}}, "a switch of the decision is not known"),
+        ({"decision": {"primary": "some"}}, "a switch of the decision is not known"),
+        (
+            {"guardrails": "refunds", "decision": {"guardrails": "non-inferior"}},
+            "the decision demands a margin of every guardrail, and refunds has none",
+        ),
+    ],
+)
+def test_roles_and_switches_that_cannot_be_are_refused(asked: dict[str, Any], fact: str) -> None:
+    with pytest.raises(AnalysisError, match=fact):
+        kb.readout(rows(300), arm="variant", metrics=METRICS, **asked)
+
+
+def test_the_rule_of_a_readout_is_the_default_one() -> None:
+    assert kb.readout(rows(300), arm="variant", metrics=["orders"]).rule == DecisionRule()

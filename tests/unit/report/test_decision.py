@@ -1,0 +1,186 @@
+"""The decision line: by the rule that docs/how-to/deciding.md prints, from the data of a readout alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kanab.report.decision import STILL_RUNS, decide, margin_text, rule_sentences
+from kanab.report.text import readout_markdown, readout_text
+from kanab.report.words import colour_key, tone
+
+Readout = dict[str, Any]
+Maker = Callable[..., Readout]
+RULE = {"primary": "any", "guardrails": "not-worse", "people": None}
+DOWN = {"estimate": -0.5, "interval": [-0.7, -0.3], "relative": -0.05, "relative_interval": [-0.07, -0.03]}
+
+
+@pytest.fixture
+def experiment(small: Maker, effect: Maker) -> Maker:
+    """Effects of B (and others) with their roles, guardrails as read, and a rule."""
+
+    def make(*rows: Readout, guardrails: tuple[Readout, ...] = (), rule: Readout | None = None, **more: Any) -> Readout:
+        effects = [effect(**{"role": "primary", "better": "higher", "sequential": None} | row) for row in rows]
+        return small(*effects, guardrails=list(guardrails), rule=RULE | (rule or {}), **more)
+
+    return make
+
+
+def guard(reading: str, metric: str = "latency", arm: str = "B", margin: float | None = None) -> Readout:
+    return {"metric": metric, "arm": arm, "reading": reading, "margin": margin, "relative": margin and margin < 1}
+
+
+UNCLEAR = {"p": 0.4, "p_adjusted": 0.4}
+
+
+def answer(data: Readout, **now: Any) -> str:
+    decision = decide(data, **now)
+    assert decision is not None
+    return str(decision["answer"])
+
+
+def test_without_a_primary_metric_there_is_no_decision(experiment: Maker) -> None:
+    data = experiment({"role": None}, {"metric": "visits", "role": None})
+    assert decide(data) is None
+    assert rule_sentences(data | {"decision": None}) == []
+    assert "Decision" not in readout_text(data | {"decision": None})
+
+
+def test_a_clearly_better_primary_metric_is_shipped(experiment: Maker) -> None:
+    assert decide(experiment({})) == {
+        "answer": "ship", "arm": "B", "because": ["B raises spend by 0.50 (+5.0 %)."], "rule": RULE
+    }  # fmt: skip
+
+
+def test_where_less_is_better_a_fall_is_shipped_and_a_rise_is_held(experiment: Maker) -> None:
+    assert answer(experiment(DOWN | {"better": "lower"})) == "ship"
+    assert answer(experiment({"better": "lower"})) == "hold"
+    assert answer(experiment(DOWN)) == "hold"
+
+
+def test_secondary_metrics_decide_nothing(experiment: Maker) -> None:
+    assert answer(experiment({}, DOWN | {"metric": "visits", "role": "secondary"})) == "ship"
+    assert answer(experiment(UNCLEAR, {"metric": "visits", "role": "secondary"})) == "hold"
+
+
+def test_any_alarm_comes_before_everything_else(experiment: Maker) -> None:
+    ratio = {
+        "chi2": 50.0, "df": 1, "p": 1e-12, "residuals": {"A": 5.0, "B": -5.0}, "shares": {"A": 0.5, "B": 0.5},
+        "declared": True,
+    }  # fmt: skip
+    decision = decide(experiment({}, sample_ratio=ratio))
+    assert decision is not None
+    assert (decision["answer"], decision["because"]) == (
+        "look into it",
+        ["Find the cause first: people did not arrive as planned."],
+    )
+
+
+def test_a_guardrail_that_is_worse_holds_the_arm_back(experiment: Maker) -> None:
+    decision = decide(experiment({}, guardrails=(guard("holds", "refunds"), guard("worse"))))
+    assert decision is not None
+    assert (decision["answer"], decision["because"]) == ("hold", ["Guardrail latency is clearly worse with B."])
+
+
+def test_a_guardrail_that_is_not_shown_to_keep_its_margin_is_not_shipped(experiment: Maker) -> None:
+    decision = decide(experiment({}, guardrails=(guard("not shown", margin=0.02),)))
+    assert decision is not None
+    assert decision["answer"] == "hold"
+    assert decision["because"][1] == "That guardrail latency is not more than 2 % worse with B is not shown."
+    bare = decide(experiment({}, guardrails=(guard("not shown"),)))
+    assert bare is not None
+    assert bare["because"][1] == "That guardrail latency is not worse with B is not shown."
+
+
+def test_guardrails_that_hold_are_named_with_what_was_shown(experiment: Maker) -> None:
+    data = experiment(
+        {}, guardrails=(guard("holds", margin=0.02), guard("holds", "refunds"), guard("holds", "x", margin=3))
+    )
+    decision = decide(data)
+    assert decision is not None
+    said = "Every guardrail holds: latency (at most 2 % worse), refunds (not clearly worse), x (at most 3 worse)."
+    assert decision["because"][-1] == said
+    assert margin_text(guard("holds", margin=3)) == "3"
+    assert "no guardrail is clearly worse and every margin is kept" in rule_sentences(data | {"decision": decision})[0]
+
+
+def test_one_of_several_primary_metrics_is_enough_unless_the_rule_says_all(experiment: Maker) -> None:
+    rows = ({}, UNCLEAR | {"metric": "visits"})
+    assert answer(experiment(*rows)) == "ship"
+    every = experiment(*rows, rule={"primary": "all"})
+    decision = decide(every)
+    assert decision is not None
+    assert (decision["answer"], decision["because"][0][:15]) == ("hold", "No clear effect")
+    assert "every primary metric is clearly better" in rule_sentences(every | {"decision": decision})[0]
+    assert answer(experiment({}, {"metric": "visits"}, rule={"primary": "all"})) == "ship"
+    assert answer(experiment({}, DOWN | {"metric": "visits"})) == "hold"
+
+
+def test_before_the_planned_people_are_in_it_goes_on_but_harm_counts_at_once(experiment: Maker) -> None:
+    early = {"rule": {"people": 2_000}}
+    decision = decide(experiment({}, **early))
+    assert decision is not None
+    assert (decision["answer"], decision["because"][-1]) == ("keep going", "1,000 of 2,000 planned people are in.")
+    assert answer(experiment(DOWN, **early)) == "hold"
+    assert answer(experiment({}, rule={"people": 1_000})) == "ship"
+    assert "not before 2,000 people" in rule_sentences(experiment({}, **early) | {"decision": decision})[0]
+
+
+def test_what_still_runs_without_looks_or_people_goes_on(experiment: Maker) -> None:
+    decision = decide(experiment({}), running=True)
+    assert decision is not None
+    assert (decision["answer"], decision["because"][-1]) == ("keep going", STILL_RUNS)
+    assert answer(experiment(DOWN), running=True) == "hold"
+    assert answer(experiment({}, rule={"people": 900}), running=True) == "ship"
+    look = {"sequential": {"verdict": "may stop"}}
+    assert answer(experiment(look), running=True) == "ship"
+
+
+def test_while_looks_are_left_nothing_is_given_up(experiment: Maker) -> None:
+    unclear = UNCLEAR | {"sequential": {"verdict": "keep going"}}
+    assert answer(experiment(unclear)) == "keep going"
+    assert answer(experiment(UNCLEAR | {"sequential": {"verdict": "ended"}})) == "hold"
+
+
+def test_what_a_few_people_could_have_made_is_looked_into(experiment: Maker) -> None:
+    watched = {"verdict": "watch", "p_null_adjusted": 0.2, "enough": None}
+    decision = decide(experiment(watched))
+    assert decision is not None
+    assert decision["answer"] == "look into it"
+    assert decision["because"] == [
+        "Watch: spend is higher with B, but a few people could have made it: +0.50 (+5.0 %)."
+    ]
+    assert answer(experiment(watched | {"sequential": {"verdict": "keep going"}})) == "keep going"
+    assert answer(experiment({}, guardrails=(guard("watch"),))) == "look into it"
+
+
+def test_of_several_arms_the_best_is_shipped_and_the_others_are_named(experiment: Maker) -> None:
+    larger = {"arm": "C", "estimate": 0.9, "interval": [0.7, 1.1]}
+    decision = decide(experiment({}, larger))
+    assert decision is not None
+    assert (decision["answer"], decision["arm"]) == ("ship", "C")
+    assert decision["because"][-1] == "B would do, too: C has the larger effect on spend."
+    assert answer(experiment(DOWN, larger)) == "ship"
+    mixed = decide(experiment(DOWN, UNCLEAR | {"arm": "C"}))
+    assert mixed is not None
+    assert (mixed["answer"], mixed["arm"], len(mixed["because"])) == ("hold", None, 2)
+    lower = decide(experiment(DOWN | {"better": "lower"}, DOWN | {"better": "lower", "arm": "C", "estimate": -0.9}))
+    assert lower is not None
+    assert lower["arm"] == "C"
+
+
+def test_the_decision_is_the_first_thing_said(experiment: Maker) -> None:
+    data = experiment({})
+    data["decision"] = decide(data)
+    assert readout_text(data).splitlines()[1] == "Decision: ship B. B raises spend by 0.50 (+5.0 %)."
+    assert "**Decision: ship B. B raises spend by 0.50 (+5.0 %).**" in readout_markdown(data)
+
+
+def test_colours_say_better_and_worse_where_less_is_better(small: Maker, effect: Maker) -> None:
+    rise, fall = effect(better="lower"), effect(**DOWN, metric="visits")
+    assert [tone(row) for row in (rise, fall, effect(**UNCLEAR))] == ["worse", "worse", "unclear"]
+    assert tone(effect() | {"verdict": None}) == "beside"
+    assert colour_key(small(fall)) == "Blue is clearly more than the control, orange clearly less, grey neither."
+    assert colour_key(small(rise, fall)).endswith("orange clearly worse, grey neither; less is better for spend.")
