@@ -18,7 +18,7 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
-from kanab.stats.cautions import enough_people, people_off_commonest
+from kanab.stats.cautions import people_for_verdict, people_off_commonest
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
@@ -254,7 +254,7 @@ def _enough(row: EffectRow, means: ArmMeans) -> int | None:
         return None
     people = dict(zip(means.arms, means.people, strict=True))
     fewest = min(people[arm] for arm, _ in row.effect.contrast)
-    return enough_people(row.p_null_adjusted, fewest, row.effect.confidence, row.effect.alternative)
+    return people_for_verdict(row.p_null_adjusted, fewest, row.effect.confidence, row.effect.alternative)
 
 
 def _stopping(row: EffectRow) -> EffectRow:

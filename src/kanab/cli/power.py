@@ -18,7 +18,7 @@ from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError
 from kanab.plan.model import ExperimentPlan
 from kanab.planning.interactions import CrossedNoise, crossed_noise, crossed_noise_of, interaction_power
 from kanab.planning.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import PlannedTest, PowerCorrection, solve_power
+from kanab.planning.power import PlannedTest, Power, PowerCorrection, solve_power
 from kanab.planning.report.power_charts import power_charts
 from kanab.planning.report.power_html import power_report
 from kanab.planning.report.power_words import power_text, short
@@ -71,7 +71,7 @@ class _Basis:
 @click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
 @click.option("--control", help="Arm to compare with; default the first.")
 @click.option("--relative", is_flag=True, help="The effect (and the margin) are shares of the control's mean.")
-@click.option("--multiplies", is_flag=True, help="The effect multiplies amounts, and so their spread.")
+@click.option("--multiplies", is_flag=True, help="Answer first for an effect that multiplies amounts.")
 @click.option(
     "--correction", type=click.Choice(get_args(PowerCorrection)), default="none", help="Correction over arms."
 )
@@ -128,7 +128,7 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
     curve = partial(_curve, solve, answer, at_power)
     data = answer | {
         "mean": basis.mean, "binary": basis.binary, "confidence": flags["confidence"],
-        "multiplies": flags["multiplies"], "notes": list(basis.notes),
+        "notes": list(basis.notes),
         "curve": curve(_STEPS) if flags["curve"] else None,
     }  # fmt: skip
     return data, curve
@@ -155,10 +155,20 @@ def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
             "control": label(noise.control), "arm": label(design.arm), "effect": design.effect,
             "relative": design.relative, "power": design.power, "alternative": test.alternative,
             "correction": test.correction, "margin": None if test.margin is None else str(test.margin),
-            "interaction": None,
+            "interaction": None, "multiplies": design.multiplies, "other": _other(design.other),
         }  # fmt: skip
 
     return basis, solve
+
+
+def _other(design: Power | None) -> dict[str, Any] | None:
+    """Return the answer for the other kind of effect as plain data."""
+    if design is None:
+        return None
+    return {
+        "multiplies": design.multiplies, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
+        "effect": design.effect, "relative": design.relative, "power": design.power,
+    }  # fmt: skip
 
 
 def _margin(flags: Mapping[str, Any]) -> Margin | None:
@@ -198,7 +208,7 @@ def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
             "solved": design.solved, "people": design.people, "arms": None, "control": None, "arm": None,
             "effect": design.effect, "relative": design.effect / abs(basis.mean) if basis.mean else None,
             "power": design.power, "alternative": "two-sided", "correction": "none", "margin": None,
-            "interaction": table,
+            "interaction": table, "multiplies": False, "other": None,
         }  # fmt: skip
 
     return basis, solve
@@ -285,11 +295,7 @@ def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Lev
             grows=flags["multiplies"],
         )  # fmt: skip
     notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
-    return _Basis(noise.mean, noise.binary, notes + _growth(flags)), noise
-
-
-def _growth(flags: Mapping[str, Any]) -> tuple[str, ...]:
-    return ("The effect is taken to multiply amounts, and so their spread in the arm.",) if flags["multiplies"] else ()
+    return _Basis(noise.mean, noise.binary, notes), noise
 
 
 def _deviation(text: str) -> float | dict[Level, float]:
@@ -322,7 +328,7 @@ def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
         means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
         rate=binary, grows=flags["multiplies"],
     )  # fmt: skip
-    return _Basis(noise.mean, binary, (_origin(flags, plan, name), *_growth(flags))), noise
+    return _Basis(noise.mean, binary, (_origin(flags, plan, name),)), noise
 
 
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariate: str | None) -> tuple[ArmMeans, str]:

@@ -111,7 +111,8 @@ class Forecast:
             {
                 "experiment": row.experiment, "metric": row.metric, "adjusted_for": row.adjusted_for,
                 "people": row.detectable.people, "effect": row.detectable.effect,
-                "relative": row.detectable.relative, "power": row.detectable.power,
+                "relative": row.detectable.relative, "multiplying": _multiplying(row.detectable),
+                "power": row.detectable.power,
                 "confidence": row.detectable.test.confidence,
             }
             for row in self.effects
@@ -129,19 +130,33 @@ class Forecast:
         header = ("table", "classes", f"people for k = {self.k}", "days", "people a seal", "levels then")
         tables = [Table(header, rows)]
         if self.effects:
-            rows = tuple(
-                (
-                    row.experiment, row.metric, row.adjusted_for or "–", f"{row.detectable.people:,}",
-                    number(row.detectable.effect),
-                    "–" if row.detectable.relative is None else f"{100 * row.detectable.relative:+.3g} %",
-                )
-                for row in self.effects
-            )  # fmt: skip
-            tables.append(Table(("experiment", "metric", "adjusted for", "people", "detectable", "relative"), rows))
+            tables.append(self._effects())
         return tables
+
+    def _effects(self) -> Table:
+        """Return the detectable effects; amounts with a mean have a second one, which multiplies them."""
+        header = ("experiment", "metric", "adjusted for", "people", "detectable", "relative", "if it multiplies")
+        rows = [
+            (
+                row.experiment, row.metric, row.adjusted_for or "–", f"{row.detectable.people:,}",
+                number(row.detectable.effect), _share(row.detectable.relative), _share(_multiplying(row.detectable)),
+            )
+            for row in self.effects
+        ]  # fmt: skip
+        columns = len(header) - all(row.detectable.other is None for row in self.effects)
+        return Table(header[:columns], tuple(row[:columns] for row in rows))
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.tables()), *(["\n".join(self.notes)] if self.notes else [])])
+
+
+def _multiplying(power: Power) -> float | None:
+    """Return the detectable effect, as a share of the mean, if it multiplies amounts; rates and totals have none."""
+    return None if power.other is None else power.other.relative
+
+
+def _share(relative: float | None) -> str:
+    return "–" if relative is None else f"{100 * relative:+.3g} %"
 
 
 def _or_dash(value: float | None) -> str:

@@ -69,13 +69,22 @@ class Noise:
 
     def error(self, arm: Level, people: float, effect: float) -> tuple[float, float]:
         """Return standard error and Satterthwaite's df of an arm minus the control, with so many people in all."""
-        place, base = self.place(arm), self.place(self.control)
-        n = people * self.shares[[place, base]]
-        parts = np.array([self.variance_of(arm, effect), float(self.variances[base])]) / n
-        beyond = self.drawn[place, place] - 2 * self.drawn[place, base] + self.drawn[base, base]
-        variance = float(parts.sum()) + max(0.0, float(beyond)) / people
-        freedom = np.maximum(n - self.lost[[place, base]], 1e-9)
-        return math.sqrt(variance), satterthwaite_df(parts, freedom)
+        n, variances, freedom, beyond = self._pair(arm, people, effect)
+        return math.sqrt(float(np.sum(variances / n)) + beyond), satterthwaite_df(variances / n, freedom)
+
+    def null_error(self, arm: Level, people: float, effect: float) -> tuple[float, float]:
+        """Return the same with one variance for both arms: the second test, which a verdict on amounts needs too."""
+        n, variances, freedom, beyond = self._pair(arm, people, effect)
+        variance = float(freedom @ variances / freedom.sum())
+        return math.sqrt(variance * float(np.sum(1 / n)) + beyond), float(freedom.sum())
+
+    def _pair(self, arm: Level, people: float, effect: float) -> tuple[Floats, Floats, Floats, float]:
+        """Return people, variances and degrees of freedom of an arm and the control, and what comes on top."""
+        pair = [self.place(arm), self.place(self.control)]
+        n = people * self.shares[pair]
+        variances = np.array([self.variance_of(arm, effect), float(self.variances[pair[1]])])
+        (own, shared), (_, base) = self.drawn[np.ix_(pair, pair)].tolist()
+        return n, variances, np.maximum(n - self.lost[pair], 1e-9), max(0.0, own - 2 * shared + base) / people
 
     def correlations(self, effect: float) -> Floats:
         """Return how the arms' effects correlate, all being compared with one control."""

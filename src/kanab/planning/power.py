@@ -64,7 +64,8 @@ class Power:
     """People, effect and power that belong together, for the arm that is hardest to judge.
 
     ``solved`` is the one that was asked for. ``arms`` are people per arm; ``relative`` the effect as a
-    share of the control's mean, where that is known.
+    share of the control's mean, where that is known. Of amounts with a mean, ``other`` is the answer for the
+    other kind of effect: one that multiplies everybody's value where this one shifts it, and the reverse.
     """
 
     solved: Solved
@@ -75,6 +76,8 @@ class Power:
     relative: float | None
     power: float
     test: PlannedTest
+    multiplies: bool = False
+    other: Power | None = None
 
     def __str__(self) -> str:
         parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
@@ -85,8 +88,19 @@ class Power:
         how = f", {test.alternative}" if test.margin is None else ""
         return (
             f"{self.people:,} people ({parts}) {sees} with power {100 * self.power:.3g} %; "
-            f"{test.confidence:.0%} confidence{how}{several}"
+            f"{test.confidence:.0%} confidence{how}{several}{self._otherwise()}"
         )
+
+    def _otherwise(self) -> str:
+        """Return the answer for the other kind of effect, where there is one."""
+        if self.other is None:
+            return ""
+        answers = {
+            "people": f"{self.other.people:,} people",
+            "effect": f"an effect of {number(self.other.effect)}",
+            "power": f"power {100 * self.other.power:.3g} %",
+        }
+        return f"; {answers[self.solved]} if it {'multiplies' if self.other.multiplies else 'shifts'} amounts"
 
 
 @check_arguments()
@@ -103,8 +117,10 @@ def solve_power(
 
     With ``relative`` the effect is a share of the control's mean. An arm's effect is judged against
     the control, by the same t as ``contrast`` gives: Welch's for plain means, so that shares and
-    variances may differ. Of several arms the hardest one decides. Raises `AnalysisError` where there
-    is not exactly one to solve for, or no solution.
+    variances may differ; a verdict on amounts also needs the t with one variance for both arms. Of several
+    arms the hardest one decides. Raises `AnalysisError` where there is not exactly one to solve for, or no
+    solution. Where amounts have a mean, ``other`` answers for an effect that multiplies them: the same share of
+    everybody's value, so that the arm's spread grows too.
 
     >>> from kanab.planning.noise import noise_of_rate
     >>> print(solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8))
@@ -115,6 +131,17 @@ def solve_power(
     _check(noise, people, effect, power)
     if effect is not None and relative:
         effect = effect * _mean(noise)
+    answer = _solved(noise, people, effect, power, planned)
+    if noise.binary or noise.mean is None or noise.mean <= 0:
+        return answer
+    try:
+        return replace(answer, other=_solved(replace(noise, grows=not noise.grows), people, effect, power, planned))
+    except AnalysisError:  # no effect of that kind would do
+        return answer
+
+
+def _solved(noise: Noise, people: int | None, effect: float | None, power: float | None, planned: PlannedTest) -> Power:
+    """Solve for the one that is None, the effect being in units."""
     in_units = None if planned.margin is None else planned.margin.in_units(noise.mean)
     arm = _hardest(noise, effect or 0.0)
     comparison = _Comparison(noise, replace(planned, margin=in_units), arm)
@@ -129,7 +156,7 @@ def solve_power(
     assert effect is not None
     arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
     share = None if not noise.mean else effect / abs(noise.mean)
-    return Power(solved, people, arms, arm, effect, share, comparison.power(people, effect), planned)
+    return Power(solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, noise.grows)
 
 
 @check_arguments()
@@ -210,6 +237,9 @@ class _Comparison:
         limit = self._limit(df, effect)
         margin = self.test.margin
         if margin is None:
+            if not self.noise.binary:  # both tests have one numerator: the wider error decides
+                null, freedom = self.noise.null_error(self.arm, people, effect)
+                limit = max(limit, self._limit(freedom, effect) * null / se)
             nc = effect / se
             if self.test.alternative == "two-sided":
                 return beyond(limit, df, nc) + beyond(limit, df, -nc)

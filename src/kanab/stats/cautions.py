@@ -137,13 +137,13 @@ def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, 
     return []
 
 
-def enough_people(p_null: float, people: int, confidence: float, alternative: Alternative) -> int | None:
+def people_for_verdict(p_null: float, people: int, confidence: float, alternative: Alternative) -> int | None:
     """Return about how many people, instead of these, would make an effect of this size clear by the second test.
 
     Four times out of five, that is; its error falls with the root of people, whatever the tails. None where that is
     far off.
 
-    >>> enough_people(0.31, 202, 0.95, "two-sided"), enough_people(0.99, 202, 0.95, "two-sided")
+    >>> people_for_verdict(0.31, 202, 0.95, "two-sided"), people_for_verdict(0.99, 202, 0.95, "two-sided")
     (1600, None)
     """
     sides = 2 if alternative == "two-sided" else 1

@@ -212,8 +212,34 @@ def test_an_effect_that_multiplies_amounts_needs_more_people_for_a_rise() -> Non
     found = data(*words, "--multiplies")
     noise = noise_of_amounts(15.6, mean=4, shares={"A": 9, "B": 1}, grows=True)
     assert found["people"] == solve_power(noise, effect=0.365, relative=True, power=0.8).people
-    assert found["people"] > 1.7 * data(*words)["people"]
-    assert found["notes"] == ["The effect is taken to multiply amounts, and so their spread in the arm."]
+    shift = data(*words)
+    assert found["people"] > 1.7 * shift["people"]
+    assert (found["multiplies"], shift["multiplies"]) == (True, False)
+
+
+def test_where_a_mean_is_given_both_kinds_of_effect_are_answered_for() -> None:
+    words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1")
+    found = data(*words, "--effect", "0.365", "--relative", "--power", "0.8")
+    other = data(*words, "--effect", "0.365", "--relative", "--power", "0.8", "--multiplies")
+    assert found["other"] == {
+        "multiplies": True, "people": 17709, "arms": {"A": 15938, "B": 1771}, "effect": found["effect"],
+        "relative": found["relative"], "power": other["power"],
+    }  # fmt: skip
+    assert other["other"]["people"] == found["people"]
+    text = said(*words, "--effect", "0.365", "--relative", "--power", "0.8")
+    assert "If it multiplies everybody's value: 17,709 people in all (A 15,938, B 1,771)." in text
+    assert "Money, times and counts mostly change by a factor" in text
+    text = said(*words, "--people", "9973", "--power", "0.8")
+    assert "If it multiplies everybody's value: the smallest effect is 2.194 in a mean of 4 (+54.85 %)." in text
+    text = said(*words, "--people", "9973", "--effect", "1.46")
+    assert "If it multiplies everybody's value: power 55.6 %." in text
+    text = said(*words, "--people", "9973", "--effect", "1.46", "--multiplies")
+    assert "If it adds the same to everybody's value: power 80 %." in text
+
+
+def test_without_a_positive_mean_or_for_a_rate_there_is_one_kind_of_effect() -> None:
+    for words in (("--sd", "15.6"), ("--sd", "15.6", "--mean", "-4"), ("--rate", "0.1")):
+        assert data(*words, "--effect", "0.05", "--power", "0.8")["other"] is None
 
 
 def test_a_released_amount_may_be_multiplied_and_a_rate_may_not(file: Path) -> None:

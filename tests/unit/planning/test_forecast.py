@@ -9,6 +9,7 @@ from scipy import stats
 from kanab import count, make_plan, release
 from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, PlanError
+from kanab.plan.file import parse_plan
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.planning.forecast import Baseline, baseline_from_release, enough_people, forecast_plan
 from kanab.planning.noise import noise_of_means
@@ -219,3 +220,22 @@ def test_a_share_of_nothing_is_refused():
         enough_people([(np.array([0.0, 1.0]), 10)])
     with pytest.raises(AnalysisError, match="next to no share"):
         enough_people([(np.array([1e-14, 1.0]), 10)])
+
+
+def test_amounts_with_a_mean_have_a_second_detectable_effect_that_multiplies_them():
+    plan = parse_plan(
+        """
+        covariates.tier = [1, 2]
+        metrics.spend = { bounds = [0, 500] }
+        metrics.bought = { kind = "binary" }
+        experiments.checkout = { arms = { A = 9, B = 1 } }
+        """
+    )
+    baseline = Baseline(rates={"bought": 0.1}, sds={"spend": 30}, means={"spend": 12})
+    forecast = forecast_plan(plan, per_day=1_000, days=20, baseline=baseline)
+    rows = {row["metric"]: (row["relative"], row["multiplying"]) for row in forecast.to_dict()["effects"]}
+    assert rows["spend"] == pytest.approx((0.1651, 0.1943), abs=5e-4)
+    assert rows["bought"][1] is None
+    assert "+16.5 %" in str(forecast)
+    assert "+19.4 %" in str(forecast)
+    assert "if it multiplies" in str(forecast)

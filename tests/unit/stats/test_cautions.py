@@ -14,9 +14,9 @@ from kanab.stats.cautions import (
     assigned_together,
     changed_shares,
     clamped_values,
-    enough_people,
     looked_early,
     metric_cautions,
+    people_for_verdict,
     people_off_commonest,
 )
 
@@ -119,10 +119,10 @@ def test_empty_arms_are_left_to_others():
 
 @pytest.mark.parametrize(("alternative", "sides"), [("two-sided", 2), ("greater", 1)])
 def test_so_many_people_make_an_effect_clear_by_the_second_test_four_times_out_of_five(alternative, sides):
-    enough = enough_people(0.2, 500, 0.95, alternative)
+    enough = people_for_verdict(0.2, 500, 0.95, alternative)
     z = stats.norm.isf(0.2 / sides) * np.sqrt(enough / 500)  # the effect and its variance staying as they are
     assert stats.norm.sf(stats.norm.isf(0.05 / sides) - z) == pytest.approx(0.8, abs=0.01)
-    assert enough_people(0.999, 500, 0.95, alternative) is None
+    assert people_for_verdict(0.999, 500, 0.95, alternative) is None
 
 
 def test_looking_often_needs_a_method():

@@ -7,7 +7,15 @@ from html import escape
 from typing import Any
 
 from kanab.errors import MissingExtraError
-from kanab.planning.report.power_words import answer, basis_sentences, chance, change, curve_table, how_tested
+from kanab.planning.report.power_words import (
+    answer,
+    basis_sentences,
+    chance,
+    change,
+    curve_table,
+    how_tested,
+    otherwise,
+)
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
 
@@ -27,7 +35,8 @@ def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
     Without charts it has the same numbers in a table, and says how to add the pictures.
     """
     question = _QUESTIONS[data["solved"]]
-    header = header_html("Plan of an experiment", question, _escaped(answer(data)), _escaped(how_tested(data)))
+    said = " ".join([*otherwise(data), how_tested(data)])
+    header = header_html("Plan of an experiment", question, _escaped(answer(data)), _escaped(said))
     sections = filled(
         PageSection("curve", "With fewer or more people", _curves(data, charts)),
         PageSection("arms", "People per arm", _arms(data)),

@@ -19,7 +19,7 @@ _SIDES = {"two-sided": "two-sided", "greater": "looking for a rise only", "less"
 
 def power_text(data: Data) -> str:
     """Return the answer, how it is tested, what it rests on, and the curve where it was asked for."""
-    text = "\n".join([answer(data), how_tested(data), *data["notes"]])
+    text = "\n".join([answer(data), *otherwise(data), how_tested(data), *data["notes"]])
     return text if data["curve"] is None else f"{text}\n\n{curve_table(data)}"
 
 
@@ -33,6 +33,28 @@ def answer(data: Data) -> str:
     if data["solved"] == "effect":
         return f"With {who}, the smallest effect found with {power} is {sized}."
     return f"{who} find {sized} with {power}."
+
+
+def otherwise(data: Data) -> list[str]:
+    """Return the answer for an effect of the other kind, and which of both to take; nothing where a mean is not known.
+
+    An effect multiplies amounts, and so their spread in its arm, or it shifts them.
+    """
+    other = data["other"]
+    if other is None:
+        return ["The effect is taken to multiply everybody's value."] if data["multiplies"] else []
+    there = {**data, **other}
+    multiplied, shifted = "multiplies everybody's value", "adds the same to everybody's value"
+    kinds = (multiplied, shifted) if other["multiplies"] else (shifted, multiplied)
+    answers = {
+        "people": f"{other['people']:,} people in all ({_spread(there)})",
+        "effect": f"the smallest effect is {_size(there)}",
+        "power": f"power {chance(other['power'])}",
+    }
+    return [
+        f"That is for an effect that {kinds[1]}. If it {kinds[0]}: {answers[data['solved']]}.",
+        f"Money, times and counts mostly change by a factor: then take the answer for one that {multiplied}.",
+    ]
 
 
 def _spread(data: Data) -> str:
@@ -81,18 +103,22 @@ def basis_sentences(data: Data) -> list[str]:
         how = "The robust F test of the cells, by the noncentral F, with each cell's own variance."
     else:
         how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
+        if not data["binary"] and data["margin"] is None:
+            how += (
+                " A verdict also needs the t with one variance for both arms; the wider of both errors is planned for."
+            )
     sentences = [*data["notes"], how]
     if data["binary"]:
         sentences.append("The arm's variance follows from its rate.")
     elif not data["interaction"]:
         sentences.append(
-            "Sums of many people are taken to be normal. Where few people carry a skewed amount, a small arm shows "
-            "falls that are not there more often than planned: draw studies of your design with kb.planning.simulate."
+            "Sums of many people are taken to be normal. Where few people carry a skewed amount, power differs by some "
+            "points: draw studies of your design with kb.planning.simulate."
         )
-        if not data["multiplies"]:
+        if data["mean"] is None:
             sentences.append(
-                "The effect is taken to shift amounts. One that multiplies them widens them too, and needs more "
-                "people: --multiplies."
+                "The effect is taken to add the same to everybody's value. One that multiplies it widens it too: give "
+                "the control's mean for both answers."
             )
     sentences.append("People are those of all arms who have a value, each counted once.")
     return sentences
