@@ -369,3 +369,11 @@ def test_a_level_without_events_has_an_interval_and_no_certainty():
     assert nobody.note == few.note == "few events are to be expected here, so p is at least that of the exact test"
     assert many.note == ""
     assert all(effect.p_adjusted is not None for effect in (nobody, few, many))
+
+
+def test_an_effect_at_a_level_reads_as_a_sentence():
+    _, tally = buyers([(0.1, 0.2), (0.5, 0.45)])
+    assert str(segment_effects(tally)[0]) == (
+        "y: B − A where level is 1 = 0.1000, simultaneous interval 0.04415 … 0.1569, p = 7.55e-05, "
+        "over all levels 0.000151"
+    )
