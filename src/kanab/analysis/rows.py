@@ -196,6 +196,8 @@ class SegmentEffectRow:
             "interval": plain_interval(effect.interval),
             "p_adjusted": effect.p_adjusted,
             "interval_adjusted": plain_interval(effect.interval_adjusted),
+            "p_null": effect.p_null,
+            "p_null_adjusted": effect.p_null_adjusted,
             "test": effect.test,
             "variance": effect.variance,
             "exploratory": self.exploratory,

@@ -14,8 +14,8 @@ from typing import Any
 
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
-from kanab.report.tables import rows_of_levels, segment_places
-from kanab.report.words import differs, lower_is_better, metrics_of, tone
+from kanab.report.tables import clear_level, rows_of_levels, segment_places
+from kanab.report.words import lower_is_better, metrics_of, tone
 
 Data = Mapping[str, Any]
 Spec = dict[str, Any]
@@ -166,7 +166,7 @@ def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
     rows: list[Spec] = []
     for level in together:
         if level in clearest:
-            clear = not level["exploratory"] and differs(level, data["confidence"])
+            clear = clear_level(level, data["confidence"])
             side = "up" if level["estimate"] > 0 else "down"
             kind = "untestable" if level["p"] is None else side if clear else "unclear"
             seen = {**level, "method": "difference", "verdict": kind, "better": better}

@@ -121,6 +121,12 @@ def rows_of_levels(data: Data, metric: str, covariate: str) -> list[Row]:
     return [row for row in data["segment_effects"] if (row["metric"], row["covariate"]) == (metric, covariate)]
 
 
+def clear_level(row: Row, confidence: float) -> bool:
+    """Return whether the effect at a level is more than exploratory: the F decides, and both tests ring."""
+    second = row["p_null_adjusted"]
+    return not row["exploratory"] and differs(row, confidence) and (second is None or second < 1 - confidence)
+
+
 def segment_effects_sentences(data: Data, metric: str, covariate: str) -> list[str]:
     """Return how the effects at the levels of a covariate may be read, and which levels have no interval."""
     rows = rows_of_levels(data, metric, covariate)
@@ -131,9 +137,9 @@ def segment_effects_sentences(data: Data, metric: str, covariate: str) -> list[s
     )
     tested = sum(row["p"] is not None for row in rows)
     together = f" The {tested} intervals hold together, with {percent(data['confidence'])} confidence (Šidák)."
-    sentences = [
-        f"{metric_heading(data, metric)}, the effect at each level of {covariate}. {reading}{together * (tested > 1)}"
-    ]
+    look = " They are for one look." if any(row.get("sequential") for row in data["effects"]) else ""
+    reading += f"{together * (tested > 1)}{look}"
+    sentences = [f"{metric_heading(data, metric)}, the effect at each level of {covariate}. {reading}"]
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
         where = [row for row in rows if row["note"] == note]
         at = "" if len(where) == len(rows) else f"Where {covariate} is {listed(level_names(where))}: "

@@ -22,6 +22,8 @@ from kanab.tally.tally import Tally
 
 _FEW_EVENTS = "few events are to be expected here, so p is at least that of the exact test"
 
+_FEW_PEOPLE = "a test with one variance for both arms does not ring here, so a few people could have made it"
+
 THIN = 20
 """An arm with fewer people in a level has a mean of amounts there, but no interval that could be trusted."""
 
@@ -32,7 +34,9 @@ class SegmentEffect:
 
     ``interval`` and ``p`` are of this level by itself, ``interval_adjusted`` and ``p_adjusted`` hold for all
     levels and arms together (Šidák). None where a level is too thin or nothing varies; ``note`` says which.
-    ``rates`` are the people and events of a 0/1 metric, whose test is the score test; its t is normal, without df.
+    ``p_null`` is the p of a second t, with one variance for both arms, which has to ring too, as for
+    `Effect`. ``rates`` are the people and events of a 0/1 metric, whose test is the score test; its t is
+    normal, without df.
     """
 
     metric: str
@@ -53,11 +57,18 @@ class SegmentEffect:
     interval_adjusted: tuple[float, float] | None = None
     note: str = ""
     rates: Rates | None = None
+    p_null: float | None = None
+    p_null_adjusted: float | None = None
 
     @property
     def test(self) -> Literal["score", "welch"]:
         """Which test it is: Miettinen and Nurminen's for rates, Welch's for amounts."""
         return "welch" if self.rates is None else "score"
+
+    def watch(self, confidence: float) -> bool:
+        """Return whether Welch's t rings for all levels together, and the second one does not."""
+        p, second, alpha = self.p_adjusted, self.p_null_adjusted, 1 - confidence
+        return p is not None and second is not None and p < alpha <= second
 
     def __str__(self) -> str:
         head = (
@@ -106,7 +117,7 @@ def segment_effects(
     spreads = _spreads(cells)
     row = {(int(a), int(b)): position for position, (a, b) in enumerate(cells.classes.places)}
     effects = [
-        _in_level(cells, spreads, ((arm, row[arm, level]), (base, row[base, level])), level)
+        _in_level(cells, spreads, ((arm, row[arm, level]), (base, row[base, level])), level, alternative)
         for level in range(len(levels.levels))
         for arm in range(len(arms.levels))
         if arm != base and {(arm, level), (base, level)} <= row.keys()
@@ -126,7 +137,11 @@ def _spreads(cells: TwoWay) -> tuple[Variance, Spread]:
 
 
 def _in_level(
-    cells: TwoWay, spreads: tuple[Variance, Spread], sides: tuple[tuple[int, int], tuple[int, int]], level: int
+    cells: TwoWay,
+    spreads: tuple[Variance, Spread],
+    sides: tuple[tuple[int, int], tuple[int, int]],
+    level: int,
+    alternative: Alternative,
 ) -> SegmentEffect:
     """Return one arm's effect at one level with its error, not yet tested."""
     (arm, there), (base, here) = sides
@@ -156,7 +171,10 @@ def _in_level(
     if np.any(parts <= 0):
         return replace(effect, note="nothing varies in an arm here, so that there is no error to compare with")
     df = satterthwaite_df(parts, spread.df[group])
-    return replace(effect, se=float(np.sqrt(parts.sum())) / classes.scale, df=df)
+    n = classes.n[places]
+    common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
+    se, wide = (float(np.sqrt(variance)) / classes.scale for variance in (parts.sum(), common))
+    return replace(effect, se=se, df=df, p_null=t_tail(effect.estimate / wide, float(n.sum() - 2), alternative))
 
 
 def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:
@@ -178,11 +196,19 @@ def _simultaneous(
 ) -> tuple[SegmentEffect, ...]:
     """Return the effects with p-values and intervals that hold for all that could be tested (Šidák)."""
     each = confidence ** (1 / max(1, sum(effect.p is not None for effect in effects)))
-    corrected = correct([effect.p for effect in effects], "sidak")
+    corrected, second = (
+        correct(ps, "sidak") for ps in ([effect.p for effect in effects], [effect.p_null for effect in effects])
+    )
     wider = (_tested(effect, each, alternative).interval for effect in effects)
+    together = [
+        replace(effect, p_adjusted=p, interval_adjusted=interval, p_null_adjusted=p_null)
+        for effect, p, interval, p_null in zip(effects, corrected, wider, second, strict=True)
+    ]
     return tuple(
-        replace(effect, p_adjusted=p, interval_adjusted=interval)
-        for effect, p, interval in zip(effects, corrected, wider, strict=True)
+        replace(effect, note="; ".join(filter(None, (effect.note, _FEW_PEOPLE))))
+        if effect.watch(confidence)
+        else effect
+        for effect in together
     )
 
 

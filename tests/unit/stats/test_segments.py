@@ -377,3 +377,27 @@ def test_an_effect_at_a_level_reads_as_a_sentence():
         "y: B − A where level is 1 = 0.1000, simultaneous interval 0.04415 … 0.1569, p = 7.55e-05, "
         "over all levels 0.000151"
     )
+
+
+def test_a_second_test_with_one_variance_for_both_arms_has_to_ring_too():
+    """One arm of 30 lacks the large values that a few in a hundred of the other have: Welch's t takes it for sure."""
+    large = np.where(np.arange(600) % 25 == 0, 400, 10)
+    rows = {
+        "arm": ["A"] * 600 + ["B"] * 30 + ["A"] * 100 + ["B"] * 100,
+        "level": [1] * 630 + [2] * 200,
+        "y": [*large, *(np.arange(30) % 3), *(np.arange(100) % 9), *(np.arange(100) % 9 + 5)],
+    }
+    tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")}, squares="class")
+    skewed, plain = segment_effects(tally)
+    control, arm = (
+        np.array(rows["y"])[(np.array(rows["arm"]) == side) & (np.array(rows["level"]) == 1)] for side in "AB"
+    )
+    assert skewed.p_null == pytest.approx(stats.ttest_ind(arm, control).pvalue, rel=1e-9)
+    assert skewed.p_null_adjusted == pytest.approx(1 - (1 - skewed.p_null) ** 2, rel=1e-9)
+    assert skewed.p_adjusted < 1e-6
+    assert skewed.p_null_adjusted > 0.05
+    assert skewed.note == (
+        "a test with one variance for both arms does not ring here, so a few people could have made it"
+    )
+    assert (plain.watch(0.95), plain.note) == (False, "")
+    assert plain.p_null == pytest.approx(plain.p, rel=1e-6)
