@@ -109,13 +109,13 @@ def test_unreadable_csv_is_refused(tmp_path: Path, text: str, problem: str) -> N
     [
         ("nothing.csv", "there is no file 'nothing.csv'"),
         ("nothing*.parquet", r"no file matches 'nothing\*.parquet'"),
-        ("people.xlsx", "'people.xlsx' is of an unknown kind"),
+        ("people.sav", "'people.sav' is of an unknown kind"),
         ("bad.parquet", r"bad.parquet cannot be read as Parquet"),
-        ("bad.csv.gz", "not a well-formed CSV file"),
+        ("bad.csv.gz", "bad.csv.gz cannot be unpacked"),
     ],
 )
 def test_missing_and_unreadable_files(tmp_path: Path, name: str, problem: str) -> None:
-    for bad in ("people.xlsx", "bad.parquet", "bad.csv.gz"):
+    for bad in ("people.sav", "bad.parquet", "bad.csv.gz"):
         (tmp_path / bad).write_bytes(b"this is neither")
     with pytest.raises(SourceError, match=problem):
         open_table(str(tmp_path / name))
@@ -139,7 +139,7 @@ def test_what_is_no_table_is_refused() -> None:
     for thing in (7, {"a": [1, "x"]}, {"a": [object()]}):
         with pytest.raises(SourceError, match="cannot be read as a table"):
             open_table(thing)
-    with pytest.raises(SourceError, match="table and sql are for connections"):
+    with pytest.raises(SourceError, match="the source is a table by itself"):
         open_table(pd.DataFrame({"a": [1]}), table="a")
 
 

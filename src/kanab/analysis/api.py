@@ -146,6 +146,10 @@ def readout(
     window: str | None = None,
     time: str = "time",
     exposure_time: str = "time",
+    join: Any = None,
+    on: Sequence[str] | str | None = None,
+    sep: str | None = None,
+    decimal: str = ".",
     span: Span | None = None,
     assigned_by: str | None = None,
     confidence: float = 0.95,
@@ -182,7 +186,9 @@ def readout(
         bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms, shares=shares,
         control=of_plan,
     )  # fmt: skip
-    rows = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
+    rows = SourceOptions(
+        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal
+    )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +12,9 @@ from kanab.analysis.api import analyze_release, with_assignment
 from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.released_sources import is_ledger, releases_at
+from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import check_single, counted_source, is_release, plan_of, rows_of, source_options
+from kanab.counting.csvfile import matching_files
 from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
@@ -36,7 +38,8 @@ _COUNTING = ("arm", "metric", "arms", "plan_file", "adjust", "segment", "k", "as
 def analyze(source: tuple[str, ...], **flags: Any) -> None:
     """Analyze an experiment: effects, segments, privacy.
 
-    SOURCE is a CSV or Parquet file, a database, Spark, release files (several are added), or a ledger of cohorts.
+    SOURCE is a file (CSV, Parquet, JSON, Excel), a database, Spark, release files (several are added), or a ledger
+    of cohorts.
 
     \b
     kanab analyze visits.parquet --arm variant --metric spend,bought --adjust tier --segment device
@@ -69,6 +72,8 @@ def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
     """Return what is analyzed; several batches are added."""
     if is_release(source[0]) or is_ledger(source[0]):
         clash = [flag for flag in _COUNTING if flags[flag]]
+        if clash and Path(source[0]).is_dir() and not is_data_directory(source[0]):
+            matching_files(source[0])  # which says that a directory is none
         if clash:
             flag = clash[0].removesuffix("_file").replace("_", "-")
             raise PlanError("a release already says what was counted", f"Leave out --{flag}.")

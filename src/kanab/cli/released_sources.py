@@ -18,12 +18,17 @@ def is_ledger(source: str) -> bool:
     return Path(source).suffix == ".ledger" or Path(source).is_dir()
 
 
+def is_data_directory(source: str) -> bool:
+    """Check for the data directory of a collector."""
+    return (Path(source) / FILE).exists()
+
+
 def ledger_at(source: str) -> Ledger:
     """Read a ledger file, or the sealed batches of a data directory, verified entry by entry."""
     path = Path(source)
     if not path.is_dir():
         return read_ledger(path)
-    if not (path / FILE).exists():
+    if not is_data_directory(source):
         raise SourceError(
             f"{path.name} is not the data directory of a collector", "Name one that kanab serve writes, or a file."
         )

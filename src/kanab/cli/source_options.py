@@ -15,6 +15,7 @@ import click
 from kanab.cli.output import progress
 from kanab.counted import Counted
 from kanab.counting.dispatch import SourceOptions, count_source, explain
+from kanab.counting.files import holds_rows
 from kanab.errors import PlanError
 from kanab.plan.check import adds_up
 from kanab.plan.file import read_plan
@@ -164,8 +165,12 @@ _OPTIONS = (
     click.option("--control", help="Arm to compare with."),
     click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
     override_option,
-    click.option("--table", help="Table of the database."),
-    click.option("--sql", help="Query, instead of a table."),
+    click.option("--table", help="Table of the database, or sheet of an Excel file."),
+    click.option("--sql", help="Query, instead of a table; a file is the table rows: SELECT * FROM rows."),
+    click.option("--sep", help="What separates fields of a CSV file: ';', tab; default as its first lines show."),
+    click.option("--decimal", default=".", help="Decimal mark of a CSV file; default a point."),
+    click.option("--join", metavar="FILE", help="Second table or file with more columns about the same people."),
+    click.option("--on", help="Column by which --join is matched, such as user_id; several separated by commas."),
     click.option("--where", help="Count only rows where this SQL condition holds; recorded."),
     click.option("--unit", help="Column that identifies a person, where people have several rows."),
     click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (default), max or mean."),
@@ -189,14 +194,18 @@ def source_options(command: Command) -> Command:
 
 
 def is_release(source: str) -> bool:
-    """Check for a JSON file: it is a release, and no other source is JSON."""
-    return Path(source).suffix == ".json"
+    """Check for a JSON file that does not hold rows: it is a release, or it should be."""
+    return Path(source).suffix == ".json" and not holds_rows(Path(source))
 
 
 def check_single(source: tuple[str, ...]) -> None:
     """Check that one source is named; raise `PlanError` for several."""
     if len(source) > 1:
-        raise PlanError("several sources are given", "Name one; a pattern such as 'visits-*.parquet' takes many files.")
+        raise PlanError(
+            "several sources are given",
+            "Files with the same columns go by a pattern in quotes: 'visits-*.parquet'. "
+            "One with more columns about the same people is joined: --join countries.csv --on user_id.",
+        )
 
 
 def plan_of(flags: Mapping[str, Any]) -> Plan:
@@ -240,6 +249,10 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
         flags["window"] if flags["events"] or not flags.get("cohort") else None,
         flags["time"],
         flags["exposure_time"],
+        join=flags["join"],
+        on=names(flags["on"]) or None,
+        sep=flags["sep"],
+        decimal=flags["decimal"],
     )
 
 

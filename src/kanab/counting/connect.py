@@ -16,39 +16,44 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 from uuid import uuid4
 
-from kanab.counting.csvfile import matching_files
-from kanab.counting.engine.dialects import without_notices
+from kanab.counting.csvfile import PLAIN, CsvForm, matching_files
+from kanab.counting.engine.dialects import query_text, without_notices
+from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.errors import MissingExtraError, SourceError, listed
 
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb"}
-_FILES = (".csv", ".csv.gz", ".parquet", ".pq")
+_ELSEWHERE = ("http", "https", "ftp", "file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hdfs", "dbfs")
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
-def open_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Any:
+def open_table(source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN) -> Any:
     """Open a path, glob, connection URL, frame, dict of columns or Ibis table as an Ibis table.
 
-    A connection needs ``table`` (also as schema.table) or ``sql``, the text of a query. Raises `SourceError`
-    where the source cannot be read, `MissingExtraError` where its extra is not installed.
+    A connection needs ``table`` (also as schema.table) or ``sql``, the text of a query; of an Excel
+    file ``table`` names the sheet, and to a query of files or frames these are the table "rows".
+    Raises `SourceError` where the source cannot be read, `MissingExtraError` where its extra is not
+    installed.
 
     >>> open_table({"variant": ["A", "B"], "spend": [0.5, 2.0]}).columns
     ('variant', 'spend')
     """
     _needs("ibis", "reading files, frames or engines through SQL", "sql")
     with without_notices():
-        return _open(source, table, sql)
+        return _open(source, table, sql, form)
 
 
 @contextmanager
-def opened_table(source: Any, *, table: str | None = None, sql: str | None = None) -> Iterator[Any]:
+def opened_table(
+    source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN
+) -> Iterator[Any]:
     """Open a table for a while: a connection made for it is closed at the end.
 
     >>> with opened_table({"variant": ["A", "B"]}) as people:
     ...     people.columns
     ('variant',)
     """
-    rows = open_table(source, table=table, sql=sql)
+    rows = open_table(source, table=table, sql=sql, form=form)
     try:
         yield rows
     finally:
@@ -57,26 +62,38 @@ def opened_table(source: Any, *, table: str | None = None, sql: str | None = Non
             backend.disconnect()
 
 
-def _open(source: Any, table: str | None, sql: str | None) -> Any:
+def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any:
     if isinstance(source, (str, PathLike)) and "://" in fspath(source):
         return _open_table_or_query(_connect(fspath(source)), table, sql)
-    if table is not None or sql is not None:
-        raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
     if isinstance(source, (str, PathLike)):
-        return _open_files(_memory(), fspath(source))
+        rows = _open_files(_memory(), fspath(source), table, form)
+        return rows if sql is None else _query_rows(rows, sql)
+    if table is not None:
+        raise no_table()
     package = type(source).__module__.partition(".")[0]
-    if package == "ibis":
-        return source
-    return _open_spark_frame(source) if package == "pyspark" else _open_frame(source)
+    if package in ("ibis", "pyspark"):
+        if sql is not None:
+            raise SourceError("an Ibis or Spark table takes no sql", "Choose its rows before, or by where=….")
+        return source if package == "ibis" else _open_spark_frame(source)
+    rows = _open_frame(_memory(), source, "people")
+    return rows if sql is None else _query_rows(rows, sql)
 
 
-def open_beside(table: Any, place: str) -> Any:
-    """Open another table of the same connection by its name, or a file where the first is one too."""
+def open_beside(table: Any, other: Any, form: CsvForm = PLAIN) -> Any:
+    """Open another table where the first one is: by its name, or a file or a frame where DuckDB reads the first."""
     with without_notices():
         backend = table.get_backend()
-        if backend.name == "duckdb" and place.lower().endswith(_FILES):
-            return _open_files(backend, place)
-        return _open_table_or_query(backend, place, None)
+        place = fspath(other) if isinstance(other, (str, PathLike)) else None
+        if place is not None and backend.name == "duckdb" and has_file_ending(place):
+            return _open_files(backend, place, None, form)
+        if place is not None:
+            return _open_table_or_query(backend, place, None)
+        if type(other).__module__.partition(".")[0] not in ("ibis", "pyspark") and backend.name == "duckdb":
+            return _open_frame(backend, other, f"kanab_{uuid4().hex}")
+        beside = open_table(other)
+        if beside.get_backend() is not backend:
+            raise SourceError("two tables are in different places", "Take both from one connection.")
+        return beside
 
 
 def _needs(package: str, doing: str, extra: str) -> None:
@@ -96,17 +113,21 @@ def _memory() -> Any:
     return backend
 
 
-def _open_files(backend: Any, place: str) -> Any:
+def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> Any:
     """Open the files of a path or pattern as one table."""
     name, files = Path(place).name, matching_files(place)
     if not files[0].is_file():
         raise SourceError(f"there is no file {name!r}", "Check the path.")
-    kinds = {"csv" if file.name.lower().endswith((".csv", ".csv.gz")) else file.suffix.lower() for file in files}
-    if kinds == {"csv"}:
+    kinds = {file_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise SourceError(f"the files of {name!r} are of different kinds", "Give files of one kind.")
+    if sheet is not None and kinds != {"excel"}:
+        raise no_table()
+    if kinds == {"csv"} and not any(map(is_packed, files)):
         from kanab.counting.engine.csv_files import open_csv  # noqa: PLC0415 - needs the [sql] extra
 
-        return open_csv(backend, files)
-    if kinds <= {".parquet", ".pq"}:
+        return open_csv(backend, files, form)
+    if kinds == {"parquet"}:
         try:
             return backend.read_parquet([str(file) for file in files])
         except Exception as problem:
@@ -114,10 +135,10 @@ def _open_files(backend: Any, place: str) -> Any:
                 f"{files[0].name} cannot be read as Parquet ({type(problem).__name__})",
                 "Check that it is whole, and that all files have the same columns.",
             ) from None
-    raise SourceError(f"{name!r} is of an unknown kind", "Give .csv, .csv.gz or .parquet files, of one kind.")
+    return _open_frame(backend, read_files(files, sheet, form), f"kanab_{uuid4().hex}")
 
 
-def _open_frame(source: Any) -> Any:
+def _open_frame(backend: Any, source: Any, name: str) -> Any:
     """Hand a dict of columns, or a pandas, polars or Arrow table, to DuckDB."""
     import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
 
@@ -136,9 +157,22 @@ def _open_frame(source: Any) -> Any:
             "Give columns that hold one kind of value each: a dict, or a pandas, polars or Arrow table.",
         ) from None
     empty = [field.name for field in arrow.schema if pa.types.is_null(field.type)]
-    for name in empty:  # a column of nothing is a column of missing numbers
-        arrow = arrow.set_column(arrow.schema.get_field_index(name), name, arrow[name].cast(pa.float64()))
-    return _memory().create_table("people", arrow)
+    for column in empty:  # a column of nothing is a column of missing numbers
+        arrow = arrow.set_column(arrow.schema.get_field_index(column), column, arrow[column].cast(pa.float64()))
+    return backend.create_table(name, arrow)
+
+
+def _query_rows(rows: Any, sql: str) -> Any:
+    """Return a query of files or of a frame, which it calls "rows"."""
+    backend = rows.get_backend()
+    backend.raw_sql(f"CREATE OR REPLACE TEMP VIEW rows AS {query_text(rows)}")
+    try:
+        return _query(backend, sql)
+    except Exception as problem:
+        raise SourceError(
+            f"the query was refused ({type(problem).__name__})",
+            f"The source is the table rows: SELECT * FROM rows WHERE …. Its columns: {listed(rows.columns)}.",
+        ) from None
 
 
 def _open_spark_frame(frame: Any) -> Any:
@@ -183,6 +217,8 @@ def _connect(url: str) -> Any:
         _needs(_NEEDS[extra], f"reading from {parts.scheme}", extra)
     if parts.scheme == "spark":
         return _spark(parts, url)
+    if parts.scheme in _ELSEWHERE:
+        raise SourceError(f"files are not read from {parts.scheme}://", "Copy the file here first, and give its path.")
     import ibis  # noqa: PLC0415 - an extra
 
     try:

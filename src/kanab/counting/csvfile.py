@@ -7,9 +7,12 @@ import glob
 import gzip
 import math
 import re
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -29,8 +32,77 @@ NUMBER = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 
 EMPTY_FIELDS = ("", "NA", "NULL", "null", "NaN", "nan")
 
-_NUMBER = re.compile(NUMBER)
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may separate fields where nobody says it."""
+
 _ROWS_AT_ONCE = 50_000
+_LINES_TO_TELL = 50
+"""Lines that are looked at to tell what separates fields."""
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """How CSV files are written: what separates fields (None: as the first lines show), and the decimal mark."""
+
+    sep: str | None = None
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        sep = {"tab": "\t", r"\t": "\t"}.get(str(self.sep), self.sep)
+        if sep is not None and (not isinstance(sep, str) or len(sep) != 1 or sep.isalnum() or sep in '"\r\n'):
+            raise SourceError("the separator is not one character", "For example sep=';' (--sep ';'), or 'tab'.")
+        if self.decimal not in (".", ","):
+            raise SourceError("the decimal mark is neither a point nor a comma", "Give decimal=',' (--decimal ',').")
+        if sep == self.decimal:
+            raise SourceError("the separator and the decimal mark are the same", "Fields need a mark of their own.")
+        object.__setattr__(self, "sep", sep)
+
+    @property
+    def number(self) -> str:
+        """The pattern of fields that are numbers."""
+        return NUMBER.replace(r"\.", re.escape(self.decimal))
+
+    def separator(self, file: Path) -> str:
+        """Return what separates the fields of a file: as said, or what cuts its first lines into equally many fields.
+
+        Raises `SourceError` where several would.
+        """
+        if self.sep is not None:
+            return self.sep
+        if _bare_name(file).endswith((".tsv", ".tab")):
+            return "\t"
+        with open_csv_text(file) as stream:
+            lines = list(islice(stream, _LINES_TO_TELL))
+        parts = {sep: _even_parts(lines, sep) for sep in SEPARATORS if sep != self.decimal}
+        even = [sep for sep, count in parts.items() if count > 1]
+        if len(even) > 1:
+            raise SourceError(
+                f"fields of {file.name} may be separated by {' or by '.join(SEPARATORS[sep] for sep in even)}",
+                f"Say which it is: sep={even[0]!r} (--sep {even[0]!r}).",
+            )
+        if even:
+            return even[0]
+        header = lines[0] if lines else ""
+        return max(parts, key=lambda sep: (header.count(sep), sep == ","))
+
+
+PLAIN = CsvForm()
+
+
+def _bare_name(file: Path) -> str:
+    return file.name.lower().removesuffix(".gz")
+
+
+def _even_parts(lines: Sequence[str], sep: str) -> int:
+    """Return into how many fields a separator cuts every line; 0 where these differ."""
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=sep) if row]
+    except csv.Error:
+        return 0
+    if len(lines) == _LINES_TO_TELL:
+        rows = rows[:-1]  # its end may be on a further line
+    sizes = {len(row) for row in rows}
+    return sizes.pop() if len(sizes) == 1 else 0
 
 
 @check_arguments(skip=("path", *CHECKED))
@@ -46,7 +118,7 @@ def count_csv(
     squares: Squares = "marginals",
     products: Iterable[tuple[str, str]] = (),
 ) -> Tally:
-    """Count the rows of a CSV file (or .csv.gz), one person each, into one tally.
+    """Count the rows of a CSV file (or .csv.gz, .tsv, .zip), one person each, into one tally.
 
     Takes the same choices as ``count_columns``. Empty fields are missing values. Raises `SourceError`
     where the file cannot be read or has no such column.
@@ -60,18 +132,23 @@ def count_csv(
     )  # fmt: skip
 
 
-def read_columns(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, Array]:
+def read_columns(
+    path: str | PathLike[str], names: Sequence[str] | None = None, form: CsvForm = PLAIN
+) -> dict[str, Array]:
     """Read columns of a CSV file: numbers, true/false or texts, whichever all their fields are."""
-    return {name: parse_fields(fields) for name, fields in read_texts(path, names).items()}
+    return {name: parse_fields(fields, form) for name, fields in read_texts(path, names, form).items()}
 
 
-def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) -> dict[str, list[str]]:
+def read_texts(
+    path: str | PathLike[str], names: Sequence[str] | None = None, form: CsvForm = PLAIN
+) -> dict[str, list[str]]:
     """Read columns of a CSV file as they are written."""
     if not isinstance(path, (str, PathLike)):
         raise SourceError("a file is named by something other than its path", "Give a text or a Path.")
     file = Path(path)
+    separator = form.separator(file)
     with open_csv_text(file) as stream:
-        reader = csv.reader(stream, strict=True)
+        reader = csv.reader(stream, delimiter=separator, strict=True)
         header = read_header(reader, file)
         wanted = header if names is None else list(dict.fromkeys(names))
         for name in wanted:
@@ -83,7 +160,7 @@ def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) ->
             if not {len(row) for row in rows} <= {len(header)}:
                 raise SourceError(
                     f"{file.name} has a line with too many or too few fields",
-                    f"Every line needs {len(header)} fields.",
+                    f"Every line needs {len(header)} fields; what separates them is said by sep=… (--sep).",
                     at=f"one of the lines up to {reader.line_num}",
                 )
             for fields, place in zip(columns, places, strict=True):
@@ -93,6 +170,10 @@ def read_texts(path: str | PathLike[str], names: Sequence[str] | None = None) ->
 
 def matching_files(place: str) -> list[Path]:
     """Return the file of a path, or all files that match a pattern, sorted; raise `SourceError` where none does."""
+    if Path(place).is_dir():
+        raise SourceError(
+            f"{Path(place).name or place!r} is a directory", "Name a file, or a pattern of files: 'visits/*.csv'."
+        )
     if Path(place).is_file() or not glob.has_magic(place):
         return [Path(place)]
     files = [Path(file) for file in sorted(glob.glob(place))]
@@ -113,9 +194,12 @@ def read_header(reader: Iterator[list[str]], file: Path) -> list[str]:
 
 @contextmanager
 def open_csv_text(file: Path) -> Iterator[IO[str]]:
-    """Open a CSV file, or a gzipped one, as text; raise `SourceError` where it cannot be read."""
+    """Open a file as text, also a gzipped one or the only one of a zip; raise `SourceError` where it cannot be read."""
     try:
-        if file.suffix.lower() == ".gz":
+        if file.suffix.lower() == ".zip":
+            with zipfile.ZipFile(file) as archive, archive.open(zipped_name(archive, file)) as raw:
+                yield TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+        elif file.suffix.lower() == ".gz":
             with gzip.open(file, "rt", encoding="utf-8-sig", newline="") as stream:
                 yield stream
         else:
@@ -124,8 +208,14 @@ def open_csv_text(file: Path) -> Iterator[IO[str]]:
     except FileNotFoundError:
         raise SourceError(f"there is no file {file.name!r}", "Check the path.") from None
     except UnicodeDecodeError:
-        raise SourceError(f"{file.name} is not UTF-8 text", "Save it as UTF-8.") from None
-    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error):
+        raise SourceError(
+            f"{file.name} is not UTF-8 text", f"Save it as UTF-8, for example: iconv -f latin1 -t utf-8 {file.name}."
+        ) from None
+    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, NotImplementedError):
+        raise SourceError(f"{file.name} cannot be unpacked", "Check that it is whole.") from None
+    except RuntimeError:
+        raise SourceError(f"{file.name} is locked by a password", "Unpack it first.") from None
+    except csv.Error:
         raise SourceError(f"{file.name} is not a well-formed CSV file", "Check quotes and line ends.") from None
     except OSError as problem:
         raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
@@ -133,15 +223,28 @@ def open_csv_text(file: Path) -> Iterator[IO[str]]:
         raise SourceError("the path holds a character that no file name may hold", "Check the path.") from None
 
 
-def parse_fields(fields: Iterable[str]) -> Array:
+def zipped_name(archive: zipfile.ZipFile, file: Path) -> str:
+    """Return the name of the only file of a zip; raise `SourceError` where there is none, or several."""
+    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if len(names) != 1:
+        raise SourceError(
+            f"{file.name} holds {'several files' if names else 'no file'}",
+            "Unpack it, and name files by a pattern.",
+        )
+    return names[0]
+
+
+def parse_fields(fields: Iterable[str], form: CsvForm = PLAIN) -> Array:
     """Return fields as numbers if every field is one (007 is a text), as true/false likewise, else as texts."""
     written = list(fields)
     known = {field: None if field.strip() in EMPTY_FIELDS else field.strip() for field in set(written)}
     present = [text for text in known.values() if text is not None]
     meaning: dict[str, Any] = dict(known)
-    if all(_NUMBER.fullmatch(text) for text in present):
-        meaning = {field: math.nan if text is None else _number(text) for field, text in known.items()}
-        exact = any(isinstance(number, int) for number in meaning.values())
+    number = re.compile(form.number)
+    if all(number.fullmatch(text) for text in present):
+        points = {field: None if text is None else text.replace(form.decimal, ".") for field, text in known.items()}
+        meaning = {field: math.nan if text is None else _number(text) for field, text in points.items()}
+        exact = any(isinstance(value, int) for value in meaning.values())
         return np.array([meaning[field] for field in written], dtype=object if exact else np.float64)
     if all(text.lower() in ("true", "false") for text in present):
         meaning = {field: None if text is None else text.lower() == "true" for field, text in known.items()}

@@ -12,12 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from kanab.arguments import check_arguments
 from kanab.counted import Counted
 from kanab.counting.columns import name_list
-from kanab.counting.csvfile import matching_files, parse_fields, read_texts
+from kanab.counting.csvfile import CsvForm, matching_files, parse_fields, read_texts
+from kanab.counting.files import file_kind, no_table, read_files
 from kanab.counting.frames import Array
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
@@ -28,8 +30,6 @@ from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan, rules_o
 from kanab.plan.periods import Span
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
-
-_CSV = (".csv", ".csv.gz")
 
 Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
@@ -64,6 +64,10 @@ def count(
     window: str | None = None,
     time: str = "time",
     exposure_time: str = "time",
+    join: Any = None,
+    on: Sequence[str] | str | None = None,
+    sep: str | None = None,
+    decimal: str = ".",
     earlier: Sequence[Plan] = (),
     span: Span | None = None,
 ) -> Counted:
@@ -92,7 +96,9 @@ def count(
         bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms, shares=shares,
         control=control,
     )  # fmt: skip
-    options = SourceOptions(unit, aggregate, where, table, sql, events, window, time, exposure_time, span)
+    options = SourceOptions(
+        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal
+    )  # fmt: skip
     return count_source(source, plan, options, earlier)
 
 
@@ -165,14 +171,29 @@ class SourceOptions:
     time: str = "time"
     exposure_time: str = "time"
     span: Span | None = None
+    join: Any = None
+    on: Sequence[str] | str | None = None
+    sep: str | None = None
+    decimal: str = "."
+
+    @property
+    def form(self) -> CsvForm:
+        """How CSV files are written."""
+        return CsvForm(self.sep, self.decimal)
 
     @property
     def needs_engine(self) -> bool:
         """Whether there is more to do than to count rows."""
-        return any(choice is not None for choice in (self.unit, self.aggregate, self.where, self.events, self.window))
+        choices = (self.unit, self.aggregate, self.where, self.sql, self.events, self.window, self.join, self.on)
+        return any(choice is not None for choice in choices)
 
     def check(self) -> None:
         """Raise `SourceError` where something that exposures and events need is missing."""
+        if (self.join is None) != (self.on is None):
+            raise SourceError(
+                "a join needs a second table and the column that both name alike",
+                "Give join=… and on=… (--join countries.csv --on user_id).",
+            )
         if self.events is None and self.window is not None:
             raise SourceError(
                 "a window says how long events count, and no events are named",
@@ -265,9 +286,9 @@ def _as_counted(counted: Counted) -> Plan:
 def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if isinstance(source, (str, PathLike)):
         return _count_place(fspath(source), plans, options)
-    if options.table is not None or options.sql is not None:
-        raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
     package = type(source).__module__.partition(".")[0]
+    if options.table is not None:
+        raise no_table()
     if package == "polars" and hasattr(source, "collect"):
         source = source.collect()
     if package in ("ibis", "pyspark") or options.needs_engine:
@@ -279,18 +300,27 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
     """Count files and connections by an engine, or CSV files by the core where there is none."""
     if _installed("ibis"):
         return _by_engine(place, plans, options)
-    if not place.lower().endswith(_CSV) or "://" in place:
-        raise MissingExtraError("reading anything but CSV files", "sql")
-    if options != SourceOptions(span=options.span):
+    if "://" in place:
+        raise MissingExtraError("reading from a database", "sql")
+    files = matching_files(place)
+    if file_kind(files[0]) == "parquet":
+        raise MissingExtraError("reading Parquet files", "sql")
+    if options.needs_engine:
         raise MissingExtraError("choosing rows (where, sql) or adding up several rows per person (unit)", "sql")
-    table = _read_csv(place, needed_columns(*plans, span=options.span))
+    form = options.form
+    if options.table is not None and file_kind(files[0]) != "excel":
+        raise no_table()
+    if file_kind(files[0]) == "csv":
+        table: dict[str, Any] = _read_csv(files, needed_columns(*plans, span=options.span), form)
+    else:
+        table = read_files(files, options.table, form)
     return count_rows(table, plans[0], plans[1:], options.span)
 
 
-def _read_csv(place: str, names: Sequence[str]) -> dict[str, Array]:
-    """Read columns of one CSV file, or of all that match a pattern, one below the other."""
-    tables = [read_texts(file, names) for file in matching_files(place)]
-    return {name: parse_fields(chain.from_iterable(table[name] for table in tables)) for name in names}
+def _read_csv(files: Sequence[Path], names: Sequence[str], form: CsvForm) -> dict[str, Array]:
+    """Read some columns of CSV files, one below the other."""
+    tables = [read_texts(file, names, form) for file in files]
+    return {name: parse_fields(chain.from_iterable(table[name] for table in tables), form) for name in names}
 
 
 def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
@@ -321,13 +351,23 @@ def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
     options.check()
     if options.window is not None:
         window_seconds(options.window)
-    people = open_table(source, table=options.table, sql=options.sql)
+    people = joined_rows(open_table(source, table=options.table, sql=options.sql, form=options.form), options)
     events = options.events
     if events is not None:
-        beside = open_beside(people, fspath(events)) if isinstance(events, (str, PathLike)) else open_table(events)
+        beside = open_beside(people, events, options.form)
         events = Events(beside, options.window or "", options.time, options.exposure_time)
     names = ("unit", "aggregate", "where", "span")
     return people, {name: getattr(options, name) for name in names} | {"events": events}
+
+
+def joined_rows(people: Any, options: SourceOptions) -> Any:
+    """Return the rows of an Ibis table with the columns of a second one, where one is to be joined."""
+    if options.join is None:
+        return people
+    from kanab.counting.connect import open_beside  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.joined import join_table  # noqa: PLC0415
+
+    return join_table(people, open_beside(people, options.join, options.form), options.on)
 
 
 def _installed(package: str) -> bool:

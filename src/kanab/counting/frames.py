@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from decimal import Decimal
 from numbers import Real
@@ -156,15 +157,53 @@ def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[n
         try:
             floats = np.array([_number(value) for value in values], dtype=np.float64)
         except (TypeError, ValueError):
-            raise SourceError(
-                f"metric {name!r} holds something other than numbers",
-                "A metric needs numbers or true/false; empty values count as missing.",
-            ) from None
+            texts = [value for value in values if isinstance(value, str)]
+            looks = [bool(texts) and all(re.search(look, text) for text in texts) for look in LOOKS]
+            raise unfit_metric(name, looks) from None
     missing = np.isnan(floats)
     floats = np.where(missing, 0.0, floats)
     if not np.isfinite(floats).all():
         raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
     return floats, missing
+
+
+LOOKS = {
+    r"^[-+]?[0-9]+(\.[0-9]+)?$": (
+        "numbers",
+        'Make them numbers: --sql "SELECT * REPLACE (CAST({name} AS DOUBLE) AS {name}) FROM rows".',
+    ),
+    r"^[-+]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$": (
+        "numbers with commas",
+        "Say that they are decimal marks (--decimal ','), or remove them: "
+        "--sql \"SELECT * REPLACE (CAST(replace({name}, ',', '') AS DOUBLE) AS {name}) FROM rows\".",
+    ),
+    r"^[-+]?[0-9]+(,[0-9]+)?$": (
+        "numbers with a decimal comma",
+        "Say so: decimal=',' (--decimal ','), for files with another separator than commas.",
+    ),
+    r"^[-+]?[0-9]+([.,][0-9]+)? ?%$": (
+        "percentages",
+        "Take the signs off: "
+        "--sql \"SELECT * REPLACE (CAST(rtrim({name}, '% ') AS DOUBLE) / 100 AS {name}) FROM rows\".",
+    ),
+    r"^([Yy]([Ee][Ss])?|[Nn][Oo]?)$": (
+        "yes and no",
+        "Make it true or false: --sql \"SELECT * REPLACE (lower({name}) LIKE 'y%' AS {name}) FROM rows\".",
+    ),
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}": ("dates", "A metric is an amount, or whether something happened."),
+}
+"""What texts where numbers are needed may look like, by a pattern, and what to do about it."""
+
+
+def unfit_metric(name: str, looks: Sequence[bool]) -> SourceError:
+    """Return the error of a metric that is no number; ``looks`` says which of the patterns its texts have."""
+    for (word, remedy), fits in zip(LOOKS.values(), looks, strict=False):
+        if fits:
+            return SourceError(f"metric {name!r} holds texts that look like {word}", remedy.format(name=name))
+    return SourceError(
+        f"metric {name!r} holds something other than numbers",
+        "A metric needs numbers or true/false; empty values count as missing.",
+    )
 
 
 def _number(value: Any) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kanab.counting.dispatch import SourceOptions
+from kanab.counting.dispatch import SourceOptions, joined_rows
 from kanab.counting.frames import check_column, encode, get_columns
 
 
@@ -47,7 +47,8 @@ def _by_engine(source: Any, by: str, arms: Sequence[str], options: SourceOptions
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415
     from kanab.counting.engine.filters import filter_rows  # noqa: PLC0415
 
-    with opened_table(source, table=options.table, sql=options.sql) as table:
+    with opened_table(source, table=options.table, sql=options.sql, form=options.form) as opened:
+        table = joined_rows(opened, options)
         check_column(by, table.columns)
         rows = filter_rows(table, options.where) if options.where else table
         rows = rows.filter(rows[by].notnull())

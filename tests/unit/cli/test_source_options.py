@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,74 @@ def test_arms_are_an_argument_in_python(people: dict[str, Any]) -> None:
     assert sum(kb.readout(rows, arm="variant", metrics=["bought"], arms=["A", "B"]).arms.values()) == 1_994
     with pytest.raises(kb.errors.ArgumentError, match=r"arms of readout\(\) must be a list, not a str\. For"):
         kb.readout(rows, arm="variant", metrics=["bought"], arms="A,B")
+
+
+# ── a second table ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def regions(tmp_path: Path) -> str:
+    """Regions of all but the last hundred people."""
+    ids = list(range(1_900))
+    return write_csv(tmp_path / "regions.tsv", {"user_id": ids, "region": ["north", "south"] * 950}, sep="\t")
+
+
+def test_two_files_are_pointed_to_a_join(visits: str, regions: str, program: Program) -> None:
+    done = program("analyze", visits, regions, *FLAGS)
+    assert done.code == 2
+    assert "'visits-*.parquet'" in done.err
+    assert "is joined: --join countries.csv --on user_id." in done.err
+
+
+def test_a_second_file_is_joined_and_who_is_not_in_it_has_a_missing_level(
+    visits: str, regions: str, program: Program
+) -> None:
+    flags = ("--join", regions, "--on", "user_id", "--segment", "region", "--json")
+    data = json.loads(program("analyze", visits, *FLAGS, *flags).out)
+    assert data["people"] == 2_000
+    people = {row["level"]: row["people_control"] + row["people_arm"] for row in data["segment_effects"]}
+    assert people == {"north": 950, "south": 950, "missing": 100}
+
+
+def test_filters_units_and_assignment_see_the_joined_columns(visits: str, regions: str, program: Program) -> None:
+    flags = ("--join", regions, "--on", "user_id", "--where", "region = 'north'", "--unit", "user_id")
+    done = program("analyze", visits, *FLAGS, *flags, "--assigned-by", "region")
+    assert "variant: 950 people" in done.out
+    assert "region" in done.out.split("Privacy")[0]
+
+
+JOIN_MISTAKES: dict[str, tuple[dict[str, list[Any]], str]] = {
+    "twice": (
+        {"user_id": [1, 1, 2], "region": ["n", "s", "n"]},
+        "the joined table has several rows with one user_id. Give each once",
+    ),
+    "nobody": ({"user_id": [-1], "region": ["n"]}, "no user_id of the joined table is in the source."),
+    "a column twice": ({"user_id": [1], "tier": [1]}, "both tables have a column tier. Rename or remove it"),
+    "another kind": (
+        {"user_id": ["u1"], "region": ["n"]},
+        "'user_id' holds texts in one table and numbers in the other. Write it alike in both",
+    ),
+    "no key": ({"user": [1], "region": ["n"]}, "there is no column 'user_id'. Did you mean user?"),
+}
+
+
+@pytest.mark.parametrize(("rows", "told"), JOIN_MISTAKES.values(), ids=JOIN_MISTAKES)
+def test_a_table_that_cannot_be_joined_says_why(
+    visits: str, tmp_path: Path, program: Program, rows: dict[str, list[Any]], told: str
+) -> None:
+    other = write_csv(tmp_path / "other.csv", rows)
+    done = program("analyze", visits, *FLAGS, "--join", other, "--on", "user_id")
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_a_join_needs_both_of_its_flags(visits: str, program: Program) -> None:
+    done = program("analyze", visits, *FLAGS, "--join", visits)
+    assert "a join needs a second table and the column that both name alike. Give join=… and on=… (--join" in done.err
+
+
+def test_frames_are_joined_in_python(people: dict[str, Any]) -> None:
+    regions = {"user_id": list(range(2_000)), "region": ["north", "south"] * 1_000}
+    made = kb.count(people, arm="variant", metrics=["bought"], segments=["region"], join=regions, on="user_id")
+    whole = kb.count(people | {"region": regions["region"]}, arm="variant", metrics=["bought"], segments=["region"])
+    assert made.tallies["variant/region"].to_dict() == whole.tallies["variant/region"].to_dict()

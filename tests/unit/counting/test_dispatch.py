@@ -179,10 +179,9 @@ def test_choosing_rows_of_a_frame_without_the_extra_names_it(choice: dict[str, A
         count(ROWS, arm="variant", **choice)
 
 
-@pytest.mark.parametrize("choice", [{"table": "users"}, {"sql": "select 1"}])
-def test_a_table_or_a_query_of_a_frame_is_refused(choice: dict[str, str]) -> None:
-    with pytest.raises(SourceError, match="table and sql are for connections"):
-        count(ROWS, arm="variant", **choice)  # type: ignore[arg-type]
+def test_a_table_of_a_frame_is_refused() -> None:
+    with pytest.raises(SourceError, match="the source is a table by itself"):
+        count(ROWS, arm="variant", table="users")
 
 
 @pytest.mark.parametrize("source", [3, None, [1, 2], object()])
@@ -228,7 +227,7 @@ def test_other_files_and_connections_name_the_extra(place: str, bare: None) -> N
         count(place, **FLAGS)
 
 
-@pytest.mark.parametrize("choice", [{"unit": "tier"}, {"where": "1 = 1"}, {"sql": "select 1"}, {"table": "t"}])
+@pytest.mark.parametrize("choice", [{"unit": "tier"}, {"where": "1 = 1"}, {"sql": "select 1"}])
 def test_choosing_rows_of_a_csv_file_without_the_extra_names_it(
     choice: dict[str, Any], visits: Path, bare: None
 ) -> None:

@@ -13,9 +13,10 @@ from typing import Any, Literal
 import ibis
 
 from kanab.counting.bins import Bins
-from kanab.counting.frames import check_column
+from kanab.counting.engine.dialects import first_row
+from kanab.counting.frames import LOOKS, check_column, unfit_metric
 from kanab.counting.levels import find_levels
-from kanab.errors import SourceError
+from kanab.errors import QueryError, SourceError
 from kanab.tally.cells import DROPPED
 from kanab.tally.factor import OTHER, Level, as_level
 
@@ -74,14 +75,21 @@ def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
     if dtype.is_null():
         return "number" if metric else "text"
     if metric:
-        raise SourceError(
-            f"metric {name!r} holds something other than numbers",
-            "A metric needs numbers or true/false; empty values count as missing.",
-        )
+        raise unfit_metric(name, _looks(table, name) if dtype.is_string() else ())
     raise SourceError(
         f"column {name!r} holds values that are not levels",
         "Use texts, numbers or true/false; turn dates and other types into text first.",
     )
+
+
+def _looks(table: Any, name: str) -> list[bool]:
+    """Return which of the patterns all texts of a column have."""
+    text = table[name].strip()
+    tests = {f"look{place}": text.re_search(look).all() for place, look in enumerate(LOOKS)}
+    try:
+        return [value is True for value in first_row(table.aggregate(**tests)).values()]
+    except QueryError:
+        return []
 
 
 def in_experiment(arm: Any, kind: Kind, arms: Sequence[Level] | None) -> Any:

@@ -230,10 +230,8 @@ def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:
     """Open frames, dicts and Parquet files, where no engine has to choose rows or to add them up."""
     place = fspath(source) if isinstance(source, (str, PathLike)) else None
     connection = place is not None and "://" in place
-    if (options.table is not None or options.sql is not None) and not connection:
-        raise SourceError("table and sql are for connections", "Give a URL as the source, or leave them out.")
     package = type(source).__module__.partition(".")[0]
-    if options.needs_engine or connection or package in ("ibis", "pyspark"):
+    if options.needs_engine or options.table or options.sql or connection or package in ("ibis", "pyspark"):
         return None
     if place is None:
         return FramePeople(source.collect() if package == "polars" and hasattr(source, "collect") else source)

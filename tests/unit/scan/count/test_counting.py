@@ -174,7 +174,7 @@ def two(**columns: Any) -> dict[str, Any]:
         ([None] * 5, "nobody in an experiment has a value of metric 'y'"),
         ([None, None, None, None, 3.0], "nobody in an experiment has a value of metric 'y'"),
         ([np.nan] * 5, "nobody in an experiment has a value of metric 'y'"),
-        (["1"] * 5, "metric 'y' holds something other than numbers"),
+        (["1"] * 5, "metric 'y' holds texts that look like numbers. Make them numbers"),
         ([1.0, np.inf, 0, 0, 0], "metric 'y' holds infinite values"),
     ],
 )
@@ -365,8 +365,8 @@ def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
         count_pairs(SHOP, "test_?", where="id > 3")
 
 
-def test_tables_and_queries_are_for_connections() -> None:
-    with pytest.raises(SourceError, match="table and sql are for connections"):
+def test_a_frame_has_no_tables() -> None:
+    with pytest.raises(SourceError, match="the source is a table by itself"):
         count_pairs(SHOP, "test_?", table="people")
 
 
