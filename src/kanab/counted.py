@@ -60,7 +60,7 @@ class Counted:
     are small enough for one or two people to dominate a class. ``earlier`` are older plans counted
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
     overlap of the tables is unknown. ``span`` are the cohorts, where only some were
-    counted.
+    counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
     """
 
     plan: Plan
@@ -76,6 +76,7 @@ class Counted:
     largest: Mapping[str, Mapping[str, LargestValues]] = field(default_factory=dict)
     earlier: tuple[Counted, ...] = ()
     span: Span | None = None
+    repeats: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {tally!r}" for name, tally in self.tallies.items()]

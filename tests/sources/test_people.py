@@ -213,3 +213,74 @@ def test_mistakes_in_how_people_are_made(duckdb_loader: Loader) -> None:
     two = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"), ExperimentPlan("vip")))
     with pytest.raises(SourceError, match=r"count one experiment at a time"):
         count_table(table, two, unit="user_id", events=Events(table))
+
+
+# ── covariates that change, and 0/1 ────────────────────────────────────────────────────────────
+
+
+def changing(people: int = 400, seed: int = 3) -> dict[str, list[Any]]:
+    """Three visits each. The treatment does nothing to y, but moves tier after the first visit, with y."""
+    rng = np.random.default_rng(seed)
+    rows: dict[str, list[Any]] = defaultdict(list)
+    for person in range(people):
+        arm, tier = "AB"[person % 2], int(rng.integers(1, 4))
+        for visit in range(3):
+            y = float(rng.integers(0, 9))
+            rows["user_id"].append(person)
+            rows["variant"].append(arm)
+            rows["tier"].append(tier if visit == 1 else int(y > 4) + (arm == "B"))
+            rows["at"].append(datetime(2026, 9, 1) + timedelta(days=(1, 0, 2)[visit], minutes=person))
+            rows["y"].append(y)
+            rows["bought"].append(int(rng.random() < 0.3))
+            rows["one"].append(1)
+    return dict(rows)
+
+
+CHANGING = changing()
+
+
+def test_a_covariate_that_changes_within_a_person_is_refused_by_name_with_the_ways_out(engine: Loader) -> None:
+    plan = make_plan("variant", ["y"], adjust=["tier"])
+    with pytest.raises(
+        SourceError, match=r"covariate 'tier' changes among the rows of a person.*--first-by TIMECOLUMN"
+    ):
+        count_table(engine.load(CHANGING), plan, unit="user_id")
+
+
+def test_a_covariate_is_that_of_the_first_row_by_time(engine: Loader) -> None:
+    plan = make_plan("variant", ["y"], segments=["tier"])
+    counted = count_table(engine.load(CHANGING), plan, unit="user_id", first_by="at")
+    people = range(400)
+    first = {
+        "variant": [CHANGING["variant"][3 * person] for person in people],
+        "tier": [CHANGING["tier"][3 * person + 1] for person in people],
+        "y": [sum(CHANGING["y"][3 * person : 3 * person + 3]) for person in people],
+    }
+    assert_same(counted, count_rows(first, plan))
+
+
+def test_a_level_that_is_missing_in_some_rows_does_not_change(engine: Loader) -> None:
+    rows = CHANGING | {"tier": [None if row % 3 == 2 else row // 3 % 2 for row in range(1200)]}
+    counted = count_table(engine.load(rows), make_plan("variant", ["y"], adjust=["tier"]), unit="user_id")
+    assert counted.tallies["variant/tier"].people_by("tier") == {0: 200, 1: 200}
+
+
+def test_the_first_of_a_person_is_named_by_a_time_and_only_with_a_person(duckdb_loader: Loader) -> None:
+    table, plan = duckdb_loader.load(CHANGING), make_plan("variant", ["y"], adjust=["tier"])
+    with pytest.raises(SourceError, match="the column of the person is not named"):
+        count_table(table, plan, first_by="at")
+    with pytest.raises(SourceError, match="'y'"):
+        count_table(table, plan, unit="user_id", first_by="y")
+    with pytest.raises(SourceError, match="those of the first exposure already"):
+        count_table(table, plan, unit="user_id", first_by="at", events=Events(table, time="at", exposure_time="at"))
+
+
+def test_what_is_0_or_1_is_1_if_it_ever_was_and_what_is_always_1_is_added_up(engine: Loader) -> None:
+    plan = make_plan("variant", ["bought", "one", "y"])
+    tally = count_table(engine.load(CHANGING), plan, unit="user_id").tallies["variant"]
+    ever = [max(CHANGING["bought"][3 * person : 3 * person + 3]) for person in range(400)]
+    assert tally.moments_of("bought").metric.binary
+    assert tally.moments_of("bought").sums.tolist() == [sum(ever[0::2]), sum(ever[1::2])]
+    assert tally.moments_of("one").sums.tolist() == [600, 600]
+    added = count_table(engine.load(CHANGING), plan, unit="user_id", aggregate={"bought": "sum"}).tallies["variant"]
+    assert added.moments_of("bought").sums.sum() == sum(CHANGING["bought"])

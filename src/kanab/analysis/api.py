@@ -56,6 +56,7 @@ from kanab.stats.cautions import (
     clamped_values,
     looked_early,
     metric_cautions,
+    rows_not_people,
 )
 from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.ftest import pooled_f, robust_f
@@ -150,6 +151,7 @@ def readout(
     on: Sequence[str] | str | None = None,
     sep: str | None = None,
     decimal: str = ".",
+    first_by: str | None = None,
     span: Span | None = None,
     assigned_by: str | None = None,
     confidence: float = 0.95,
@@ -187,7 +189,8 @@ def readout(
         control=of_plan,
     )  # fmt: skip
     rows = SourceOptions(
-        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal
+        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
+        first_by,
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
@@ -369,7 +372,7 @@ def _cautions(
 ) -> list[Caution]:
     """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
     batches = _batches(released, plan)
-    cautions = changed_shares(batches, plan.name)
+    cautions = [*map(rows_not_people, released.repeats), *changed_shares(batches, plan.name)]
     others = [name for name in released.plan.experiment_names if _depend(released.plan, plan.name, name)]
     cautions += [assigned_jointly(plan.name, others)] if others else []
     cautions += [

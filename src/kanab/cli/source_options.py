@@ -173,7 +173,8 @@ _OPTIONS = (
     click.option("--on", help="Column by which --join is matched, such as user_id; several separated by commas."),
     click.option("--where", help="Count only rows where this SQL condition holds; recorded."),
     click.option("--unit", help="Column that identifies a person, where people have several rows."),
-    click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (default), max or mean."),
+    click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean."),
+    click.option("--first-by", metavar="COLUMN", help="Time by which covariates are those of a person's first row."),
     click.option("--exposures", help="Table of who saw which arm when; not needed if the source is that file."),
     click.option("--events", help="Table or file of what happened when; metrics are taken from it."),
     click.option("--window", help="How long after a person's first exposure events count, such as 14d."),
@@ -253,6 +254,7 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
         on=names(flags["on"]) or None,
         sep=flags["sep"],
         decimal=flags["decimal"],
+        first_by=flags["first_by"],
     )
 
 

@@ -68,6 +68,7 @@ def count(
     on: Sequence[str] | str | None = None,
     sep: str | None = None,
     decimal: str = ".",
+    first_by: str | None = None,
     earlier: Sequence[Plan] = (),
     span: Span | None = None,
 ) -> Counted:
@@ -77,7 +78,8 @@ def count(
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
     both adjusted for and segmented by. With ``arms`` only these are counted. ``unit`` names the
     person where one has several rows, and ``aggregate`` says how these become one: "sum", "max" or
-    "mean", for all metrics or by metric.
+    "mean", for all metrics or by metric. A covariate must be the same in all of them, or it is taken of
+    the first by the time in ``first_by``.
     With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
     exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
     plans are counted again in the same pass, and the signatures of all go row by row. With a
@@ -97,7 +99,8 @@ def count(
         control=control,
     )  # fmt: skip
     options = SourceOptions(
-        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal
+        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
+        first_by,
     )  # fmt: skip
     return count_source(source, plan, options, earlier)
 
@@ -175,6 +178,7 @@ class SourceOptions:
     on: Sequence[str] | str | None = None
     sep: str | None = None
     decimal: str = "."
+    first_by: str | None = None
 
     @property
     def form(self) -> CsvForm:
@@ -184,7 +188,17 @@ class SourceOptions:
     @property
     def needs_engine(self) -> bool:
         """Whether there is more to do than to count rows."""
-        choices = (self.unit, self.aggregate, self.where, self.sql, self.events, self.window, self.join, self.on)
+        choices = (
+            self.unit,
+            self.aggregate,
+            self.where,
+            self.sql,
+            self.events,
+            self.window,
+            self.join,
+            self.on,
+            self.first_by,
+        )
         return any(choice is not None for choice in choices)
 
     def check(self) -> None:
@@ -356,7 +370,7 @@ def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
     if events is not None:
         beside = open_beside(people, events, options.form)
         events = Events(beside, options.window or "", options.time, options.exposure_time)
-    names = ("unit", "aggregate", "where", "span")
+    names = ("unit", "aggregate", "where", "span", "first_by")
     return people, {name: getattr(options, name) for name in names} | {"events": events}
 
 

@@ -22,10 +22,11 @@ from kanab.counting.bins import (
 )
 from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
-from kanab.counting.frames import Array, encode, get_columns, to_numbers
+from kanab.counting.frames import Array, column_names, encode, get_columns, to_numbers
 from kanab.counting.grids import check_range, choose_metric, profile_values, widen_range
 from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
+from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.signatures import Membership, make_signatures
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
@@ -91,7 +92,9 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
         replace(count.counted, plan=each, signatures=signature)
         for each, count, signature in zip(plans, counts, signatures, strict=True)
     )
-    return replace(counted, earlier=tuple(others))
+    ids = id_columns(column_names(data), needed_columns(*plans, span=span))
+    repeated = tuple(name for name in ids if repeated_in(get_columns(data, [name])[name], plan.k))
+    return replace(counted, earlier=tuple(others), repeats=repeated)
 
 
 def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:

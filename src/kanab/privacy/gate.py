@@ -92,6 +92,7 @@ def make_release(
         counted.bounds_declared,
         None if ledger is None else ledger.head,
         ranges=_ranges(counted),
+        repeats=counted.repeats,
     )
 
 

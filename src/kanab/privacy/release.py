@@ -59,8 +59,8 @@ class Release:
 
     ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
     says that it is in no ledger. ``parts`` are the batches that a sum of releases was made of.
-    ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared; they are
-    known in memory only.
+    ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``repeats``
+    columns that look like a person's id and repeat, where rows were people; both are known in memory only.
     """
 
     plan: Plan
@@ -70,6 +70,7 @@ class Release:
     previous: str | None = None
     parts: tuple[Release, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    repeats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, table in self.tables.items():

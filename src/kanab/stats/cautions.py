@@ -21,7 +21,7 @@ from kanab.tally.tally import Tally
 
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early",
-    "assigned-together", "assigned-jointly", "design-ended",
+    "assigned-together", "assigned-jointly", "rows-not-people", "design-ended",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -201,6 +201,19 @@ def design_ended(look: int, when: str) -> Caution:
         "design-ended",
         f"The design ended with look {look} ({when}); people who came later are not in this answer.",
     )
+
+
+def rows_not_people(column: str) -> Caution:
+    """Warn that a column that looks like a person's id repeats, but every row was counted as a person.
+
+    >>> print(rows_not_people("user_id"))
+    Rows are not people: user_id looks like a person's id and repeats, ...
+    """
+    sentence = (
+        f"Rows are not people: {column} looks like a person's id and repeats, and every row was counted as a person. "
+        f"Standard errors and p-values are then too small. Count people (--unit {column})."
+    )
+    return Caution("rows-not-people", sentence)
 
 
 def assigned_together(by: str) -> Caution:

@@ -18,7 +18,7 @@ from kanab.counting.dates import not_times
 from kanab.counting.engine.dates import day_number, in_span
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of
-from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_flag
+from kanab.counting.engine.joint import add_alias_columns, flag_names, outside_flag, twice_flag
 from kanab.counting.engine.metrics import as_number, check_finite
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
@@ -72,18 +72,24 @@ class Units:
     """Who is one person: the column that names them, and how their rows become one.
 
     ``aggregate`` is "sum", "max" or "mean" per metric, or one of them for all. By default amounts
-    are added, and true/false is true if it ever was. A covariate that changes within a person
-    counts as its smallest value; a person seen in two arms of an experiment is not in it.
+    are added, and what is 0 or 1 is 1 if it ever was. A covariate must not change within a person,
+    or it is that of the first row: by ``first_by``, or by the exposures' time. A person seen in two
+    arms of an experiment is not in it.
     """
 
     unit: str
     aggregate: Mapping[str, How] | How | None = None
     events: Events | None = None
+    first_by: str | None = None
 
-    def how(self, metric: str, kind: Kind) -> How:
-        """Return how the rows of a person become one value of a metric, which is named as its column is."""
-        chosen = self.aggregate if isinstance(self.aggregate, str) else (self.aggregate or {}).get(metric)
-        return chosen or ("max" if kind == "truth" else "sum")
+    def how(self, metric: str) -> How | None:
+        """Return how the rows of a person become one value of a metric, named as its column is, if that was said."""
+        return self.aggregate if isinstance(self.aggregate, str) else (self.aggregate or {}).get(metric)
+
+    @property
+    def time(self) -> str | None:
+        """The column by which one of a person's rows is the first; None where all must agree."""
+        return self.first_by if self.events is None else self.events.exposure_time
 
     def check(self, plan: Plan) -> None:
         """Raise `SourceError` for an unknown word, an unknown metric, or events of several experiments."""
@@ -93,6 +99,11 @@ class Units:
         named = set(self.aggregate) if isinstance(self.aggregate, Mapping) else set()
         if not named <= {column_of(plan, metric.name) for metric in plan.metrics}:
             raise SourceError("aggregate names a metric that is not counted", "Check its name.")
+        if self.events is not None and self.first_by is not None:
+            raise SourceError(
+                "covariates are those of the first exposure already",
+                "Leave out --first-by; name --exposure-time instead.",
+            )
         if self.events is not None and any(len(group) > 1 for group in populations(plan)):
             raise SourceError(
                 "exposures of several experiments cannot be counted together",
@@ -100,11 +111,13 @@ class Units:
             )
 
 
-def make_units(unit: str | None, aggregate: Any, events: Events | None = None) -> Units | None:
+def make_units(
+    unit: str | None, aggregate: Any, events: Events | None = None, first_by: str | None = None
+) -> Units | None:
     """Return how rows become people, None where each is one; raise `SourceError` where the person is not named."""
     if unit is not None:
-        return Units(unit, aggregate, events)
-    if aggregate is not None or events is not None:
+        return Units(unit, aggregate, events, first_by)
+    if aggregate is not None or events is not None or first_by is not None:
         raise SourceError("rows are to be added up, but the column of the person is not named", "Name it: unit=….")
     return None
 
@@ -121,15 +134,20 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
         return _exposed(rows, plan, units, units.events, span)
     rows = add_alias_columns(rows, plan)
     rows = rows.filter(rows[units.unit].notnull())
-    sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
+    sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
     enrolled = {} if span is None else {"day": day_number(rows, span.column)}
-    table = rows.select(unit=rows[units.unit], **enrolled, **_attributes(rows, plan), **row_values(rows, sums))
+    moment = {} if units.time is None else {"at": _moment(rows, units.time)}
+    table = rows.select(
+        unit=rows[units.unit], **enrolled, **moment, **_attributes(rows, plan), **row_values(rows, sums)
+    )
+    table = _at_first(table, plan) if moment else table
     firsts = {name: table[name].min() for name in enrolled}
     grouped = table.group_by("unit").aggregate(**firsts, **_attribute_sums(table, plan), **row_totals(table, sums))
     if span is not None:
         grouped = grouped.filter(in_span(grouped["day"], span))
     person = _person(grouped, plan, _truths(rows, plan))
-    return grouped.select(**person, **_flags(grouped, plan), **person_values(grouped, sums))
+    changes = {} if moment else _changes(grouped, plan)
+    return grouped.select(**person, **_flags(grouped, plan), **changes, **person_values(grouped, sums))
 
 
 # ── exposures and events ───────────────────────────────────────────────────────────────────────
@@ -141,7 +159,7 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
     rows = add_alias_columns(events.table, plan, [metric.name for metric in plan.counted_metrics])
-    sums = row_sums(rows, plan, lambda name, kind: units.how(column_of(plan, name), kind))
+    sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
     happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
     inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)
     totals = inside.group_by("who").aggregate(**row_totals(inside, sums))
@@ -157,6 +175,7 @@ def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, s
     if span is not None:
         moments["day"] = _exposure_day(seen, events, span)
     seen = _in_any_arm(seen.select(unit=seen[units.unit], **moments, **_attributes(seen, plan)), plan)
+    seen = _at_first(seen, plan, exposed=True)
     firsts = {
         f"{name}{place}": _exposed_to(place, seen[name], seen, plan).min()
         for place in range(len(plan.experiments))
@@ -237,6 +256,15 @@ def _level(place: int) -> str:
     return f"level{place}"
 
 
+def _last_level(place: int) -> str:
+    return f"level{place}_last"
+
+
+def changes_flag(place: int) -> str:
+    """Return the column that marks people who have several levels of a covariate."""
+    return f"kanab_changes{place}"
+
+
 def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
     """Return arms as far as they are declared, and covariates, under names of our own."""
     attributes: dict[str, Any] = {}
@@ -264,8 +292,55 @@ def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[st
         level = table[_level(place)]
         if exposed:
             level = _exposed_to(places[people_of(plan, name)[0]], level, table, plan)
-        sums[_level(place)] = level.min()
+        sums |= {_level(place): level.min(), _last_level(place): level.max()}
     return sums
+
+
+def _at_first(rows: Any, plan: Plan, *, exposed: bool = False) -> Any:
+    """Return rows whose covariates are missing but in a person's first; of exposures, to the covariate's experiment.
+
+    Of several rows at that moment the smallest level counts, so that no engine's order decides.
+    """
+    if not plan.covariates_in_use:
+        return rows
+    places = {name: place for place, name in enumerate(plan.experiment_names)}
+    levels = {}
+    for place, name in enumerate(plan.covariates_in_use):
+        at, level = rows["at"], rows[_level(place)]
+        if exposed:
+            at = _exposed_to(places[people_of(plan, name)[0]], at, rows, plan)
+        first = at.min().over(group_by=rows["unit"])
+        levels[_level(place)] = ibis.ifelse(at == first, level, ibis.null(level.type()))
+    return rows.mutate(**levels)
+
+
+def _changes(grouped: Any, plan: Plan) -> dict[str, Any]:
+    """Return for every covariate who of the people in an experiment has several levels of it."""
+    arms = [(grouped[_arm(place)], grouped[_last(place)]) for place in range(len(plan.experiments))]
+    anywhere = reduce(operator.or_, ((arm == last).fill_null(False) for arm, last in arms))
+    return {
+        changes_flag(place): anywhere & (grouped[_level(place)] != grouped[_last_level(place)]).fill_null(False)
+        for place in range(len(plan.covariates_in_use))
+    }
+
+
+def person_flags(plan: Plan, units: Units | None) -> tuple[str, ...]:
+    """Return the columns of true/false that people made of several rows have."""
+    if units is None:
+        return ()
+    covariates = range(len(plan.covariates_in_use)) if units.time is None else ()
+    return (*flag_names(plan), *(changes_flag(place) for place in covariates))
+
+
+def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | None) -> None:
+    """Raise `SourceError` for a covariate that changes within a person, given how many people have each flag."""
+    for place, name in enumerate(plan.covariates_in_use if units is not None and units.time is None else ()):
+        if flagged[changes_flag(place)]:
+            raise SourceError(
+                f"covariate {column_of(plan, name)!r} changes among the rows of a person",
+                "What changes after the assignment may be an effect. Take it at the first row "
+                "(--first-by TIMECOLUMN, first_by=…), or name a column that is the same in all rows.",
+            )
 
 
 def _truths(rows: Any, plan: Plan) -> set[str]:
@@ -354,20 +429,35 @@ class RowSum:
         return ibis.ifelse(far, ibis.literal(float("inf"), type="float64"), total)
 
 
-def row_sums(rows: Any, plan: Plan, choose: Callable[[str, Kind], How]) -> list[RowSum]:
-    """Return how the rows of a person become one value of every metric."""
-    kinds = {metric.name: kind_of(rows, metric.name, metric=True) for metric in plan.counted_metrics}
-    how = {name: choose(name, kind) for name, kind in kinds.items()}
+def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list[RowSum]:
+    """Return how the rows of a person become one value of every metric: added up, but of 0/1 the largest."""
+    metrics = plan.counted_metrics
+    kinds = {metric.name: kind_of(rows, metric.name, metric=True) for metric in metrics}
+    how = {name: choose(name) or ("max" if kind == "truth" else None) for name, kind in kinds.items()}
+    how |= {metric.name: how[metric.name] or "max" for metric in metrics if metric.binary}
     undeclared = {
         metric.name: kinds[metric.name]
-        for metric in plan.counted_metrics
-        if how[metric.name] != "max" and kinds[metric.name] == "number" and _scale(metric) is None
+        for metric in metrics
+        if _scale(metric) is None and (how[metric.name] is None or _added(how[metric.name], kinds[metric.name]))
     }
-    scales = {name: _row_scale(name, profile) for name, profile in profile_columns(rows, undeclared).profiles.items()}
-    return [
-        RowSum(metric.name, place, how[metric.name], kinds[metric.name], scales.get(metric.name) or _scale(metric) or 1)
-        for place, metric in enumerate(plan.counted_metrics)
-    ]
+    profiles = profile_columns(rows, undeclared).profiles
+    sums = []
+    for place, metric in enumerate(metrics):
+        name, profile = metric.name, profiles.get(metric.name)
+        chosen: How = how[name] or ("max" if profile is not None and _zero_or_one(profile) else "sum")
+        scale = _row_scale(name, profile) if profile is not None and _added(chosen, kinds[name]) else _scale(metric)
+        sums.append(RowSum(name, place, chosen, kinds[name], scale or 1))
+    return sums
+
+
+def _added(how: How | None, kind: Kind) -> bool:
+    """Return whether values that need not be whole are added up."""
+    return how != "max" and kind == "number"
+
+
+def _zero_or_one(profile: Profile) -> bool:
+    """Return whether values are 0 and 1; nothing but 1 counts rows, and is added up."""
+    return profile.binary and profile.low == 0
 
 
 def row_values(rows: Any, sums: Sequence[RowSum]) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
 from kanab.counting.engine.joint import (
     add_alias_columns,
-    flag_names,
     outside_flag,
     restrict_people,
     split_off,
@@ -39,7 +38,7 @@ from kanab.counting.engine.joint import (
 )
 from kanab.counting.engine.largest import query_largest
 from kanab.counting.engine.metrics import Measure, careful_measure, open_range, quick_measure, range_fits, step_range
-from kanab.counting.engine.people import Events, How, Units, make_units, to_people
+from kanab.counting.engine.people import Events, How, Units, changing_covariates, make_units, person_flags, to_people
 from kanab.counting.engine.profiles import SampleProfiles, find_bins, profile_columns, profile_sample, top_levels
 from kanab.counting.engine.statement import (
     BinnedCovariate,
@@ -51,10 +50,11 @@ from kanab.counting.engine.statement import (
 )
 from kanab.counting.grids import Profile, check_zero, plan_products
 from kanab.counting.largest import metrics_with_small_sums
+from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
 from kanab.errors import QueryError, SourceError
-from kanab.plan.joint import Population, people_of, populations, tables_about, views_of
+from kanab.plan.joint import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER
@@ -69,11 +69,13 @@ def count_table(
     events: Events | None = None,
     where: str | None = None,
     span: Span | None = None,
+    first_by: str | None = None,
 ) -> Counted:
     """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
 
-    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows;
-    with ``events`` the table holds exposures, and metrics come from what happened after the first.
+    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows, and
+    ``first_by`` the time by which covariates are those of the first row; with ``events`` the table holds
+    exposures, and metrics come from what happened after the first.
     With a ``span`` only the people of those cohorts are counted. Raises `SourceError` where the table
     or a choice does not fit the plan, `QueryError` where the engine refuses the statement.
 
@@ -84,13 +86,20 @@ def count_table(
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
-    units = make_units(unit, aggregate, events)
+    units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
         answer = _answer(people, query, sample)
         late = _late_gaps(answer)
         if late:  # people without a value, whom the sample did not show
             answer = _answer(people, replace(query, gaps=query.gaps | late), sample)
-        return replace(_count(people, answer), where=where or "")
+        changing_covariates(answer.everybody(), plan, units)
+        return replace(_count(people, answer), where=where or "", repeats=_repeats(table, plan, where, units))
+
+
+def _repeats(table: Any, plan: Plan, where: str | None, units: Units | None) -> tuple[str, ...]:
+    """Return the columns that look like a person's id and repeat; none where people were made of rows."""
+    ids = [] if units else id_columns(table.columns, [column_of(plan, name) for name in needed_columns(plan)])
+    return repeated_by_engine(filter_rows(table, where) if where else table, ids, plan.k) if ids else ()
 
 
 def show_sql(
@@ -102,13 +111,14 @@ def show_sql(
     events: Events | None = None,
     where: str | None = None,
     span: Span | None = None,
+    first_by: str | None = None,
 ) -> str:
     """Return the statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
     Where sums turn out to be small, another statement per table looks for who dominates a class.
     """
-    units = make_units(unit, aggregate, events)
+    units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
         chosen = _quick_query(query, sample) or _careful_query(people, query)
         stage = first_stage(people, chosen)
@@ -127,7 +137,7 @@ def _prepared(
 ) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
     """Give the people, what to count of them but for the metrics' grids, and a sample of them."""
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
-        query = _make_query(people, plan, flags=flag_names(plan) if units else ())
+        query = _make_query(people, plan, flags=person_flags(plan, units))
         sample = _sample(people, query)
         gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
         yield people, replace(query, gaps=frozenset(gaps)), sample
