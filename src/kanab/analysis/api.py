@@ -37,6 +37,7 @@ from kanab.analysis.options import (
 )
 from kanab.analysis.readout import Readout
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
+from kanab.analysis.segment_looks import SegmentLooks
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.counting.shared_assignment import people_share
@@ -225,7 +226,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         means = with_off_commonest(means, tables, released.ranges)
     means = by_role(means, resolved.roles)
     effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
-    segments, follow_up_rows = _segments(plan, tables, resolved, notes)
+    segment_looks = SegmentLooks.of(resolved, means)
+    segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -242,7 +244,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         missing=_missing(released, tables),
         notes=tuple(notes),
         chained=released.chained,
-        segment_effects=tuple(_segment_effects(plan, tables, segments, resolved)),
+        segment_effects=tuple(_segment_effects(plan, tables, segments, segment_looks)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
         balance=tuple(_balance(tables, shares, plan.name, resolved)),
         guardrails=tuple(guardrail_rows(effects, claims, resolved)),
@@ -399,42 +401,47 @@ def _one_per_experiment(released: Release) -> Iterable[Tally]:
 
 
 def _segments(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], options: ResolvedOptions, notes: list[str]
+    plan: ExperimentPlan, tables: Mapping[str, Tally], looks: SegmentLooks, notes: list[str]
 ) -> tuple[list[SegmentRow], list[FollowUp]]:
     """Test every segment and metric by the pooled and the robust F; follow up where the latter alarms."""
     rows: list[SegmentRow] = []
+    options = looks.options
     for covariate in plan.segments:
         table = tables.get(f"{plan.name}/{covariate}")
         if table is not None:
             for metric in table.metrics:
                 pooled, robust = (test(table, covariate, metric.name) for test in (pooled_f, robust_f))
-                rows += [SegmentRow(covariate, pooled), SegmentRow(covariate, robust, decides=True)]
+                both = SegmentRow(covariate, pooled), SegmentRow(covariate, robust, decides=True)
+                rows += [looks.test(row, table.total) for row in both]
     for decides in (False, True):
         places = [place for place, row in enumerate(rows) if row.decides == decides]
-        adjusted = correct([rows[place].test.p for place in places], SEGMENT_CORRECTION)
+        adjusted = correct([rows[place].p for place in places], SEGMENT_CORRECTION)
         for place, p in zip(places, adjusted, strict=True):
             rows[place] = replace(rows[place], p_adjusted=p)
     follow_up_rows: list[FollowUp] = []
     for row in rows:
         if row.decides and _differs(row, options):
             table = tables[f"{plan.name}/{row.covariate}"]
-            follow_up_rows += follow_ups(table, row.covariate, row.test.metric, control=options.control)
+            levels = follow_ups(table, row.covariate, row.test.metric, control=options.control)
+            follow_up_rows += looks.follow_ups(levels, table.total)
         if row.decides and row.test.F is None:
             notes.append(f"{row.test.metric} by {row.covariate} is not testable: {row.test.note}.")
     return rows, follow_up_rows
 
 
 def _segment_effects(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], rows: Iterable[SegmentRow], options: ResolvedOptions
+    plan: ExperimentPlan, tables: Mapping[str, Tally], rows: Iterable[SegmentRow], looks: SegmentLooks
 ) -> Iterable[SegmentEffectRow]:
     """Return the effect at every level of every planned segment, whatever its F says."""
+    options = looks.options
     for row in rows:
         if row.decides:
             table, differs = tables[f"{plan.name}/{row.covariate}"], _differs(row, options)
-            for effect in segment_effects(
+            effects = segment_effects(
                 table, row.covariate, row.test.metric,
                 control=options.control, confidence=options.confidence, alternative=options.alternative,
-            ):  # fmt: skip
+            )  # fmt: skip
+            for effect in looks.effects(effects, table.total):
                 yield SegmentEffectRow(effect, exploratory=not differs)
 
 

@@ -16,7 +16,15 @@ from kanab.stats.distributions import Alternative
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Better, Margin
 from kanab.stats.multiplicity import Correction
-from kanab.stats.sequential import TUNED_AT, AnyTimeLook, PlannedLook, any_time_look, planned_look
+from kanab.stats.sequential import (
+    TUNED_AT,
+    AnyTimeLook,
+    PlannedLook,
+    any_time_f_p,
+    any_time_look,
+    planned_f_p,
+    planned_look,
+)
 from kanab.stats.spending import Spending
 from kanab.tally.factor import Factor, Level, as_level, label
 
@@ -81,6 +89,15 @@ class Looks:
         seen = [*(self.earlier or ()), people]
         return planned_look(
             effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen)
+        )
+
+    def p_of_f(self, p: float, df: float, people: int, confidence: float) -> float:
+        """Return the p over all looks of an F test that has this p now; raise `AnalysisError` as ``at`` does."""
+        if self.method == "always":
+            return any_time_f_p(p, df, people, confidence=confidence, tuned_at=self.tuned_at)
+        seen = [*(self.earlier or ()), people]
+        return planned_f_p(
+            p, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen)
         )
 
     def is_last(self, people: Sequence[int]) -> bool:

@@ -127,6 +127,8 @@ class Readout:
         data["sample_ratio"] |= {"p": self.any_time.p}
         for row in (*data["effects"], *data["contrasts"]):
             row |= {name: row["sequential"][name] for name in ("p", "interval")}
+        for row in data["segments"]:
+            row["p"] = row["p"] if row["p_over_looks"] is None else row["p_over_looks"]
         return data
 
     def _missing(self, metric: str) -> dict[str, Any]:

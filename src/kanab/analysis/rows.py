@@ -146,12 +146,21 @@ class OmnibusRow:
 
 @dataclass(frozen=True)
 class SegmentRow:
-    """A test of whether the effect differs by a covariate: the robust one decides, the pooled one is the paper's."""
+    """A test of whether the effect differs by a covariate: the robust one decides, the pooled one is the paper's.
+
+    ``p_over_looks`` is its p over all looks, where there are several; the corrected p then is, too.
+    """
 
     covariate: str
     test: FTest
     p_adjusted: float | None = None
     decides: bool = False
+    p_over_looks: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p that may be acted on: over all looks, where there are several."""
+        return self.test.p if self.p_over_looks is None else self.p_over_looks
 
     def to_dict(self) -> Plain:
         """Return the row as plain data."""
@@ -163,6 +172,7 @@ class SegmentRow:
             "F": self.test.F,
             "df": None if self.test.df is None else list(self.test.df),
             "p": self.test.p,
+            "p_over_looks": self.p_over_looks,
             "p_adjusted": self.p_adjusted,
             "note": self.test.note,
         }

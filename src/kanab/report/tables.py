@@ -137,8 +137,7 @@ def segment_effects_sentences(data: Data, metric: str, covariate: str) -> list[s
     )
     tested = sum(row["p"] is not None for row in rows)
     together = f" The {tested} intervals hold together, with {percent(data['confidence'])} confidence (Šidák)."
-    look = " They are for one look." if any(row.get("sequential") for row in data["effects"]) else ""
-    reading += f"{together * (tested > 1)}{look}"
+    reading += together * (tested > 1)
     sentences = [f"{metric_heading(data, metric)}, the effect at each level of {covariate}. {reading}"]
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
         where = [row for row in rows if row["note"] == note]

@@ -547,6 +547,8 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
     if data["segments"]:
         sentences.append("Segments: the robust F decides; the pooled F, which assumes one variance, stands beside it.")
+    if any(row.get("p_over_looks") is not None for row in data["segments"]):
+        sentences.append("Segments: p-values and intervals hold over all looks, too.")
     return sentences
 
 

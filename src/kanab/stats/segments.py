@@ -28,6 +28,10 @@ THIN = 20
 """An arm with fewer people in a level has a mean of amounts there, but no interval that could be trusted."""
 
 
+_SMALLEST_LEVEL = 1e-12
+"""Below this no interval can be told from an infinite one."""
+
+
 @dataclass(frozen=True)
 class SegmentEffect:
     """The effect of one arm at one level. ``people`` and ``means`` are the control's and the arm's there.
@@ -69,6 +73,10 @@ class SegmentEffect:
         """Return whether Welch's t rings for all levels together, and the second one does not."""
         p, second, alpha = self.p_adjusted, self.p_null_adjusted, 1 - confidence
         return p is not None and second is not None and p < alpha <= second
+
+    def interval_at(self, alpha: float, alternative: Alternative) -> tuple[float, float] | None:
+        """Return the values that the test does not reject at another level; None where there is no test."""
+        return _tested(self, 1 - max(alpha, _SMALLEST_LEVEL), alternative).interval
 
     def __str__(self) -> str:
         head = (
@@ -204,12 +212,13 @@ def _simultaneous(
         replace(effect, p_adjusted=p, interval_adjusted=interval, p_null_adjusted=p_null)
         for effect, p, interval, p_null in zip(effects, corrected, wider, second, strict=True)
     ]
-    return tuple(
-        replace(effect, note="; ".join(filter(None, (effect.note, _FEW_PEOPLE))))
-        if effect.watch(confidence)
-        else effect
-        for effect in together
-    )
+    return tuple(with_watch_note(effect, confidence) for effect in together)
+
+
+def with_watch_note(effect: SegmentEffect, confidence: float) -> SegmentEffect:
+    """Return the effect with a note that a few people could have made it, exactly where that is so."""
+    notes = [note for note in effect.note.split("; ") if note not in ("", _FEW_PEOPLE)]
+    return replace(effect, note="; ".join([*notes, _FEW_PEOPLE] if effect.watch(confidence) else notes))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from kanab.stats.spending import (
     growing,
     sides_of,
     smallest_alpha,
+    smallest_alpha_of_share,
     spent_by,
     tail,
     z_boundaries,
@@ -182,6 +183,38 @@ def planned_look(
         len(times), looks, planned, fractions[-1], spent[-1], z, nominal, p,
         effect.interval_at(nominal) if effect.testable else None, effect.confidence, verdict,
     )  # fmt: skip
+
+
+def planned_f_p(
+    p: float,
+    people: Sequence[int],
+    *,
+    looks: int | None = None,
+    planned: int | None = None,
+    spending: Spending = "obrien-fleming",
+    last: bool = False,
+) -> float:
+    """Return the p-value over all planned looks of an F test that has this p at the latest of them.
+
+    An F of several degrees of freedom does not move like one effect, and may have at each look what is newly
+    spent there. Raises what `planned_look` raises.
+    """
+    times = growing(people, "people")
+    return smallest_alpha_of_share(p, _clock(times, looks, planned, last=last), spending)
+
+
+def any_time_f_p(p: float, df: float, people: int, *, confidence: float, tuned_at: int = TUNED_AT) -> float:
+    """Return the p-value at any time of an F test that has this p now, with ``df`` degrees of freedom above.
+
+    The mean is mixed over a normal distribution in each of its directions (Lindon et al., 2022): evidence is
+    exp(χ² x/(2(1 + x))) / (1 + x)^(df/2), and χ² the value that has the F's p.
+
+    >>> [round(any_time_f_p(1e-5, df, 10_000, confidence=0.95), 4) for df in (1, 3)]
+    [0.0005, 0.0003]
+    """
+    x = tuning(1 - confidence, 2) * people / tuned_at
+    chi2 = min(_LARGEST_Z**2, float(special.chdtri(df, p)))
+    return math.exp(-max(0.0, chi2 * x / (1 + x) / 2 - df * math.log1p(x) / 2))
 
 
 def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *, last: bool) -> tuple[float, ...]:

@@ -210,6 +210,9 @@ def _crossed(running: _Density, share: float, start: float, step: float) -> floa
     return level
 
 
+_TINIEST = 1e-300
+"""A p of 0 is taken for this one."""
+
 _BEYOND = 40.0
 """A z of which a double knows no tail."""
 
@@ -234,3 +237,26 @@ def smallest_alpha(
     if z <= lowest or above(lowest) > 0:
         return 1.0
     return tail(find_root(above, lowest, z) if above(z) > 0 else z, sides)
+
+
+def smallest_alpha_of_share(p: float, fractions: tuple[float, ...], spending: Spending) -> float:
+    """Return the smallest α that spends at least this p at the last of these looks, whatever happened before it.
+
+    For statistics that do not move like one effect, such as an F: the shares of all looks add up to α
+    however looks depend on each other, so that their false alarms do not add up to more.
+
+    >>> [round(smallest_alpha_of_share(0.01, fractions, "pocock"), 4) for fractions in ((0.5, 1.0), (1.0,))]
+    [0.0263, 0.01]
+    """
+
+    def short(single: float) -> float:
+        """Return how far what is newly spent at the last look, by the α of this z, falls short of p."""
+        *_, before, now = (0.0, *(spent_by(fraction, tail(single, 2), 2, spending) for fraction in fractions))
+        return p - (now - before)
+
+    least = max(p, _TINIEST)
+    grid = np.linspace(z_of(least, 2), z_of(_CERTAIN, 2), 400).tolist() if least < _CERTAIN else []
+    for high, low in pairwise(grid):  # from the smallest α on; a share grows with α, and at last falls again
+        if short(low) <= 0:
+            return least if short(high) <= 0 else max(least, tail(find_root(short, low, high), 2))
+    return 1.0

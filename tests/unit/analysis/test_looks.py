@@ -285,3 +285,59 @@ def test_an_arm_with_few_events_holds_up_only_its_own_comparisons() -> None:
     answer = kb.readout(people, arm="variant", metrics=["bought"], looks=kb.Looks("always"))
     begun = {row.effect.arm: row.look.begun for row in answer.effects}  # type: ignore[union-attr]
     assert begun == {"B": False, "C": True}
+
+
+# ── segments ───────────────────────────────────────────────────────────────────────────────────
+
+BY_TIER: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "segments": ["tier"], "control": 0}
+
+
+def tiers(gain: float = 0.0, seed: int = 1, n: int = 3_000) -> dict[str, Any]:
+    """Return people of three tiers; the effect is this much larger in the third."""
+    rng = np.random.default_rng(seed)
+    variant, tier = rng.integers(0, 2, n), rng.integers(1, 4, n)
+    return {"variant": variant, "tier": tier, "bought": rng.random(n) < 0.3 + gain * variant * (tier == 3)}
+
+
+@pytest.mark.parametrize("looks", [kb.Looks("spending", looks=5, earlier=[1_000, 2_000]), kb.Looks("always")])
+def test_tests_and_intervals_of_segments_hold_over_all_looks(looks: kb.Looks) -> None:
+    people = tiers(0.3)
+    once, often = (kb.readout(people, **BY_TIER, looks=reading) for reading in (None, looks))
+    before, after = (answer.to_dict() for answer in (once, often))
+    for one_look, row in zip(before["segments"], after["segments"], strict=True):
+        assert one_look["p_over_looks"] is None
+        assert row["p"] == one_look["p"] < row["p_over_looks"] < 0.05
+        assert row["p_adjusted"] >= row["p_over_looks"]
+    shown = often._shown()["segments"]
+    assert [row["p"] for row in shown] == [row["p_over_looks"] for row in after["segments"]]
+    assert len(after["segment_effects"]) == 3
+    for one_look, row in zip(before["segment_effects"], after["segment_effects"], strict=True):
+        assert row["p"] > one_look["p"]
+        for name in ("interval", "interval_adjusted"):
+            assert row[name][0] < one_look[name][0] < one_look[name][1] < row[name][1]
+    assert len(after["follow_ups"]) == len(before["follow_ups"]) == 3
+    assert all(a["p"] > b["p"] for a, b in zip(after["follow_ups"], before["follow_ups"], strict=True))
+    assert "Segments: p-values and intervals hold over all looks, too." in str(often)
+    assert "over all looks, too" not in str(once)
+
+
+def test_a_segment_that_is_clear_at_one_look_is_not_at_the_first_of_five() -> None:
+    people = tiers(0.12)
+    once = kb.readout(people, **BY_TIER)
+    first = kb.readout(people, **BY_TIER, looks=kb.Looks("spending", looks=5, earlier=[]))
+    assert "The effect on bought differs by tier" in str(once)
+    assert "No sign that the effect differs: bought by tier" in str(first)
+    assert first.follow_ups == ()
+
+
+def test_segments_wait_with_reading_at_any_time_for_twenty_people_off_the_commonest_value() -> None:
+    people = tiers(0.0, n=1_500)
+    people["bought"] = (np.arange(1_500) < 30) & (people["variant"] == 1)
+    answer = kb.readout(people, **BY_TIER, looks=kb.Looks("always")).to_dict()
+    assert {row["p_over_looks"] for row in answer["segments"] if row["p"] is not None} == {1.0}
+    assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}
+    assert {row["interval_adjusted"] for row in answer["segment_effects"]} == {None}
+    amounts = people | {"spend": np.where(people["bought"], 5.0 + np.arange(1_500) % 3, 0.0)}
+    choices = BY_TIER | {"metrics": ["spend"], "bounds": {"spend": (0, 10)}, "resolution": {"spend": 1.0}}
+    answer = kb.readout(amounts, **choices, looks=kb.Looks("always")).to_dict()
+    assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}

@@ -16,10 +16,12 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
 from kanab.stats import adjusted_effect, difference_in_means, people_off_commonest
 from kanab.stats.sequential import (
+    any_time_f_p,
     any_time_look,
     log_evidence,
     log_evidence_of_counts,
     mixture_z,
+    planned_f_p,
     planned_look,
     sample_ratio_any_time,
     tuning,
@@ -243,6 +245,54 @@ def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_
             for tally in tallies
         )
     assert rang <= 3
+
+
+# ── F tests ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_f_of_one_degree_of_freedom_is_read_at_any_time_as_its_effect_is():
+    seen = effect(0.15)
+    assert any_time_f_p(seen.p, 1, 2000, confidence=0.95) == pytest.approx(any_time_look(seen, 2000).p, rel=1e-9)
+    assert any_time_f_p(1.0, 4, 2000, confidence=0.95) == 1.0
+    assert 0 < any_time_f_p(0.0, 4, 2000, confidence=0.95) < 1e-150
+
+
+def test_the_p_of_an_f_over_planned_looks_is_never_below_that_of_its_effect():
+    for shift in (0.05, 0.1, 0.2):
+        seen = effect(shift)
+        for people in ([2000], [1000, 2000]):
+            over = planned_f_p(seen.p, people, looks=3, spending="pocock")
+            assert over >= planned_look(seen, people, looks=3, spending="pocock").p * (1 - 1e-9)
+    assert planned_f_p(0.02, [2000], looks=1) == pytest.approx(0.02)
+    with pytest.raises(AnalysisError, match="more looks than planned"):
+        planned_f_p(0.02, [1000, 2000], looks=1)
+
+
+@pytest.mark.parametrize("df", [1, 3, 8])
+def test_an_f_rings_over_five_looks_or_at_any_time_no_more_than_it_may(df):
+    """20,000 experiments without effect: a χ² of Brownian motions in df directions."""
+    rng = np.random.default_rng(df)
+    paths = rng.normal(size=(20_000, 5, df)).cumsum(axis=1)
+    p = stats.chi2.sf((paths**2).sum(axis=2) / np.arange(1, 6), df)
+    people = (np.arange(5) + 1) * 2000
+    for spending in ("pocock", "obrien-fleming"):
+        levels = [
+            optimize.brentq(
+                lambda level, n=n, spending=spending: planned_f_p(
+                    math.exp(level), people[: n + 1].tolist(), looks=5, spending=spending
+                )
+                - 0.05,
+                math.log(1e-12), math.log(0.05),
+            )
+            for n in range(5)
+        ]  # fmt: skip
+        assert 0.02 < np.mean((p <= np.exp(levels)).any(axis=1)) < 0.05
+    grid = np.geomspace(1e-9, 0.05, 400)
+    limits = [
+        max((level for level in grid if any_time_f_p(level, df, n, confidence=0.95) <= 0.05), default=0.0)
+        for n in people.tolist()
+    ]
+    assert np.mean((p <= limits).any(axis=1)) < 0.05
 
 
 # ── the sample ratio ───────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kanab.errors import AnalysisError
-from kanab.stats.spending import boundaries, smallest_alpha, spent_by, tail, z_boundaries
+from kanab.stats.spending import boundaries, smallest_alpha, smallest_alpha_of_share, spent_by, tail, z_boundaries
 
 FIFTHS = [0.2, 0.4, 0.6, 0.8, 1.0]
 
@@ -144,3 +144,20 @@ def test_unknown_choices_are_refused():
         boundaries(FIFTHS, spending="haybittle-peto")
     with pytest.raises(AnalysisError, match="confidence"):
         boundaries(FIFTHS, confidence=95)
+
+
+@pytest.mark.parametrize("spending", ["pocock", "obrien-fleming"])
+@pytest.mark.parametrize("fractions", [(1.0,), (0.4,), (0.25, 0.5), (0.2, 0.4, 0.6, 0.8, 1.0)])
+@pytest.mark.parametrize("p", [1e-200, 1e-9, 0.003, 0.04])
+def test_the_smallest_alpha_of_a_share_spends_just_that_share(spending, fractions, p):
+    alpha = smallest_alpha_of_share(p, fractions, spending)
+    shares = [0.0, *(spent_by(fraction, alpha, 2, spending) for fraction in fractions)]
+    assert p <= alpha <= 1
+    if alpha < 1:
+        assert shares[-1] - shares[-2] == pytest.approx(p, rel=1e-6)
+
+
+def test_a_p_that_no_alpha_spends_is_one():
+    assert smallest_alpha_of_share(0.9, (0.2, 0.4), "obrien-fleming") == 1.0
+    assert smallest_alpha_of_share(1.0, (1.0,), "pocock") == 1.0
+    assert smallest_alpha_of_share(0.0, (0.5, 1.0), "pocock") == pytest.approx(0, abs=1e-290)
