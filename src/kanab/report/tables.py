@@ -58,7 +58,7 @@ def balance_table(data: Data) -> Table:
                 "ALARM" if row["alarm"] else "fine",
             )
         )
-    header = ("balance of", "χ²", "df", "p", "corrected p", "furthest off", "in arm", "there", "elsewhere", "")
+    header = ("balance of", "χ²", "df", "p", "corrected p", "furthest off", "in arm", "there", "elsewhere", "verdict")
     return Table(header, tuple(rows))
 
 

@@ -198,10 +198,11 @@ def _balance_alarm(data: Data, row: Row) -> str:
     test = f"χ²({row['df']}) = {number(row['chi2'], 3)}, {_balance_p(data, row)}"
     test = f"{test}; {alarm_limit(data['balance']['limit'])}"
     here, there = (f"{number(100 * row[side], 3)} %" for side in ("share", "elsewhere"))
-    others = next((arm for arm in data["arms"] if arm != row["arm"]), "") if len(data["arms"]) == 2 else "the others"
+    rest = [spoken_arm(arm) for arm in data["arms"] if arm != row["arm"]]
+    others = rest[0] if len(rest) == 1 else "the others"
     fault = _fault(row)
     fault = fault if row["about"] == "covariate" else f"{fault[:1].upper()}{fault[1:]}"
-    start = f"Balance: ALARM. {fault} ({test}): {here} of {row['arm']}"
+    start = f"Balance: ALARM. {fault} ({test}): {here} of {spoken_arm(row['arm'])}"
     if row["about"] == "values":
         return (
             f"{start}, but {there} of {others}. So the effect on {row['name']} compares different people. Find out why "
@@ -229,7 +230,7 @@ def _standardised(data: Data, row: Row) -> str:
     if not arm:
         return ""
     size, side = number(abs(differences[arm]), 2), "above" if differences[arm] > 0 else "below"
-    return f"; its mean in {arm} is {size} standard deviations {side} that in {data['control']}"
+    return f"; its mean in {spoken_arm(arm)} is {size} standard deviations {side} that in {spoken_arm(data['control'])}"
 
 
 # ── verdicts ───────────────────────────────────────────────────────────────────────────────────

@@ -373,3 +373,12 @@ def test_tail_cautions_are_given_where_nobody_declared_bounds():
     spend[1_800:] = np.where(np.arange(200) < 190, 0.0, spend[1_800:])
     readout = kb.readout({"arm": arm, "spend": spend}, arm="arm", metrics=["spend"], shares={"A": 9, "B": 1})
     assert [(caution.code, caution.metric) for caution in readout.cautions] == [("few-carry-the-mean", "spend")]
+
+
+def test_pooled_arms_are_checked_for_balance_as_one() -> None:
+    rows = shop(6_000, arms=("A", "B", "C"))
+    balance = readout(rows, **CHOICES, pool={"any": ["B", "C"]}, control="A").to_dict()["balance"]
+    expected = chi2_contingency(pd.crosstab(rows["variant"] != "A", rows["device"]), correction=False)
+    device = next(row for row in balance["rows"] if row["name"] == "device")
+    assert device["p"] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert device["arm"] == "any"

@@ -98,6 +98,12 @@ def test_of_several_arms_one_is_set_against_the_others(small: Maker) -> None:
     )
 
 
+def test_arms_that_are_numbers_are_called_arms(small: Maker) -> None:
+    uneven = UNEVEN | {"arm": "1", "differences": {"1": 0.27}}
+    sentence = balance_sentences(small(arms={"0": 500, "1": 500}, control="0", balance=checked(uneven)))[0]
+    assert "45.1 % of arm 1 have tier 3, but 32.0 % of arm 0; its mean in arm 1 is 0.27 standard deviations" in sentence
+
+
 def test_over_several_looks_the_sentence_says_that_p_holds_for_all(small: Maker) -> None:
     sentence = balance_sentences(small(balance=checked(UNEVEN | {"p_any_time": 1e-60})))[0]
     assert "p = 1.20e-80, however often you look; alarm below 0.001)" in sentence
