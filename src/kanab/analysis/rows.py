@@ -267,6 +267,7 @@ def margin_dict(test: MarginTest) -> Plain:
         "confidence": test.confidence,
         "t": test.t,
         "p": test.p,
+        "p_null": test.p_null,
         "shown": test.shown,
     }
 

@@ -231,8 +231,8 @@ def contrast(
         t = estimate / wide
         p = t_tail(t, df, alternative)
         interval = t_interval(estimate, wide, df, confidence, alternative)
-        spread, freedom = _null_variance(means, c)
-        p_null = t_tail(estimate / float(np.sqrt(spread + drawn)), freedom, alternative)
+        null, freedom = null_error(means, c)
+        p_null = t_tail(estimate / null, freedom, alternative)
     named = tuple((arm, float(weight)) for arm, weight in zip(means.arms, c, strict=True) if weight)
     ordered = tuple(sorted(named, key=lambda item: -item[1]))
     pair = len(ordered) == 2 and ordered[0][1] == 1 and ordered[1][1] == -1
@@ -243,8 +243,8 @@ def contrast(
     )  # fmt: skip
 
 
-def _null_variance(means: ArmMeans, weights: Floats) -> tuple[float, float]:
-    """Return the variance of a contrast, and its degrees of freedom, if its arms are alike: one variance for all.
+def null_error(means: ArmMeans, weights: Floats) -> tuple[float, float]:
+    """Return the error of a contrast, and its degrees of freedom, if its arms vary alike: one variance for all.
 
     An arm's own variance moves with its mean where a few large values make both. In a small arm that
     lacks them the mean is low and Welch's error is small; this error, which the large arm decides, is not.
@@ -253,7 +253,8 @@ def _null_variance(means: ArmMeans, weights: Floats) -> tuple[float, float]:
     taking_part = weights != 0
     df, people = means.df[taking_part], np.array(means.people, dtype=np.float64)[taking_part]
     variance = float(np.sum(means.sample[taking_part] * people * df) / df.sum())
-    return variance * float(np.sum(weights[taking_part] ** 2 / people)), float(df.sum())
+    _, drawn = means.combined(weights)
+    return float(np.sqrt(variance * float(np.sum(weights[taking_part] ** 2 / people)) + drawn)), float(df.sum())
 
 
 @check_arguments()

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import Alternative, t_interval, t_tail
-from kanab.stats.effect import ArmMeans, Effect
+from kanab.stats.effect import ArmMeans, Effect, null_error
+from kanab.stats.gram import Floats
 from kanab.stats.relative import relative_effect
 from kanab.tabular import number, p_value
 from kanab.tally.factor import label
@@ -99,11 +102,12 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class MarginTest:
-    """The test of a claim, which is shown exactly if the interval lies inside the margin.
+    """The test of a claim, which is shown if the interval lies inside the margin and the second test agrees.
 
     ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
     confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
-    and interval are relative too (Fieller). All None where nothing varies.
+    and interval are relative too (Fieller). All None where nothing varies. ``p_null`` is that of the second
+    test, with one variance for the arms, where their means are given.
     """
 
     effect: Effect
@@ -113,11 +117,12 @@ class MarginTest:
     p: float | None
     interval: tuple[float, float] | None
     confidence: float
+    p_null: float | None = None
 
     @property
     def shown(self) -> bool:
-        """Whether the data show the claim."""
-        return self.p is not None and self.p < 1 - self.confidence
+        """Whether the data show the claim, by both tests."""
+        return self.p is not None and max(self.p, self.p_null or 0.0) < 1 - self.confidence
 
     def __str__(self) -> str:
         arm, control = self.effect.arm, self.effect.control
@@ -143,8 +148,8 @@ def against_margin(
     """Test an effect (plain, adjusted or of a ratio) against a margin.
 
     Each test is one-sided at 1 − confidence (the effect's own unless another is given). A relative
-    margin needs the arm ``means`` from which the effect was made. Raises `AnalysisError` without them,
-    and where the control's mean cannot be told from 0.
+    margin needs the arm ``means`` from which the effect was made, and so does the second test. Raises
+    `AnalysisError` for a relative margin without them, and where the control's mean cannot be told from 0.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import difference_in_means
@@ -164,7 +169,11 @@ def against_margin(
     df, se = effect.df, effect.se_population
     t, p = _weakest([((effect.estimate - limit) / se, beyond) for limit, beyond in margin.tests], df)
     interval = t_interval(effect.estimate, se, df, wide, side)
-    return MarginTest(effect, margin, effect.estimate, t, p, interval, level)
+    p_null = None
+    if means is not None:
+        weights = np.array([dict(effect.contrast).get(arm, 0.0) for arm in means.arms])
+        p_null = _second(means, [(effect.estimate - limit, weights, beyond) for limit, beyond in margin.tests])
+    return MarginTest(effect, margin, effect.estimate, t, p, interval, level, p_null)
 
 
 def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: float) -> MarginTest:
@@ -184,15 +193,26 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
         return MarginTest(effect, margin, ratio.estimate, None, None, None, level)
     covariance, upwards = means.covariance, math.copysign(1.0, base)
     tests: list[tuple[float, Alternative]] = []
+    seconds: list[tuple[float, Floats, Alternative]] = []
     for limit, side in margin.tests:
         shift = limit * upwards
         variance = (
             covariance[arm, arm] - 2 * (1 + shift) * covariance[arm, control]
             + (1 + shift) ** 2 * covariance[control, control]
         )  # fmt: skip
-        tests.append(((effect.estimate - shift * base) / math.sqrt(variance), side))
+        away = effect.estimate - shift * base
+        tests.append((away / math.sqrt(variance), side))
+        weights = np.zeros(len(means.arms))
+        weights[[arm, control]] = 1, -1 - shift
+        seconds.append((away, weights, side))
     t, p = _weakest(tests, effect.df)
-    return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level)
+    return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level, _second(means, seconds))
+
+
+def _second(means: ArmMeans, tests: list[tuple[float, Floats, Alternative]]) -> float:
+    """Return the p of the hardest test if the arms vary alike: how far contrasts are from where they must not be."""
+    errors = [null_error(means, weights) for _, weights, _ in tests]
+    return max(t_tail(away / se, df, side) for (away, _, side), (se, df) in zip(tests, errors, strict=True))
 
 
 def _weakest(tests: list[tuple[float, Alternative]], df: float) -> tuple[float, float]:

@@ -203,6 +203,14 @@ def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
     assert [row[-1] for row in table(parts).rows] == ["yes", "no"]
 
 
+def test_a_claim_that_a_few_people_could_have_made_is_not_shown(small: Maker) -> None:
+    parts = margin_parts(small(margins=[claim(p=0.01, p_null=0.2, shown=False)]))
+    assert parts[0] == (
+        "Non-inferiority of B on spend is not shown: the effect lies above −0.1 by its interval, but a few people could "
+        "have made that (interval ≥ 0.34; p = 0.0100, but 0.200 if the arms vary alike)."
+    )
+
+
 def test_claims_in_percent_lower_ones_and_untestable_ones(small: Maker) -> None:
     rows = [
         claim(relative=True, limits=[-0.02, 0.03], claim="equivalence", estimate=0.01, interval=[-0.005, 0.025]),

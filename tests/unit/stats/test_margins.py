@@ -178,3 +178,30 @@ def test_the_papers_table_against_a_margin_agrees_with_scipy():
     shifted = stats.ttest_ind([y + 1 for y in minutes[9:]], minutes[:9], equal_var=False, alternative="greater")
     test = against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1))
     assert test.p == pytest.approx(shifted.pvalue, rel=1e-10)
+
+
+def test_a_claim_needs_the_second_test_too_where_means_are_given():
+    rng = np.random.default_rng(1)
+    large = np.round(rng.normal(10, 3, 900), 1).tolist()
+    small = np.round(rng.normal(10.2, 1, 25), 1).tolist()
+    counted = table(large, small)
+    means = plain_means(counted)
+    effect, margin = against_control(means), Margin("non-inferiority", 0.5)
+    alone, both = against_margin(effect, margin), against_margin(effect, margin, means=means)
+    assert (alone.p, alone.p_null) == (both.p, None)
+    student = stats.ttest_ind(np.array(small) + 0.5, large, alternative="greater")
+    assert both.p_null == pytest.approx(student.pvalue, rel=1e-9)
+    assert both.p < 0.05 < both.p_null
+    assert (alone.shown, both.shown) == (True, False)
+
+
+def test_with_a_relative_margin_the_second_test_is_of_the_same_contrast():
+    means = plain_means(table())
+    test = against_margin(against_control(means), Margin("equivalence", 0.5, relative=True), means=means)
+    base, arm, df = means.means[0], means.means[1], float(means.df.sum())
+    pooled = float(np.sum(means.sample * means.people * means.df)) / df
+    ps = []
+    for limit, sign in ((-0.5, 1), (0.5, -1)):
+        se = np.sqrt(pooled * (1 / means.people[1] + (1 + limit) ** 2 / means.people[0]))
+        ps.append(stats.t.sf(sign * (arm - (1 + limit) * base) / se, df))
+    assert test.p_null == pytest.approx(max(ps), rel=1e-9)
