@@ -132,7 +132,11 @@ def _plain_and_adjusted(
         measured.append(MetricMeans(functions.plain(any_table), any_table.total))
     except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
         notes.append(f"An effect on {metric} is not given: {problem.fact}.")
-    covariates = [name for name in sorted(set(analyzed.plan.adjust)) if analyzed.of(name) in holding]
+    planned = sorted(set(analyzed.plan.adjust))
+    covariates = [name for name in planned if analyzed.of(name) in holding]
+    if len(planned) > 1:
+        without = [name for name in planned if name not in covariates]
+        notes += [f"The effect on {metric} is not adjusted for {name}: there is no table of it." for name in without]
     try:
         adjusted = _adjusted(analyzed, holding, covariates, functions)
     except (DesignError, AnalysisError) as problem:

@@ -14,7 +14,7 @@ from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
-from kanab.report.words import ended, merged_levels
+from kanab.report.words import ended, merged_by_covariate, merged_levels
 from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
@@ -104,9 +104,7 @@ def _history(points: Sequence[HistoryPoint]) -> str:
 
 def _merged(data: Data) -> str:
     rows = tuple(
-        (name.removeprefix(f"{data['experiment']}/"), new, listed(olds))
-        for name, levels in data["privacy"]["merged"].items()
-        for new, olds in levels.items()
+        (name, new, listed(olds)) for name, levels in merged_by_covariate(data).items() for new, olds in levels.items()
     )
     sentences = [] if merged_levels(data) else ["No level was merged: every class had enough people."]
     left_out = [

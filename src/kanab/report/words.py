@@ -505,15 +505,21 @@ def privacy_sentences(data: Data) -> list[str]:
 
 
 def merged_levels(data: Data) -> list[tuple[str, str]]:
-    """Return which levels became which, for each table."""
+    """Return which levels became which, for each covariate."""
     return [
-        (
-            name.removeprefix(f"{data['experiment']}/"),
-            "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()),
-        )
-        for name, levels in data["privacy"]["merged"].items()
+        (name, "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()))
+        for name, levels in merged_by_covariate(data).items()
         if levels
     ]
+
+
+def merged_by_covariate(data: Data) -> dict[str, Mapping[str, list[str]]]:
+    """Return what was merged by the name of the covariate; for joint adjustment, all its pairs have one map."""
+    merged = {}
+    for table, levels in data["privacy"]["merged"].items():
+        pair, _, covariate = table.rpartition(": ")
+        merged[f"{covariate} for joint adjustment" if pair else table.removeprefix(f"{data['experiment']}/")] = levels
+    return merged
 
 
 def note_sentences(data: Data) -> list[str]:

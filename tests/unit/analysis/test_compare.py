@@ -573,4 +573,6 @@ def test_a_covariate_whose_table_lacks_the_metric_is_not_adjusted_for() -> None:
             name: replace(made.tables[name], moments=()) for name in ("variant/device",)
         },
     )  # fmt: skip
-    assert adjusted_for(kb.analyze(bare)) == {("tier",)}
+    found = kb.analyze(bare)
+    assert adjusted_for(found) == {("tier",)}
+    assert "The effect on minutes is not adjusted for device: there is no table of it." in found.notes

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,10 @@ def test_arms_on_the_command_line_are_numbers_where_they_look_like_it(text: str 
 def test_an_example_is_not_written_where_it_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="cannot be written"):
         run("example", str(tmp_path / "no folder" / "x.csv"))
+
+
+def test_the_order_of_adjust_changes_no_byte_of_the_answer(visits: Path) -> None:
+    words = ("analyze", str(visits), "--arm", "variant", "--metric", "bought", "--json", "--adjust")
+    answers = {run(*words, ",".join(names)).output for names in permutations(["device", "tier", "country"])}
+    (answer,) = answers
+    assert [row["covariates"] for row in json.loads(answer)["effects"]] == [[], ["country", "device", "tier"]]

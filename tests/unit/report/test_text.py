@@ -273,6 +273,18 @@ def test_of_many_follow_ups_the_clearest_are_told(hillstrom: Readout) -> None:
     assert "These are the 6 clearest of 20 such differences." in text
 
 
+def test_what_was_merged_for_joint_adjustment_is_said_once(small: Maker) -> None:
+    data = small()
+    merged = {"other": ["MT", "PT"]}
+    data["privacy"]["merged"] = {
+        "checkout/country/device: country": merged, "checkout/country/tier: country": merged,
+        "checkout/tier": {"3 … 5": ["3", "4", "5"]},
+    }  # fmt: skip
+    text = readout_text(data)
+    assert text.count("Merged levels of country for joint adjustment: MT, PT → other.") == 1
+    assert "Merged levels of tier: 3, 4, 5 → 3 … 5." in text
+
+
 def test_the_receipt_says_what_was_merged_and_left_out(small: Maker) -> None:
     data = small(notes=["zip is left out: too sparse.", "k = 3: pilot", "Only people where country = 'NL'."])
     data["privacy"] |= {
