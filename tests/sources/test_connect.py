@@ -269,7 +269,7 @@ def test_wrong_columns_are_refused_with_their_neighbours(engine: Loader) -> None
         (make_plan("variant", ["spent"]), "there is no column 'spent'. Did you mean spend"),
         (make_plan("variant", ["text"]), "metric 'text' holds something other than numbers"),
         (make_plan("variant", ["day"]), "metric 'day' holds something other than numbers"),
-        (make_plan("variant", ["spend"], adjust=["day"]), "column 'day' holds values that are not levels"),
+        (make_plan("variant", ["spend"], adjust=["day"]), "column 'day' holds dates, and each would be a level"),
         (
             make_plan("variant", ["spend"], adjust=["text"], bins={"text": 3}),
             "covariate 'text' cannot be cut into bins",

@@ -144,5 +144,5 @@ def not_numbers(name: str) -> SourceError:
     """Return the error of a covariate that cannot be cut into bins."""
     return SourceError(
         f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
-        f"Keep its most frequent levels instead (--top {name}=20).",
+        f"Keep its most frequent levels instead (--top {name}=20); of dates take months, by a query (--sql).",
     )

@@ -6,6 +6,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from datetime import date
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -115,6 +116,8 @@ def _objects(values: Any) -> Array:
 
 def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...]]:
     """Return whole-number codes of a column's levels, and the levels, sorted; missing is a level."""
+    if values.dtype.kind == "M":
+        raise days_as_levels(name)
     if values.dtype.kind in "biuf":
         distinct, codes = np.unique(values, return_inverse=True)  # NaNs come last, as one
         raw: list[Any] = distinct.tolist()
@@ -127,12 +130,36 @@ def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...
         except (TypeError, ValueError):
             raise SourceError(f"column {name!r} holds values that are not levels", "Use texts or numbers.") from None
         raw = [None if is_na(value) else value for _, value in places]
+        if any(isinstance(value, date) for value in raw):
+            raise days_as_levels(name)
     spelled = [as_level(value, name) for value in raw]
     if any(isinstance(level, bool) for level in spelled) and any(type(level) in (int, float) for level in spelled):
         raise SourceError(f"column {name!r} mixes true/false with numbers", "Use one kind of value.")
     levels = sorted_levels(set(spelled))
     positions = {level: place for place, level in enumerate(levels)}
     return np.array([positions[level] for level in spelled], dtype=np.intp)[codes], levels
+
+
+DAY = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+"""How a text begins that is a date, perhaps with a time."""
+
+MOST_DAYS = 31
+"""So many days may be levels: a month of them can be compared one by one."""
+
+
+def check_days(name: str, levels: Iterable[Level]) -> None:
+    """Raise `SourceError` where levels are dates, and too many to be compared one by one."""
+    known = [level for level in levels if level is not None]
+    if len(known) > MOST_DAYS and all(isinstance(level, str) and re.match(DAY, level) for level in known):
+        raise days_as_levels(name)
+
+
+def days_as_levels(name: str) -> SourceError:
+    """Return the error of a covariate that holds points in time."""
+    return SourceError(
+        f"column {name!r} holds dates, and each would be a level of its own",
+        f'Take months: --sql "SELECT * REPLACE (left(CAST({name} AS VARCHAR), 7) AS {name}) FROM rows".',
+    )
 
 
 def is_na(value: Any) -> bool:
@@ -190,7 +217,7 @@ LOOKS = {
         "yes and no",
         "Make it true or false: --sql \"SELECT * REPLACE (lower({name}) LIKE 'y%' AS {name}) FROM rows\".",
     ),
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}": ("dates", "A metric is an amount, or whether something happened."),
+    DAY: ("dates", "A metric is an amount, or whether something happened."),
 }
 """What texts where numbers are needed may look like, by a pattern, and what to do about it."""
 

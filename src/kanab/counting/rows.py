@@ -22,7 +22,7 @@ from kanab.counting.bins import (
 )
 from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
-from kanab.counting.frames import Array, column_names, encode, get_columns, to_numbers
+from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
 from kanab.counting.grids import check_range, choose_metric, profile_values, widen_range
 from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
@@ -159,6 +159,7 @@ def _levels(values: Array, plan: CovariatePlan) -> CodedFactor:
         common = common_levels(counts, plan.top)
         plan = declare_levels(plan.name, common, rest=len(common) < len(counts.keys() - {None}))
     if plan.levels is None:
+        check_days(plan.name, levels)
         check_levels(plan.name, len(levels))
     factor, into = place_levels(levels, plan)
     return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])

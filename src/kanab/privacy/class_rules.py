@@ -96,6 +96,10 @@ def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | 
     while not draft.why and (len(levels.groups) == 1 or not _holds(draft.table, plan.k)):
         draft = coarsen_draft(draft)
         levels = draft.levels or levels
+    people = tally.people_by(linkage.covariate).values()
+    if draft.why and sum(people) - max(people) < plan.k:  # nor is it told that there is anybody
+        alike = "all but fewer than k people are alike in it, so that there is nothing to adjust for or to compare"
+        return replace(draft, why=f"{linkage.covariate} is left out: {alike}")
     return draft
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
 import importlib.util
 import io
@@ -276,3 +277,24 @@ def test_a_query_of_a_file_or_a_frame_calls_it_rows(tmp_path: Path) -> None:
 def test_files_elsewhere_are_to_be_copied_first(place: str) -> None:
     with pytest.raises(SourceError, match=r"files are not read from (https|s3)://\. Copy the file here first"):
         counted(place)
+
+
+def days(count: int, kind: str) -> dict[str, Any]:
+    moments = [datetime.datetime(2026, 1, 1, 12) + datetime.timedelta(days=i % count) for i in range(4_000)]
+    made = {"text": [str(at.date()) for at in moments], "date": [at.date() for at in moments], "time": moments}
+    return {"variant": ["A", "B"] * 2_000, "signup": made[kind]}
+
+
+@pytest.mark.parametrize("engine", [False, True])
+@pytest.mark.parametrize(("count", "kind"), [(200, "text"), (1_500, "text"), (200, "date"), (20, "time")])
+def test_dates_as_a_covariate_are_pointed_to_months(count: int, kind: str, engine: bool) -> None:
+    choices = {"sql": "SELECT * FROM rows"} if engine else {}
+    with pytest.raises(SourceError, match=r"column 'signup' holds dates, and each would be .* --sql") as told:
+        kb.count(days(count, kind), arm="variant", segments=["signup"], **choices)
+    query = told.value.remedy.partition('"')[2].removesuffix('".')
+    made = kb.count(days(200, kind), arm="variant", segments=["signup"], sql=query)
+    assert made.tallies["variant/signup"].factor("signup").levels[:2] == ("2026-01", "2026-02")
+
+
+def test_a_few_days_may_be_levels() -> None:
+    assert len(kb.count(days(20, "text"), arm="variant", segments=["signup"]).tallies["variant/signup"].people[0]) == 20

@@ -200,13 +200,9 @@ def test_values_that_cannot_be_compared_are_not_levels(value: Any) -> None:
     "values",
     [
         objects(b"918273645"),
-        objects(datetime.date(2020, 1, 1)),
         objects(math.inf),
         np.array([np.inf, 1.0]),
         np.array([1j]),
-        np.array(["2020-01-01"], dtype="datetime64[D]"),
-        np.array(["2020-01-01"], dtype="datetime64[us]"),
-        np.array(["2020-01-01"], dtype="datetime64[ns]"),
         np.array([918273645], dtype="timedelta64[ns]"),
         np.array([b"918273645"]),
         objects((918273645,)),
@@ -214,10 +210,26 @@ def test_values_that_cannot_be_compared_are_not_levels(value: Any) -> None:
     ],
     ids=repr,
 )
-def test_dates_bytes_and_other_types_are_no_levels(values: Any) -> None:
+def test_bytes_and_other_types_are_no_levels(values: Any) -> None:
     with pytest.raises(LevelError, match=r"a level of 'tier' is neither text, a finite number") as caught:
         encode(values, "tier")
     assert "918273645" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        objects(datetime.date(2020, 1, 1)),
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.array(["2020-01-01"], dtype="datetime64[us]"),
+        np.array(["2020-01-01"], dtype="datetime64[ns]"),
+    ],
+    ids=repr,
+)
+def test_dates_are_no_levels(values: Any) -> None:
+    with pytest.raises(SourceError, match=r"column 'tier' holds dates, .* Take months: --sql") as caught:
+        encode(values, "tier")
+    assert "2020" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [10**400, Fraction(10**400)], ids=["int", "fraction"])
@@ -280,9 +292,7 @@ def test_a_metric_is_doubles_and_which_of_them_are_missing(values: Any, floats: 
     ids=repr,
 )
 def test_texts_dates_and_other_types_are_no_metric(values: Any) -> None:
-    with pytest.raises(
-        SourceError, match=r"metric 'spend' holds (something other than|texts that look like) numbers\. (A|M)"
-    ) as caught:
+    with pytest.raises(SourceError, match=r"metric 'spend' holds .* numbers\. (A|M)") as caught:
         to_numbers(values, "spend")
     assert "918273645" not in str(caught.value)
 

@@ -127,6 +127,17 @@ def test_a_covariate_that_would_be_one_level_is_left_out_and_the_effect_still_gi
     assert "x is left out: its levels are too sparse, merged they would be one." in readout.notes
 
 
+@pytest.mark.parametrize("others", [0, 1, 9])
+def test_a_covariate_in_which_nearly_all_are_alike_says_so_however_few_are_not(counting: Counting, others: int) -> None:
+    rows = people(n=400)
+    rows["x"] = np.array(["NO"] * (400 - others) + ["SE"] * others)
+    released = release(counting(rows, **choices(adjust=["x"])))
+    assert released.receipt.left_out == {
+        "arm/x": "x is left out: all but fewer than k people are alike in it, "
+        "so that there is nothing to adjust for or to compare"
+    }
+
+
 def test_a_metric_with_few_missing_values_in_a_class_is_withheld_there(counting: Counting) -> None:
     rows = people(n=400, levels=2)
     rows["y"] = rows["y"].copy()

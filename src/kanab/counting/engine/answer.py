@@ -15,6 +15,7 @@ from kanab.counting.columns import check_classes
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
+from kanab.counting.frames import check_days
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Membership
 from kanab.errors import NobodyError, SourceError
@@ -152,6 +153,7 @@ def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:
     levels = [key.level(text) for text in distinct]
     declared = answer.query.declared_levels[key.name]
     if declared.levels is None:
+        check_days(key.name, levels)
         check_levels(key.name, len(set(levels)))
     factor, into = place_levels(levels, declared)
     return Places(factor, dict(zip(distinct, into, strict=True)))

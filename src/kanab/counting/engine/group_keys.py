@@ -14,7 +14,7 @@ import ibis
 
 from kanab.counting.bins import Bins
 from kanab.counting.engine.dialects import first_row
-from kanab.counting.frames import LOOKS, check_column, unfit_metric
+from kanab.counting.frames import DAY, LOOKS, check_column, days_as_levels, unfit_metric
 from kanab.counting.levels import find_levels
 from kanab.errors import QueryError, SourceError
 from kanab.tally.cells import DROPPED
@@ -76,10 +76,19 @@ def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
         return "number" if metric else "text"
     if metric:
         raise unfit_metric(name, _looks(table, name) if dtype.is_string() else ())
+    if dtype.is_temporal():
+        raise days_as_levels(name)
     raise SourceError(
         f"column {name!r} holds values that are not levels",
-        "Use texts, numbers or true/false; turn dates and other types into text first.",
+        "Use texts, numbers or true/false; turn other types into text first.",
     )
+
+
+def all_days(table: Any, key: Key) -> bool:
+    """Return whether all texts of a column begin with a date."""
+    if key.kind != "text":
+        return False
+    return first_row(table.aggregate(days=table[key.name].strip().re_search(DAY).all()))["days"] is True
 
 
 def _looks(table: Any, name: str) -> list[bool]:

@@ -28,7 +28,7 @@ from kanab.counting.engine.answer import (
 from kanab.counting.engine.dates import day_number, in_span, utc_session
 from kanab.counting.engine.dialects import cached, engine_of, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
-from kanab.counting.engine.group_keys import Key, as_values, kind_of
+from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
     add_alias_columns,
     outside_flag,
@@ -48,6 +48,7 @@ from kanab.counting.engine.statement import (
     query_parts,
     write_statement,
 )
+from kanab.counting.frames import days_as_levels
 from kanab.counting.grids import Profile, check_zero, plan_products
 from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
@@ -200,6 +201,8 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
             if key.name in query.arms:
                 check_arms(key.name, levels)
             elif query.declared_levels[key.name].levels is None:
+                if all_days(inside, key):
+                    raise days_as_levels(key.name)
                 check_levels(key.name, levels)
     return sample
 
