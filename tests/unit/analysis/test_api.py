@@ -341,7 +341,10 @@ def test_an_uneven_covariate_and_attrition_ring_though_the_sample_ratio_is_fine(
     assert tier["differences"]["B"] == pytest.approx(0.49, abs=0.02)
     text = " ".join(str(found).split())
     assert "Sample ratio: fine." in text
-    assert "But tier is spread unevenly over the arms, and people of B have a value of spend less often." in text
+    assert (
+        "Find the cause first: tier is spread unevenly over the arms, and people of B have a value of spend less"
+        in text
+    )
 
 
 def test_balance_over_several_looks_is_judged_by_the_p_that_holds_at_any_time() -> None:
