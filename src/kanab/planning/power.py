@@ -235,11 +235,11 @@ class _Comparison:
         if se == 0:  # pragma: no cover - noise without any is refused when it is made
             raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
         limit = self._limit(df, effect)
+        if not self.noise.binary:  # both tests have one numerator: the wider error decides
+            null, freedom = self.noise.null_error(self.arm, people, effect)
+            limit = max(limit, self._limit(freedom, effect) * null / se)
         margin = self.test.margin
         if margin is None:
-            if not self.noise.binary:  # both tests have one numerator: the wider error decides
-                null, freedom = self.noise.null_error(self.arm, people, effect)
-                limit = max(limit, self._limit(freedom, effect) * null / se)
             nc = effect / se
             if self.test.alternative == "two-sided":
                 return beyond(limit, df, nc) + beyond(limit, df, -nc)

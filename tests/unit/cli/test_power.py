@@ -237,6 +237,14 @@ def test_where_a_mean_is_given_both_kinds_of_effect_are_answered_for() -> None:
     assert "If it adds the same to everybody's value: power 80 %." in text
 
 
+def test_the_page_answers_for_both_kinds_of_effect(tmp_path: Path) -> None:
+    words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
+    html = page(tmp_path, *words)
+    assert "If it multiplies everybody&#x27;s value: 17,709 people in all (A 15,938, B 1,771)." in html
+    assert "A verdict also needs the t with one variance for both arms" in html
+    assert "give the control&#x27;s mean for both answers" in page(tmp_path, *SD, "--effect", "1", "--power", "0.8")
+
+
 def test_without_a_positive_mean_or_for_a_rate_there_is_one_kind_of_effect() -> None:
     for words in (("--sd", "15.6"), ("--sd", "15.6", "--mean", "-4"), ("--rate", "0.1")):
         assert data(*words, "--effect", "0.05", "--power", "0.8")["other"] is None

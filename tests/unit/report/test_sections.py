@@ -206,8 +206,8 @@ def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
 def test_a_claim_that_a_few_people_could_have_made_is_not_shown(small: Maker) -> None:
     parts = margin_parts(small(margins=[claim(p=0.01, p_null=0.2, shown=False)]))
     assert parts[0] == (
-        "Non-inferiority of B on spend is not shown: the effect lies above −0.1 by its interval, but a few people could "
-        "have made that (interval ≥ 0.34; p = 0.0100, but 0.200 if the arms vary alike)."
+        "Non-inferiority of B on spend is not shown: the effect lies above −0.1 by its interval, but a few people "
+        "could have made that (interval ≥ 0.34; p = 0.0100, but 0.200 if the arms vary alike)."
     )
 
 

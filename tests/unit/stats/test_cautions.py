@@ -14,10 +14,12 @@ from kanab.stats.cautions import (
     assigned_together,
     changed_shares,
     clamped_values,
+    design_ended,
     looked_early,
     metric_cautions,
     people_for_verdict,
     people_off_commonest,
+    rows_not_people,
 )
 
 AMOUNT = Metric("y", 1, (0, 500))
@@ -166,3 +168,10 @@ def test_people_off_the_commonest_value_are_never_overstated():
     unbounded = values(Metric("y"), A=[0, 0, 2], B=[2, 3])
     assert people_off_commonest(unbounded) == {"A": np.inf, "B": np.inf}
     assert people_off_commonest(unbounded, ends=(0.0, 5.0)) == {"A": 1.0, "B": pytest.approx(25 / 13)}
+
+
+def test_what_is_not_in_the_answer_and_rows_that_are_not_people_are_said():
+    ended, rows = design_ended(5, "2026-W46"), rows_not_people("user_id")
+    assert (ended.code, rows.code) == ("design-ended", "rows-not-people")
+    assert "look 5 (2026-W46)" in ended.sentence
+    assert rows.sentence.endswith("Count people (--unit user_id).")

@@ -103,7 +103,7 @@ def basis_sentences(data: Data) -> list[str]:
         how = "The robust F test of the cells, by the noncentral F, with each cell's own variance."
     else:
         how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
-        if not data["binary"] and data["margin"] is None:
+        if not data["binary"]:
             how += (
                 " A verdict also needs the t with one variance for both arms; the wider of both errors is planned for."
             )
