@@ -163,7 +163,7 @@ def test_hillstrom_spend_lifts_and_errors_are_the_published_ones(hillstrom, publ
 
 @pytest.mark.parametrize(("metric", "t", "p"), [("visit", 22.62, 1.36e-112), ("spend", 5.30, 1.16e-07)])
 def test_hillstrom_welch_has_the_reference_t_df_and_p(hillstrom, reference, metric, t, p):
-    effect = kb.stats.difference_in_means(hillstrom, metric, arm=MENS, control=NONE)
+    effect = kb.stats.difference_in_means(hillstrom, metric, arm=MENS, control=NONE, test="welch")
     entry = reference[f"hillstrom_welch_{metric}_mens_vs_none"]
     assert (round(effect.t, 2), float(f"{effect.p:.2e}")) == (t, p)
     assert effect.estimate == near(entry["diff"])
@@ -432,7 +432,7 @@ def test_ggl_interaction_has_the_rational_f(ggl, ggl_rows, exact_ols, covariate)
 
 
 def test_ggl_neighbors_has_the_reference_welch_t(ggl, reference):
-    found, entry = kb.stats.difference_in_means(ggl, arm="Neighbors"), reference["ggl_welch_neighbors"]
+    found, entry = kb.stats.difference_in_means(ggl, arm="Neighbors", test="welch"), reference["ggl_welch_neighbors"]
     assert found.estimate == near(entry["diff"])
     assert found.t == near(entry["t"])
     assert found.df == near(entry["df"])

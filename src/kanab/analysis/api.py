@@ -60,6 +60,7 @@ from kanab.stats.cautions import (
     rows_not_people,
 )
 from kanab.stats.distributions import Alternative, check_sides
+from kanab.stats.effect import RateTest, check_test
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
@@ -96,6 +97,7 @@ def analyze(
     primary: Sequence[str] | str = (),
     guardrails: Sequence[str] | str = (),
     decision: Mapping[str, Any] | None = None,
+    test: RateTest = "score",
 ) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
@@ -105,14 +107,15 @@ def analyze(
     claims by metric, ``lower_is_better`` the metrics where less is better; a ``prior``, for all
     metrics or by metric, adds a Bayesian reading. ``primary`` metrics and ``guardrails`` are families
     of their own, and lead to a decision by a rule whose switches are ``decision`` ({"people": 20000});
-    without them the plan's hold.
+    without them the plan's hold. Plain effects of 0/1 metrics are tested by the score test of Miettinen
+    and Nurminen, or as all others with ``test="welch"``.
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
     options = AnalysisOptions(
         control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision,
+        primary, guardrails, decision, test,
     )  # fmt: skip
     return analyze_release(released, experiment, options)
 
@@ -167,10 +170,11 @@ def readout(
     primary: Sequence[str] | str = (),
     guardrails: Sequence[str] | str = (),
     decision: Mapping[str, Any] | None = None,
+    test: RateTest = "score",
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
-    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``decision`` how the
+    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``test`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``assigned_by`` names the column by which arms were assigned, if not person by person: where
     several people share a value of it, the readout says so. Nothing is added to a ledger.
@@ -195,7 +199,7 @@ def readout(
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision,
+        primary, guardrails, decision, test,
     )  # fmt: skip
     answer = analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
     return answer if assigned_by is None else with_assignment(answer, source, assigned_by, rows)
@@ -213,6 +217,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     if not isinstance(released, Release):
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(options.confidence, options.alternative)
+    check_test(options.test)
     current = current_look(released, experiment, options)
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
@@ -221,7 +226,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     resolved = _resolved(options, released, plan, tables, pools)
     notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
     notes += [*pools.notes, *current.notes]
-    means = metric_means(AnalyzedTables(plan, tables, released.receipt.maps), released.plan.ratios, notes)
+    means = metric_means(AnalyzedTables(plan, tables, released.receipt.maps), released.plan.ratios, options, notes)
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
     means = by_role(means, resolved.roles)

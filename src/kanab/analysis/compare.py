@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Role, Weights
+from kanab.analysis.options import ROLES, AnalysisOptions, Looks, ResolvedOptions, Role, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
@@ -23,7 +23,7 @@ from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.stats.relative import relative_delta, relative_effect
+from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -85,13 +85,15 @@ class AnalyzedTables:
         return tables
 
 
-def metric_means(analyzed: AnalyzedTables, ratios: Iterable[tuple[str, str]], notes: list[str]) -> list[MetricMeans]:
+def metric_means(
+    analyzed: AnalyzedTables, ratios: Iterable[tuple[str, str]], options: AnalysisOptions, notes: list[str]
+) -> list[MetricMeans]:
     """Return plain means from any table that has the metric, and adjusted ones from the covariates' tables."""
     measured: list[MetricMeans] = []
     tables = analyzed.tables
     for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
         holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
-        measured += _plain_and_adjusted(analyzed, holding, metric, _of_metric(metric), notes)
+        measured += _plain_and_adjusted(analyzed, holding, metric, _of_metric(metric, options), notes)
     for y, z in ratios:
         holding = {name: tally for name, tally in tables.items() if (y, z) in [cross.pair for cross in tally.crosses]}
         if not holding:
@@ -106,9 +108,9 @@ def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[
     return sorted(measured, key=lambda metric: ROLES.index(roles.get(metric.means.metric, "primary")))
 
 
-def _of_metric(metric: str) -> _Functions:
+def _of_metric(metric: str, options: AnalysisOptions) -> _Functions:
     return _Functions(
-        lambda tally: plain_means(tally, metric),
+        lambda tally: plain_means(tally, metric, test=options.test),
         lambda tally: adjusted_means(tally, metric),
         lambda tables: additive_means(tables, metric),
     )
@@ -240,16 +242,20 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     look, p_null = None, effect.p_null
     if options.looks is not None:
         look, second = (metric.seen(tested, options.looks) for tested in (effect, replace(effect, p=effect.p_null)))
-        look, p_null = _careful(look, means, weights), second.p
+        look, p_null = _careful(look, means, effect), second.p
     if effect.arm is None:
         return EffectRow(effect, None, None, look=look, p_null=p_null, role=role, better=better)
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
+    odds = odds_ratio(sure)
     if isinstance(look, AnyTimeLook) and not look.begun:
         relative, delta = replace(relative, interval=None), None
-    return EffectRow(effect, relative, (base, other), delta, look=look, p_null=p_null, role=role, better=better)
+        odds = None if odds is None else replace(odds, interval=None)
+    return EffectRow(
+        effect, relative, (base, other), delta, look=look, p_null=p_null, role=role, better=better, odds=odds
+    )
 
 
 def _enough(row: EffectRow, means: ArmMeans) -> int | None:
@@ -290,10 +296,13 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
     )
 
 
-def _careful(look: Look, means: ArmMeans, weights: Weights) -> Look:
-    """Let nobody stop because an arm has had no event yet: without a variance of its own it looks surer than it is."""
+def _careful(look: Look, means: ArmMeans, effect: Effect) -> Look:
+    """Let nobody stop because an arm has had no event yet: without a variance of its own it looks surer than it is.
+
+    The score test of two rates knows better: it takes the variance from both arms.
+    """
     still = [arm for arm, spread in zip(means.arms, means.sample, strict=True) if spread <= 0]
-    return not_stopping(look) if any(weights.get(arm) for arm in still) else look
+    return not_stopping(look) if effect.test != "score" and any(arm in still for arm, _ in effect.contrast) else look
 
 
 def _over_looks(

@@ -13,7 +13,7 @@ from kanab.errors import AnalysisError, LevelError, listed
 from kanab.plan.model import DecisionRule
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
-from kanab.stats.effect import Effect
+from kanab.stats.effect import Effect, RateTest
 from kanab.stats.margins import Better, Margin
 from kanab.stats.multiplicity import Correction
 from kanab.stats.sequential import (
@@ -126,6 +126,7 @@ class AnalysisOptions:
     primary: Sequence[str] | str = ()
     guardrails: Sequence[str] | str = ()
     decision: Mapping[str, Any] | None = None
+    test: RateTest = "score"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from kanab.stats.effect import Effect, Method
 from kanab.stats.ftest import FTest
 from kanab.stats.margins import Better, MarginTest
 from kanab.stats.multiplicity import Simultaneous
-from kanab.stats.relative import Relative
+from kanab.stats.relative import OddsRatio, Relative
 from kanab.stats.segments import FollowUp, SegmentEffect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.tally.factor import Level, label
@@ -28,11 +28,12 @@ Plain = dict[str, Any]
 class EffectRow:
     """One arm against the control on one metric, or another contrast of arms.
 
-    ``means`` are the control's and the arm's, ``relative`` is Fieller's, ``delta`` the delta method's;
-    None for contrasts of more than two arms. ``simultaneous`` is the effect within its family: the
-    corrected p, and an interval to go with it. ``p_null`` is the p of the second test, over all looks;
-    ``enough`` people in the smallest arm would make clear by both what is only to be watched.
-    Of all rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
+    ``means`` are the control's and the arm's, ``relative`` is Fieller's (of two rates the score interval), ``delta``
+    the delta method's, ``odds`` the odds ratio of two rates; None for contrasts of more than two arms.
+    ``simultaneous`` is the effect within its family: the corrected p, and an interval to go with it. ``p_null`` is
+    the p of the second test, over all looks; ``enough`` people in the smallest arm would make clear by both what is
+    only to be watched. Of all rows of a metric and arm, one carries the verdict; the others stand beside it,
+    uncorrected, and have none.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction.
     """
 
@@ -46,6 +47,7 @@ class EffectRow:
     carries_verdict: bool = False
     p_null: float | None = None
     enough: int | None = None
+    odds: OddsRatio | None = None
     role: Role | None = None
     better: Better = "higher"
 
@@ -87,7 +89,8 @@ class EffectRow:
             "se": effect.se,
             "se_population": effect.se_population,
             "interval": plain_interval(effect.interval),
-            "df": effect.df,
+            "test": effect.test,
+            "df": _finite(effect.df),
             "t": effect.t,
             "p": effect.p,
             "p_adjusted": self.p_adjusted,
@@ -100,6 +103,8 @@ class EffectRow:
             "relative": None if relative is None else relative.estimate,
             "relative_interval": None if relative is None else plain_interval(relative.interval),
             "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
+            "odds_ratio": None if self.odds is None else _finite(self.odds.estimate),
+            "odds_ratio_interval": None if self.odds is None else plain_interval(self.odds.interval),
             "sequential": None if self.look is None else _look(self.look),
             "verdict": self.verdict,
             "carries_verdict": self.carries_verdict,
@@ -108,6 +113,11 @@ class EffectRow:
     def contrast_dict(self) -> Plain:
         """Return the row as plain data, with the weight of every arm."""
         return {"contrast": {label(arm): weight for arm, weight in self.effect.contrast}} | self.to_dict()
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number for JSON, which has none for infinity."""
+    return None if value is None or math.isinf(value) else value
 
 
 def _named(arm: Level) -> str | None:
@@ -139,7 +149,7 @@ class OmnibusRow:
             "method": self.method,
             "covariates": list(self.covariates),
             "F": self.test.F,
-            "df": None if self.test.df is None else list(self.test.df),
+            "df": None if self.test.df is None else [_finite(df) for df in self.test.df],
             "p": self.test.p,
         }
 

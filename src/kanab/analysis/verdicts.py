@@ -9,11 +9,16 @@ from kanab.report.words import Kind
 
 
 def carriers(rows: Sequence[EffectRow]) -> list[int]:
-    """Return the places of the rows that carry verdicts: of each comparison the adjusted one, else the plain one."""
+    """Return the places of the rows that carry verdicts: of each comparison the adjusted one, else the plain one.
+
+    Where two rates have so few events that the exact test is needed, a regression cannot decide: the plain one does.
+    """
     leading: dict[tuple[object, ...], int] = {}
+    thin = {_comparison(row) for row in rows if row.effect.rates is not None and row.effect.rates.thin}
     for place, row in enumerate(rows):
-        name = row.effect.metric, row.effect.contrast
-        if name not in leading or (_adjusted(row) and not _adjusted(rows[leading[name]])):
+        name = _comparison(row)
+        leads = _adjusted(row) and name not in thin
+        if name not in leading or (leads and not _adjusted(rows[leading[name]])):
             leading[name] = place
     return sorted(leading.values())
 
@@ -31,6 +36,10 @@ def verdict(row: EffectRow, alpha: float) -> Kind:
             return "watch"
         return "up" if row.effect.estimate > 0 else "down"
     return "hint" if row.p < alpha else "unclear"
+
+
+def _comparison(row: EffectRow) -> tuple[object, ...]:
+    return row.effect.metric, row.effect.contrast
 
 
 def _adjusted(row: EffectRow) -> bool:

@@ -13,6 +13,7 @@ from kanab.cli.source_options import Command, level, names, pairs
 from kanab.errors import PlanError
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
+from kanab.stats.effect import RateTest
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.sequential import TUNED_AT
 from kanab.stats.spending import Spending
@@ -24,6 +25,13 @@ _OPTIONS = (
         type=click.Choice(get_args(Alternative)),
         default="two-sided",
         help="Sides of the test.",
+    ),
+    click.option(
+        "--test",
+        type=click.Choice(get_args(RateTest)),
+        default="score",
+        show_default=True,
+        help="Test of plain effects of 0/1 metrics: Miettinen and Nurminen's score test, or Welch's t.",
     ),
     click.option(
         "--correction", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."
@@ -123,6 +131,7 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _several(flags["primary"]),
         _several(flags["guardrail"]),
         _decision(flags["decision"]),
+        test=flags["test"],
     )
 
 

@@ -106,8 +106,27 @@ def caution_sentences(data: Data) -> list[str]:
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:
-    """Return what is said about a metric beside its verdicts: who is missing, may one stop, do any arms differ."""
-    return [*missing_sentences(data, metric), *look_sentences(data, metric), *omnibus_sentences(data, metric)]
+    """Return what stands beside a metric's verdicts: odds ratios, who is missing, may one stop, do any arms differ."""
+    sentences = odds_sentences, missing_sentences, look_sentences, omnibus_sentences
+    return [sentence for of in sentences for sentence in of(data, metric)]
+
+
+def odds_sentences(data: Data, metric: str) -> list[str]:
+    """Return the odds ratios of a 0/1 metric's plain effects, in one line.
+
+    >>> row = {"metric": "bought", "arm": "B", "control": "A", "method": "difference", "carries_verdict": True}
+    >>> row |= {"odds_ratio": 1.254, "odds_ratio_interval": [1.02, 1.541]}
+    >>> odds_sentences({"effects": [row], "confidence": 0.95}, "bought")
+    ['Odds ratio against A: B 1.25 (95 % interval 1.02 to 1.54).']
+    """
+    rows = [row for row in data["effects"] if row["metric"] == metric and row.get("odds_ratio_interval")]
+    parts = []
+    for row in rows:
+        figures = figures_of([{"estimate": row["odds_ratio"], "interval": row["odds_ratio_interval"]}], share=False)
+        interval = f"{percent(data['confidence'])} interval {figures.spoken(row['odds_ratio_interval'])}"
+        parts.append(f"{spoken_arm(row['arm'])} {figures.bare(row['odds_ratio'])} ({interval})")
+    plain = " (not adjusted)" if any(row["method"] == "adjusted" for row in headlines(data, metric)) else ""
+    return [f"Odds ratio against {spoken_arm(rows[0]['control'])}{plain}: {'; '.join(parts)}."] if rows else []
 
 
 def missing_sentences(data: Data, metric: str) -> list[str]:
@@ -143,7 +162,9 @@ def omnibus_sentences(data: Data, metric: str) -> list[str]:
         return []
     finding = "some of them differ" if row["p"] < 1 - data["confidence"] else "no sign that any of them differ"
     first, second = row["df"]
-    test = f"Welch's F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_p(row['p'])}"
+    welch = second is not None
+    test = f"Welch's F({first:g}, {second:,.0f})" if welch else f"χ²({first:g})"
+    test = f"{test} = {number(row['F'] if welch else first * row['F'], 3)}, {spoken_p(row['p'])}"
     return [f"All {len(data['arms'])} arms at once: {finding} ({test}{_adjusted(row)})."]
 
 

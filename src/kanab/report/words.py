@@ -535,8 +535,18 @@ def method_sentences(data: Data) -> list[str]:
     sentences = (
         [f"Intervals ({level}) and p are for the population that these people were drawn from."] if methods else []
     )
-    if "difference" in methods:
-        sentences.append("Plain effects: difference of means, each arm with its own variance (Welch).")
+    tests = {row.get("test", "welch") for row in data["effects"] if row["method"] == "difference"}
+    if "score" in tests:
+        sentences.append(
+            "Plain effects of 0/1 metrics: score test and interval of Miettinen and Nurminen, also of the ratio of the "
+            "rates and of the odds ratio."
+        )
+    if "welch" in tests:
+        other = " of other metrics" if "score" in tests else ""
+        sentences.append(f"Plain effects{other}: difference of means, each arm with its own variance (Welch).")
+    rates = {row["metric"] for row in data["effects"] if row.get("test") == "score"}
+    if any(row["metric"] in rates and row.get("test") == "welch" for row in data.get("contrasts", ())):
+        sentences.append("Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch).")
     if "adjusted" in methods:
         sentences.append(
             "Adjusted effects: one regression per arm (Lin) with Ding's variance; "

@@ -28,7 +28,7 @@ from kanab.stats.ratio import (
     ratio_effect,
     ratio_means,
 )
-from kanab.stats.relative import Relative, relative_delta, relative_effect
+from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates
 from kanab.stats.segments import FollowUp, SegmentEffect, follow_ups, segment_effects
 from kanab.stats.sequential import (
@@ -57,6 +57,7 @@ __all__ = [
     "FollowUp",
     "HolmRegion",
     "MarginTest",
+    "OddsRatio",
     "PlannedLook",
     "Posterior",
     "Rates",
@@ -91,6 +92,7 @@ __all__ = [
     "many_to_one",
     "metric_cautions",
     "nested_f",
+    "odds_ratio",
     "omnibus",
     "people_off_commonest",
     "plain_means",

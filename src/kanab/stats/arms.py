@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import Alternative, check_sides, f_tail, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import Alternative, check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
 from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
@@ -28,7 +29,8 @@ def omnibus(means: ArmMeans) -> FTest:
 
     Every arm has its own variance. What adjusted means share, because people were drawn from one
     population, is in the covariance; the degrees of freedom are those of the arms' own parts, as in
-    ``contrast``, so that with two arms F is t².
+    ``contrast``, so that with two arms F is t². Rates are compared by the score test: Pearson's χ² times
+    (N − 1)/N, as an F whose second degrees of freedom are infinite.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -37,6 +39,8 @@ def omnibus(means: ArmMeans) -> FTest:
     """
     between = ", ".join(label(arm) for arm in means.arms)
     note = f"adjusted for {listed(means.covariates)}" if means.covariates else ""
+    if means.events is not None:
+        return _of_rates(means, between)
     if np.any(means.sample <= 0):
         return FTest(means.metric, between, "by_arm", None, None, None, "nothing varies in an arm")
     c = differences_from(0, len(means.arms))
@@ -50,6 +54,17 @@ def omnibus(means: ArmMeans) -> FTest:
     f = float(differences @ inverse @ differences) / q / (1 + 2 * (q - 1) * h / (q * (q + 2)))
     df = q * (q + 2) / (3 * h)
     return FTest(means.metric, between, "by_arm", f, (float(q), df), f_tail(f, q, df), note)
+
+
+def _of_rates(means: ArmMeans, between: str) -> FTest:
+    """Test whether any rates differ; where nobody or everybody has the event, none do."""
+    assert means.events is not None
+    events, people, chi2, q = sum(means.events), sum(means.people), 0.0, len(means.arms) - 1
+    if 0 < events < people:
+        overall = Fraction(events, people)
+        apart = [n * (mean - overall) ** 2 for n, mean in zip(means.people, means.exact, strict=True)]
+        chi2 = float(sum(apart) * Fraction(people - 1, people) / (overall * (1 - overall)))
+    return FTest(means.metric, between, "pooled", chi2 / q, (float(q), math.inf), chi2_tail(chi2, q), "score test")
 
 
 @check_arguments()
@@ -103,7 +118,9 @@ def joint_contrasts(
         raise AnalysisError("there are no contrasts", "For example [{'B': 1, 'A': -1}].")
     effects = [contrast(means, weighted, confidence=confidence, alternative=alternative) for weighted in contrasts]
     weights = np.array([[dict(effect.contrast).get(arm, 0.0) for arm in means.arms] for effect in effects])
-    return _joined(effects, weights @ means.covariance @ weights.T, confidence, alternative)
+    # the score test is about arms that are alike, so its statistics correlate by people alone
+    covariance = means.covariance if means.events is None else np.diag(1 / np.array(means.people, dtype=np.float64))
+    return _joined(effects, weights @ covariance @ weights.T, confidence, alternative)
 
 
 def _joined(
@@ -125,9 +142,8 @@ def _joined(
         p_null = effect.p_null
         if p_null is not None:  # the joint tail beyond the t that it is worth
             sides = 2 if alternative == "two-sided" else 1
-            p_null = joint_tail(
-                -t_quantile(max(p_null, 1e-300) / sides, effect.df), effect.df, correlations, alternative
-            )
+            worth = t_quantile(max(p_null, 1e-300) / sides, effect.df) * (1 if alternative == "less" else -1)
+            p_null = joint_tail(worth, effect.df, correlations, alternative)
         joined.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER, p_null))
     return tuple(joined)
 
@@ -138,13 +154,14 @@ def _pooled(
     """Return the effects with one variance for all arms, and their covariance."""
     if means.covariates:
         raise AnalysisError("adjusted means have a variance per arm", "Use variance='own'.")
+    by_variance = replace(means, events=None)
     people = np.array(means.people, dtype=np.float64)
     df = float(means.df.sum())
     variance = float(np.sum(means.sample * people * means.df)) / df
     c = differences_from(means.arms.index(base), len(means.arms))
     effects = []
     for arm, row in zip(others, c, strict=True):
-        effect = contrast(means, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
+        effect = contrast(by_variance, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
         if variance > 0:
             se = math.sqrt(variance * float(np.sum(row**2 / people)))
             t = effect.estimate / se

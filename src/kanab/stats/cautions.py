@@ -14,14 +14,15 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import Alternative, chi2_tail
 from kanab.stats.gram import arm_squares
+from kanab.stats.score import FEWEST_EXPECTED
 from kanab.stats.srm import alarm_limit
 from kanab.tabular import p_value
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
 Code = Literal[
-    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "tails-could-matter", "looked-early",
-    "assigned-together", "assigned-jointly", "rows-not-people", "design-ended",
+    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events", "tails-could-matter",
+    "looked-early", "assigned-together", "assigned-jointly", "rows-not-people", "design-ended",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -111,10 +112,13 @@ def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, 
     """Warn if nothing varies in an arm, its mean rests on few people, or tails could matter with these shares.
 
     ``ends`` lie below and above all values of a metric that declares no bounds; without them nothing is known
-    about its tails.
+    about its tails. Of a 0/1 metric, which the score test takes care of, warn only if events are few, or nobody's
+    values differ.
     """
     table = tally.keep()
     name = table.moments_of(metric).metric.name
+    if table.moments_of(metric).metric.binary:
+        return _rate_cautions(table, name)
     arms = _arms(table, metric, ends)
     still = [arm.level for arm in arms if arm.variance <= 0]
     if still:
@@ -135,6 +139,28 @@ def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, 
         )
         return [Caution("tails-could-matter", sentence, name)]
     return []
+
+
+def _rate_cautions(table: Tally, name: str) -> list[Caution]:
+    """Warn if nobody or everybody has the event, or fewer than the exact test's limit are expected in an arm."""
+    part = table.moments_of(name)
+    people, events = int(part.counts.sum()), int(part.sums.sum())
+    if not 0 < events < people:
+        who = f"Everybody has {name}, in every arm" if events else f"Nobody has {name} yet, in any arm"
+        sentence = f"{who}: there is nothing to compare. The intervals say how large an effect could still be."
+        return [Caution("nothing-varies", sentence, name)] if people else []
+    rare = min(events, people - events)
+    counts = zip(table.experiment.levels, part.counts.tolist(), strict=True)
+    few = [arm for arm, n in counts if 0 < n * rare < FEWEST_EXPECTED * people]
+    if not few:
+        return []
+    have = "have" if rare == events else "do not have"
+    sentence = (
+        f"So few people {have} {name} that fewer than {FEWEST_EXPECTED:g} are expected in {_named(few)} if arms are "
+        "alike: a clear effect needs Fisher's exact test to agree, and the plain effect decides, not an adjusted one. "
+        "Wait for more people."
+    )
+    return [Caution("few-events", sentence, name)]
 
 
 def people_for_verdict(p_null: float, people: int, confidence: float, alternative: Alternative) -> int | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,11 +15,15 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
 from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
+from kanab.stats.score import Rates
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
 from kanab.tally.tally import Tally
 
 Method = Literal["difference", "adjusted"]
+Test = Literal["welch", "score", "regression"]
+RateTest = Literal["score", "welch"]
+"""How plain effects of 0/1 metrics are tested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +33,8 @@ class ArmMeans:
     ``exact`` are the means as fractions: a difference of them loses no digits, however large
     they are. ``sample`` holds the arms' own variances. ``exact_slopes`` are the arms' coefficients
     of the covariates and ``spread`` is Sxx / (N (N − 1)): together they give what comes on top
-    because the people were drawn from a population (nothing for plain means).
+    because the people were drawn from a population (nothing for plain means). ``events`` are those of plain means
+    of a 0/1 metric: two arms of them are compared by the score test.
     """
 
     metric: str
@@ -43,6 +48,7 @@ class ArmMeans:
     df: Floats
     exact_slopes: tuple[tuple[Fraction, ...], ...]
     spread: Floats
+    events: tuple[int, ...] | None = None
 
     @property
     def means(self) -> Floats:
@@ -81,6 +87,8 @@ class Effect:
 
     t, p and interval are None where nothing varies: not testable. ``p_null`` is the p of a second test, which
     has to ring too before anybody acts on the first: a small arm without large values looks surer than it is.
+    Two ``rates`` (plain means of a 0/1 metric) are compared by the score test: t is its z, df is infinite, and the
+    error is used by neither; ``p_null`` is exact where events are few, else p.
     """
 
     metric: str
@@ -99,6 +107,14 @@ class Effect:
     confidence: float
     alternative: Alternative
     p_null: float | None = None
+    rates: Rates | None = None
+
+    @property
+    def test(self) -> Test:
+        """How it was tested: by its two rates (score), by the arms' own variances (Welch), or by a regression."""
+        if self.rates is not None:
+            return "score"
+        return "regression" if self.method == "adjusted" else "welch"
 
     @property
     def testable(self) -> bool:
@@ -107,6 +123,8 @@ class Effect:
 
     def interval_at(self, alpha: float) -> tuple[float, float]:
         """Return the values that a test at ``alpha`` does not reject; the effect must be testable."""
+        if self.rates is not None:
+            return self.rates.difference_interval(alpha, self.alternative)
         assert self.df is not None
         sides = 2 if self.alternative == "two-sided" else 1
         reach = -t_quantile(alpha / sides, self.df) * self.se_population if alpha else math.inf
@@ -121,9 +139,10 @@ class Effect:
         if self.interval is None or self.df is None:
             return f"{head} (not testable: nothing varies)"
         low, high = (number(end) for end in self.interval)
+        statistic = "z" if self.rates is not None else f"t({self.df:.1f})"
         return (
             f"{head} ± {number(self.se_population)}, {self.confidence:.0%} interval {low} … {high}, "
-            f"t({self.df:.1f}) = {number(self.t)}, p = {p_value(self.p)}"
+            f"{statistic} = {number(self.t)}, p = {p_value(self.p)}"
         )
 
 
@@ -151,8 +170,12 @@ def differences_from(base: int, size: int) -> Floats:
 
 
 @check_arguments()
-def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
-    """Return the arm means as they are, each with its own variance (Welch); raises what `arm_parts` raises."""
+def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "score") -> ArmMeans:
+    """Return the arm means as they are, each with its own variance; raises what `arm_parts` raises.
+
+    Two arms are compared by Welch's t, of a 0/1 metric by the score test unless ``test`` is "welch".
+    """
+    check_test(test)
     table = tally.keep()
     classes = classes_of(table, metric)
     exact, sample, people = [], [], []
@@ -160,11 +183,19 @@ def plain_means(tally: Tally, metric: str | None = None) -> ArmMeans:
         exact.append((Fraction(int(part.sums.sum()), n) + classes.centre) / classes.scale)
         sample.append(rss / (n * (n - 1)) / classes.scale**2)
         people.append(n)
+    of = tally.moments_of(metric).metric
+    events = tuple(int(mean * n) for mean, n in zip(exact, people, strict=True))
     return ArmMeans(
-        tally.moments_of(metric).metric.name, "difference", (), tally.experiment.levels, tally.experiment.control,
+        of.name, "difference", (), tally.experiment.levels, tally.experiment.control,
         tuple(people), tuple(exact), np.array(sample), np.array([n - 1.0 for n in people]),
-        ((),) * len(people), np.zeros((0, 0)),
+        ((),) * len(people), np.zeros((0, 0)), events if of.binary and test == "score" else None,
     )  # fmt: skip
+
+
+def check_test(test: str) -> None:
+    """Check that the test of 0/1 metrics is a known one; raises `AnalysisError`."""
+    if test not in get_args(RateTest):
+        raise AnalysisError("unknown test", "Use 'score' (Miettinen and Nurminen, for 0/1 metrics) or 'welch'.")
 
 
 def arm_parts(
@@ -203,7 +234,8 @@ def contrast(
 ) -> Effect:
     """Return any weighted sum of arm means: ``{"B": 1, "A": -1}``, or ``{"B": 0.5, "C": 0.5, "A": -1}``.
 
-    Raises `LevelError` for an unknown arm, `AnalysisError` for weights that compare nothing.
+    Two arms of a 0/1 metric are compared by the score test; other weights of them, and all other means, by
+    Welch's t. Raises `LevelError` for an unknown arm, `AnalysisError` for weights that compare nothing.
 
     >>> from kanab.datasets import eighteen
     >>> print(contrast(plain_means(eighteen()), {"B": 1, "A": -1}))
@@ -236,10 +268,25 @@ def contrast(
     named = tuple((arm, float(weight)) for arm, weight in zip(means.arms, c, strict=True) if weight)
     ordered = tuple(sorted(named, key=lambda item: -item[1]))
     pair = len(ordered) == 2 and ordered[0][1] == 1 and ordered[1][1] == -1
-    return Effect(
+    effect = Effect(
         means.metric, ordered[0][0] if pair else None, ordered[1][0] if pair else None, ordered,
         means.method, means.covariates, estimate, se, wide, df, t, p, interval, confidence, alternative,
         p_null,
+    )  # fmt: skip
+    return _by_score(means, effect) if pair and means.events is not None else effect
+
+
+def _by_score(means: ArmMeans, effect: Effect) -> Effect:
+    """Return the effect tested by its two rates; those of few events have to pass the exact test, too."""
+    assert means.events is not None
+    arm, control = means.arms.index(effect.arm), means.arms.index(effect.control)
+    rates = Rates(means.events[arm], means.people[arm], means.events[control], means.people[control])
+    sides = effect.alternative
+    p = rates.p(sides)
+    return replace(
+        effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p,
+        interval=rates.difference_interval(1 - effect.confidence, sides),
+        p_null=rates.p_exact(sides) if rates.thin else p,
     )  # fmt: skip
 
 
@@ -292,12 +339,15 @@ def difference_in_means(
     control: Any = None,
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
+    test: RateTest = "score",
 ) -> Effect:
     """Return the plain effect: Welch's t with Satterthwaite's degrees of freedom; raises what `contrast` raises.
+
+    A 0/1 metric is tested by the score test of Miettinen and Nurminen unless ``test`` is "welch".
 
     >>> from kanab.datasets import eighteen
     >>> difference_in_means(eighteen()).estimate
     -0.118845493...
     """
-    means = plain_means(tally, metric)
+    means = plain_means(tally, metric, test=test)
     return against_control(means, arm, control, confidence=confidence, alternative=alternative)

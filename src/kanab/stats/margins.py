@@ -11,7 +11,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, t_interval, t_tail
+from kanab.stats.distributions import Alternative, t_tail
 from kanab.stats.effect import ArmMeans, Effect, null_error
 from kanab.stats.gram import Floats
 from kanab.stats.relative import relative_effect
@@ -107,7 +107,8 @@ class MarginTest:
     ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
     confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
     and interval are relative too (Fieller). All None where nothing varies. ``p_null`` is that of the second
-    test, with one variance for the arms, where their means are given.
+    test, with one variance for the arms, where their means are given. Two rates are tested at the margin by the
+    score test, whose z is ``t``; its variance is that of the margin already, so that it is the second test, too.
     """
 
     effect: Effect
@@ -166,14 +167,20 @@ def against_margin(
         return _relative(read, margin, means, level)
     if effect.df is None:
         return MarginTest(effect, margin, effect.estimate, None, None, None, level)
-    df, se = effect.df, effect.se_population
-    t, p = _weakest([((effect.estimate - limit) / se, beyond) for limit, beyond in margin.tests], df)
-    interval = t_interval(effect.estimate, se, df, wide, side)
-    p_null = None
-    if means is not None:
+    away = [(_distance(effect, limit), beyond) for limit, beyond in margin.tests]
+    t, p = _weakest(away, effect.df)
+    p_null = p if effect.rates is not None else None
+    if means is not None and effect.rates is None:
         weights = np.array([dict(effect.contrast).get(arm, 0.0) for arm in means.arms])
         p_null = _second(means, [(effect.estimate - limit, weights, beyond) for limit, beyond in margin.tests])
-    return MarginTest(effect, margin, effect.estimate, t, p, interval, level, p_null)
+    return MarginTest(effect, margin, effect.estimate, t, p, read.interval_at(1 - wide), level, p_null)
+
+
+def _distance(effect: Effect, limit: float) -> float:
+    """Return the statistic of the test that the effect is the limit."""
+    if effect.rates is not None:
+        return effect.rates.z_difference(limit)
+    return (effect.estimate - limit) / effect.se_population
 
 
 def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: float) -> MarginTest:
@@ -194,6 +201,9 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
     covariance, upwards = means.covariance, math.copysign(1.0, base)
     tests: list[tuple[float, Alternative]] = []
     seconds: list[tuple[float, Floats, Alternative]] = []
+    if effect.rates is not None:
+        t, p = _weakest([(effect.rates.z_relative(limit), side) for limit, side in margin.tests], effect.df)
+        return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level, p)
     for limit, side in margin.tests:
         shift = limit * upwards
         variance = (

@@ -18,13 +18,39 @@ class Relative:
     interval: tuple[float, float] | None
 
 
+@dataclass(frozen=True)
+class OddsRatio:
+    """The odds of an event in the arm over those in the control: infinite without one there, None with none at all."""
+
+    estimate: float | None
+    interval: tuple[float, float] | None
+
+
+@check_arguments()
+def odds_ratio(effect: Effect) -> OddsRatio | None:
+    """Return the odds ratio of two rates with its score interval, which agrees with p; None for any other effect.
+
+    >>> from kanab.counting.columns import count_columns
+    >>> from kanab.stats.effect import difference_in_means
+    >>> people = {"arm": ["B"] * 70 + ["A"] * 80, "cured": [1] * 56 + [0] * 14 + [1] * 48 + [0] * 32}
+    >>> ratio = odds_ratio(difference_in_means(count_columns(people, arm="arm", metrics=["cured"])))
+    >>> round(ratio.estimate, 3), [round(end, 2) for end in ratio.interval]
+    (2.667, [1.28, 5.54])
+    """
+    if effect.rates is None:
+        return None
+    interval = effect.rates.odds_ratio_interval(1 - effect.confidence, effect.alternative)
+    return OddsRatio(effect.rates.odds_ratio, interval)
+
+
 @check_arguments()
 def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     """Return the effect as a share of the size of the control's mean, whatever its sign: a loss that shrinks is a plus.
 
     The interval holds every share δ for which a test of mean(arm) = mean(control) + δ · |mean(control)|
     does not reject, with the effect's own degrees of freedom: it excludes 0 exactly when p is below α. Where
-    the control's mean cannot be told from 0, no share of it is given.
+    the control's mean cannot be told from 0, no share of it is given. Of two rates it is the score interval of
+    their ratio, which agrees with p likewise; without an event in the control there is no share.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import against_control, plain_means
@@ -32,6 +58,10 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     >>> round(relative_effect(means, against_control(means)).estimate, 4)
     -0.0935
     """
+    if effect.rates is not None:
+        return Relative(
+            effect.rates.relative, effect.rates.relative_interval(1 - effect.confidence, effect.alternative)
+        )
     base, v_base, v_both = _control(means, effect)
     if base == 0:
         return Relative(None, None)

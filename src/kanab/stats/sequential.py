@@ -166,7 +166,7 @@ def planned_look(
     >>> from kanab.stats import difference_in_means
     >>> shop = count_columns(shop_rows(40_000), arm="variant", metrics=["bought"])
     >>> print(planned_look(difference_in_means(shop), [20_000, 40_000], looks=4))
-    look 2 of 4: p = 0.0361, 95% interval 0.0005800 … 0.01933; you may stop
+    look 2 of 4: p = 0.0362, 95% interval 0.0005784 … 0.01934; you may stop
     """
     check_spending(spending)
     times = growing(people, "people")
@@ -257,7 +257,7 @@ def any_time_look(
     >>> from kanab.stats import difference_in_means
     >>> shop = count_columns(shop_rows(20_000), arm="variant", metrics=["bought"])
     >>> print(any_time_look(difference_in_means(shop), 20_000))
-    at any time: p = 1.000, 95% interval -0.006941 … 0.02032; keep going, about 94,000 people if the effect ...
+    at any time: p = 1.000, 95% interval -0.006948 … 0.02034; keep going, about 94,000 people if the effect ...
     """
     _check_whole(people, "people")
     _check_whole(tuned_at, "tuned_at")

@@ -196,12 +196,15 @@ def test_a_metric_that_fewer_than_k_people_lack_is_withheld_with_the_ways_out() 
         assert "spend" in {row["metric"] for row in readout(rows, **CHOICES, **choices).to_dict()["effects"]}
 
 
-def test_a_metric_that_never_varies_is_given_without_a_test() -> None:
+def test_a_rate_of_nobody_has_an_interval_and_no_effect() -> None:
     rows = shop()
     rows["bought"] = np.zeros(4_000, dtype=int)
     found = readout(rows, **CHOICES).to_dict()
     row = next(row for row in found["effects"] if row["metric"] == "bought")
-    assert (row["estimate"], row["p"], row["interval"]) == (0.0, None, None)
+    assert (row["estimate"], row["test"], row["df"], row["p"]) == (0.0, "score", None, 1.0)
+    low, high = row["interval"]
+    assert -0.003 < low < 0 < high < 0.003
+    assert (row["relative"], row["odds_ratio"], row["odds_ratio_interval"]) == (None, None, None)
     assert any("bought by device is not testable" in note for note in found["notes"])
     assert "bought" in str(readout(rows, **CHOICES))
 

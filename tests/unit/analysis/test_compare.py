@@ -16,6 +16,7 @@ from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 import kanab as kb
 from kanab.analysis.compare import MetricMeans, effect_rows
 from kanab.analysis.options import CORRECTIONS, ResolvedOptions
+from kanab.errors import AnalysisError
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin
@@ -460,7 +461,7 @@ def test_clamped_values_metrics_that_stand_still_and_tiny_arms_are_cautioned_abo
     assert ("clamped", "amount") in kinds(found)
     assert ("nothing-varies", "flat") in kinds(found)
     assert ("tails-could-matter", "amount") in kinds(found)
-    assert ("few-carry-the-mean", "rare") in kinds(found)
+    assert ("few-events", "rare") in kinds(found)
     clamped = next(one for one in found.cautions if one.code == "clamped")
     assert clamped.sentence.startswith("At least 6.6 % of people had values of amount beyond its bounds")
 
@@ -489,18 +490,21 @@ def test_people_who_were_assigned_together_are_cautioned_about() -> None:
     ("looks", "verdict"),
     [
         (kb.Looks("spending", looks=5, earlier=()), "keep going"),
-        (kb.Looks("spending", looks=5, earlier=(), last=True), "ended"),
+        (kb.Looks("spending", looks=5, earlier=(), last=True), "may stop"),
     ],
 )
-def test_nobody_stops_because_an_arm_has_had_no_event_yet(looks: kb.Looks, verdict: str) -> None:
-    """36 of 3,600 against 0 of 400: p is 2e-9 by the variance of one arm alone; chance does it in 2 % of studies."""
+def test_nobody_stops_early_because_an_arm_has_had_no_event_yet(looks: kb.Looks, verdict: str) -> None:
+    """36 of 3,600 against 0 of 400: p is 2e-9 by the variance of one arm alone, and .045 by the score test."""
     people = {"variant": ["A"] * 3_600 + ["B"] * 400, "bought": [1] * 36 + [0] * 3_964}
     found = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, looks=looks)
     (row,) = found.effects
     assert row.look is not None
     assert row.look.verdict == verdict
-    assert row.look.p is not None
-    assert row.look.p < 0.05
+    assert row.effect.p == pytest.approx(0.0449, abs=1e-3)
+    welch = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, looks=looks, test="welch")
+    assert welch.effects[0].effect.p == pytest.approx(2e-9, rel=0.2)
+    assert welch.effects[0].look is not None
+    assert welch.effects[0].look.verdict != "may stop"
 
 
 # ── several covariates ─────────────────────────────────────────────────────────────────────────
@@ -576,3 +580,71 @@ def test_a_covariate_whose_table_lacks_the_metric_is_not_adjusted_for() -> None:
     found = kb.analyze(bare)
     assert adjusted_for(found) == {("tier",)}
     assert "The effect on minutes is not adjusted for device: there is no table of it." in found.notes
+
+
+# ── 0/1 metrics ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_arm_without_events_gets_one_answer() -> None:
+    """18 of 1,800 against none of 200: "not testable" and "clear effect, p = 2e-05" in one report until lately."""
+    people = {"variant": ["A"] * 1_800 + ["B"] * 200, "bought": [1] * 18 + [0] * 1_982}
+    found = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1})
+    (row,) = found.to_dict()["effects"]
+    assert (row["test"], row["verdict"]) == ("score", "unclear")
+    assert row["p"] == pytest.approx(0.1556, abs=1e-3)
+    assert row["odds_ratio"] == 0.0
+    assert kinds(found) == [("few-events", "bought")]
+    text = str(found)
+    assert "not testable" not in text
+    assert "score test and interval of Miettinen and Nurminen" in text
+    assert "a clear effect needs Fisher's exact test to agree" in " ".join(text.split())
+
+
+def test_one_event_in_a_small_arm_is_watched_and_not_believed() -> None:
+    people = {"variant": ["B"] * 20 + ["A"] * 180, "bought": [1] + [0] * 199}
+    (row,) = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}).effects
+    assert row.effect.p == pytest.approx(0.0027, abs=1e-4)
+    assert row.effect.p_null == pytest.approx(0.1)
+    assert row.verdict == "watch"
+
+
+def test_rates_of_few_events_are_decided_by_the_plain_effect_although_an_adjustment_was_asked_for() -> None:
+    rng = np.random.default_rng(7)
+    for rate, carrier in ((0.004, "difference"), (0.2, "adjusted")):
+        people = {
+            "variant": np.repeat(["A", "B"], 1_500),
+            "device": rng.choice(["phone", "desk"], 3_000),
+            "bought": rng.random(3_000) < rate,
+        }
+        found = kb.readout(people, arm="variant", metrics=["bought"], adjust=["device"])
+        assert [row.effect.method for row in found.effects if row.carries_verdict] == [carrier]
+        assert (("few-events", "bought") in kinds(found)) == (carrier == "difference")
+
+
+def test_welch_can_be_asked_for_and_json_says_which_test_was_used() -> None:
+    rng = np.random.default_rng(7)
+    people = {
+        "variant": rng.choice(["A", "B", "C"], 3_000),
+        "bought": rng.random(3_000) < 0.2,
+        "spend": rng.gamma(2, 3, 3_000).round(2),
+        "device": rng.choice(["phone", "desk"], 3_000),
+    }
+    choices = {"arm": "variant", "metrics": ["bought", "spend"], "adjust": ["device"], "contrasts": ["B - C"]}
+    data = kb.readout(people, **choices).to_dict()
+    tests = {(row["metric"], row["method"], row["test"], row["df"] is None) for row in data["effects"]}
+    assert tests == {
+        ("bought", "difference", "score", True),
+        ("bought", "adjusted", "regression", False),
+        ("spend", "difference", "welch", False),
+        ("spend", "adjusted", "regression", False),
+    }
+    assert data["contrasts"][0]["test"] == "score"
+    mixed = kb.readout(people, **choices | {"contrasts": ["B=0.5,C=0.5,A=-1"]})
+    assert {row.effect.test for row in mixed.contrasts} == {"welch", "regression"}
+    assert "Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch)." in str(mixed)
+    (omnibus,) = (row for row in data["omnibus"] if row["metric"] == "bought" and row["method"] == "difference")
+    assert omnibus["df"] == [2.0, None]
+    welch = kb.readout(people, **choices, test="welch").to_dict()
+    assert {row["test"] for row in welch["effects"]} == {"welch", "regression"}
+    with pytest.raises(AnalysisError, match="unknown test"):
+        kb.readout(people, **choices, test="fisher")

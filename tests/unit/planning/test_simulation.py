@@ -91,10 +91,14 @@ def test_adjustment_finds_more():
 
 
 def test_studies_that_cannot_be_tested_are_counted():
-    study = simulate(Population(30, "rate", 0.03), runs=100, seed=1)
+    def welch(tally):
+        return difference_in_means(tally, test="welch")
+
+    study = simulate(Population(30, "rate", 0.03), welch, runs=100, seed=1)
     assert 0 < study.untestable < 100
+    assert simulate(Population(30, "rate", 0.03), runs=100, seed=1).untestable < study.untestable
     with pytest.raises(AnalysisError, match="hardly any"):
-        simulate(Population(4, "rate", 0.0001), runs=5)
+        simulate(Population(4, "rate", 0.0001), welch, runs=5)
 
 
 @pytest.mark.parametrize(

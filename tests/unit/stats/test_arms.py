@@ -1,5 +1,6 @@
 """All arms at once: Welch's analysis of variance, and every arm against the control (Dunnett)."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
 from kanab.stats.arms import _joined, joint_contrasts, many_to_one, omnibus
+from kanab.stats.joint_t import joint_tail
 from kanab.stats.multiplicity import excludes
 
 
@@ -148,3 +150,46 @@ def test_where_nothing_varies_pooled_comparisons_have_no_error():
     comparisons = many_to_one(plain_means(table), variance="pooled")
     assert [comparison.effect.estimate for comparison in comparisons] == [0.0, 0.0]
     assert [comparison.p_adjusted for comparison in comparisons] == [None, None]
+
+
+def shops(*arms):
+    rows = {
+        "arm": [name for name, (_, people) in zip("ABCD", arms, strict=False) for _ in range(people)],
+        "y": [int(i < events) for events, people in arms for i in range(people)],
+    }
+    return plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y", bounds=(0, 1))}))
+
+
+def test_rates_of_several_arms_differ_by_pearsons_chi_square():
+    arms = (30, 200), (45, 210), (0, 50)
+    test = omnibus(shops(*arms))
+    chi2, _, _, _ = stats.chi2_contingency([[x, n - x] for x, n in arms], correction=False)
+    n = sum(people for _, people in arms)
+    statistic = chi2 * (n - 1) / n
+    assert statistic == pytest.approx(2 * test.F, rel=1e-12)
+    assert test.p == pytest.approx(stats.chi2.sf(statistic, 2), rel=1e-12)
+    pair = shops(*arms[:2])
+    assert math.sqrt(omnibus(pair).F) == pytest.approx(contrast(pair, {"B": 1, "A": -1}).t, rel=1e-12)
+    assert omnibus(shops((0, 20), (0, 30), (0, 10))).p == 1.0
+
+
+def test_dunnett_of_rates_correlates_by_people_and_has_score_intervals():
+    means = shops((30, 200), (45, 200), (0, 200))
+    first, second = many_to_one(means)
+    dunnett = [
+        joint_tail(abs(contrast(means, {arm: 1, "A": -1}).t), np.inf, np.array([[1, 0.5], [0.5, 1]])) for arm in "BC"
+    ]
+    assert [first.p_adjusted, second.p_adjusted] == pytest.approx(dunnett, rel=1e-9)
+    assert first.interval == first.effect.interval_at(1 - first.level)
+    assert first.interval == first.effect.rates.difference_interval(1 - first.level)
+    assert excludes(second.interval)
+    nobody = many_to_one(shops((0, 20), (0, 20), (0, 20)))
+    assert [arm.p_adjusted for arm in nobody] == [1.0, 1.0]
+
+
+def test_dunnetts_original_keeps_one_variance_for_rates_too():
+    means = shops((30, 200), (45, 210), (20, 190))
+    ours = many_to_one(means, variance="pooled")
+    groups = [np.array([1] * x + [0] * (n - x)) for x, n in ((30, 200), (45, 210), (20, 190))]
+    theirs = stats.dunnett(*groups[1:], control=groups[0], rng=np.random.default_rng(1))
+    assert [arm.p_adjusted for arm in ours] == pytest.approx(theirs.pvalue.tolist(), abs=2e-3)

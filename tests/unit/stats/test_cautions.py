@@ -9,7 +9,6 @@ from scipy import stats
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
 from kanab.stats.cautions import (
-    FEWEST_CARRIERS,
     assigned_jointly,
     assigned_together,
     changed_shares,
@@ -71,13 +70,25 @@ def test_an_arm_without_variance_is_named():
     assert "in arm B" in str(cautions[0])
 
 
-@pytest.mark.parametrize(("events", "raised"), [(FEWEST_CARRIERS - 1, True), (FEWEST_CARRIERS, False)])
-def test_a_rate_needs_events_in_every_arm(events, raised):
+@pytest.mark.parametrize(("events", "raised"), [(14, True), (15, False)])
+def test_a_rate_is_cautioned_about_where_few_events_are_expected_in_an_arm(events, raised):
     binary = Metric("y", 1, (0, 1))
-    table = values(binary, A=[1] * 50 + [0] * 50, B=[1] * events + [0] * (100 - events))
-    assert (codes(metric_cautions(table)) == ["few-carry-the-mean"]) == raised
-    mirrored = values(binary, A=[1] * 50 + [0] * 50, B=[0] * events + [1] * (100 - events))
-    assert (codes(metric_cautions(mirrored)) == ["few-carry-the-mean"]) == raised
+    table = values(binary, A=[1] * 15 + [0] * 85, B=[1] * events + [0] * (100 - events))
+    assert (codes(metric_cautions(table)) == ["few-events"]) == raised
+    mirrored = values(binary, A=[1] * 85 + [0] * 15, B=[0] * events + [1] * (100 - events))
+    assert (codes(metric_cautions(mirrored)) == ["few-events"]) == raised
+
+
+def test_an_arm_without_events_is_few_events_and_only_nobody_at_all_is_nothing_to_compare():
+    binary = Metric("y", 1, (0, 1))
+    (few,) = metric_cautions(values(binary, A=[1] * 18 + [0] * 1782, B=[0] * 200))
+    assert few.sentence.startswith("So few people have y that fewer than 15 are expected in arm B if arms are alike")
+    (nobody,) = metric_cautions(values(binary, A=[0] * 30, B=[0] * 20))
+    assert (nobody.code, nobody.sentence.startswith("Nobody has y yet, in any arm: ")) == ("nothing-varies", True)
+    (everybody,) = metric_cautions(values(binary, A=[1] * 30, B=[1] * 20))
+    assert everybody.sentence.startswith("Everybody has y, in every arm: there is nothing to compare.")
+    (common,) = metric_cautions(values(binary, A=[1] * 99 + [0], B=[1] * 100))
+    assert "So few people do not have y" in common.sentence
 
 
 def test_one_heavy_spender_carries_the_mean():

@@ -149,9 +149,64 @@ def test_people_without_a_value_are_left_out_when_the_metric_says_so():
 def test_a_zero_one_metric_needs_no_squares():
     values = [0, 1, 1, 0, 0], [1, 1, 0, 1]
     rows = {"arm": ["A"] * 5 + ["B"] * 4, "y": [*values[0], *values[1]]}
-    effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"], squares="arm"))
+    effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"], squares="arm"), test="welch")
     welch = stats.ttest_ind(values[1], values[0], equal_var=False)
     assert effect.p == pytest.approx(welch.pvalue, rel=1e-13)
+
+
+def bought(**groups):
+    """People and events per arm."""
+    rows = {
+        "arm": [arm for arm, (_, people) in groups.items() for _ in range(people)],
+        "bought": [int(i < events) for events, people in groups.values() for i in range(people)],
+    }
+    return count_columns(rows, arm="arm", metrics={"bought": Metric("bought", bounds=(0, 1))})
+
+
+def test_a_zero_one_metric_is_tested_by_the_score_test_unless_welch_is_asked_for():
+    effect = difference_in_means(bought(A=(48, 80), B=(56, 70)))
+    assert effect.test == "score"
+    assert effect.interval == pytest.approx((0.0528, 0.3382), abs=5e-5)  # Newcombe (1998)
+    assert effect.p == pytest.approx(0.0082583, rel=1e-5)
+    assert (effect.df, effect.t) == (math.inf, pytest.approx(2.641323, abs=1e-6))
+    assert effect.p_null == effect.p
+    assert str(effect).endswith("95% interval 0.05283 … 0.3382, z = 2.641, p = 0.00826")
+    welch = difference_in_means(bought(A=(48, 80), B=(56, 70)), test="welch")
+    assert (welch.test, welch.rates) == ("welch", None)
+    assert welch.p == pytest.approx(stats.ttest_ind([1] * 56 + [0] * 14, [1] * 48 + [0] * 32, equal_var=False).pvalue)
+    assert welch.se_population == effect.se_population
+    with pytest.raises(AnalysisError, match="unknown test"):
+        difference_in_means(bought(A=(1, 2), B=(1, 2)), test="fisher")
+
+
+def test_an_arm_without_events_is_testable_and_not_certain():
+    effect = difference_in_means(bought(A=(18, 1800), B=(0, 200)))
+    assert effect.testable
+    assert effect.p == pytest.approx(0.1556, abs=1e-3)  # Welch says 2e-05
+    assert effect.p_null == pytest.approx(0.149, abs=2e-3)
+    assert difference_in_means(bought(A=(18, 1800), B=(0, 200)), test="welch").p < 3e-5
+
+
+def test_nobody_with_an_event_is_no_effect_with_an_interval():
+    effect = difference_in_means(bought(A=(0, 10), B=(0, 10)))
+    assert (effect.estimate, effect.t, effect.p, effect.p_null) == (0, 0, 1, 1)
+    assert effect.interval == pytest.approx((-0.2879, 0.2879), abs=5e-5)
+
+
+def test_rates_at_another_level_are_the_score_interval_at_that_level():
+    effect = difference_in_means(bought(A=(48, 80), B=(56, 70)), confidence=0.99)
+    assert effect.interval == effect.interval_at(1 - 0.99)
+    one_sided = difference_in_means(bought(A=(48, 80), B=(56, 70)), alternative="greater")
+    assert one_sided.p == pytest.approx(0.0082583 / 2, rel=1e-5)
+    assert one_sided.interval[1] == math.inf
+
+
+def test_weights_other_than_two_arms_stay_welch():
+    means = plain_means(bought(A=(48, 80), B=(56, 70), C=(30, 60)))
+    assert contrast(means, {"B": 1, "C": -1}).test == "score"
+    mixed = contrast(means, {"B": 0.5, "C": 0.5, "A": -1})
+    assert (mixed.test, mixed.rates) == ("welch", None)
+    assert mixed.df < 210
 
 
 def test_a_p_of_1e_minus_299_is_printed_and_a_smaller_one_is_not_zero():

@@ -205,3 +205,40 @@ def test_with_a_relative_margin_the_second_test_is_of_the_same_contrast():
         se = np.sqrt(pooled * (1 / means.people[1] + (1 + limit) ** 2 / means.people[0]))
         ps.append(stats.t.sf(sign * (arm - (1 + limit) * base) / se, df))
     assert test.p_null == pytest.approx(max(ps), rel=1e-9)
+
+
+def rates(events, people, control_events, control_people):
+    rows = {
+        "arm": ["B"] * people + ["A"] * control_people,
+        "y": [int(i < events) for i in range(people)] + [int(i < control_events) for i in range(control_people)],
+    }
+    return plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y", bounds=(0, 1))}))
+
+
+def test_rates_are_tested_at_the_margin_by_the_score_test():
+    means = rates(56, 70, 48, 80)
+    effect = against_control(means)
+    test = against_margin(effect, Margin("superiority", 0.0528, "higher"), confidence=0.975)
+    assert test.t == pytest.approx(1.96, abs=1e-3)  # the end of Newcombe's published interval
+    assert test.p == pytest.approx(0.025, abs=1e-4)
+    assert test.interval == (pytest.approx(0.0528, abs=5e-5), math.inf)
+    same = against_margin(effect, Margin("equivalence", 0.4))
+    assert same.interval == pytest.approx(effect.interval_at(0.1), rel=1e-12)
+    assert same.t == pytest.approx(effect.rates.z_difference(0.4))
+    assert same.shown == (same.p < 0.05)
+
+
+def test_relative_margins_of_rates_are_tested_by_the_ratio():
+    means = rates(56, 70, 48, 80)
+    test = against_margin(
+        against_control(means), Margin("superiority", 0.0790471, "higher", relative=True), means=means, confidence=0.975
+    )
+    assert test.t == pytest.approx(1.959964, abs=1e-5)
+    assert test.interval == (pytest.approx(0.0790471, abs=1e-6), math.inf)
+
+
+def test_an_arm_without_events_can_be_shown_to_be_not_much_worse():
+    means = rates(0, 400, 2, 400)
+    test = against_margin(against_control(means), Margin("non-inferiority", 0.02, "higher"), means=means)
+    assert test.shown
+    assert test.p == pytest.approx(0.017, abs=0.002)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 import kanab as kb
-from kanab.stats.relative import relative_delta, relative_effect
+from kanab.datasets import eighteen
+from kanab.stats.relative import Relative, odds_ratio, relative_delta, relative_effect
 
 
 def means_of(control: list[float], arm: list[float]) -> kb.stats.ArmMeans:
@@ -133,3 +135,38 @@ def test_a_control_too_small_for_a_square_has_no_delta_interval() -> None:
     tiny = replace(means, exact=(Fraction(1, 10**200), means.exact[1]))
     found = relative_delta(tiny, kb.stats.against_control(tiny))
     assert (found.estimate, found.interval) == (pytest.approx(6.5e200), None)
+
+
+def rates(events: int, people: int, control_events: int, control_people: int) -> kb.stats.ArmMeans:
+    rows = {
+        "arm": ["B"] * people + ["A"] * control_people,
+        "y": [int(i < events) for i in range(people)] + [int(i < control_events) for i in range(control_people)],
+    }
+    return kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics={"y": kb.Metric("y", bounds=(0, 1))}))
+
+
+def test_the_relative_effect_of_rates_is_the_score_interval_of_their_ratio() -> None:
+    means = rates(56, 70, 48, 80)
+    effect = kb.stats.against_control(means)
+    relative = relative_effect(means, effect)
+    assert relative.estimate == pytest.approx(1 / 3)
+    assert relative.interval == pytest.approx((0.0790471, 0.6721454), abs=1e-7)  # statsmodels, method="score"
+    ratio = odds_ratio(effect)
+    assert ratio is not None
+    assert ratio.estimate == pytest.approx(8 / 3)
+    assert ratio.interval == pytest.approx((1.2815732, 5.5402022), abs=1e-7)
+
+
+def test_without_an_event_in_the_control_there_is_no_share_but_an_odds_ratio_with_a_lower_end() -> None:
+    means = rates(30, 60, 0, 60)
+    effect = kb.stats.against_control(means)
+    assert relative_effect(means, effect) == Relative(None, None)
+    ratio = odds_ratio(effect)
+    assert ratio is not None
+    assert ratio.interval is not None
+    assert ratio.estimate == math.inf
+    assert 10 < ratio.interval[0] < ratio.interval[1] == math.inf
+
+
+def test_only_rates_have_an_odds_ratio() -> None:
+    assert odds_ratio(kb.stats.difference_in_means(eighteen())) is None
