@@ -22,6 +22,7 @@ from scipy import special
 
 from kanab import count_columns
 from kanab.stats import adjusted_effect
+from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.sequential import (
     TUNED_AT,
     any_time_look,
@@ -52,6 +53,13 @@ class Case:
     draw: Draw
     first: int = 500
     """People at the first look."""
+    bounded: bool = True
+    """Nobody has less than 0, and many have 0."""
+
+    @property
+    def rate(self) -> bool:
+        """Whether everybody has 0 or 1."""
+        return "rate" in self.name
 
 
 def normal(sd: tuple[float, float]) -> Draw:
@@ -82,33 +90,60 @@ def amounts(rng, shape, n, _arm):
 
 
 CASES = (
-    Case("50/50, normal", 0.5, normal((1.0, 1.0))),
-    Case("10/90, sd 3:1", 0.1, normal((1.0, 3.0))),
-    Case("10/90, sd 1:3", 0.1, normal((3.0, 1.0))),
+    Case("50/50, normal", 0.5, normal((1.0, 1.0)), bounded=False),
+    Case("10/90, sd 3:1", 0.1, normal((1.0, 3.0)), bounded=False),
+    Case("10/90, sd 1:3", 0.1, normal((3.0, 1.0)), bounded=False),
     Case("50/50, rate 10 %", 0.5, rate(0.1)),
     Case("50/50, rate 1 %", 0.5, rate(0.01)),
     Case("10/90, rate 10 %", 0.1, rate(0.1)),
+    Case("10/90, rate 1 %", 0.1, rate(0.01)),
     Case("50/50, amounts", 0.5, amounts),
     Case("10/90, amounts", 0.1, amounts),
     Case("same, from 5,000 on", 0.1, amounts, first=5_000),
 )
 
 
-def p_values(case: Case, simulations: int, rng: np.random.Generator) -> Floats:
-    """Welch's p at every look, one row per experiment; 1 where nothing has varied yet."""
-    means, errors, freedom = [], [], []
+@dataclass(frozen=True)
+class Seen:
+    """What is seen at every look, one row per experiment; p is 1 where nothing has varied yet.
+
+    ``p`` is Welch's. ``verdict`` is what a verdict needs: of rates the score test; of amounts a second test, with one
+    variance for both arms, has to ring too. ``begun``: every arm has twenty people off the commonest value.
+    """
+
+    p: Floats
+    verdict: Floats
+    begun: NDArray[np.bool_]
+
+
+def seen_by(case: Case, simulations: int, rng: np.random.Generator) -> Seen:
+    """Draw experiments and test them at every look."""
+    means, errors, freedom, within, people = [], [], [], [], []
+    begun = np.ones((simulations, len(BATCHES)), dtype=bool)
     for arm, share in enumerate((1 - case.share, case.share)):
         batch = np.rint(BATCHES * share).astype(np.int64)
         sums, squares = (part.cumsum(axis=1) for part in case.draw(rng, (simulations, len(batch)), batch, arm))
         n = batch.cumsum()
+        people.append(n)
         means.append(sums / n)
-        errors.append((squares - sums**2 / n) / (n - 1) / n)
+        within.append(squares - sums**2 / n)
+        errors.append(within[-1] / (n - 1) / n)
         freedom.append(n - 1)
+        if case.bounded:
+            begun &= sums**2 >= FEWEST_CARRIERS * squares
+    difference = np.abs(means[1] - means[0])
+    together = people[0] + people[1]
+    rate_of_all = (means[0] * people[0] + means[1] * people[1]) / together
+    null = rate_of_all * (1 - rate_of_all) * together / (together - 1) * (1 / people[0] + 1 / people[1])
     variance = errors[0] + errors[1]
+    pooled_df = freedom[0] + freedom[1]
+    pooled = (within[0] + within[1]) / pooled_df * (1 / people[0] + 1 / people[1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = (means[1] - means[0]) / np.sqrt(variance)
         df = variance**2 / (errors[0] ** 2 / freedom[0] + errors[1] ** 2 / freedom[1])
-        return np.where(variance > 0, 2 * special.stdtr(df, -np.abs(t)), 1.0)
+        welch = np.where(variance > 0, 2 * special.stdtr(df, -difference / np.sqrt(variance)), 1.0)
+        second = np.where(pooled > 0, 2 * special.stdtr(pooled_df, -difference / np.sqrt(pooled)), 1.0)
+        score = np.where(null > 0, 2 * special.ndtr(-difference / np.sqrt(null)), 1.0) if case.rate else welch
+    return Seen(welch, score if case.rate else np.maximum(welch, second), begun)
 
 
 @cache
@@ -130,10 +165,12 @@ def sizes(case: Case, simulations: int, seed: int = 1) -> dict[str, float]:
     """The share of experiments that ring at some look, for every method."""
     rng, limits = np.random.default_rng(seed), nominal(case.first)
     ringing = dict.fromkeys(METHODS, 0)
+    late = case.first <= PEOPLE
     for start in range(0, simulations, 500):
-        p = p_values(case, min(500, simulations - start), rng)[:, case.first <= PEOPLE]
+        seen = seen_by(case, min(500, simulations - start), rng)
+        p = {"p at the end": seen.p, "every p": seen.p, "any time": np.where(seen.begun, seen.verdict, 1.0)}
         for method, limit in limits.items():
-            ringing[method] += int((p <= limit).any(axis=1).sum())
+            ringing[method] += int((p.get(method, seen.verdict)[:, late] <= limit).any(axis=1).sum())
     return {method: count / simulations for method, count in ringing.items()}
 
 
