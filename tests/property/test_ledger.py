@@ -121,7 +121,12 @@ def cells_of(people: Sequence[Person], release: Release, name: str) -> list[tupl
         for factor in table.factors:
             level = one[factor.name]
             if factor.role == "covariate":
-                level = level_of(level, release.plan.covariate(factor.name), table, release.receipt.maps.get(name))
+                # a table of two covariates has the levels of their own tables, perhaps merged further
+                own = f"{table.factors[0].name}/{factor.name}" if len(table.covariates) == 2 else name
+                maps = release.receipt.maps
+                level = level_of(level, release.plan.covariate(factor.name), release.tables[own], maps.get(own))
+                further = maps.get(f"{name}: {factor.name}")
+                level = level if further is None else next(new for new, olds in further.groups if level in olds)
             elif level is None:
                 break
             place.append(factor.levels.index(level))

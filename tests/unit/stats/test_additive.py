@@ -1,5 +1,6 @@
 """Adjusting from pair tables gives what one table that crosses everything gives."""
 
+import inspect
 from itertools import combinations
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats import adjusted_means, against_control
+from kanab.stats import additive_ratio_means, adjusted_means, adjusted_ratio_means, against_control
 from kanab.stats.additive import additive_means
 
 NAMES = ("tier", "device", "country")
@@ -170,3 +171,8 @@ def test_people_without_a_value_are_not_taken_for_people_with_one():
     singles = [count_columns(data, arm="arm", covariates=[name], metrics=metrics, squares="arm") for name in NAMES]
     with pytest.raises(AnalysisError, match="some people have no value of 'y', and by tier × device it is not known"):
         additive_means([*singles, *people_only(pairs(data))], "y")
+
+
+def test_joint_adjustment_has_the_variance_that_adjustment_for_one_covariate_has():
+    functions = (adjusted_means, adjusted_ratio_means, additive_means, additive_ratio_means)
+    assert len({inspect.signature(function).parameters["variance"].default for function in functions}) == 1
