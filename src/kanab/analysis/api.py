@@ -38,6 +38,7 @@ from kanab.analysis.options import (
 from kanab.analysis.readout import Readout
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
+from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.counting.shared_assignment import people_share
@@ -421,11 +422,13 @@ def _segments(
     for decides in (False, True):
         places = [place for place, row in enumerate(rows) if row.decides == decides]
         adjusted = correct([rows[place].p for place in places], SEGMENT_CORRECTION)
-        for place, p in zip(places, adjusted, strict=True):
-            rows[place] = replace(rows[place], p_adjusted=p)
+        guarded = correct([rows[place].p_guarded for place in places], SEGMENT_CORRECTION)
+        for place, p, p_guarded in zip(places, adjusted, guarded, strict=True):
+            row = replace(rows[place], p_adjusted=p, p_guarded_adjusted=p_guarded)
+            rows[place] = replace(row, verdict=segment_verdict(row, 1 - options.confidence) if decides else None)
     follow_up_rows: list[FollowUp] = []
     for row in rows:
-        if row.decides and _differs(row, options):
+        if row.verdict == "differs":
             table = tables[f"{plan.name}/{row.covariate}"]
             levels = follow_ups(table, row.covariate, row.test.metric, control=options.control)
             follow_up_rows += looks.follow_ups(levels, table.total)
@@ -441,17 +444,13 @@ def _segment_effects(
     options = looks.options
     for row in rows:
         if row.decides:
-            table, differs = tables[f"{plan.name}/{row.covariate}"], _differs(row, options)
+            table = tables[f"{plan.name}/{row.covariate}"]
             effects = segment_effects(
                 table, row.covariate, row.test.metric,
                 control=options.control, confidence=options.confidence, alternative=options.alternative,
             )  # fmt: skip
             for effect in looks.effects(effects, table.total):
-                yield SegmentEffectRow(effect, exploratory=not differs)
-
-
-def _differs(row: SegmentRow, options: ResolvedOptions) -> bool:
-    return row.p_adjusted is not None and row.p_adjusted < 1 - options.confidence
+                yield SegmentEffectRow(effect, exploratory=row.verdict != "differs")
 
 
 def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *, control_named: bool) -> list[str]:

@@ -313,7 +313,7 @@ def _over_looks(
         return replace(simultaneous, effect=effect)
     sure = replace(effect, confidence=min(simultaneous.level, _SUREST))
     interval = metric.seen(sure, options.looks).interval
-    agrees = interval is None or excludes(interval) == (simultaneous.p_adjusted <= 1 - options.confidence)
+    agrees = interval is None or excludes(interval) == (simultaneous.p_adjusted < 1 - options.confidence)
     return replace(simultaneous, effect=effect, interval=interval, agrees=agrees)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kanab.analysis.rows import EffectRow
-from kanab.report.words import Kind
+from kanab.analysis.rows import EffectRow, SegmentRow
+from kanab.report.words import Kind, SegmentKind
 
 
 def carriers(rows: Sequence[EffectRow]) -> list[int]:
@@ -40,6 +40,15 @@ def verdict(row: EffectRow, alpha: float) -> Kind:
 
 def _comparison(row: EffectRow) -> tuple[object, ...]:
     return row.effect.metric, row.effect.contrast
+
+
+def segment_verdict(row: SegmentRow, alpha: float) -> SegmentKind:
+    """Return whether the effect differs: as a scan of many tests decides, by both corrected p-values."""
+    if row.p_adjusted is None:
+        return "not testable"
+    if row.p_adjusted >= alpha:
+        return "nothing found"
+    return "differs" if row.p_guarded_adjusted is not None and row.p_guarded_adjusted < alpha else "watch"
 
 
 def _adjusted(row: EffectRow) -> bool:

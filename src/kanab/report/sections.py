@@ -209,9 +209,7 @@ def _disagreement(data: Data, rows: Sequence[Row]) -> str:
     alpha = 1 - data["confidence"]
     sentence = ""
     for small, verbs, side in ((True, ("contains", "contain"), "is"), (False, ("leaves out", "leave out"), "is not")):
-        names = [
-            f"{spoken_arm(row['arm'])} on {row['metric']}" for row in rows if (row["p_adjusted"] <= alpha) == small
-        ]
+        names = [f"{spoken_arm(row['arm'])} on {row['metric']}" for row in rows if (row["p_adjusted"] < alpha) == small]
         if names:
             that, verb = ("that", verbs[0]) if len(names) == 1 else ("those", verbs[1])
             sentence += f", but {that} of {listed(names)} {verb} 0 although p {side} below {alpha:.4g}"

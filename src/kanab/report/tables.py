@@ -101,7 +101,7 @@ def segments_table(data: Data) -> Table:
     for row in data["segments"]:
         if row["decides"]:
             beside = pooled.get((row["metric"], row["covariate"]), {"F": None, "p": None})
-            answer = "not testable" if row["p"] is None else "yes" if differs(row, data["confidence"]) else "no sign"
+            answer = "yes" if differs(row, data["confidence"]) else _unclear_answer(row)
             stub = f"{row['metric']} by {row['covariate']}"
             robust = (number(row["F"], 3), p_value(row["p"]), p_value(row["p_adjusted"]))
             rows.append(
@@ -174,6 +174,10 @@ def segment_effects_table(data: Data, metric: str, covariate: str) -> Table:
     interval = f"{percent(data['confidence'])} interval"
     header = (covariate, "people, control", "arm", "mean, control", "arm", "effect", interval, "p", "p (Šidák)")
     return Table(header, cells)
+
+
+def _unclear_answer(row: Row) -> str:
+    return "not testable" if row["p"] is None else "watch" if row.get("verdict") == "watch" else "no sign"
 
 
 def follow_ups_table(data: Data) -> Table:

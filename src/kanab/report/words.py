@@ -24,6 +24,9 @@ from kanab.tabular import number
 Data = Mapping[str, Any]
 Kind = Literal["up", "down", "watch", "hint", "unclear", "untestable"]
 
+SegmentKind = Literal["differs", "watch", "nothing found", "not testable"]
+"""Whether the effect differs by a covariate, in the words of a scan."""
+
 MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "watch": "◇", "hint": "△", "unclear": "○", "untestable": "–"}
 
 MOST_FOLLOW_UPS = 6
@@ -433,13 +436,20 @@ def segment_sentences(data: Data) -> list[str]:
     """Return where the effect differs: clear tests, each with its levels; then the others in one sentence."""
     tests = [row for row in data["segments"] if row["decides"]]
     clear = [row for row in tests if differs(row, data["confidence"])]
-    unclear = [row for row in tests if row["p"] is not None and row not in clear]
+    watched = [row for row in tests if row.get("verdict") == "watch"]
+    unclear = [row for row in tests if row["p"] is not None and row not in (*clear, *watched)]
     sentences = []
     for row in clear:
         first, second = row["df"]
         test = f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_ps(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
+    for row in watched:
+        second = spoken_p(row["p_guarded_adjusted"]).removeprefix("p ").removeprefix("= ")
+        sentences.append(
+            f"Watch: the effect on {row['metric']} may differ by {row['covariate']}, but a few people could have made "
+            f"it ({spoken_ps(row)}, but {second} if people far out did)."
+        )
     if unclear:
         names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
@@ -450,7 +460,9 @@ def segment_sentences(data: Data) -> list[str]:
 
 
 def differs(row: Row, confidence: float) -> bool:
-    """Return whether a test is clear after correction."""
+    """Return whether a test is clear after correction; where a verdict was given, that says so."""
+    if row.get("verdict") is not None:
+        return bool(row["verdict"] == "differs")
     p = row["p"] if row["p_adjusted"] is None else row["p_adjusted"]
     return p is not None and p < 1 - confidence
 

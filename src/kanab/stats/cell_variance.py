@@ -39,10 +39,10 @@ def by_class(classes: Classes, squares: Cells) -> Spread:
 
 def by_arm(classes: Classes, squares: Cells) -> Spread:
     """Return one variance per arm, the same in all levels."""
-    return _spread(*_marginal(classes, squares, 0))
+    return _spread(*marginal(classes, squares, 0))
 
 
-def _marginal(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.intp], Floats, Floats]:
+def marginal(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.intp], Floats, Floats]:
     """Return Σ (y − cell mean)² and people − cells, for each row (axis 0) or column (axis 1)."""
     present, group = np.unique(classes.places[:, axis], return_inverse=True)
     inside = [group == position for position in range(len(present))]
@@ -53,8 +53,8 @@ def _marginal(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.i
 
 def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> Spread:
     """Return σ² = u_row · v_column, fitted to both marginals by iterative proportional fitting."""
-    row, row_within, row_df = _marginal(classes, rows, 0)
-    column, column_within, column_df = _marginal(classes, columns, 1)
+    row, row_within, row_df = marginal(classes, rows, 0)
+    column, column_within, column_df = marginal(classes, columns, 1)
     freedom = classes.n - 1
     cells = np.arange(len(freedom))
     if np.any(freedom < 1) or np.any(row_df < 1) or np.any(column_df < 1):

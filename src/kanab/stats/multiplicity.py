@@ -125,7 +125,7 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     null_adjusted = correct([effect.p_null for effect in effects], correction)
     tested = [p for p in adjusted if p is not None]
     alpha = 1 - confidence
-    chosen = sum(p <= alpha for p in tested)
+    chosen = sum(p < alpha for p in tested)
     level = _level(correction, alpha, len(tested), chosen)
     meaning = {"none": _EACH, "bonferroni": ALL_TOGETHER, "sidak": ALL_TOGETHER, "bh": _SELECTED, "by": _SELECTED}.get(
         correction, _STEPS
@@ -133,9 +133,9 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     selective = correction in ("bh", "by")
     intervals = []
     for effect, p, p_null in zip(effects, adjusted, null_adjusted, strict=True):
-        confident = None if p is None or (selective and p > alpha) else level
+        confident = None if p is None or (selective and p >= alpha) else level
         interval = None if confident is None else effect.interval_at(1 - confident)
-        agrees = interval is None or p is None or excludes(interval) == (p <= alpha)
+        agrees = interval is None or p is None or excludes(interval) == (p < alpha)
         intervals.append(Simultaneous(effect, correction, p, confident, interval, agrees, meaning, p_null))
     return tuple(intervals)
 
@@ -165,7 +165,7 @@ def _level(correction: Correction, alpha: float, tests: int, chosen: int) -> flo
 
 def excludes(interval: tuple[float, float], value: float = 0.0) -> bool:
     """Return whether the value lies outside the interval."""
-    return not interval[0] < value < interval[1]
+    return not interval[0] <= value <= interval[1]
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def holm_regions(effects: Sequence[Effect]) -> tuple[HolmRegion, ...]:
     """
     alpha = 1 - _family_confidence(effects)
     adjusted = correct([effect.p for effect in effects], "holm")
-    rejected = [p is not None and p <= alpha for p in adjusted]
+    rejected = [p is not None and p < alpha for p in adjusted]
     tests = sum(p is not None for p in adjusted)
     open_ends = tests - sum(rejected)
     regions = []

@@ -5,11 +5,12 @@ import pytest
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
+import kanab as kb
 from kanab import Metric, Tally, count_columns
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
 from kanab.errors import AnalysisError, FormulaError, LevelError
 from kanab.stats import fit, nested_f, pooled_f, robust_f
-from kanab.stats.ftest import two_way
+from kanab.stats.ftest import FARTHEST, two_way
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
@@ -390,3 +391,55 @@ def test_a_perfect_fit_is_not_testable():
     rows = {"arm": ["A"] * 16 + ["B"] * 16, "x": x, "y": [value // 3 for value in x]}
     test = nested_f(count_columns(rows, arm="arm", covariates=["x"], metrics=["y"]), "x", "arm + x")
     assert (test.F, test.p) == (None, None)
+
+
+# ── a few people far out ───────────────────────────────────────────────────────────────────────
+
+
+def tailed(n=4_000):
+    rng = np.random.default_rng(1)
+    variant, device = rng.choice(["A", "B"], n), rng.choice(["phone", "desktop", "tablet"], n, p=[0.7, 0.25, 0.05])
+    there = (variant == "B") & (device == "tablet")
+    bought = rng.random(n) < 0.1 + 0.1 * there
+    spend = np.round(rng.lognormal(1, 2, n) + 15 * there)
+    return {"variant": variant, "device": device, "bought": bought, "spend": spend.clip(0, 5_000)}
+
+
+@pytest.mark.parametrize(
+    ("metric", "choices"),
+    [
+        ("bought", {"bounds": {"bought": (0, 1)}, "resolution": {"bought": 1}}),
+        ("spend", {"bounds": {"spend": (0, 5_000)}, "resolution": {"spend": 1}}),
+        ("spend", {"bounds": {"spend": (0, 1e9)}, "resolution": {"spend": 1}}),
+    ],
+)
+def test_the_guarded_p_is_that_of_a_scan(metric, choices):
+    rows = tailed()
+    data = kb.readout(rows, arm="variant", metrics=[metric], segments=["device"], **choices)
+    (test,) = [row.test for row in data.segments if row.decides]
+    lines = kb.scan.scan_segments(rows, ["variant"], [metric], ["device"], correction="none", **choices).scan.lines
+    assert test.p == pytest.approx(float(lines.p_robust[0]), rel=1e-9)
+    assert test.p_guarded == pytest.approx(float(lines.p_guarded[0]), rel=1e-9)
+    assert test.p is not None
+    assert test.p_guarded is not None
+    assert test.p_guarded > test.p
+
+
+def test_without_bounds_a_person_is_taken_to_be_thirty_standard_deviations_out_or_as_squares_allow():
+    assert FARTHEST == 30
+    rows = tailed()
+    choices = {"arm": "variant", "metrics": ["spend"], "covariates": ["device"]}
+    free, bounded = count_columns(rows, **choices), count_columns(rows, **choices, bounds={"spend": (0, 5_000)})
+    loose, tight = (robust_f(table, "device", "spend") for table in (free, bounded))
+    assert loose.p == pytest.approx(tight.p, rel=1e-6)
+    assert loose.p_guarded is not None
+    assert tight.p_guarded is not None
+    assert loose.p_guarded >= tight.p_guarded > 0
+
+
+def test_only_robust_tests_are_guarded():
+    assert pooled_f(eighteen()).p_guarded is None
+    guarded = robust_f(eighteen())
+    assert guarded.p is not None
+    assert guarded.p_guarded is not None
+    assert guarded.p_guarded > guarded.p
