@@ -16,6 +16,8 @@ ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 STILL_RUNS = "It still runs, and its plan names neither looks nor people: an answer counts when it has ended."
 
+IF_UNLOOKED = "That holds if nobody looked before the last batch."
+
 
 @dataclass(frozen=True)
 class _ArmReading:
@@ -67,9 +69,12 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
         return _answer("look into it", only, [cause_first(", and ".join(wrong))], rule)
     shipping = [arm for arm in arms if arm.ships(rule)]
     early = _early(data, running=running)
+    if shipping and (shared := _cautions(data, "assigned-together")):
+        return _answer("look into it", only, shared, rule)
     if shipping and not early:
         best = max(shipping, key=lambda arm: _gain(arm.primary[0]))
-        return _answer("ship", best.name, [*_why_ship(data, best), *_others(shipping, best)], rule)
+        unlooked = [IF_UNLOOKED] * bool(_cautions(data, "looked-early"))
+        return _answer("ship", best.name, [*_why_ship(data, best), *_others(shipping, best), *unlooked], rule)
     left = [arm for arm in arms if not arm.harmed]
     because = [sentence for arm in arms for sentence in _why_not(data, arm, rule)]
     if not left:
@@ -80,6 +85,10 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
     if any(arm.doubtful for arm in left):
         return _answer("look into it", only, because, rule)
     return _answer("hold", only, because, rule)
+
+
+def _cautions(data: Data, kind: str) -> list[str]:
+    return [caution["sentence"] for caution in data.get("cautions", ()) if caution["kind"] == kind]
 
 
 def cause_first(fault: str) -> str:
