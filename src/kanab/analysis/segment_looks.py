@@ -35,7 +35,9 @@ class SegmentLooks:
             return row
         if self.fewest.get(row.test.metric, math.inf) < FEWEST_CARRIERS:
             return replace(row, p_over_looks=1.0, p_guarded_over_looks=1.0)
-        p, guarded = (self._p(p, row.test.df[0], people) for p in (row.test.p, row.test.p_guarded or row.test.p))
+        p, guarded = (
+            None if p is None else self._p(p, row.test.df[0], people) for p in (row.test.p, row.test.p_guarded)
+        )
         return replace(row, p_over_looks=p, p_guarded_over_looks=guarded)
 
     def follow_ups(self, rows: Sequence[FollowUp], people: int) -> list[FollowUp]:
