@@ -27,7 +27,7 @@ def read_text(
     except UnicodeDecodeError:
         raise error(f"{file.name} {otherwise[0]}", otherwise[1]) from None
     except OSError as problem:
-        raise error(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
+        raise error(f"{file.name or path} cannot be read: {problem.strerror}", "Check the path.") from None
 
 
 def write_whole(path: str | PathLike[str], text: str) -> None:

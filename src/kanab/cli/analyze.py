@@ -13,14 +13,23 @@ from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
-from kanab.cli.source_options import check_single, counted_source, is_release, plan_of, rows_of, source_options
+from kanab.cli.source_options import (
+    COUNTING_FLAGS,
+    check_single,
+    counted_source,
+    flags_said,
+    is_release,
+    plan_of,
+    rows_of,
+    source_options,
+)
 from kanab.counting.csvfile import matching_files
 from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.release import Release
 
-_COUNTING = ("arm", "metric", "arms", "plan_file", "adjust", "segment", "k", "assigned_by")
+_COUNTING = COUNTING_FLAGS | {"--adjust", "--segment", "--assigned-by"}
 
 
 @click.command()
@@ -71,12 +80,11 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
 def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
     """Return what is analyzed; several batches are added."""
     if is_release(source[0]) or is_ledger(source[0]):
-        clash = [flag for flag in _COUNTING if flags[flag]]
+        clash = [flag for flag in flags_said() if flag in _COUNTING]
         if clash and Path(source[0]).is_dir() and not is_data_directory(source[0]):
             matching_files(source[0])  # which says that a directory is none
         if clash:
-            flag = clash[0].removesuffix("_file").replace("_", "-")
-            raise PlanError("a release already says what was counted", f"Leave out --{flag}.")
+            raise PlanError("a release already says what was counted", f"Leave out {clash[0]}.")
         return add_releases([released for path in source for released in _read(path)])
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None})  # a pool may be the control

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -76,11 +76,13 @@ def main() -> None:
     try:
         cli(standalone_mode=False)
     except click.ClickException as problem:
-        problem.show()
+        with suppress(BrokenPipeError):
+            problem.show()
         sys.exit(problem.exit_code)
     except click.Abort:
         click.echo("\nkanab: interrupted. Nothing was written.", err=True)
         sys.exit(2)
     except KanabError as problem:
-        click.echo(f"kanab: {problem}", err=True)
+        with suppress(BrokenPipeError):
+            click.echo(f"kanab: {problem}", err=True)
         sys.exit(1 if isinstance(problem, PrivacyError) else 2)

@@ -30,7 +30,8 @@ def ledger_at(source: str) -> Ledger:
         return read_ledger(path)
     if not is_data_directory(source):
         raise SourceError(
-            f"{path.name} is not the data directory of a collector", "Name one that kanab serve writes, or a file."
+            f"{path.name or path} is not the data directory of a collector",
+            "Name one of kanab serve, or a file.",
         )
     store = SqliteStore(path / FILE)
     try:

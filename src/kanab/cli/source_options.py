@@ -117,6 +117,11 @@ def _bins(text: str) -> int | tuple[float, ...]:
     return int(size)
 
 
+def _whole(number: float) -> Any:
+    """Return a whole number as such; what is wrong with another one is said by the checks of a plan."""
+    return int(number) if number.is_integer() else number
+
+
 def level(text: str | None) -> Level:
     """Read an arm on the command line: a number if it looks like one, true/false, else a text."""
     if text is None:
@@ -191,6 +196,25 @@ def source_options(command: Command) -> Command:
     return command
 
 
+COUNTING_FLAGS = frozenset(
+    option.opts[0]
+    for option in source_options(lambda: None).__click_params__  # type: ignore[attr-defined]
+    if option.name != "control"
+)
+"""The flags that say what is counted: all of the above but the control, which may be chosen later."""
+
+
+def flags_said() -> list[str]:
+    """Return the flags that the command line of the running command names."""
+    context = click.get_current_context()
+    said = (option for option in context.command.params if isinstance(option, click.Option) and option.name)
+    return [
+        option.opts[0]
+        for option in said
+        if context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE
+    ]
+
+
 # ── what they say ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -227,7 +251,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         resolution=numbers(flags["resolution"], "--resolution"),
         missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
-        top={name: int(limit) for name, limit in numbers(flags["top"], "--top").items()},
+        top={name: _whole(limit) for name, limit in numbers(flags["top"], "--top").items()},
         arms=[level(arm) for arm in names(flags["arms"])] or None,
         shares=shares_of(flags["shares"]) or None,
         control=level(flags["control"]),

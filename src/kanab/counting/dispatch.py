@@ -148,6 +148,8 @@ def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
 
     Nothing is said of cohorts: those of nobody and of a few people are refused alike.
     """
+    if options.span is None and _is_empty(source, options):
+        return NobodyError("There are no rows to count: check the file, the query or the filter.")
     for experiment in plan.experiments if options.span is None else ():
         if experiment.arms is not None:
             alone = Plan((), (ExperimentPlan(experiment.name),), k=plan.k)
@@ -158,6 +160,20 @@ def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
                 if holds:
                     return NobodyError(f"Declared: {declared}. Column {experiment.name!r} holds: {holds}.")
     return NobodyError()
+
+
+def _is_empty(source: Any, options: SourceOptions) -> bool:
+    """Return whether an engine finds no row at all; in memory that is told before."""
+    if not _installed("ibis") or not isinstance(source, (str, PathLike)):
+        return False
+    from kanab.counting.engine.dialects import first_row  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.filters import filter_rows  # noqa: PLC0415
+
+    with suppress(KanabError):
+        rows, _ = _open(source, options)
+        some = (filter_rows(rows, options.where) if options.where else rows).limit(1)
+        return not int(first_row(some.aggregate(rows=some.count()))["rows"])
+    return False
 
 
 @dataclass(frozen=True)

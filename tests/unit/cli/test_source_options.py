@@ -306,3 +306,49 @@ def test_frames_are_joined_in_python(people: dict[str, Any]) -> None:
     made = kb.count(people, arm="variant", metrics=["bought"], segments=["region"], join=regions, on="user_id")
     whole = kb.count(people | {"region": regions["region"]}, arm="variant", metrics=["bought"], segments=["region"])
     assert made.tallies["variant/region"].to_dict() == whole.tallies["variant/region"].to_dict()
+
+
+# ── what is said in vain ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--arm", "variant"), ("--where", "tier = 1"), ("--unit", "user_id"), ("--sql", "SELECT 1"), ("--sep", ";"),
+        ("--join", "regions.csv"), ("--shares", "A=1,B=1"), ("--arms", "A,B"), ("--bounds", "bought=0:1"),
+        ("--segment", "device"), ("--show-sql",),
+    ],
+)  # fmt: skip
+def test_a_release_takes_no_flag_that_says_what_to_count(
+    visits: str, tmp_path: Path, program: Program, flags: tuple[str, ...]
+) -> None:
+    out = str(tmp_path / "out.json")
+    assert program("release", visits, *FLAGS, "--no-ledger", "-o", out).code == 0
+    done = program("analyze", out, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert f"a release already says what was counted. Leave out {flags[0]}." in done.err
+    assert program("analyze", out, "--control", "B").code == 0
+
+
+def test_a_file_of_a_header_alone_has_no_rows(tmp_path: Path, program: Program) -> None:
+    (tmp_path / "empty.csv").write_text("variant,bought\n", encoding="utf-8")
+    done = program("analyze", str(tmp_path / "empty.csv"), *FLAGS)
+    assert "There are no rows to count: check the file, the query or the filter." in done.err
+
+
+def test_half_a_level_cannot_be_kept(visits: str, program: Program) -> None:
+    done = program("analyze", visits, *FLAGS, "--adjust", "country", "--top", "country=2.5")
+    assert "covariates.country.top must be a whole number from 1 to 1,000" in done.err
+
+
+def test_rows_in_a_json_file_are_no_release(people: dict[str, Any], tmp_path: Path, program: Program) -> None:
+    names = ("variant", "bought")
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*(people[name] for name in names), strict=True)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+    assert "variant: 2,000 people" in program("analyze", str(tmp_path / "rows.json"), *FLAGS).out
+    assert "Give --arm and --metric" in program("analyze", str(tmp_path / "rows.json")).err
+
+
+def test_a_directory_is_no_source(tmp_path: Path, program: Program) -> None:
+    done = program("analyze", str(tmp_path), *FLAGS)
+    assert f"'{tmp_path.name}' is a directory" in done.err or f"{tmp_path.name} is a directory" in done.err
