@@ -87,6 +87,19 @@ def test_verdicts_on_a_shift_and_on_a_factor_have_the_planned_power(shares, grow
     assert planned.other.people == solve_power(replace(noise, grows=not grows), effect=1.2, power=0.8).people
 
 
+@pytest.mark.parametrize("shares", [(1, 1), (9, 1), (1, 9)])
+@pytest.mark.parametrize("lift", [0.3, -0.3])
+def test_the_score_test_of_rates_has_the_planned_power(shares, lift):
+    noise = noise_of_rate(0.05, shares=dict(zip("AB", shares, strict=True)))
+    (_, n_a), (_, n_b) = solve_power(noise, effect=lift, relative=True, power=0.8).arms
+    rng = np.random.default_rng(8)
+    a, b, total = rng.binomial(n_a, 0.05, 20_000), rng.binomial(n_b, 0.05 * (1 + lift), 20_000), n_a + n_b
+    rate = (a + b) / total
+    z = (b / n_b - a / n_a) / np.sqrt(rate * (1 - rate) * (1 / n_a + 1 / n_b) * total / (total - 1))
+    # Welch's error, which was planned for before, gave .72 to .87
+    assert np.mean(np.sign(lift) * z > 1.96) == pytest.approx(0.8, abs=0.015)
+
+
 def test_a_factor_taken_for_a_shift_loses_much_power_in_a_small_arm():
     noise = noise_of_amounts(15.6, mean=4.0, shares={"A": 9, "B": 1})
     planned = solve_power(noise, effect=0.365, relative=True, power=0.8)

@@ -45,6 +45,11 @@ class Noise:
     grows: bool = False
 
     @property
+    def plain_rate(self) -> bool:
+        """Whether it is a 0/1 metric without adjustment, which the score test is for."""
+        return self.binary and (self.unexplained is None or bool(np.all(self.unexplained >= 1)))
+
+    @property
     def others(self) -> tuple[Level, ...]:
         """Every arm but the control."""
         return tuple(arm for arm in self.arms if arm != self.control)

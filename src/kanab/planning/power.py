@@ -235,10 +235,12 @@ class _Comparison:
         if se == 0:  # pragma: no cover - noise without any is refused when it is made
             raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
         limit = self._limit(df, effect)
-        if not self.noise.binary:  # both tests have one numerator: the wider error decides
-            null, freedom = self.noise.null_error(self.arm, people, effect)
-            limit = max(limit, self._limit(freedom, effect) * null / se)
+        null, freedom = self.noise.null_error(self.arm, people, effect)
         margin = self.test.margin
+        if self.noise.plain_rate:  # the score test has the error of rates that are alike
+            limit *= null / se if margin is None else 1.0
+        else:  # both tests have one numerator: the wider error decides
+            limit = max(limit, self._limit(freedom, effect) * null / se)
         if margin is None:
             nc = effect / se
             if self.test.alternative == "two-sided":

@@ -300,7 +300,7 @@ def test_the_page_holds_the_answer_both_curves_and_their_numbers(tmp_path: Path)
     assert 'aria-label="The power for a change of 1 point"' in html
     for number in ("7,374 people", "2.04", "+20.4 %", "50.8 %", "≥ 99.9 %", "A, the control"):
         assert number in html
-    assert "The arm&#x27;s variance follows from its rate." in html
+    assert "The arm&#x27;s variance follows from its rate; plain rates are planned for the score test." in html
     assert "<script" not in html
 
 

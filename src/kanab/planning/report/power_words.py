@@ -109,7 +109,7 @@ def basis_sentences(data: Data) -> list[str]:
             )
     sentences = [*data["notes"], how]
     if data["binary"]:
-        sentences.append("The arm's variance follows from its rate.")
+        sentences.append("The arm's variance follows from its rate; plain rates are planned for the score test.")
     elif not data["interaction"]:
         sentences.append(
             "Sums of many people are taken to be normal. Where few people carry a skewed amount, power differs by some "
