@@ -1,5 +1,7 @@
 """Segments: the effect at every level, and follow-ups: each level against the rest."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from kanab.errors import AnalysisError, LevelError
 from kanab.stats import correct, difference_in_means, follow_ups, robust_f, segment_effects
 from kanab.stats.ftest import cell_spread, two_way
 from kanab.stats.score import Rates
+from kanab.stats.segments import with_watch_note
 
 
 def crowd(arms="AB", levels=3, n=300, seed=1, squares="class"):
@@ -401,3 +404,30 @@ def test_a_second_test_with_one_variance_for_both_arms_has_to_ring_too():
     )
     assert (plain.watch(0.95), plain.note) == (False, "")
     assert plain.p_null == pytest.approx(plain.p, rel=1e-6)
+
+
+def test_an_effect_at_a_level_has_an_interval_at_any_level_of_its_test():
+    """Welch's for amounts, the score test's for rates; none where a level is too thin."""
+    rng = np.random.default_rng(6)
+    rows = {"arm": rng.choice(["A", "B"], 400), "level": rng.integers(1, 3, 400), "y": rng.integers(0, 9, 400)}
+    bought = {**rows, "y": rows["y"] > 5}
+    for people, metric in ((rows, Metric("y")), (bought, Metric("y", 1, (0, 1)))):
+        tally = count_columns(people, arm="arm", covariates=["level"], metrics={"y": metric}, squares="class")
+        for effect in segment_effects(tally):
+            assert effect.interval_at(0.05, "two-sided") == pytest.approx(effect.interval)
+            low, high = effect.interval_at(0.0, "two-sided")
+            assert low < effect.interval_at(1e-6, "two-sided")[0] < effect.estimate < high
+    thin = {"arm": list("AB") * 10, "level": [1] * 20, "y": list(range(20))}
+    tally = count_columns(thin, arm="arm", covariates=["level"], metrics={"y": Metric("y")}, squares="class")
+    assert [effect.interval_at(0.05, "two-sided") for effect in segment_effects(tally)] == [None]
+
+
+def test_the_note_that_a_few_people_could_have_made_it_comes_and_goes_with_its_reason():
+    rows = {"arm": ["A", "B"] * 100, "level": [1] * 200, "y": [value % 7 for value in range(200)]}
+    tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")}, squares="class")
+    (effect,) = segment_effects(tally)
+    rung = replace(effect, note="assumed", p_adjusted=0.01, p_null_adjusted=0.2)
+    watched = with_watch_note(rung, 0.95)
+    assert watched.note.startswith("assumed; a test with one variance for both arms does not ring here")
+    assert with_watch_note(watched, 0.95) == watched
+    assert with_watch_note(replace(watched, p_adjusted=0.3), 0.95).note == "assumed"

@@ -21,6 +21,7 @@ from kanab.stats.sequential import (
     log_evidence,
     log_evidence_of_counts,
     mixture_z,
+    not_stopping,
     planned_f_p,
     planned_look,
     sample_ratio_any_time,
@@ -245,6 +246,16 @@ def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_
             for tally in tallies
         )
     assert rang <= 3
+
+
+def test_a_look_at_which_nobody_may_stop_goes_on_unless_it_was_the_last():
+    clear = effect(1.0)
+    for look, verdict in (
+        (planned_look(clear, [1000], looks=2), "keep going"),
+        (planned_look(clear, [1000, 2000], looks=2), "ended"),
+        (any_time_look(clear, 2000), "keep going"),
+    ):
+        assert (look.verdict, not_stopping(look).verdict) == ("may stop", verdict)
 
 
 # ── F tests ────────────────────────────────────────────────────────────────────────────────────
