@@ -165,7 +165,7 @@ def cheap(world: World, study: Floats, truth: float, hits: Hits) -> None:
 def costly(world: World, study: Floats, truth: float, hits: Hits) -> None:
     """What needs covariates or products."""
     one = tables(world, study, (0,), ratio=True)
-    note(hits, "adjusted (Lin, Ding)", kb.stats.adjusted_effect(one, "y"), truth)
+    note(hits, "adjusted (Lin, Ding)", kb.stats.adjusted_effect(one, "y", variance="paper"), truth)
     note(hits, "adjusted, exact variance", kb.stats.adjusted_effect(one, "y", variance="exact"), truth)
     note(hits, "ratio", kb.stats.ratio_effect(one, "y", "z"), truth / 2)
     note(hits, "ratio, adjusted", kb.stats.adjusted_ratio_effect(one, "y", "z"), truth / 2)

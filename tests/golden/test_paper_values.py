@@ -353,13 +353,13 @@ def test_each_arm_has_the_printed_coefficients_and_sums_of_squares(demeaned, arm
 
 
 def test_adjusted_means_and_slopes_are_the_arms_intercepts_and_slopes(altered):
-    means = kb.stats.adjusted_means(altered)
+    means = kb.stats.adjusted_means(altered, variance="paper")
     assert means.means.tolist() == all_to_their_digits("1.285124367722 1.098042604231")
     assert means.slopes.ravel().tolist() == all_to_their_digits("0.259610045 0.968642821833")
 
 
 def test_adjusted_effect_is_minus_0_187_with_the_sample_and_population_variances(altered):
-    effect = kb.stats.adjusted_effect(altered)
+    effect = kb.stats.adjusted_effect(altered, variance="paper")
     assert effect.estimate == to_its_digits("-0.187081763490741")
     assert effect.se**2 == to_its_digits("0.0811301959885")
     assert effect.se**2 == to_its_digits("0.08113")
@@ -374,7 +374,7 @@ def test_adjusted_effect_is_minus_0_187_with_the_sample_and_population_variances
 
 
 def test_the_population_part_of_the_variance_is_v_tau(altered):
-    effect = kb.stats.adjusted_effect(altered)
+    effect = kb.stats.adjusted_effect(altered, variance="paper")
     assert effect.se_population**2 - effect.se**2 == to_its_digits("0.0179806305899")
     assert effect.se_population**2 - effect.se**2 == to_its_digits("0.01798")
     slopes = kb.stats.adjusted_means(altered).slopes.ravel()
@@ -400,7 +400,7 @@ def test_adjusted_effect_is_the_rational_one_to_the_last_digits(altered, exact_o
     (a, rss_a, (_, xx_a)), (b, rss_b, (_, xx_b)) = (_arm_fit(exact_ols, altered, place) for place in (0, 1))
     sample = rss_a / 63 + rss_b / 63
     population = (xx_a + xx_b) * (b[1] - a[1]) ** 2 / (18 * 17)
-    effect = kb.stats.adjusted_effect(altered)
+    effect = kb.stats.adjusted_effect(altered, variance="paper")
     assert effect.estimate == exactly(b[0] - a[0])
     assert effect.se**2 == exactly(sample)
     assert effect.se_population**2 == exactly(sample + population)
@@ -412,7 +412,7 @@ def test_exact_variance_adds_the_arms_distance_from_the_common_mean(altered, exa
     for place in (0, 1):
         _, rss, (x, xx) = _arm_fit(exact_ols, altered, place)
         sample += rss / 7 * xx / (9 * xx - x**2)
-    ding, exact = kb.stats.adjusted_effect(altered), kb.stats.adjusted_effect(altered, variance="exact")
+    ding, exact = (kb.stats.adjusted_effect(altered, variance=kind) for kind in ("paper", "exact"))
     assert exact.se**2 == exactly(sample)
     assert (ding.se, exact.se) == (to_its_digits("0.2848"), to_its_digits("0.2856"))
     assert exact.estimate == ding.estimate
@@ -437,7 +437,7 @@ def test_the_printed_table_6a_gives_the_same_adjusted_effect():
         ],
     }  # fmt: skip
     squares = {"Treatment": ["A", "B"], "squares": ["17.9098200898989", "19.6335889126438"]}
-    effect = kb.stats.adjusted_effect(kb.counting.read_classes(table, squares))
+    effect = kb.stats.adjusted_effect(kb.counting.read_classes(table, squares), variance="paper")
     assert effect.estimate == pytest.approx(-0.187081763490741, rel=1e-8, abs=0)
     assert effect.se**2 == pytest.approx(0.0811301959885, rel=1e-7, abs=0)
 

@@ -106,7 +106,7 @@ def test_lin_interacted_effect_is_minus_0_081(lin, published):
 
 
 def test_lin_ding_errors_are_the_reference_ones(lin, reference):
-    found, entry = kb.stats.adjusted_effect(lin), reference["lin2013_ding"]
+    found, entry = kb.stats.adjusted_effect(lin, variance="paper"), reference["lin2013_ding"]
     assert round(found.se, 4) == 0.1483
     assert found.estimate == near(entry["ate"])
     assert found.se == near(entry["se_sate"])
@@ -211,7 +211,7 @@ def test_hillstrom_visit_by_channel_has_p_0_97(hillstrom):
 @pytest.mark.parametrize("metric", ["visit", "spend"])
 def test_hillstrom_effect_adjusted_for_recency_is_the_reference_one(by_recency, reference, metric, people):
     tally = by_recency if people == "all" else by_recency.select_arms([NONE, MENS])
-    effect = kb.stats.adjusted_effect(tally, metric, arm=MENS, control=NONE)
+    effect = kb.stats.adjusted_effect(tally, metric, arm=MENS, control=NONE, variance="paper")
     entry = reference[f"hillstrom_lin_{metric}_recency_mens_vs_none_{people}"]
     assert effect.estimate == near(entry["ate"])
     assert effect.se == near(entry["se_sate"])
@@ -220,7 +220,7 @@ def test_hillstrom_effect_adjusted_for_recency_is_the_reference_one(by_recency, 
 
 @pytest.mark.parametrize("metric", ["visit", "spend"])
 def test_hillstrom_adjusted_contrasts_add_up(by_recency, metric):
-    means = kb.stats.adjusted_means(by_recency, metric)
+    means = kb.stats.adjusted_means(by_recency, metric, variance="paper")
     mens, womens, between = (
         kb.stats.contrast(means, weights).estimate
         for weights in ({MENS: 1, NONE: -1}, {WOMENS: 1, NONE: -1}, {MENS: 1, WOMENS: -1})
@@ -441,7 +441,7 @@ def test_ggl_neighbors_has_the_reference_welch_t(ggl, reference):
 @pytest.mark.parametrize("people", ["all", "pair"])
 def test_ggl_neighbors_adjusted_for_five_past_votes_is_the_reference_effect(ggl, reference, people):
     tally = ggl if people == "all" else ggl.select_arms(["No Postcard", "Neighbors"])
-    effect = kb.stats.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors")
+    effect = kb.stats.adjusted_effect(tally, covariates=PAST_VOTES, arm="Neighbors", variance="paper")
     entry = reference[f"ggl_lin_neighbors_past5_{people}"]
     assert effect.covariates == tuple(PAST_VOTES)
     assert effect.estimate == near(entry["ate"])

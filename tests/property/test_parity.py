@@ -199,7 +199,7 @@ def test_an_adjusted_effect_is_one_regression_per_arm_with_dings_variance(world,
     x = smf.ols(f"y ~ {covariates}", people)
     x = pd.DataFrame(x.exog, columns=x.exog_names).drop(columns="Intercept").to_numpy()
     try:
-        means = adjusted_means(world.tally, covariates=covariates, variance="exact" if exact else "ding")
+        means = adjusted_means(world.tally, covariates=covariates, variance="exact" if exact else "paper")
     except DesignError:
         return  # an arm lacks a level
     about = x - x.mean(axis=0)

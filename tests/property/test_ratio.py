@@ -61,7 +61,7 @@ def test_plain_ratios_are_the_delta_method_on_rows(shop):
 @settings(max_examples=40)
 def test_adjusted_ratios_are_lin_and_ding_on_each_persons_part(shop, covariates):
     rows, tally = shop
-    means = adjusted_ratio_means(tally, "revenue", "orders", covariates)
+    means = adjusted_ratio_means(tally, "revenue", "orders", covariates, variance="paper")
     columns = {"tier": [rows["tier"]], "C(tier)": [rows["tier"] == 2, rows["tier"] == 3]}
     columns["tier + device"] = [rows["tier"], rows["device"] == "phone"]
     x = np.column_stack(columns[covariates]).astype(float)

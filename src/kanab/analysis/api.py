@@ -48,6 +48,7 @@ from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release
+from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
@@ -99,6 +100,7 @@ def analyze(
     guardrails: Sequence[str] | str = (),
     decision: Mapping[str, Any] | None = None,
     test: RateTest = "score",
+    variance: Variance = "exact",
 ) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
@@ -109,14 +111,15 @@ def analyze(
     metrics or by metric, adds a Bayesian reading. ``primary`` metrics and ``guardrails`` are families
     of their own, and lead to a decision by a rule whose switches are ``decision`` ({"people": 20000});
     without them the plan's hold. Plain effects of 0/1 metrics are tested by the score test of Miettinen
-    and Nurminen, or as all others with ``test="welch"``.
+    and Nurminen, or as all others with ``test="welch"``. Adjusted effects have the exact variance, or the
+    paper's with ``variance="paper"``.
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
     options = AnalysisOptions(
         control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test,
+        primary, guardrails, decision, test, variance,
     )  # fmt: skip
     return analyze_release(released, experiment, options)
 
@@ -172,10 +175,11 @@ def readout(
     guardrails: Sequence[str] | str = (),
     decision: Mapping[str, Any] | None = None,
     test: RateTest = "score",
+    variance: Variance = "exact",
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
-    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``test`` how the
+    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``assigned_by`` names the column by which arms were assigned, if not person by person: where
     several people share a value of it, the readout says so. Nothing is added to a ledger.
@@ -200,7 +204,7 @@ def readout(
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test,
+        primary, guardrails, decision, test, variance,
     )  # fmt: skip
     answer = analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
     return answer if assigned_by is None else with_assignment(answer, source, assigned_by, rows)
@@ -219,6 +223,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(options.confidence, options.alternative)
     check_test(options.test)
+    check_variance(options.variance)
     current = current_look(released, experiment, options)
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
@@ -252,6 +257,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         chained=released.chained,
         segment_effects=tuple(_segment_effects(plan, tables, segments, segment_looks)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
+        variance=options.variance,
         balance=tuple(_balance(tables, shares, plan.name, resolved)),
         guardrails=tuple(guardrail_rows(effects, claims, resolved)),
         rule=resolved.rule,

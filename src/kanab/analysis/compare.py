@@ -99,7 +99,7 @@ def metric_means(
         if not holding:
             notes.append(f"{y}/{z} is not given: the products of its two parts are not in the release.")
             continue
-        measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", _of_ratio(y, z), notes)
+        measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", _of_ratio(y, z, options), notes)
     return measured
 
 
@@ -111,16 +111,16 @@ def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[
 def _of_metric(metric: str, options: AnalysisOptions) -> _Functions:
     return _Functions(
         lambda tally: plain_means(tally, metric, test=options.test),
-        lambda tally: adjusted_means(tally, metric),
-        lambda tables: additive_means(tables, metric),
+        lambda tally: adjusted_means(tally, metric, variance=options.variance),
+        lambda tables: additive_means(tables, metric, variance=options.variance),
     )
 
 
-def _of_ratio(y: str, z: str) -> _Functions:
+def _of_ratio(y: str, z: str, options: AnalysisOptions) -> _Functions:
     return _Functions(
         lambda tally: ratio_means(tally, y, z),
-        lambda tally: adjusted_ratio_means(tally, y, z),
-        lambda tables: additive_ratio_means(tables, y, z),
+        lambda tally: adjusted_ratio_means(tally, y, z, variance=options.variance),
+        lambda tables: additive_ratio_means(tables, y, z, variance=options.variance),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.plan.model import DecisionRule
+from kanab.stats.adjust import Variance
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import Effect, RateTest
@@ -127,6 +128,7 @@ class AnalysisOptions:
     guardrails: Sequence[str] | str = ()
     decision: Mapping[str, Any] | None = None
     test: RateTest = "score"
+    variance: Variance = "exact"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from kanab.report.charts import charts_if_installed
 from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
+from kanab.stats.adjust import Variance
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.distributions import Alternative
@@ -70,6 +71,7 @@ class Readout:
     notes: tuple[str, ...] = ()
     chained: bool = False
     any_time: AnyTimeSampleRatio | None = None
+    variance: Variance = "exact"
     segment_effects: tuple[SegmentEffectRow, ...] = ()
     balance: tuple[BalanceCheck, ...] = ()
     guardrails: tuple[GuardrailRow, ...] = ()
@@ -152,6 +154,7 @@ class Readout:
             "confidence": self.confidence,
             "alternative": self.alternative,
             "correction": self.correction,
+            "variance": self.variance,
             "sample_ratio": {
                 "chi2": self.sample_ratio.chi2,
                 "df": self.sample_ratio.df,

@@ -11,6 +11,7 @@ import click
 from kanab.analysis.options import CORRECTIONS, AnalysisOptions, Looks
 from kanab.cli.source_options import Command, level, names, pairs
 from kanab.errors import PlanError
+from kanab.stats.adjust import Variance
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import RateTest
@@ -32,6 +33,13 @@ _OPTIONS = (
         default="score",
         show_default=True,
         help="Test of plain effects of 0/1 metrics: Miettinen and Nurminen's score test, or Welch's t.",
+    ),
+    click.option(
+        "--variance",
+        type=click.Choice(get_args(Variance)),
+        default="exact",
+        show_default=True,
+        help="Variance of adjusted effects: exact, or the paper's (Ding), a little smaller.",
     ),
     click.option(
         "--correction", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."
@@ -132,6 +140,7 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _several(flags["guardrail"]),
         _decision(flags["decision"]),
         test=flags["test"],
+        variance=flags["variance"],
     )
 
 

@@ -94,7 +94,7 @@ def _adjusted(altered: Tally) -> dict[str, float]:
     for arm in ("A", "B"):
         alone = fit(shifted.select_arms([arm]), "tier")
         numbers |= arm_numbers(arm, alone.xtx, alone.xty, alone.b, alone.rss)
-    effect, slopes = adjusted_effect(altered), adjusted_means(altered).slopes
+    effect, slopes = adjusted_effect(altered, variance="paper"), adjusted_means(altered).slopes
     return {
         **numbers,
         "sxx": sum(n * (tier - mean) ** 2 for tier, n in people.items()),

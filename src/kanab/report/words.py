@@ -560,8 +560,9 @@ def method_sentences(data: Data) -> list[str]:
     if any(row["metric"] in rates and row.get("test") == "welch" for row in data.get("contrasts", ())):
         sentences.append("Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch).")
     if "adjusted" in methods:
+        variance = "Ding's" if data.get("variance") == "paper" else "its exact"
         sentences.append(
-            "Adjusted effects: one regression per arm (Lin) with Ding's variance; "
+            f"Adjusted effects: one regression per arm (Lin) with {variance} variance; "
             "where an adjustment was asked for, it carries the verdict."
         )
     method = correction_name(data)

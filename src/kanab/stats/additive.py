@@ -108,7 +108,7 @@ def additive_means(
     metric: str | None = None,
     covariates: Sequence[str] | None = None,
     *,
-    variance: Variance = "ding",
+    variance: Variance = "exact",
 ) -> ArmMeans:
     """Return arm means adjusted for several covariates, added, from tables that hold two of them each.
 
@@ -161,7 +161,7 @@ def _arm_fit(
     unit = 1 << _BITS  # coefficients are whole numbers of these parts
     left = (held.squares_about(place) * unit - 2 * _dot(b, xty)) * unit + _dot(b, [_dot(row, b) for row in xtx])
     at_mean = np.array([1.0, *map(float, mean)])
-    share = 1 / n if variance == "ding" else float(at_mean @ inverse @ at_mean)
+    share = 1 / n if variance == "paper" else float(at_mean @ inverse @ at_mean)
     scale = held.metric.scale
     alpha = ((b[0] + _dot(b[1:], mean)) / Fraction(unit) + held.centre) / scale
     sample = max(0.0, float(left / (unit * unit))) / freedom * share / scale**2

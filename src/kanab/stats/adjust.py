@@ -1,4 +1,4 @@
-"""The effect after regression adjustment: one regression per arm (Lin), Ding's variance (paper §10)."""
+"""The effect after regression adjustment: one regression per arm (Lin), exact variance or Ding's (paper §10)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kanab.stats.gram import Classes, Floats, classes_of, solve
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
 
-Variance = Literal["ding", "exact"]
+Variance = Literal["exact", "paper"]
 
 
 def check_variance(variance: str) -> None:
     """Check that the variance of adjusted means is a known one; raises `AnalysisError`."""
     if variance not in get_args(Variance):
-        raise AnalysisError("unknown variance", "Use 'ding' (the paper's) or 'exact'.")
+        raise AnalysisError("unknown variance", "Use 'exact', or 'paper' (Ding's).")
 
 
 @check_arguments(skip=("covariates",))
@@ -32,17 +32,18 @@ def adjusted_means(
     metric: str | None = None,
     covariates: str | Sequence[str] | None = None,
     *,
-    variance: Variance = "ding",
+    variance: Variance = "exact",
 ) -> ArmMeans:
     """Return arm means at the covariates' mean over all arms, each arm with slopes of its own.
 
     ``covariates`` is a formula ("tier + C(device)") or a list of names; by default all of the
     tally's, added. A categorical covariate makes this post-stratification.
 
-        Cov(α) = diag(rss_a / (n_a (n_a − p_a))) + B Sxx B' / (N (N − 1))
+        Cov(α) = diag(rss_a / (n_a − p_a) · x̄' (X_a' X_a)⁻¹ x̄) + B Sxx B' / (N (N − 1))
 
-    ``variance="exact"`` adds what Ding's formula leaves out: the arm's own distance from the
-    common covariate mean. Raises `AnalysisError` for what cannot be adjusted for, `DesignError` where an
+    with x̄ = (1, the common covariate mean). ``variance="paper"`` takes 1 / n_a in place of the quadratic form, as
+    Ding does: it leaves out the arm's own distance from the common mean, and is a little too small. Raises
+    `AnalysisError` for what cannot be adjusted for, `DesignError` where an
     arm has too few people or classes for its coefficients.
     """
     check_variance(variance)
@@ -62,7 +63,7 @@ def adjusted_means(
             raise DesignError(f"in arm {label(arm)!r} {problem.fact}", problem.remedy) from None
         freedom = n - columns.shape[1]
         rss = within + float(part.n @ solution.residuals**2)
-        share = 1 / n if variance == "ding" else float(at_mean @ solution.inverse @ at_mean)
+        share = 1 / n if variance == "paper" else float(at_mean @ solution.inverse @ at_mean)
         centre, *beta = solution.exact
         alpha = centre + sum((b * x for b, x in zip(beta, mean, strict=True)), Fraction(0))
         exact.append((alpha + classes.centre) / classes.scale)
@@ -125,14 +126,14 @@ def adjusted_effect(
     *,
     arm: Any = None,
     control: Any = None,
-    variance: Variance = "ding",
+    variance: Variance = "exact",
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
     """Return the regression-adjusted effect of one arm against the control; raises what `adjusted_means` raises.
 
     >>> from kanab.datasets import eighteen
-    >>> effect = adjusted_effect(eighteen(altered=True))
+    >>> effect = adjusted_effect(eighteen(altered=True), variance="paper")
     >>> round(effect.estimate, 12), round(effect.se**2, 12), round(effect.se_population**2, 12)
     (-0.187081763491, 0.081130195989, 0.099110826578)
     """

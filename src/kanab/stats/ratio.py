@@ -55,7 +55,7 @@ def adjusted_ratio_means(
     denominator: str,
     covariates: str | Sequence[str] | None = None,
     *,
-    variance: Variance = "ding",
+    variance: Variance = "exact",
 ) -> ArmMeans:
     """Return one ratio per arm at the covariates' mean over all arms: each arm's u on the covariates (Lin, Ding).
 
@@ -89,7 +89,7 @@ def additive_ratio_means(
     denominator: str,
     covariates: Sequence[str] | None = None,
     *,
-    variance: Variance = "ding",
+    variance: Variance = "exact",
 ) -> ArmMeans:
     """Return one ratio per arm, adjusted for several covariates that were never crossed.
 
@@ -129,7 +129,7 @@ def adjusted_ratio_effect(
     *,
     arm: Any = None,
     control: Any = None,
-    variance: Variance = "ding",
+    variance: Variance = "exact",
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:

@@ -317,7 +317,7 @@ def test_the_notes_say_which_variance_and_which_population(hillstrom: Readout) -
     text = flat(readout_text(hillstrom))
     assert "for the population that these people were drawn from" in text
     assert "each arm with its own variance (Welch)" in text
-    assert "one regression per arm (Lin) with Ding's variance" in text
+    assert "one regression per arm (Lin) with its exact variance" in text
     assert "p (Holm) is corrected over metrics × arms: the 4 comparisons that carry a verdict; rows beside" in text
 
 

@@ -23,7 +23,7 @@ def counted(rows, covariates=("tier", "device")):
 
 
 def test_the_altered_table_is_the_papers():
-    effect = adjusted_effect(eighteen(altered=True))
+    effect = adjusted_effect(eighteen(altered=True), variance="paper")
     assert effect.estimate == pytest.approx(-0.187081763490741, rel=1e-13)
     assert effect.se**2 == pytest.approx(0.0811301959885, abs=5e-14)
     assert effect.se_population**2 == pytest.approx(0.0991108265784, abs=5e-14)
@@ -34,7 +34,7 @@ def test_the_altered_table_is_the_papers():
 
 
 def test_the_arms_own_fits_are_the_papers():
-    means = adjusted_means(eighteen(altered=True))
+    means = adjusted_means(eighteen(altered=True), variance="paper")
     assert means.means == pytest.approx([1.285124367722, 1.098042604231], abs=5e-13)
     assert means.slopes[:, 0] == pytest.approx([0.259610045, 0.968642821833], abs=5e-13)
     assert means.df.tolist() == [7, 7]
@@ -42,7 +42,8 @@ def test_the_arms_own_fits_are_the_papers():
 
 
 def test_the_exact_variance_adds_the_arms_distance_from_the_common_mean():
-    ding, exact = (adjusted_effect(eighteen(altered=True), variance=kind) for kind in ("ding", "exact"))
+    ding, exact = (adjusted_effect(eighteen(altered=True), variance=kind) for kind in ("paper", "exact"))
+    assert adjusted_effect(eighteen(altered=True)) == exact  # the default
     assert round(ding.se, 4) == 0.2848
     assert round(exact.se, 4) == 0.2856
     assert exact.estimate == ding.estimate
@@ -74,8 +75,8 @@ def test_contrasts_of_three_arms_add_up():
 
 def test_selecting_two_arms_first_demeans_over_those_two():
     tally = counted(people(arms="ABC"), ["tier"])
-    both = adjusted_effect(tally.select_arms(["A", "B"]))
-    three = adjusted_effect(tally, arm="B")
+    both = adjusted_effect(tally.select_arms(["A", "B"]), variance="paper")
+    three = adjusted_effect(tally, arm="B", variance="paper")
     assert both.estimate != three.estimate
     assert both.se == pytest.approx(three.se, rel=1e-13)
 
@@ -196,7 +197,7 @@ def test_unknown_names_are_refused():
         adjusted_effect(eighteen(), covariates=["device"])
     with pytest.raises(LevelError, match="unknown metric"):
         adjusted_effect(eighteen(), "spend")
-    with pytest.raises(AnalysisError, match=r"unknown variance\. Use 'ding' \(the paper's\) or 'exact'\."):
+    with pytest.raises(AnalysisError, match=r"unknown variance\. Use 'exact', or 'paper' \(Ding's\)\."):
         adjusted_effect(eighteen(), variance="hc3")
     with pytest.raises(AnalysisError, match="unknown alternative"):
         adjusted_effect(eighteen(), alternative="up")
