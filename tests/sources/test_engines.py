@@ -358,6 +358,13 @@ def test_people_without_a_value_are_left_out_where_no_rule_is_declared(engine: L
     assert_same(counted, count_table(engine.load(SHOP), make_plan("variant", [*rules], adjust=["tier"], missing=rules)))
 
 
+def test_bounds_so_wide_that_values_collapse_are_refused(engine: Loader) -> None:
+    table = engine.load(SHOP)
+    with pytest.raises(GridError, match=r"the bounds of 'spend' are so wide .*--resolution spend=0.01"):
+        count_table(table, make_plan("variant", ["spend"], bounds={"spend": (0, 1e10)}))
+    count_table(table, make_plan("variant", ["orders"], bounds={"orders": (0, 1e10)}))
+
+
 def test_values_on_and_beyond_the_bounds(engine: Loader) -> None:
     data = {"variant": ["A", "B"] * 4, "y": [0.0, -0.004, -0.006, 5.004, 5.005, 4.995, 5.0, 1e300]}
     plan = make_plan("variant", ["y"], bounds={"y": (0, 5)}, resolution={"y": 0.01})

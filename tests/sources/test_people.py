@@ -82,7 +82,7 @@ def by_person(rows: dict[str, list[Any]], how: dict[str, str]) -> dict[str, list
 
 def test_rows_of_a_person_are_added_up_first(engine: Loader) -> None:
     plan = make_plan("variant", ["spend", "share", "bought", "pages"], adjust=["tier"], segments=["vip"])
-    people = by_person(VISITS, {"spend": "sum 100", "share": "sum 2147483648", "bought": "max 1", "pages": "sum 1"})
+    people = by_person(VISITS, {"spend": "sum 100", "share": "sum 2199023255552", "bought": "max 1", "pages": "sum 1"})
     counted = count_table(engine.load(VISITS), plan, unit="user_id")
     expected = count_rows(people, plan)
     assert counted.excluded == 2

@@ -7,6 +7,7 @@ of them. Only then do files, frames and engines give the same digits.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -14,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import GridError
-from kanab.plan.model import MetricPlan
-from kanab.tally.metric import GRID_LIMIT, Metric, Missing, grid_steps, implied_scale
+from kanab.plan.model import MetricPlan, Plan
+from kanab.tally.metric import GRID_LIMIT, Metric, Missing, grid_steps
+from kanab.tally.tally import Tally
 
 DECIMAL_SCALES = (10, 100, 1_000, 10_000)
 """Grids of money and the like, tried in this order: a value v fits if floor(v·s + ½)/s is v."""
@@ -24,6 +26,9 @@ HALF = 1 << 26
 """Grid values of 52 bits are cut into halves of 26 where their products would outgrow 64 bits."""
 
 _LARGEST = 1 << 63
+
+_FEWEST_STEPS = 1_000
+"""A spread of fewer steps, of values that lie between them, is rounded visibly."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,24 @@ class Profile:
             return 1
         if self.decimal is not None and largest * self.decimal < GRID_LIMIT:
             return self.decimal
-        return implied_scale(self.low, self.high)
+        return finest_scale(largest)
 
     @property
     def binary(self) -> bool:
         """Whether every value is 0 or 1."""
         return self.whole and self.low >= 0 and self.high <= 1
+
+
+def finest_scale(largest: float) -> int:
+    """Return the finest power of two whose grid holds values up to the largest: hardly coarser than doubles are.
+
+    Rounding then moves a mean by less than a millionth of a millionth of its standard error.
+
+    >>> finest_scale(120.5) == 2**44, finest_scale(0.75) == finest_scale(1e-9) == 2**51
+    (True, True)
+    """
+    _, exponent = math.frexp(largest)  # largest < 2 ** exponent
+    return 1 << min(max(51 - exponent, 0), 51)
 
 
 def profile_values(values: NDArray[np.float64]) -> Profile:
@@ -109,6 +126,32 @@ def check_range(metric: Metric, profile: Profile) -> None:
     lost = not any(ends) and (profile.low, profile.high) != (0, 0)
     if lost and metric.scale == profile.scale:
         raise too_fine(metric.name)
+
+
+def coarse_metrics(plan: Plan, tallies: Iterable[Tally]) -> dict[str, Metric]:
+    """Return the metrics whose bounds alone decided on steps that the values hardly spread over."""
+    open_grids = {each.name for each in plan.counted_metrics if each.bounds and each.resolution is None}
+    coarse: dict[str, Metric] = {}
+    for tally in tallies:
+        for part in tally.moments:
+            squares = next(iter(part.squares.values()), None)
+            if part.metric.name in open_grids and squares is not None and part.counts.sum():
+                n, total, square = (int(cells.sum()) for cells in (part.counts, part.sums, squares))
+                if n * square - total**2 < (_FEWEST_STEPS * n) ** 2:
+                    coarse[part.metric.name] = part.metric
+    return coarse
+
+
+def too_coarse(metric: Metric) -> GridError:
+    """Return the error of bounds so wide that values are visibly rounded, or all become one."""
+    largest = max(map(abs, metric.bounds or (1.0,)))
+    digits = int(math.log10(GRID_LIMIT / largest)) if largest * 100 < GRID_LIMIT else 0
+    coarsest = 0.01 if digits >= 2 else 1
+    finest = f", at the finest {10.0**-digits:g}" if digits > 2 else ""
+    return GridError(
+        f"the bounds of {metric.name!r} are so wide that its values would be rounded to steps of {metric.resolution:g}",
+        f"Declare its resolution (--resolution {metric.name}={coarsest}{finest}), or narrower bounds.",
+    )
 
 
 def too_fine(name: str) -> GridError:

@@ -23,7 +23,7 @@ from kanab.counting.bins import (
 from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
-from kanab.counting.grids import check_range, choose_metric, profile_values, widen_range
+from kanab.counting.grids import check_range, choose_metric, coarse_metrics, profile_values, too_coarse, widen_range
 from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.repeated_ids import id_columns, repeated_in
@@ -34,7 +34,7 @@ from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan,
 from kanab.plan.periods import Span
 from kanab.tally.cells import DROPPED
 from kanab.tally.factor import Factor
-from kanab.tally.metric import Metric
+from kanab.tally.metric import Metric, grid_steps
 from kanab.tally.tally import Tally
 
 
@@ -114,6 +114,9 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
         axes = [factors[name] for name in linkage.axes]
         cells[linkage.name] = _cells(axes, linkage.name)
         tallies[linkage.name] = _tally(axes, cells[linkage.name], [*steps.values()], linkage, plan)
+    for name, metric in coarse_metrics(plan, tallies.values()).items():
+        if _between_steps(table[name], metric):
+            raise too_coarse(metric)
     ranges = {name: value.range for name, value in values.items() if value.range is not None}
     counted = Counted(
         plan,
@@ -194,6 +197,13 @@ def _values(column: Array, declared: MetricPlan) -> MetricValues:
     clamped = int(np.count_nonzero(metric.beyond_bounds(values) & ~gone))
     steps = measure(metric, values, gone)
     return MetricValues(steps, clamped, int(np.count_nonzero(gone)), _range(steps))
+
+
+def _between_steps(column: Array, metric: Metric) -> bool:
+    """Return whether values within the bounds lie between the steps of a grid."""
+    values, gone = to_numbers(column, metric.name)
+    inside = values[~gone & ~metric.beyond_bounds(values)]
+    return bool(np.any(grid_steps(inside, metric.scale) / metric.scale != inside))
 
 
 def _range(values: MetricSteps) -> tuple[int, int] | None:

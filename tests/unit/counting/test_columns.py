@@ -205,7 +205,7 @@ def metric_of(values: list[Any], **choices: Any) -> Metric:
         ([0.5, 1], {"resolution": {"y": 0.1}}, Metric("y", 10)),
         ([0.25, 1], {"bounds": {"y": (0, 500)}}, Metric("y", 2**22, (0, 500))),
         ([1, 2], {"missing": {"y": "exclude"}}, Metric("y", missing="exclude")),
-        ([1 / 3, -3], {}, Metric("y", 2**29)),
+        ([1 / 3, -3], {}, Metric("y", 2**49)),
     ],
     ids=repr,
 )

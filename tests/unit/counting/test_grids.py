@@ -37,7 +37,7 @@ steps = st.integers(-(2**52) + 1, 2**52 - 1)
         ([0.29, 19.99], 100, False),
         ([0.125], 1_000, False),
         ([0.0625], 10_000, False),
-        ([1 / 3, 500.0], 2**22, False),
+        ([1 / 3, 500.0], 2**42, False),
     ],
 )
 def test_the_simplest_grid_that_holds_all_values(values: list[float], scale: int, binary: bool) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kanab as kb
 from kanab import KanabError, Metric, count_columns
 from kanab.counted import Counted
 from kanab.counting.levels import find_level, named_level
@@ -219,6 +222,42 @@ def test_clamped_and_missing_people_are_counted_per_metric() -> None:
     assert counted.missing == {"spend": 1, "bought": 0}
 
 
+def test_a_grid_that_nobody_declared_gives_the_results_of_the_rows_to_a_millionth_of_a_millionth() -> None:
+    rng = np.random.default_rng(5)
+    arm = np.repeat(["A", "B"], 1000)
+    for values in (rng.lognormal(0, 2, 2000), 100 + rng.normal(0, 1, 2000), rng.random(2000) - 0.5):
+        tally = count_rows({"arm": arm, "y": values}, make_plan("arm", ["y"])).tallies["arm"]
+        part = tally.moments_of("y")
+        for place, name in enumerate("AB"):
+            exact = [Fraction(value) for value in values[arm == name].tolist()]
+            mean, square = sum(exact) / 1000, sum(value * value for value in exact) / 1000
+            se = math.sqrt((square - mean**2) / 999)
+            counted = Fraction(part.sums.item(place), 1000 * part.metric.scale)
+            assert abs(counted - mean) < 1e-12 * se
+            variance = Fraction(tally.squares("y").item(place), 1000 * part.metric.scale**2) - counted**2
+            assert float(variance) == pytest.approx(float(square - mean**2), rel=1e-12)
+
+
+@pytest.mark.parametrize("where", [None, "1 = 1"])
+def test_bounds_so_wide_that_values_collapse_are_refused_with_the_resolution_to_declare(where: str | None) -> None:
+    rng = np.random.default_rng(5)
+    prices = {"arm": ["A", "B"] * 500, "price": np.round(rng.gamma(2, 10, 1000), 2), "items": rng.poisson(3, 1000)}
+    wide = (0, 1e10)
+    with pytest.raises(GridError) as refused:
+        kb.count(prices, arm="arm", metrics=["price"], bounds={"price": wide}, where=where)
+    assert str(refused.value) == (
+        "the bounds of 'price' are so wide that its values would be rounded to steps of 1. "
+        "Declare its resolution (--resolution price=0.01, at the finest 1e-05), or narrower bounds."
+    )
+    for choices in (
+        {"metrics": ["price"], "bounds": {"price": wide}, "resolution": {"price": 0.01}},
+        {"metrics": ["price"], "bounds": {"price": (0, 1e6)}},
+        {"metrics": ["items"], "bounds": {"items": wide}},  # whole numbers lie on the steps
+    ):
+        (metric,) = kb.count(prices, arm="arm", where=where, **choices).tallies["arm"].metrics
+        assert metric.bounds is not None
+
+
 def test_a_missing_value_is_zero_or_left_out_as_declared() -> None:
     zero = count_rows(ROWS, make_plan("banner", ["spend"], missing={"spend": "zero"})).tallies["banner"]
     assert zero.moments_of("spend").counts.tolist() == [2, 3]
@@ -248,7 +287,7 @@ def test_a_missing_value_that_cannot_be_zero_is_refused() -> None:
         ([None, None, None, None], Metric("y", 1, (0, 1), "exclude")),
         ([0, 3, 7, 437], Metric("y", 1)),
         ([19.99, 0.5, 1.0, 120.0], Metric("y", 100)),
-        ([1 / 3, 0.5, 1.0, 120.0], Metric("y", 2**24)),
+        ([1 / 3, 0.5, 1.0, 120.0], Metric("y", 2**44)),
     ],
 )
 def test_an_undeclared_metric_gets_the_simplest_grid_that_holds_it(values: list[Any], wanted: Metric) -> None:

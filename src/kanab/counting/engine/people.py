@@ -31,6 +31,9 @@ from kanab.tally.metric import GRID_LIMIT
 
 How = Literal["sum", "max", "mean"]
 
+_ROOM = 1 << 10
+"""So many times coarser are the steps of rows that nobody declared, for a person's rows to be added up in 64 bits."""
+
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -477,7 +480,8 @@ def person_values(people: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
 
 def _row_scale(name: str, profile: Profile) -> int:
     check_finite(name, profile.low, profile.high)
-    return profile.scale
+    implied = not profile.whole and profile.scale != profile.decimal
+    return max(profile.scale // _ROOM, 1) if implied else profile.scale
 
 
 def _scale(plan: MetricPlan) -> int | None:

@@ -26,8 +26,9 @@ from kanab.counting.engine.answer import (
     read_answer,
 )
 from kanab.counting.engine.dates import day_number, in_span, utc_session
-from kanab.counting.engine.dialects import cached, engine_of, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.dialects import cached, engine_of, first_row, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
+from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
     add_alias_columns,
@@ -37,7 +38,15 @@ from kanab.counting.engine.joint import (
     twice_flag,
 )
 from kanab.counting.engine.largest import query_largest
-from kanab.counting.engine.metrics import Measure, careful_measure, open_range, quick_measure, range_fits, step_range
+from kanab.counting.engine.metrics import (
+    Measure,
+    as_number,
+    careful_measure,
+    open_range,
+    quick_measure,
+    range_fits,
+    step_range,
+)
 from kanab.counting.engine.people import Events, How, Units, changing_covariates, make_units, person_flags, to_people
 from kanab.counting.engine.profiles import SampleProfiles, find_bins, profile_columns, profile_sample, top_levels
 from kanab.counting.engine.statement import (
@@ -49,7 +58,7 @@ from kanab.counting.engine.statement import (
     write_statement,
 )
 from kanab.counting.frames import days_as_levels
-from kanab.counting.grids import Profile, check_zero, plan_products
+from kanab.counting.grids import Profile, check_zero, coarse_metrics, plan_products, too_coarse
 from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.rows import needed_columns
@@ -336,6 +345,19 @@ def _count(people: Any, answer: QueryAnswer) -> Counted:
     return replace(counted, earlier=tuple(others))
 
 
+def _between_steps(people: Any, measure: Measure) -> bool:
+    """Return whether values within the bounds lie between the steps of a grid."""
+    if measure.kind != "number" or measure.metric.bounds is None:
+        return False
+    low, high = measure.metric.bounds
+    value = as_number(people[measure.name], measure.kind, careful=True)
+    between = value.between(low, high) & (
+        grid_steps(value, measure.metric.scale) / float(measure.metric.scale) != value
+    )
+    row = first_row(people.aggregate(between=between.fill_null(False).cast("int32").max()))
+    return bool(row["between"])
+
+
 def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
     """Return everything that is about one group of people, but for signatures."""
     query = answer.query
@@ -348,6 +370,9 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
             check_zero(measure.metric)
     linkages = [linkage for linkage in query.plan.linkages if linkage.name in holding]
     tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in linkages}
+    for metric in coarse_metrics(query.plan, tallies.values()).values():
+        if _between_steps(people.filter(query.anywhere(people)), query.measure(metric.name)):
+            raise too_coarse(metric)
     ranges = {}
     for measure in measures:
         if measure.metric.bounds is None:
