@@ -23,7 +23,7 @@ from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
+from kanab.stats.relative import odds_ratio, relative_delta, relative_effect, safe_relative_interval
 from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -243,19 +243,27 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     if options.looks is not None:
         look, second = (metric.seen(tested, options.looks) for tested in (effect, replace(effect, p=effect.p_null)))
         look, p_null = _careful(look, means, effect), second.p
+    row = EffectRow(
+        effect, None, None, look=look, p_null=p_null, role=role, better=better, safe=_safe(effect, look, options)
+    )
     if effect.arm is None:
-        return EffectRow(effect, None, None, look=look, p_null=p_null, role=role, better=better)
+        return row
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
-    odds = odds_ratio(sure)
+    odds, relative_safe = odds_ratio(sure), safe_relative_interval(means, sure)
     if isinstance(look, AnyTimeLook) and not look.begun:
-        relative, delta = replace(relative, interval=None), None
+        relative, delta, relative_safe = replace(relative, interval=None), None, None
         odds = None if odds is None else replace(odds, interval=None)
-    return EffectRow(
-        effect, relative, (base, other), delta, look=look, p_null=p_null, role=role, better=better, odds=odds
-    )
+    return replace(row, relative=relative, means=(base, other), delta=delta, odds=odds, relative_safe=relative_safe)
+
+
+def _safe(effect: Effect, look: Look | None, options: ResolvedOptions) -> tuple[float, float] | None:
+    """Return the interval of both tests, over all looks."""
+    if not effect.testable or (look is not None and look.interval is None):
+        return None
+    return effect.safe_interval_at(1 - options.confidence if look is None else look.nominal)
 
 
 def _enough(row: EffectRow, means: ArmMeans) -> int | None:
@@ -290,7 +298,7 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
     )
     return iter(
         [
-            _over_looks(metric, row.effect, simultaneous, options)
+            _safely(metric, row.effect, simultaneous, options)
             for (metric, row), simultaneous in zip(rows, joint, strict=True)
         ]
     )
@@ -305,14 +313,13 @@ def _careful(look: Look, means: ArmMeans, effect: Effect) -> Look:
     return not_stopping(look) if effect.test != "score" and any(arm in still for arm, _ in effect.contrast) else look
 
 
-def _over_looks(
-    metric: MetricMeans, effect: Effect, simultaneous: Simultaneous, options: ResolvedOptions
-) -> Simultaneous:
-    """Widen the interval to what the look allows at its level; its p is already that over all looks."""
-    if options.looks is None or simultaneous.level is None or simultaneous.p_adjusted is None:
+def _safely(metric: MetricMeans, effect: Effect, simultaneous: Simultaneous, options: ResolvedOptions) -> Simultaneous:
+    """Widen the interval to that of both tests, at what the look allows; p is already that over all looks."""
+    if simultaneous.level is None or simultaneous.p_adjusted is None:
         return replace(simultaneous, effect=effect)
     sure = replace(effect, confidence=min(simultaneous.level, _SUREST))
-    interval = metric.seen(sure, options.looks).interval
+    look = None if options.looks is None else metric.seen(sure, options.looks)
+    interval = _safe(sure, look, replace(options, confidence=simultaneous.level))
     agrees = interval is None or excludes(interval) == (simultaneous.p_adjusted < 1 - options.confidence)
     return replace(simultaneous, effect=effect, interval=interval, agrees=agrees)
 
@@ -329,7 +336,8 @@ def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]
                 None if p is None else min(1.0, metrics * p)
                 for p in (simultaneous.p_adjusted, simultaneous.p_null_adjusted)
             )
-            yield replace(simultaneous, effect=row.effect, p_adjusted=p, p_null_adjusted=p_null)
+            corrected = replace(simultaneous, p_adjusted=p, p_null_adjusted=p_null)
+            yield _safely(metric, row.effect, corrected, options)
 
 
 def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[OmnibusRow]:

@@ -34,6 +34,7 @@ class EffectRow:
     the p of the second test, over all looks; ``enough`` people in the smallest arm would make clear by both what is
     only to be watched. Of all rows of a metric and arm, one carries the verdict; the others stand beside it,
     uncorrected, and have none.
+    ``safe`` and ``relative_safe`` are the intervals of both tests, over all looks: what people are shown.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction.
     """
 
@@ -50,6 +51,8 @@ class EffectRow:
     odds: OddsRatio | None = None
     role: Role | None = None
     better: Better = "higher"
+    safe: tuple[float, float] | None = None
+    relative_safe: tuple[float, float] | None = None
 
     @property
     def worse(self) -> Kind:
@@ -89,6 +92,7 @@ class EffectRow:
             "se": effect.se,
             "se_population": effect.se_population,
             "interval": plain_interval(effect.interval),
+            "interval_safe": plain_interval(self.safe),
             "test": effect.test,
             "df": _finite(effect.df),
             "t": effect.t,
@@ -102,6 +106,7 @@ class EffectRow:
             "agrees": None if joint is None or joint.interval is None else joint.agrees,
             "relative": None if relative is None else relative.estimate,
             "relative_interval": None if relative is None else plain_interval(relative.interval),
+            "relative_interval_safe": plain_interval(self.relative_safe),
             "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
             "odds_ratio": None if self.odds is None else _finite(self.odds.estimate),
             "odds_ratio_interval": None if self.odds is None else plain_interval(self.odds.interval),

@@ -565,6 +565,12 @@ def method_sentences(data: Data) -> list[str]:
             f"Adjusted effects: one regression per arm (Lin) with {variance} variance; "
             "where an adjustment was asked for, it carries the verdict."
         )
+    if {"welch", "regression"} & {row.get("test", "welch") for row in data["effects"]}:
+        subject = "Of other metrics, and adjusted, a verdict" if "score" in tests else "A verdict"
+        sentences.append(
+            f"{subject} needs two tests, with each arm's own variance and with one for all arms; the interval is the "
+            "wider of both, and p is the first one's."
+        )
     method = correction_name(data)
     if method and families(data["effects"]):
         beside = "; rows beside them are not corrected" if len(methods) > 1 else ""

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
@@ -88,7 +89,8 @@ class Effect:
     t, p and interval are None where nothing varies: not testable. ``p_null`` is the p of a second test, which
     has to ring too before anybody acts on the first: a small arm without large values looks surer than it is.
     Two ``rates`` (plain means of a 0/1 metric) are compared by the score test: t is its z, df is infinite, and the
-    error is used by neither; ``p_null`` is exact where events are few, else p.
+    error is used by neither; ``p_null`` is exact where events are few, else p. ``se_null`` and ``df_null``
+    are those of the second test otherwise.
     """
 
     metric: str
@@ -108,6 +110,8 @@ class Effect:
     alternative: Alternative
     p_null: float | None = None
     rates: Rates | None = None
+    se_null: float | None = None
+    df_null: float | None = None
 
     @property
     def test(self) -> Test:
@@ -131,6 +135,14 @@ class Effect:
         low = -math.inf if self.alternative == "less" else self.estimate - reach
         high = math.inf if self.alternative == "greater" else self.estimate + reach
         return low, high
+
+    def safe_interval_at(self, alpha: float) -> tuple[float, float]:
+        """Return the values that one of the two tests at ``alpha`` does not reject: the wider of their intervals."""
+        interval = self.interval_at(alpha)
+        if self.se_null is None:
+            return interval
+        second = replace(self, se_population=self.se_null, df=self.df_null).interval_at(alpha)
+        return min(interval[0], second[0]), max(interval[1], second[1])
 
     def __str__(self) -> str:
         adjusted = f", adjusted for {listed(self.covariates)}" if self.method == "adjusted" else ""
@@ -257,7 +269,7 @@ def contrast(
     sample = float(parts.sum())
     se = float(np.sqrt(sample))
     wide = float(np.sqrt(sample + drawn))
-    df = t = p = interval = p_null = None
+    df = t = p = interval = p_null = null = freedom = None
     if sample > 0:
         df = satterthwaite_df(parts, means.df)
         t = estimate / wide
@@ -271,7 +283,7 @@ def contrast(
     effect = Effect(
         means.metric, ordered[0][0] if pair else None, ordered[1][0] if pair else None, ordered,
         means.method, means.covariates, estimate, se, wide, df, t, p, interval, confidence, alternative,
-        p_null,
+        p_null, se_null=null, df_null=freedom,
     )  # fmt: skip
     return _by_score(means, effect) if pair and means.events is not None else effect
 
@@ -286,7 +298,7 @@ def _by_score(means: ArmMeans, effect: Effect) -> Effect:
     return replace(
         effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p,
         interval=rates.difference_interval(1 - effect.confidence, sides),
-        p_null=rates.p_exact(sides) if rates.thin else p,
+        p_null=rates.p_exact(sides) if rates.thin else p, se_null=None, df_null=None,
     )  # fmt: skip
 
 
@@ -298,10 +310,16 @@ def null_error(means: ArmMeans, weights: Floats) -> tuple[float, float]:
     With arms of one size it is Welch's, so that nothing is lost.
     """
     taking_part = weights != 0
-    df, people = means.df[taking_part], np.array(means.people, dtype=np.float64)[taking_part]
-    variance = float(np.sum(means.sample[taking_part] * people * df) / df.sum())
     _, drawn = means.combined(weights)
-    return float(np.sqrt(variance * float(np.sum(weights[taking_part] ** 2 / people)) + drawn)), float(df.sum())
+    variance = float(np.sum(weights**2 * varying_alike(means, taking_part).sample))
+    return float(np.sqrt(variance + drawn)), float(means.df[taking_part].sum())
+
+
+def varying_alike(means: ArmMeans, arms: NDArray[np.bool_]) -> ArmMeans:
+    """Return the means with one variance for the people of these arms."""
+    people = np.array(means.people, dtype=np.float64)
+    variance = np.sum((means.sample * people * means.df)[arms]) / np.sum(means.df[arms])
+    return replace(means, sample=np.where(arms, variance / people, means.sample))
 
 
 @check_arguments()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.stats.distributions import t_interval, t_quantile
-from kanab.stats.effect import ArmMeans, Effect
+from kanab.stats.effect import ArmMeans, Effect, varying_alike
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,16 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     elif effect.alternative == "less":
         low = -math.inf
     return Relative(difference / abs(base), (low, high))
+
+
+def safe_relative_interval(means: ArmMeans, effect: Effect) -> tuple[float, float] | None:
+    """Return the shares that one of the effect's two tests does not reject; None where either gives none."""
+    interval = relative_effect(means, effect).interval
+    if interval is None or effect.se_null is None:
+        return interval
+    alike = varying_alike(means, np.array([arm in (effect.arm, effect.control) for arm in means.arms]))
+    second = relative_effect(alike, replace(effect, se_population=effect.se_null, df=effect.df_null)).interval
+    return None if second is None else (min(interval[0], second[0]), max(interval[1], second[1]))
 
 
 def _control(means: ArmMeans, effect: Effect) -> tuple[float, float, float]:

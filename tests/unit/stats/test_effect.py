@@ -1,6 +1,7 @@
 """Effects between arms: Welch, contrasts, sides, and what cannot be compared."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -334,3 +335,36 @@ def test_numbers_and_truths_are_arms_too():
     rows = {"arm": [False] * 4 + [True] * 5, "y": A + B}
     effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]), arm=True, control=False)
     assert effect.estimate == 3.5
+
+
+def amounts(small: list[float], large: list[float]) -> Any:
+    rows = {"arm": ["A"] * len(large) + ["B"] * len(small), "y": [*large, *small]}
+    return plain_means(count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
+
+
+def test_the_safe_interval_is_the_wider_of_welchs_and_that_of_one_variance() -> None:
+    rng = np.random.default_rng(4)
+    small, large = rng.normal(1, 1, 40).round(3), rng.normal(1, 3, 400).round(3)
+    for b, a, wider in ((small, large, True), (large[:40], rng.normal(1, 1, 400).round(3), False)):
+        effect = against_control(amounts(b.tolist(), a.tolist()))
+        alike = stats.ttest_ind(b, a, equal_var=True)
+        assert effect.p_null == pytest.approx(alike.pvalue, rel=1e-9)
+        ends = alike.confidence_interval(0.99)
+        welch = effect.interval_at(0.01)
+        assert (ends.low < welch[0]) == wider
+        assert effect.safe_interval_at(0.01) == pytest.approx((ends.low, ends.high) if wider else welch, rel=1e-9)
+
+
+def test_with_arms_of_one_size_the_safe_interval_is_hardly_wider() -> None:
+    rng = np.random.default_rng(4)
+    b, a = rng.lognormal(0, 2, 500).round(3), rng.lognormal(0, 2, 500).round(3)
+    effect = against_control(amounts(b.tolist(), a.tolist()))
+    widths = [high - low for low, high in (effect.safe_interval_at(0.05), effect.interval_at(0.05))]
+    assert 1 <= widths[0] / widths[1] < 1.001
+
+
+def test_two_rates_have_one_interval() -> None:
+    rows = {"arm": ["A"] * 200 + ["B"] * 50, "y": [0, 1] * 100 + [1, 1, 0, 0, 0] * 10}
+    effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]))
+    assert effect.test == "score"
+    assert effect.safe_interval_at(0.05) == effect.interval_at(0.05) == pytest.approx(effect.interval, rel=1e-12)

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 import kanab as kb
 from kanab.datasets import eighteen
-from kanab.stats.relative import Relative, odds_ratio, relative_delta, relative_effect
+from kanab.stats.relative import Relative, odds_ratio, relative_delta, relative_effect, safe_relative_interval
 
 
 def means_of(control: list[float], arm: list[float]) -> kb.stats.ArmMeans:
@@ -170,3 +170,36 @@ def test_without_an_event_in_the_control_there_is_no_share_but_an_odds_ratio_wit
 
 def test_only_rates_have_an_odds_ratio() -> None:
     assert odds_ratio(kb.stats.difference_in_means(eighteen())) is None
+
+
+def test_the_safe_relative_interval_is_the_wider_of_both_tests() -> None:
+    rng = np.random.default_rng(8)
+    b, a = rng.normal(5, 1, 40).round(3), rng.normal(5, 3, 400).round(3)
+    rows = {"arm": ["A"] * 400 + ["B"] * 40, "y": [*a.tolist(), *b.tolist()]}
+    means = kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
+    effect = kb.stats.against_control(means)
+    low, high = safe_relative_interval(means, effect)
+    welch = relative_effect(means, effect).interval
+    assert low < welch[0] < welch[1] < high
+    # Fieller with one variance, on the rows: at the ends the t of b = (1 + share) a is the t of 5 %
+    variance = (np.sum((a - a.mean()) ** 2) + np.sum((b - b.mean()) ** 2)) / 438
+    for share in (low, high):
+        t = (b.mean() - (1 + share) * a.mean()) / np.sqrt(variance * (1 / 40 + (1 + share) ** 2 / 400))
+        assert abs(t) == pytest.approx(student.ppf(0.975, 438), rel=1e-9)
+
+
+def test_without_a_relative_interval_of_either_test_there_is_none() -> None:
+    rng = np.random.default_rng(8)
+    rows = {"arm": ["A"] * 400 + ["B"] * 40, "y": rng.normal(0, 1, 440).round(3).tolist()}
+    means = kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
+    assert safe_relative_interval(means, kb.stats.against_control(means)) is None
+
+
+def test_a_control_that_only_its_own_variance_tells_from_0_has_no_safe_share() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(0.3, 1, 100).round(3), rng.normal(0.3, 30, 100).round(3)
+    rows = {"arm": ["A"] * 100 + ["B"] * 100, "y": [*a.tolist(), *b.tolist()]}
+    means = kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
+    effect = kb.stats.against_control(means)
+    assert relative_effect(means, effect).interval is not None
+    assert safe_relative_interval(means, effect) is None
