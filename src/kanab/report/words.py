@@ -316,16 +316,21 @@ def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
         return Verdict(row, kind, claim, f": nothing varies{change}.")
     adjusted = f" (adjusted for {listed(row['covariates'])})" if row["method"] == "adjusted" else ""
     evidence = f"{_interval(data, row, figures)}; {spoken_ps(row)}{adjusted}"
-    return Verdict(row, kind, claim, f"{evidence}{_doubt(data, row)}." if kind == "watch" else f"{evidence}.")
+    return Verdict(
+        row, kind, claim, f"{evidence}{_doubt(data, row, share=share)}." if kind == "watch" else f"{evidence}."
+    )
 
 
-def _doubt(data: Data, row: Row) -> str:
+def _doubt(data: Data, row: Row, *, share: bool) -> str:
     """Return why an effect is only to be watched, and what would settle it."""
     wait = "wait for more people"
     if row["enough"] is not None:
         smaller = min(row["arm"], row["control"], key=lambda arm: data["arms"][arm])
         wait = f"wait: about {row['enough']:,} people in {smaller} would make an effect of this size clear"
     second = spoken_p(row["p_null_adjusted"]).removeprefix("p ").removeprefix("= ")
+    if share:  # which cannot be cut, and whose plain second test is the exact one
+        test = "by the exact test" if row["method"] == "difference" else "if the arms vary alike"
+        return f", but {second} {test}: {wait}"
     return (
         f", but {second} if the arms vary alike. Declare a bound of {row['metric']} near the 99 % point of an earlier "
         f"period, where larger values are cut, or {wait}"

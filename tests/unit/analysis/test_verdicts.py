@@ -127,3 +127,13 @@ def test_a_segment_that_a_few_people_could_have_made_is_watched_by_readout_and_s
             ]
             return
     raise AssertionError("nothing to watch")  # pragma: no cover
+
+
+def test_a_rate_that_is_to_be_watched_has_no_bound_to_declare() -> None:
+    data = {"variant": ["B"] * 30 + ["A"] * 270, "bought": [1] * 2 + [0] * 28 + [1] * 2 + [0] * 268}
+    readout = kb.readout(data, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1})
+    (row,) = readout.effects
+    assert row.verdict == "watch"
+    text = " ".join(str(readout).split())
+    assert "by the exact test: wait: about" in text
+    assert "Declare a bound" not in text
