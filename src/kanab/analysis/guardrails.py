@@ -63,7 +63,7 @@ def _reading(row: EffectRow, margin: Margin | None, tests: Sequence[MarginTest])
 
 
 def _within(row: EffectRow, margin: Margin, tests: Sequence[MarginTest]) -> bool:
-    """Return whether the effect is shown to be within the margin: by its test, over several looks by their interval."""
+    """Return whether the effect is shown to be within the margin: by its tests, over several looks by the interval."""
     if row.look is None:
         same = (row.effect.metric, row.effect.arm, row.effect.method, row.effect.covariates)
         return any(
@@ -72,7 +72,6 @@ def _within(row: EffectRow, margin: Margin, tests: Sequence[MarginTest]) -> bool
             if test.margin == margin
             and (test.effect.metric, test.effect.arm, test.effect.method, test.effect.covariates) == same
         )
-    relative = None if row.relative is None else row.relative.interval
-    interval = relative if margin.relative else row.look.interval
+    interval = row.relative_safe if margin.relative else row.safe
     (limit, side), *_ = margin.tests
     return interval is not None and (interval[0] > limit if side == "greater" else interval[1] < limit)

@@ -29,6 +29,9 @@ SegmentKind = Literal["differs", "watch", "nothing found", "not testable"]
 
 MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "watch": "◇", "hint": "△", "unclear": "○", "untestable": "–"}
 
+_NO_NAMES = {"true", "false", "missing", "on", "off", "yes", "no", "in", "out"}
+"""What an arm may be called that does not read as a name: no effect of on on orders."""
+
 MOST_FOLLOW_UPS = 6
 """So many levels are put into words for one test; tables and plain data hold all of them."""
 
@@ -407,12 +410,12 @@ def spoken_ps(row: Row) -> str:
 
 
 def spoken_arm(arm: str) -> str:
-    """Return an arm as the subject of a sentence; "arm 1" where its name is no word.
+    """Return an arm as the subject of a sentence; "arm 1" where its name does not read as one.
 
-    >>> spoken_arm("Mens E-Mail"), spoken_arm("1"), spoken_arm("true")
-    ('Mens E-Mail', 'arm 1', 'arm true')
+    >>> spoken_arm("Mens E-Mail"), spoken_arm("1"), spoken_arm("on")
+    ('Mens E-Mail', 'arm 1', 'arm on')
     """
-    return arm if arm[:1].isalpha() and arm.lower() not in ("true", "false", "missing") else f"arm {arm}"
+    return arm if arm[:1].isalpha() and arm.lower() not in _NO_NAMES else f"arm {arm}"
 
 
 def _capital(text: str) -> str:

@@ -158,6 +158,22 @@ def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_li
     assert readings(data)["latency"] == "not shown"
 
 
+def test_over_several_looks_a_margin_needs_the_interval_of_both_tests() -> None:
+    rng = np.random.default_rng(7)
+    variant = np.where(rng.random(4_000) < 0.1, "B", "A")
+    costs = np.where(variant == "B", rng.normal(20, 1, 4_000), rng.normal(20, 6, 4_000)).round(1)
+    table = {"variant": variant, "orders": rng.integers(0, 2, 4_000), "costs": costs}
+    design: dict[str, Any] = {"guardrails": "costs", "lower_is_better": "costs", "looks": kb.Looks("always")}
+    counted = kb.release(kb.count(table, arm="variant", metrics=["orders", "costs"]))
+    row = next(row for row in kb.analyze(counted, **design).effects if row.effect.metric == "costs")
+    narrow, wide = row.look.interval[1], row.safe[1]  # type: ignore[union-attr, index]
+    assert wide > narrow + 0.5
+    for size, reading in (((narrow + wide) / 2, "not shown"), (wide + 0.01, "holds")):
+        planned = replace(counted.plan.experiment(), non_inferiority={"costs": (size, False)})
+        limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
+        assert readings(kb.analyze(limited, **design).to_dict())["costs"] == reading
+
+
 def test_what_a_plan_says_is_read_and_may_be_overridden() -> None:
     counted = kb.release(kb.count(rows(), parse_plan(PLAN + ROLES)))
     data = kb.analyze(counted).to_dict()
