@@ -124,7 +124,7 @@ def analyze(
     return analyze_release(released, experiment, options)
 
 
-@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "span"))
+@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "span"))
 def readout(
     source: Any,
     plan: Plan | None = None,
@@ -140,6 +140,7 @@ def readout(
     missing: Mapping[str, Missing] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
+    score: Sequence[str] = (),
     arms: Sequence[Any] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
@@ -195,8 +196,8 @@ def readout(
     of_plan, of_reading = (None, control) if pool else (control, None)  # a pool may be the control
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms, shares=shares,
-        control=of_plan,
+        score=score, bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms,
+        shares=shares, control=of_plan,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -232,7 +233,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     resolved = _resolved(options, released, plan, tables, pools)
     notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
     notes += [*pools.notes, *current.notes]
-    means = metric_means(AnalyzedTables(plan, tables, released.receipt.maps), released.plan.ratios, options, notes)
+    analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
+    means = metric_means(analyzed, released.plan.ratios, options, notes)
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
     means = by_role(means, resolved.roles)
@@ -470,6 +472,7 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     if not released.bounds_declared:
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
+    notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
     notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)
     if receipt.excluded:
         notes.append(f"At least {receipt.excluded:,} people were seen in two arms and are excluded.")

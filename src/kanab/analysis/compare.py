@@ -63,11 +63,15 @@ class _Functions:
 
 @dataclass(frozen=True)
 class AnalyzedTables:
-    """The tables of one experiment as they are analyzed, and how levels of tables of two covariates were merged."""
+    """The tables of one experiment as they are analyzed, and how levels of tables of two covariates were merged.
+
+    ``categories`` are covariates with scores that are adjusted for as categories: bins.
+    """
 
     plan: ExperimentPlan
     tables: Mapping[str, Tally]
     maps: Mapping[str, LevelMap]
+    categories: frozenset[str] = frozenset()
 
     def of(self, covariate: str) -> str:
         """Return the name of a covariate's table."""
@@ -82,7 +86,7 @@ class AnalyzedTables:
             names = [pair.map_name(covariate) for pair in pairs if covariate in pair.covariates]
             merged = next((self.maps[name] for name in names if name in self.maps), None)
             tables.append(single if merged is None else merged.apply(single))
-        return tables
+        return [table.as_categories(self.categories) for table in tables]
 
 
 def metric_means(
@@ -156,8 +160,10 @@ def _adjusted(
     analyzed: AnalyzedTables, holding: Mapping[str, Tally], covariates: Sequence[str], functions: _Functions
 ) -> ArmMeans | None:
     """Return means adjusted for one covariate, or for several together; None for none."""
-    if len(covariates) < 2:
-        return functions.adjusted(holding[analyzed.of(covariates[0])]) if covariates else None
+    if not covariates:
+        return None
+    if len(covariates) == 1:
+        return functions.adjusted(holding[analyzed.of(covariates[0])].as_categories(analyzed.categories))
     means = functions.joint(analyzed.crossed(covariates, holding))
     return replace(means, covariates=tuple(covariates))
 

@@ -336,7 +336,7 @@ def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariat
     ratio = _ratio(released, metric)
     tables = list(released.tables_of(plan.name).values())
     if covariate is not None:
-        table = _with(tables, covariate, plan.name)
+        table = _with(tables, covariate, plan.name).as_categories(released.plan.categories)
         if ratio is not None:
             return adjusted_ratio_means(table, *ratio), "/".join(ratio)
         means = adjusted_means(table, metric)

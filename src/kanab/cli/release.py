@@ -60,7 +60,7 @@ def release(source: str, **flags: Any) -> None:
         click.echo(f"- A new ledger was begun: {path.name}.")
     if receipt.batch is not None:
         click.echo(f"- People who enrolled {_when(receipt.batch)}.")
-    for sentence in receipt.left_out.values():
+    for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):
         click.echo(f"- {sentence}.")
     for sentence in receipt.deviations:
         click.echo(f"- Deviation: {sentence}.")

@@ -165,6 +165,7 @@ _OPTIONS = (
         "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
+    click.option("--score", multiple=True, help="Bins to adjust for by one slope, not as categories: --score age."),
     click.option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
     click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
@@ -236,7 +237,7 @@ def check_single(source: tuple[str, ...]) -> None:
 def plan_of(flags: Mapping[str, Any]) -> Plan:
     """Return the plan of a file, or of the flags."""
     if flags["plan_file"]:
-        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "arms", "shares") if flags[flag]]
+        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "score", "arms", "shares") if flags[flag]]
         if clash:
             raise PlanError(f"--plan and --{clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
@@ -252,6 +253,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
         top={name: _whole(limit) for name, limit in numbers(flags["top"], "--top").items()},
+        score=[name for text in flags["score"] for name in names(text)],
         arms=[level(arm) for arm in names(flags["arms"])] or None,
         shares=shares_of(flags["shares"]) or None,
         control=level(flags["control"]),

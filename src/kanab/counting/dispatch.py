@@ -35,7 +35,7 @@ Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
 
 
-@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "earlier", "span"))
+@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "earlier", "span"))
 def count(
     source: Any,
     plan: Plan | None = None,
@@ -50,6 +50,7 @@ def count(
     missing: Mapping[str, Missing] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
+    score: Sequence[str] = (),
     arms: Sequence[Any] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
@@ -95,8 +96,8 @@ def count(
     """
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms, shares=shares,
-        control=control,
+        score=score, bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms,
+        shares=shares, control=control,
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -114,6 +115,7 @@ def chosen_plan(
     adjust: Sequence[str],
     segments: Sequence[str],
     ratios: Sequence[str],
+    score: Sequence[str],
     k: int,
     **others: Any,
 ) -> Plan:
@@ -121,15 +123,15 @@ def chosen_plan(
     both = name_list(covariates, "covariates")
     adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
     segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
-    measured = name_list(metrics, "metrics")
+    measured, scored = name_list(metrics, "metrics"), name_list(score, "score")
     if plan is not None:
         single = any(choice is not None for choice in (arm, *others.values()))
-        if single or measured or adjusted or segmented or ratios or k != DEFAULT_K:
+        if single or measured or adjusted or segmented or scored or ratios or k != DEFAULT_K:
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
         return plan
     if not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
-    return make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, k=k, **others)
+    return make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, score=scored, k=k, **others)
 
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
@@ -299,8 +301,15 @@ def _open_choices(plan: Plan) -> Iterator[str]:
 def _as_counted(counted: Counted) -> Plan:
     """Return the plan with what the rows decided: how controls are spelled ("0" may be the number 0), who is left out.
 
-    Missing values without a rule are left out, wherever somebody has none.
+    Missing values without a rule are left out, wherever somebody has none. Raises `SourceError` where a slope is
+    asked for of something other than numbers.
     """
+    for factor in (factor for tally in counted.tallies.values() for factor in tally.covariates):
+        if counted.plan.covariate(factor.name).score and factor.scores is None:
+            raise SourceError(
+                f"covariate {factor.name!r} has no slope: it holds something other than numbers",
+                f"Leave it out of score (--score): {factor.name} is adjusted for as categories.",
+            )
     experiments = []
     for experiment in counted.plan.experiments:
         tally = next(tally for tally in counted.tallies.values() if tally.axes[0] == experiment.name)

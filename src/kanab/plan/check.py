@@ -172,6 +172,9 @@ def _covariate_mistakes(covariate: CovariatePlan) -> Iterator[str]:
             yield f"{path}.bins must be finite numbers in increasing order"
     elif covariate.bins is not None and (type(covariate.bins) is not int or covariate.bins < 2):
         yield f"{path}.bins must be a whole number of bins, at least 2, or a list of edges"
+    numbers = covariate.levels is None or not any(isinstance(level, (str, bool)) for level in covariate.levels)
+    if covariate.score and (covariate.top is not None or not numbers):
+        yield f"{path}.score is for numbers: bins, or levels that are numbers; without it they are categories"
     if covariate.top is not None and (type(covariate.top) is not int or not 1 <= covariate.top <= MOST_LEVELS):
         yield f"{path}.top must be a whole number from 1 to {MOST_LEVELS:,}"
 

@@ -200,12 +200,13 @@ def _covariate(name: str, group: _Table) -> CovariatePlan:
     if not isinstance(group.keys[name], dict):
         return CovariatePlan(name, group.get(name, values.levels, None))
     table = group.table(name)
-    table.only("levels", "bins", "top")
+    table.only("levels", "bins", "top", "score")
     return CovariatePlan(
         name,
         table.get("levels", values.levels, None),
         table.get("bins", values.bins, None),
         table.get("top", lambda n: n, None),
+        table.get("score", values.one_of(False, True), CovariatePlan.score),
     )
 
 
@@ -280,9 +281,10 @@ def _plain(value: Any) -> Any:
 
 
 def _covariate_to_dict(covariate: CovariatePlan) -> Any:
-    if covariate.levels is not None:
-        return _plain(covariate.levels)
-    return _without_empty(bins=_plain(covariate.bins), top=covariate.top)
+    levels, score = _plain(covariate.levels), covariate.score or None
+    if levels is not None and not score:
+        return levels
+    return _without_empty(levels=levels, bins=_plain(covariate.bins), top=covariate.top, score=score)
 
 
 def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def counting_terms(plan: Plan) -> str:
     True
     """
     experiments = [(each.name, each.arms, each.adjust, each.segments, each.interactions) for each in plan.experiments]
-    covariates = [plan.covariate(name) for name in plan.covariates_in_use]
+    covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
     return repr((experiments, covariates, [_counting_part(metric) for metric in plan.metrics]))
 
 

@@ -62,12 +62,22 @@ class MetricPlan:
 
 @dataclass(frozen=True)
 class CovariatePlan:
-    """One covariate: its levels as declared, or how they are taken from the pooled data."""
+    """One covariate: its levels as declared, or how they are taken from the pooled data.
+
+    Bins are adjusted for as categories; with ``score`` by one slope on the mean of each bin. That says how they
+    are read, not how they are counted.
+    """
 
     name: str
     levels: tuple[Level, ...] | None = None
     bins: int | tuple[float, ...] | None = None
     top: int | None = None
+    score: bool = False
+
+    @property
+    def counting(self) -> CovariatePlan:
+        """What matters of it for counting."""
+        return replace(self, score=False)
 
 
 @dataclass(frozen=True)
@@ -215,6 +225,15 @@ class Plan:
         return next((covariate for covariate in self.covariates if covariate.name == name), CovariatePlan(name))
 
     @property
+    def categories(self) -> frozenset[str]:
+        """The covariates in bins that are adjusted for as categories, although their bins have scores.
+
+        >>> make_plan("variant", ["spend"], adjust=["age"], bins={"age": 5}).categories
+        frozenset({'age'})
+        """
+        return frozenset(each.name for each in self.covariates if each.bins is not None and not each.score)
+
+    @property
     def covariates_in_use(self) -> tuple[str, ...]:
         """The covariates that some experiment uses, each once; others may be declared."""
         return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.covariates))
@@ -263,6 +282,7 @@ def make_plan(
     missing: Mapping[str, Missing] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
+    score: Sequence[str] = (),
     arms: Sequence[Any] | None = None,
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
@@ -273,21 +293,22 @@ def make_plan(
 
     ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
     Only the ``arms`` are counted, or those with ``shares``; people of other arms are left out.
+    Covariates in ``bins`` are adjusted for as categories, those of ``score`` by one slope.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
     >>> plan.linkage_names, plan.metrics[0].declared
     (('variant/tier', 'variant/device'), True)
     """
-    adjust = sorted(adjust, key=str)  # all are adjusted for together, so that their order means nothing
+    adjust, segments = sorted(adjust, key=str), sorted(segments, key=str)  # the order of typing means nothing
     covariates = list(dict.fromkeys([*adjust, *segments]))
     parts = {ratio: _parts(ratio) for ratio in ratios}
     metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))
     for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
-        ("bins", bins, covariates), ("top", top, covariates),
+        ("bins", bins, covariates), ("top", top, covariates), ("scores", score, covariates),
     ):  # fmt: skip
-        for name in choices or {}:
+        for name in choices or ():
             if name not in names:
                 raise PlanError(f"{word} name something that is not counted: {name!r}", _counted(names, covariates))
     return Plan(
@@ -312,7 +333,8 @@ def make_plan(
             ),
         ),
         tuple(
-            CovariatePlan(name, bins=_tuple((bins or {}).get(name)), top=(top or {}).get(name)) for name in covariates
+            CovariatePlan(name, None, _tuple((bins or {}).get(name)), (top or {}).get(name), name in score)
+            for name in covariates
         ),
         k,
     )

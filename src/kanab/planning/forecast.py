@@ -385,7 +385,7 @@ def baseline_from_release(released: Release) -> Baseline:
                 of_metric = noises.setdefault((plan.name, metric.name), {})
                 for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
                     try:
-                        means = _means(tally, metric, adjusted=bool(name))
+                        means = _means(tally.as_categories(released.plan.categories), metric, adjusted=bool(name))
                         rate = metric.ratio is None and tally.moments_of(metric.name).metric.binary
                         noise = noise_of_means(means, shares=shares, control=plan.control, rate=rate)
                         of_metric.setdefault(name, noise)

@@ -281,7 +281,7 @@ def continues(plan: Plan, old: Plan) -> bool:
     return (
         plan.cohorts == old.cohorts
         and _agree(plan.metrics, old.metrics)
-        and _agree(plan.covariates, old.covariates)
+        and _agree(*([each.counting for each in parts] for parts in (plan.covariates, old.covariates)))
         and all(_meaning(new) == _meaning(earlier.get(new.name, new)) for new in plan.experiments)
     )
 
@@ -311,4 +311,4 @@ def _agree(new: Sequence[MetricPlan] | Sequence[CovariatePlan], old: Sequence[Me
 
 
 def _meaning(experiment: ExperimentPlan) -> tuple[object, ...]:
-    return experiment.arms, experiment.control, experiment.adjust, experiment.segments
+    return experiment.arms, experiment.control, {*experiment.adjust}, {*experiment.segments}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,6 +87,20 @@ class Release:
     def tables_of(self, experiment: str) -> dict[str, Tally]:
         """Return the tables of one experiment by name, but for those with another one."""
         return {name: table for name, table in self.tables.items() if table.experiment_names == (experiment,)}
+
+    def fewer_bins(self, experiments: Iterable[str]) -> list[str]:
+        """Say which covariates have fewer bins than planned, before sparse ones were merged."""
+        sentences: dict[str, None] = {}
+        for name, table in ((name, table) for each in experiments for name, table in self.tables_of(each).items()):
+            for factor in table.covariates if len(table.covariates) == 1 else ():
+                merged, planned = self.receipt.maps.get(name), self.plan.covariate(factor.name).bins
+                levels = factor.levels if merged is None else [old for _, olds in merged.groups for old in olds]
+                bins = sum(level is not None for level in levels)
+                if isinstance(planned, int) and bins < planned:
+                    word = "bin" if bins == 1 else "bins"
+                    why = "because many people share a value"
+                    sentences[f"{factor.name}: {bins} {word} instead of {planned}, {why}"] = None
+        return list(sentences)
 
     def totals(self, experiment: str) -> Tally:
         """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""

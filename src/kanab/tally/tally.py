@@ -280,6 +280,17 @@ class Tally:
         scored = merged_scores(factor, list(zip(targets, self.people_by(name).values(), strict=True)), levels, scores)
         return self._fold(Factor(factor.name, levels, factor.role, scored), into)
 
+    def as_categories(self, names: Iterable[str]) -> Tally:
+        """Return the same table with some covariates as categories: without their scores, where they have any.
+
+        >>> from kanab.datasets import eighteen
+        >>> eighteen().as_categories(["tier", "device"]).factor("tier").kind
+        'categorical'
+        """
+        wanted = {*names}
+        factors = tuple(replace(each, scores=None) if each.name in wanted else each for each in self.factors)
+        return replace(self, factors=factors)
+
     def collapse(self, name: str) -> Tally:
         """Sum over one covariate, or one experiment of a pair. Raises `TallyError` for the only experiment."""
         factor = self.factor(name)

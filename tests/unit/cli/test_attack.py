@@ -69,7 +69,7 @@ def test_two_cuts_of_growing_data_exit_with_1(tmp_path: Path, ours: str) -> None
     done = run(release_file(tmp_path / "earlier.release.json", 1_000), ours)
     assert done.exit_code == 1
     assert "differences: LEARNT" in done.output
-    assert "earlier.release.json → ours.release.json, variant/tier: variant = " in done.output
+    assert "earlier.release.json → ours.release.json, variant/country: variant = " in done.output
     assert done.output.rstrip().endswith("the worst is about one person.")
 
 

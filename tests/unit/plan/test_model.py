@@ -118,9 +118,9 @@ def test_flags_spell_arms_as_levels() -> None:
     assert plan.experiment().control == 0
 
 
-@pytest.mark.parametrize("choice", ["bounds", "resolution", "missing", "bins", "top"])
+@pytest.mark.parametrize("choice", ["bounds", "resolution", "missing", "bins", "top", "score"])
 def test_a_choice_about_something_that_is_not_counted_is_refused(choice: str) -> None:
-    with pytest.raises(PlanError, match=f"{choice} name something that is not counted"):
+    with pytest.raises(PlanError, match=f"{choice}s? name something that is not counted"):
         make_plan("variant", ["spend"], adjust=["tier"], **{choice: {"elsewhere": 1}})  # type: ignore[arg-type]
 
 

@@ -534,3 +534,13 @@ def test_the_eighteen_become_six_classes_and_two_squares() -> None:
         "17.9098200898989",
         "19.6335889126438",
     ]
+
+
+def test_categories_have_no_scores_and_the_same_people_and_sums() -> None:
+    numeric = eighteen()
+    categories = numeric.as_categories(["tier", "elsewhere"])
+    assert categories.factor("tier").scores is None
+    assert categories.factor("tier").levels == numeric.factor("tier").levels
+    assert np.array_equal(categories.people, numeric.people)
+    assert np.array_equal(categories.moments[0].sums, numeric.moments[0].sums)
+    assert numeric.as_categories([]) == numeric

@@ -181,7 +181,7 @@ def _mixed(old: Plan, new: Plan) -> Iterator[str]:
     for metric, changed_metric in _both(old.metrics, new.metrics):
         yield from _mixed_metric(metric, changed_metric)
     for covariate, changed in _both(old.covariates, new.covariates):
-        if covariate != changed:
+        if covariate.counting != changed.counting:
             yield f"{path_to('covariates', covariate.name)} may not change: people are counted by its levels already"
     for experiment, now in _both(old.experiments, new.experiments):
         yield from _mixed_experiment(experiment, now, phases=new.cohorts is not None)
