@@ -32,6 +32,9 @@ from kanab.stats.multiplicity import Correction
 @click.option("--table", help="Table of the database.")
 @click.option("--sql", help="Query, instead of a table.")
 @click.option("--where", help="Count only rows where this SQL condition holds.")
+@click.option("--unit", help="Column that identifies a person, where people have several rows.")
+@click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean.")
+@click.option("--first-by", metavar="COLUMN", help="Time by which segments are those of a person's first row.")
 @click.option(
     "--family", type=click.Choice(["metric", "all"]), default="metric", help="Correct within each metric, or over all."
 )
@@ -92,6 +95,8 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
 def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairReadout) -> SegmentReadout | None:
     covariates = names(flags["segment"])
     if not covariates:
+        if flags["first_by"]:
+            raise PlanError("--first-by is about segments, and none are named", "Name some: --segment device.")
         return None
     rules = {name: value for name, value in _rules(flags).items() if name != "correction"}  # segments have their own
     if is_release(source[0]):
@@ -100,7 +105,7 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
             source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],
-            override=flags["override"], **_counting(flags), **rules,
+            override=flags["override"], first_by=flags["first_by"], **_counting(flags), **rules,
         )  # fmt: skip
 
 
@@ -138,5 +143,7 @@ def _counting(flags: Mapping[str, Any]) -> dict[str, Any]:
         "where": flags["where"],
         "table": flags["table"],
         "sql": flags["sql"],
+        "unit": flags["unit"],
+        "aggregate": pairs(flags["aggregate"], "--aggregate"),
     }
     return {name: value for name, value in choices.items() if value}

@@ -124,6 +124,7 @@ def scan_segments(
     window: str | None = None,
     time: str | None = None,
     exposure_time: str | None = None,
+    first_by: str | None = None,
 ) -> SegmentReadout:
     """Test which effects differ between which levels: every experiment × covariate × metric together.
 
@@ -139,7 +140,7 @@ def scan_segments(
     counting = {
         "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "where": where,
         "table": table, "sql": sql, "unit": unit, "aggregate": aggregate, "events": events, "window": window,
-        "time": time, "exposure_time": exposure_time,
+        "time": time, "exposure_time": exposure_time, "first_by": first_by,
     }  # fmt: skip
     arms, names = read_names(experiments, "experiments"), read_names(metrics, "metrics")
     segments = read_names(covariates, "covariates")
@@ -243,7 +244,10 @@ def _least_k(releases: Sequence[Release]) -> int:
 
 
 def _left_out(releases: Sequence[Release]) -> tuple[str, ...]:
-    return tuple(sentence for stored in releases for sentence in stored.receipt.left_out.values())
+    """Return what is not in the releases as it was asked for, each sentence once."""
+    left_out = (sentence for stored in releases for sentence in stored.receipt.left_out.values())
+    fewer = (sentence for stored in releases for sentence in stored.fewer_bins(stored.plan.experiment_names))
+    return tuple(dict.fromkeys((*left_out, *fewer)))
 
 
 def _chained(releases: Sequence[Release]) -> bool:

@@ -157,3 +157,19 @@ def test_joint_shares_are_declared_on_the_command_line(tmp_path: Path) -> None:
     for wrong in ("checkout=0/off:1", "checkout/search=0:1", "checkout/search", "checkout/search=0/off:many"):
         with pytest.raises(PlanError, match=r"--joint-shares (cannot be read|needs numbers)"):
             run(*words, "--joint-shares", wrong)
+
+
+def test_people_with_several_rows_are_scanned_by_their_first_segment(users: str, tmp_path: Path) -> None:
+    with Path(users).open(encoding="utf-8", newline="") as stream:
+        first = [row | {"person": str(place), "day": "2026-11-01"} for place, row in enumerate(csv.DictReader(stream))]
+    later = [row | {"day": "2026-11-02", "device": "tablet", "revenue": "0", "bought": "0"} for row in first]
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(first[0]))
+        writer.writeheader()
+        writer.writerows(later + first)
+    flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--json")
+    unit = (*flags, "--unit", "person", "--aggregate", "revenue=sum", "--first-by", "day")
+    taken = json.loads(run("scan", str(tmp_path / "rows.csv"), *unit, "--segment", "device").output)
+    assert taken == json.loads(run("scan", users, *flags, "--segment", "device").output)
+    with pytest.raises(PlanError, match="--first-by is about segments"):
+        run("scan", str(tmp_path / "rows.csv"), *unit)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kanab as kb
-from kanab.errors import AnalysisError, ArgumentError, PlanError, PrivacyError
+from kanab.errors import AnalysisError, ArgumentError, PlanError, PrivacyError, SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.scan import scan_interactions, scan_segments
 
@@ -235,3 +235,19 @@ def test_releases_take_joint_shares_from_their_plan_and_analyze_says_what_they_m
 def test_joint_shares_that_do_not_fit_are_refused(declared: Any, fact: str) -> None:
     with pytest.raises(PlanError, match=fact):
         scan_interactions(factorial(400), NAMES, ["y"], joint_shares=declared, **COUNTING)
+
+
+def test_segments_are_those_of_a_persons_first_row() -> None:
+    first = users(3_000) | {"person": np.arange(3_000), "day": np.repeat("2026-11-01", 3_000)}
+    later = first | {"day": np.repeat("2026-11-02", 3_000), "device": np.repeat("tablet", 3_000), "y": np.zeros(3_000)}
+    rows = {name: np.concatenate([later[name], first[name]]) for name in first}
+    with pytest.raises(SourceError, match=r"'device' changes among the rows of a person.*first_by"):
+        scan_segments(rows, ["t2"], ["y"], ["device"], unit="person", **COUNTING)
+    taken = scan_segments(rows, ["t2"], ["y"], ["device"], unit="person", first_by="day", **COUNTING).to_dict()
+    assert taken["segments"] == scan_segments(first, ["t2"], ["y"], ["device"], **COUNTING).to_dict()["segments"]
+
+
+def test_fewer_bins_than_asked_for_are_said() -> None:
+    rows = users() | {"visits": np.where(np.arange(6_000) % 2, 0, np.arange(6_000) % 50)}
+    scanned = scan_segments(rows, ["t1", "t2"], ["y"], ["visits"], bins={"visits": 5}, **COUNTING)
+    assert str(scanned).count("visits: 3 bins instead of 5, because many people share a value") == 1
