@@ -19,7 +19,8 @@ FIRST = Plan(
     (CovariatePlan("tier", (1, 2, 3)),),
 )
 SECOND = Plan(
-    (MetricPlan("spend"), MetricPlan("bought", binary=True), MetricPlan("r", ratio=("spend", "bought"))),
+    (MetricPlan("spend", missing="zero"), MetricPlan("bought", binary=True),
+     MetricPlan("r", ratio=("spend", "bought"))),
     (ExperimentPlan("banner", (("off", 1), ("on", 1)), segments=("tier",), interactions=("checkout",)),
      ExperimentPlan("checkout", AB)),
     (CovariatePlan("tier", bins=(1.5,)),),

@@ -317,7 +317,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[KanabError], str]]
     "unequal lengths": ({"y": [1, 918273645]}, {}, SourceError, "the columns have different lengths"),
     "no rows": ({"arm": [], "tier": [], "y": []}, {}, SourceError, "there are no rows to count"),
     "missing arm": ({"arm": ["A", None, "B"]}, {}, SourceError, r"arm column 'arm' has missing values. Leave out peop"),
-    "text in a metric": ({"y": [1, 2, "918273645"]}, {}, SourceError, "metric 'y' holds something other than numbers"),
+    "text in a metric": ({"y": [1, 2, "918273645"]}, {}, SourceError, "metric 'y' holds texts that look like numbers"),
     "infinite value": ({"y": [1, 2, math.inf]}, {}, SourceError, "metric 'y' holds infinite values"),
     "value beyond the grid": (
         {"y": [1, 2, 2**52]},

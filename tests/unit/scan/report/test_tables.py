@@ -208,8 +208,9 @@ def test_segments_are_told_level_by_level(segments: Scan) -> None:
     assert text.startswith("2 experiments by 2 covariates, 1 metric (revenue).\n")
     assert "Corrected (Benjamini–Hochberg, over 4 tests): effects differ in 1 test." in text
     assert "── banner by tier: revenue ─" in text
-    assert "Where tier is gold, on changes revenue by +5.64, elsewhere by +0.23: a difference of +5.41 ± 0.89" in flat(
-        text
+    assert (
+        "Where tier is gold, arm on changes revenue by +5.64, elsewhere by +0.23: a difference of +5.41 ± 0.89"
+        in flat(text)
     )
     assert "price by age is left out: a class holds fewer than k = 10 people." in text
     assert "budget" not in text
