@@ -25,7 +25,7 @@ from kanab.collector.counting.tables import counters_of, tables
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.errors import MessageError
-from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, settle_missing
 
 NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)
 NAMES = ("checkout", "ban/ner: x", "größe")
@@ -67,7 +67,7 @@ def plans(draw: st.DrawFn) -> Plan:
         for position, name in enumerate(names)
     ]
     covariates = tuple(CovariatePlan(name, levels) for name, levels in LEVELS.items())
-    return Plan((*metrics, *ratios), tuple(experiments), covariates)
+    return settle_missing(Plan((*metrics, *ratios), tuple(experiments), covariates))  # a collector's rule
 
 
 # ── people ─────────────────────────────────────────────────────────────────────────────────────

@@ -142,6 +142,14 @@ def coarse_metrics(plan: Plan, tallies: Iterable[Tally]) -> dict[str, Metric]:
     return coarse
 
 
+def few_steps(low: float, high: float, metric: Metric) -> bool:
+    """Return whether rounding is seen in values between these: they differ, or are so small that digits are lost.
+
+    A single value far from 0 is the same number on the grid, to six digits.
+    """
+    return low < high or abs(high) * metric.scale < _FEWEST_STEPS**2
+
+
 def too_coarse(metric: Metric) -> GridError:
     """Return the error of bounds so wide that values are visibly rounded, or all become one."""
     largest = max(map(abs, metric.bounds or (1.0,)))

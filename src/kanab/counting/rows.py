@@ -23,7 +23,15 @@ from kanab.counting.bins import (
 from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
-from kanab.counting.grids import check_range, choose_metric, coarse_metrics, profile_values, too_coarse, widen_range
+from kanab.counting.grids import (
+    check_range,
+    choose_metric,
+    coarse_metrics,
+    few_steps,
+    profile_values,
+    too_coarse,
+    widen_range,
+)
 from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.repeated_ids import id_columns, repeated_in
@@ -115,7 +123,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
         cells[linkage.name] = _cells(axes, linkage.name)
         tallies[linkage.name] = _tally(axes, cells[linkage.name], [*steps.values()], linkage, plan)
     for name, metric in coarse_metrics(plan, tallies.values()).items():
-        if _between_steps(table[name], metric):
+        if _rounded_visibly(table[name], metric):
             raise too_coarse(metric)
     ranges = {name: value.range for name, value in values.items() if value.range is not None}
     counted = Counted(
@@ -199,11 +207,13 @@ def _values(column: Array, declared: MetricPlan) -> MetricValues:
     return MetricValues(steps, clamped, int(np.count_nonzero(gone)), _range(steps))
 
 
-def _between_steps(column: Array, metric: Metric) -> bool:
-    """Return whether values within the bounds lie between the steps of a grid."""
+def _rounded_visibly(column: Array, metric: Metric) -> bool:
+    """Return whether values within the bounds lie between the steps of a grid, and differ or are few steps from 0."""
     values, gone = to_numbers(column, metric.name)
     inside = values[~gone & ~metric.beyond_bounds(values)]
-    return bool(np.any(grid_steps(inside, metric.scale) / metric.scale != inside))
+    if not np.any(grid_steps(inside, metric.scale) / metric.scale != inside):
+        return False
+    return few_steps(float(inside.min()), float(inside.max()), metric)
 
 
 def _range(values: MetricSteps) -> tuple[int, int] | None:

@@ -258,6 +258,15 @@ def test_bounds_so_wide_that_values_collapse_are_refused_with_the_resolution_to_
         assert metric.bounds is not None
 
 
+@pytest.mark.parametrize("where", [None, "1 = 1"])
+def test_a_price_that_is_the_same_for_everybody_is_no_fault_of_its_bounds(where: str | None) -> None:
+    prices = {"arm": ["A", "B"] * 500, "price": [9.99] * 1000}
+    counted = kb.count(prices, arm="arm", metrics=["price"], bounds={"price": (0, 100)}, where=where)
+    assert counted.tallies["arm"].moments_of("price").counts.tolist() == [500, 500]
+    with pytest.raises(GridError, match="rounded to steps of 1"):
+        kb.count(prices, arm="arm", metrics=["price"], bounds={"price": (0, 1e10)}, where=where)
+
+
 def test_a_missing_value_is_zero_or_left_out_as_declared() -> None:
     zero = count_rows(ROWS, make_plan("banner", ["spend"], missing={"spend": "zero"})).tallies["banner"]
     assert zero.moments_of("spend").counts.tolist() == [2, 3]

@@ -58,7 +58,7 @@ from kanab.counting.engine.statement import (
     write_statement,
 )
 from kanab.counting.frames import days_as_levels
-from kanab.counting.grids import Profile, check_zero, coarse_metrics, plan_products, too_coarse
+from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
 from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.rows import needed_columns
@@ -345,17 +345,22 @@ def _count(people: Any, answer: QueryAnswer) -> Counted:
     return replace(counted, earlier=tuple(others))
 
 
-def _between_steps(people: Any, measure: Measure) -> bool:
-    """Return whether values within the bounds lie between the steps of a grid."""
+def _rounded_visibly(people: Any, measure: Measure) -> bool:
+    """Return whether values within the bounds lie between the steps of a grid, and differ or are few steps from 0."""
     if measure.kind != "number" or measure.metric.bounds is None:
         return False
     low, high = measure.metric.bounds
     value = as_number(people[measure.name], measure.kind, careful=True)
-    between = value.between(low, high) & (
-        grid_steps(value, measure.metric.scale) / float(measure.metric.scale) != value
+    within = value.between(low, high)
+    between = within & (grid_steps(value, measure.metric.scale) / float(measure.metric.scale) != value)
+    row = first_row(
+        people.aggregate(
+            between=between.fill_null(False).cast("int32").max(),
+            low=value.min(where=within),
+            high=value.max(where=within),
+        )
     )
-    row = first_row(people.aggregate(between=between.fill_null(False).cast("int32").max()))
-    return bool(row["between"])
+    return bool(row["between"]) and few_steps(float(row["low"]), float(row["high"]), measure.metric)
 
 
 def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
@@ -371,7 +376,7 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
     linkages = [linkage for linkage in query.plan.linkages if linkage.name in holding]
     tallies = {linkage.name: build_tally(answer, linkage, places) for linkage in linkages}
     for metric in coarse_metrics(query.plan, tallies.values()).values():
-        if _between_steps(people.filter(query.anywhere(people)), query.measure(metric.name)):
+        if _rounded_visibly(people.filter(query.anywhere(people)), query.measure(metric.name)):
             raise too_coarse(metric)
     ranges = {}
     for measure in measures:
