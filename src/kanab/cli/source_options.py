@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,6 @@ from kanab.counted import Counted
 from kanab.counting.dispatch import SourceOptions, count_source, explain
 from kanab.counting.files import holds_rows
 from kanab.errors import PlanError
-from kanab.plan.check import adds_up
 from kanab.plan.file import read_plan
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Plan, make_plan
 from kanab.plan.periods import Span
@@ -91,9 +91,24 @@ def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
     if len(percent) > 1:
         raise PlanError("--shares mixes percentages and numbers", f"Write all of them alike: {_example('--shares')}.")
     whole = math.fsum(shares.values())
-    if True in percent and not adds_up(shares.values(), 100):
+    if True in percent and not _adds_up(shares.values(), 100):
         raise PlanError(f"the percentages of --shares add up to {whole:g} %, not to 100 %", "Is an arm missing?")
+    if shares and all(0 < share < 1 for share in shares.values()) and not _adds_up(shares.values(), 1):
+        remedy = "Is an arm missing? Or write ratios: A=9,B=1."
+        raise PlanError(f"the parts of --shares add up to {whole:g}, not to 1", remedy)
     return shares
+
+
+def _adds_up(shares: Iterable[float], whole: int) -> bool:
+    """Return whether shares add up to a whole, but for the rounding of their last digits.
+
+    >>> _adds_up([0.33, 0.33, 0.33], 1), _adds_up([0.5, 0.4], 1)
+    (True, False)
+    """
+    written = [Decimal(repr(float(share))) for share in shares]
+    digits = [min(0, int(share.normalize().as_tuple().exponent)) for share in written]
+    room = sum((Decimal((0, (5,), digit - 1)) for digit in digits), Decimal(0))
+    return abs(sum(written, Decimal(0)) - whole) < min(room, Decimal(whole) / 20)
 
 
 def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:

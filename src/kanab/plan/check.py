@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
 from typing import Any, get_args
@@ -217,24 +216,8 @@ def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
             yield f"{here}: an arm's name {problem}"
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1e300:
             yield f"{here} must have a positive share"
-    shares = [share for _, share in experiment.shares or ()]
-    if shares and all(isinstance(share, Real) and 0 < share < 1 for share in shares) and not adds_up(shares, 1):
-        sum_of = f"{math.fsum(shares):g}"
-        yield f"{path}.arms: shares below 1 must add up to 1, not to {sum_of}; ratios such as 9 and 1 need not"
     if experiment.control is not None and experiment.control not in arms:
         yield f"{path}.control is not one of its arms; declared: {listed(arms)}"
-
-
-def adds_up(shares: Iterable[float], whole: int) -> bool:
-    """Return whether shares add up to a whole, but for the rounding of their last digits.
-
-    >>> adds_up([0.33, 0.33, 0.33], 1), adds_up([0.5, 0.4], 1)
-    (True, False)
-    """
-    written = [Decimal(repr(float(share))) for share in shares]
-    digits = [min(0, int(share.normalize().as_tuple().exponent)) for share in written]
-    room = sum((Decimal((0, (5,), digit - 1)) for digit in digits), Decimal(0))
-    return abs(sum(written, Decimal(0)) - whole) < min(room, Decimal(whole) / 20)
 
 
 def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

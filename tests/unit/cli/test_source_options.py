@@ -44,7 +44,7 @@ SHARES = {
     "too little": ("A=50%,B=40%", "the percentages of --shares add up to 90 %, not to 100 %. Is an arm missing?"),
     "too little in parts of 1": (
         "A=0.5,B=0.4",
-        ".arms: shares below 1 must add up to 1, not to 0.9",
+        "the parts of --shares add up to 0.9, not to 1. Is an arm missing? Or write ratios: A=9,B=1.",
     ),
     "an arm twice": ("A=50%,A=50%", "--shares names A twice. Name each once."),
     "a negative one": ("A=1,B=-1", "experiments.variant.arms.B must have a positive share"),
