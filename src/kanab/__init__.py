@@ -4,7 +4,7 @@
 >>> rng = np.random.default_rng(1)
 >>> people = {"variant": rng.choice(["A", "B"], 900), "bought": rng.random(900) < 0.2}
 >>> print(kb.readout(people, arm="variant", metrics=["bought"]).effects[0].effect)
-bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04266 … 0.05683, t(893.7) = 0.2796, p = 0.780
+bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04260 … 0.05710, z = 0.2799, p = 0.780
 
 The names here are the everyday ones. Single statistics are in ``kanab.stats``, power and forecasts in
 ``kanab.planning``, scans of many experiments in ``kanab.scan``, and errors in ``kanab.errors``.

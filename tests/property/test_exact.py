@@ -264,8 +264,8 @@ def test_the_difference_in_means_is_exact(mean, gap):
     assert off(ours.df, df) <= TOLERANCE
 
 
-def exact_adjusted(people, covariate):
-    """Estimate, sample and population variance of the Lin–Ding effect, in fractions."""
+def exact_adjusted(people, covariate, variance="exact"):
+    """Estimate, sample and population variance of Lin's effect, in fractions."""
     coded = {"tier": lambda t: [t], "C(tier)": lambda t: [int(t == 1), int(t == 2)]}[covariate]
     z = [coded(t) for t in people.tier]
     n, p = len(z), len(z[0])
@@ -276,10 +276,11 @@ def exact_adjusted(people, covariate):
     for arm in (0, 1):
         inside = [i for i in range(n) if people.arm[i] == arm]
         x, y = [[1, *about[i]] for i in inside], [Fraction(people.y[i], STEPS) for i in inside]
-        b, rss, _ = least_squares(x, y)
+        b, rss, inverse = least_squares(x, y)
         alpha.append(b[0])
         slopes.append(b[1:])
-        own.append(rss / (len(inside) * (len(inside) - 1 - p)))
+        share = inverse[0][0] if variance == "exact" else Fraction(1, len(inside))
+        own.append(rss * share / (len(inside) - 1 - p))
     gap = [two - one for one, two in zip(*slopes, strict=True)]
     drawn = sum(gap[i] * sxx[i][j] * gap[j] for i in range(p) for j in range(p)) / (n * (n - 1))
     return alpha[1] - alpha[0], sum(own), sum(own) + drawn
@@ -289,10 +290,11 @@ def exact_adjusted(people, covariate):
 @pytest.mark.parametrize(("mean", "gap"), WORLDS)
 def test_the_adjusted_effect_and_its_sample_error_are_exact(mean, gap, covariate):
     people = world(mean, gap)
-    ours = adjusted_effect(people.tally(), covariates=covariate)
-    estimate, sample, _ = exact_adjusted(people, covariate)
-    assert off(ours.estimate, estimate) <= TOLERANCE
-    assert root_off(ours.se, sample) <= TOLERANCE
+    for variance in ("exact", "paper"):
+        ours = adjusted_effect(people.tally(), covariates=covariate, variance=variance)
+        estimate, sample, _ = exact_adjusted(people, covariate, variance)
+        assert off(ours.estimate, estimate) <= TOLERANCE
+        assert root_off(ours.se, sample) <= TOLERANCE
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -93,6 +93,7 @@ CALLS: list[Call] = [
     (stats.ratio_effect, (TALLY, "spend", "bought"), {}),
     (stats.ratio_means, (TALLY, "spend", "bought"), {}),
     (stats.relative_delta, (MEANS, EFFECT), {}),
+    (stats.odds_ratio, (EFFECT,), {}),
     (stats.relative_effect, (MEANS, EFFECT), {}),
     (stats.robust_f, (TALLY, "tier", "bought"), {}),
     (stats.robust_fit, (TALLY, "variant", "spend"), {}),

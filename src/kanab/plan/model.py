@@ -308,7 +308,7 @@ def make_plan(
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("bins", bins, covariates), ("top", top, covariates), ("scores", score, covariates),
     ):  # fmt: skip
-        for name in choices or ():
+        for name in () if choices is None else choices:
             if name not in names:
                 raise PlanError(f"{word} name something that is not counted: {name!r}", _counted(names, covariates))
     return Plan(

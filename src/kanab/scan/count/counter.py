@@ -125,7 +125,7 @@ def merge_profiles(first: Profile | None, second: Profile | None) -> Profile | N
     A decimal grid that holds a value holds it when it is finer, too, as far as it has room.
 
     >>> merge_profiles(Profile(0, 2), Profile(0, 1.5, whole=False, decimal=10))
-    Profile(low=0, high=2, whole=False, decimal=10)
+    Profile(low=0, high=2, whole=False, decimal=10, gaps=False)
     """
     if first is None or second is None:
         return first or second
