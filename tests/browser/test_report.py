@@ -61,7 +61,7 @@ def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -
     for name in (
         "Effects on visit against No E-Mail",
         "Effects on spend against No E-Mail",
-        "Where the effect differs",
+        "The effect at each level: visit by womens",
     ):
         picture = page.get_by_role("img", name=name)
         expect(picture).to_be_visible()
@@ -139,7 +139,7 @@ def test_print_is_light_and_keeps_its_tables(open_page: Open, report: str) -> No
     assert page.locator("td").first.evaluate("cell => getComputedStyle(cell).display") == "table-cell"
     printed = page.pdf(format="A4")
     assert printed.startswith(b"%PDF")
-    assert 2 <= printed.count(b"/Type /Page\n") <= 4
+    assert 2 <= printed.count(b"/Type /Page\n") <= 7
 
 
 def test_an_alarm_stands_out_in_red(open_page: Open, hillstrom: Readout) -> None:

@@ -71,7 +71,7 @@ def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
         texts += [f"{row['label']} {row['text']}" for row in rows]
         cut = f"; the {len(rows)} clearest of {len(levels)}" if len(rows) < len(levels) else ""
         exploratory = ", exploratory" if levels[0]["exploratory"] else ""
-        panels.append(_forest_panel(alt, rows, f"{_axis_title(data, name)}{exploratory}{cut}"))
+        panels.append(_forest_panel(alt, rows, f"{_axis_title(data, name, f' by {covariate}')}{exploratory}{cut}"))
     title = f"The effect at each level: {listed(f'{name} by {covariate}' for name, covariate in places)}"
     described = f"{percent(data['confidence'])} intervals that hold together in each panel. {'; '.join(texts)}."
     return _finished(alt, panels, title, described)
@@ -119,8 +119,8 @@ def _extra(package: str) -> Any:
         raise MissingExtraError("drawing charts", "charts") from None
 
 
-def _axis_title(data: Data, metric: str) -> str:
-    return f"effect on {metric}, percentage points" if is_share(data, metric) else f"effect on {metric}"
+def _axis_title(data: Data, metric: str, by: str = "") -> str:
+    return f"effect on {metric}{by}{', percentage points' if is_share(data, metric) else ''}"
 
 
 def colour_of(row: Row) -> str:
@@ -171,7 +171,9 @@ def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
             kind = "untestable" if level["p"] is None else side if clear else "unclear"
             seen = {**level, "method": "difference", "verdict": kind, "better": better}
             row = _forest_row(seen, figures, str(len(rows)))
-            name = f"{level['covariate']} = {level['level']}, {level['arm']}"
+            short = f"{level['level']}, {level['arm']}"
+            name = f"{level['covariate']} = {short}"
+            name = name if len(name) <= _room(row["text"]) else short
             rows.append(row | {"label": name, "weight": "bold" if clear else "normal"})
     return rows
 
@@ -211,8 +213,12 @@ def _base(alt: Any, rows: Sequence[Spec]) -> Any:
 
 def _cut(label: str, text: str) -> str:
     """Return as much of a name as fits beside the row's numbers."""
-    room = max(8, int(WIDTH / LETTER) - len(text) - 2)
+    room = _room(text)
     return label if len(label) <= room else f"{label[: room - 1]}…"
+
+
+def _room(text: str) -> int:
+    return max(8, int(WIDTH / LETTER) - len(text) - 2)
 
 
 def _x(alt: Any, domain: Sequence[float], axis_title: str) -> Any:

@@ -122,7 +122,7 @@ def test_exploratory_levels_are_grey_however_small_their_p(hillstrom: Readout) -
     spec = segment_chart(hillstrom | {"segment_effects": rows})
     assert spec is not None
     assert {(row["colour"], row["weight"]) for row in rows_of(spec)} == {(QUIET, "normal")}
-    assert "effect on spend, exploratory" in str(spec)
+    assert "effect on spend by womens, exploratory" in str(spec)
 
 
 def test_a_thin_level_is_drawn_without_an_interval(hillstrom: Readout) -> None:
