@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kanab import Metric, Tally, count_columns
-from kanab.errors import AnalysisError, LevelError
+from kanab.errors import AnalysisError, LevelError, PlanError
 from kanab.scan.stats.pairs import scan_pairs
 from kanab.scan.stats.verdicts import Rules
 from kanab.tally import Factor
@@ -169,6 +169,30 @@ def test_copied_arms_are_broken_assignment():
     assert found.note == "the arms of a and b are not independent"
     assert found.assignment_p < 1e-100
     assert row(scan, "a", "c").verdict == "nothing found"
+
+
+TOGETHER = ((0, 0, 0.4), (0, 1, 0.1), (1, 0, 0.1), (1, 1, 0.4))
+
+
+def drawn_together(people=4_000):
+    """Arms of a and b drawn together: alike in four of five people."""
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 2, people)
+    return crowd(a=first, b=np.where(rng.random(people) < 0.2, 1 - first, first), people=people)
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("b", "a")])
+def test_arms_that_were_planned_together_are_no_broken_assignment(pair):
+    scan = scan_pairs(drawn_together(), joint_shares={pair: TOGETHER})
+    assert row(scan, "a", "b").verdict == "nothing found"
+    assert {key: sorted(shares) for key, shares in scan.joint_shares.items()} == {("a", "b"): [*TOGETHER]}
+
+
+def test_joint_shares_of_others_or_that_do_not_add_up_are_refused():
+    with pytest.raises(PlanError, match=r"joint shares name a pair that is not scanned\. Scanned: a, b, c, d\."):
+        scan_pairs(drawn_together(), joint_shares={("a", "z"): TOGETHER})
+    with pytest.raises(PlanError, match=r"the joint plan of a and b must add up to 1\. Give a share for every pair"):
+        scan_pairs(drawn_together(), joint_shares={("a", "b"): (*TOGETHER[:3], (1, 1, 0.3))})
 
 
 def test_mutually_exclusive_experiments_are_not_testable():
