@@ -51,6 +51,12 @@ MOST = 1e7
 LEVELS, WEIGHTS = np.array([0.5, 0.3, 0.2]), np.array([0.5, 1.0, 2.25])
 """Shares of the covariate's levels, and what rates and amounts are multiplied with there: 1 in the mean."""
 
+FIGURES = {
+    "size": "Verdicts where there is no effect",
+    "wrong": "Verdicts in the wrong direction, 30 % more in B",
+    "coverage": "Intervals that hold the truth, 30 % more in B",
+    "power": "Verdicts in the right direction, 30 % more in B",
+}
 READINGS = ("plain", "relative", "adjusted", "ratio", "Pocock × 5", "any time × 50")
 PEOPLE = (200, 2_000, 50_000)
 
@@ -385,11 +391,11 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         results = list(pool.map(calibrated, cases, [options.studies] * len(cases)))
     print(f"{options.studies:,} studies a case; standard error of .05: {math.sqrt(0.0475 / options.studies):.4f}")
-    for name in READINGS:
-        print(f"\n{name}\n\n| metric | split | people | size | wrong way | coverage | power |")
-        print("|---|---|---|---|---|---|---|")
+    for figure, title in FIGURES.items():
+        print(f"\n{title}\n\n| metric | split | people | {' | '.join(READINGS)} |")
+        print("|---" * (3 + len(READINGS)) + "|")
         for (world, uneven, people), result in zip(cases, results, strict=True):
-            cells = " | ".join(f"{shown(before)} → {shown(after)}" for before, after in result[name].values())
+            cells = " | ".join(" → ".join(map(shown, result[name][figure])) for name in READINGS)
             print(f"| {world.name} | {'10/90' if uneven else '50/50'} | {people:,} | {cells} |")
     print(f"\n{perf_counter() - start:.0f} s")
 
