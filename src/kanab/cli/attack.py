@@ -16,7 +16,7 @@ from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.source_options import level
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.inspection.attack.background import place_people
-from kanab.inspection.attack.examples import EXAMPLES, example
+from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
 from kanab.inspection.attack.published import AttackedRelease, finest_levels, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.tally.factor import Level, label

@@ -17,14 +17,10 @@ from typing import TypeVar
 import numpy as np
 
 from kanab.counted import Counted
-from kanab.privacy.class_rules import Draft
-from kanab.privacy.release import Release
+from kanab.privacy.shown import Place, ShownTable
 from kanab.tally.tally import Tally
 
 Experiment = TypeVar("Experiment")
-Place = tuple[str, str]
-"""A table and a metric."""
-
 WHY = "too few people differ from its commonest value for so many tables"
 
 
@@ -107,21 +103,22 @@ def within_budget(people: int, off_commonest: int, numbers: int, k: int) -> bool
 # ── unusual values, in several tables ──────────────────────────────────────────────────────────
 
 
-def find_rare_values(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Release]) -> frozenset[Place]:
+def withhold_rare_values(counted: Counted, shown: Sequence[ShownTable]) -> dict[Place, str]:
     """Return the tables and metrics to withhold, later tables first; what is released already stays."""
-    withheld: set[Place] = set()
+    withheld: dict[Place, str] = {}
     for metric in (planned.name for planned in counted.plan.counted_metrics):
-        before = [table for old in earlier for table in old.tables.values() if metric in table.metric_names]
-        numbers, tables = numbers_of(before), sum(len(table.axes) > 1 for table in before)
-        for name, draft in drafts.items():
-            if draft.why or len(draft.tally.axes) == 1 or metric not in draft.tally.metric_names:
+        tables = [table for table in shown if metric in table.tally.metric_names]
+        before = [table.tally for table in tables if table.fixed]
+        numbers, crossed = numbers_of(before), sum(len(table.axes) > 1 for table in before)
+        for table in tables:
+            if table.fixed or table.only_arms:
                 continue
-            more = numbers + _numbers_added(draft.table, first=not numbers)
-            if tables and too_few_off(draft.tally, metric, more, counted.ranges.get(metric)):
-                withheld.add((name, metric))
+            more = numbers + _numbers_added(table.tally, first=not numbers)
+            if crossed and too_few_off(table.tally, metric, more, counted.ranges.get(metric)):
+                withheld[table.name, metric] = f"{metric} is withheld in {table.name}: {WHY}"
             else:
-                numbers, tables = more, tables + 1
-    return frozenset(withheld)
+                numbers, crossed = more, crossed + 1
+    return withheld
 
 
 def numbers_of(tables: Sequence[Tally]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 
@@ -11,7 +11,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan, settle_missing
 from kanab.privacy.audit import MEANING, Audit, audit_table
-from kanab.privacy.budget import WHY, find_rare_values
+from kanab.privacy.budget import withhold_rare_values
 from kanab.privacy.class_rules import (
     Draft,
     check_arms,
@@ -25,10 +25,11 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.overlap import ReleasedTable, largest_of
+from kanab.privacy.overlap import ReleasedTable, columns, largest_of
 from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
+from kanab.privacy.shown import Place, ShownTable, ValueRule
 from kanab.tally.tally import Tally
 
 WAYS_OUT = (
@@ -77,12 +78,12 @@ def make_release(
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
     earlier = () if counted.span is not None else recount_earlier(counted, before)
-    joint = merge_jointly(counted, _drafts(counted, maps, before), earlier)
-    others = before.releases if counted.span is None else ()
-    gate = _Gate(counted, joint, find_rare_values(counted, joint.drafts, others))
+    old = [classes for table in earlier for classes in table.columns]
+    gate = _Gate(counted, merge_jointly(counted, _drafts(counted, maps, before), old), earlier)
     gate.audit_arms()
     for name in gate.joint.drafts:
         gate.publish(name)
+    gate.withhold_jointly()
     gate.keep_effects()
     gate.cross()
     return Release(
@@ -125,6 +126,9 @@ def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledge
 
 # ── what is inside a class ─────────────────────────────────────────────────────────────────────
 
+VALUE_RULES: tuple[ValueRule, ...] = (withhold_rare_values,)
+"""The rules over all tables that withhold metrics, in the order in which they are applied."""
+
 
 @dataclass
 class _Gate:
@@ -132,7 +136,7 @@ class _Gate:
 
     counted: Counted
     joint: JointDrafts
-    rare: frozenset[tuple[str, str]]
+    earlier: Sequence[ShownTable] = ()
     tables: dict[str, Tally] = field(default_factory=dict)
     maps: dict[str, LevelMap] = field(default_factory=dict)
     sentences: dict[str, str] = field(default_factory=dict)
@@ -160,16 +164,50 @@ class _Gate:
             self.maps[name] = levels
         table = draft.tally if levels is None else levels.apply(draft.tally)
         barred = {metric for experiment, metric in self.barred if experiment in draft.linkage.experiments}
-        rare = [metric for rare_table, metric in sorted(self.rare) if rare_table == name and metric not in barred]
-        for metric in rare:
-            barred.add(metric)
-            self.sentences[f"{name}: {metric}"] = f"{metric} is withheld in {name}: {WHY}"
         table = table.select_metrics(metric for metric in table.metric_names if metric not in barred)
         table = self._without_gaps(name, table)
         audit = self._audit(name, table, replace(as_published(draft), levels=levels))
         withheld = {broken.metric for broken in audit.broken}
         table = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
-        self.tables[name] = self._without_products(name, table)
+        self.tables[name] = table
+
+    def withhold_jointly(self) -> None:
+        """Withhold metrics until the rules over all tables hold, one after the other; products at last."""
+        for rule in VALUE_RULES:
+            for place, why in rule(self.counted, self._shown()).items():
+                self._withhold(place, why)
+        self.tables = {name: self._without_products(name, table) for name, table in self.tables.items()}
+
+    def _shown(self) -> list[ShownTable]:
+        """Return everything that would be published: what was released before, arm totals, tables."""
+        counted, drafts = self.counted, self.joint.drafts
+        tables = list(self.earlier)
+        for linkage in first_linkages(counted.plan):
+            name = linkage.experiments[0]
+            arms = counted.tallies[linkage.name].keep()
+            metrics = [metric for metric in arms.metric_names if (name, metric) not in self.barred]
+            tables.append(self._shown_as(name, arms.select_metrics(metrics), published_totals(linkage, counted)))
+        for name, table in self.tables.items():
+            if len(table.axes) > 1:
+                tables.append(self._shown_as(name, table, as_published(drafts[name])))
+        return tables
+
+    def _shown_as(self, name: str, table: Tally, published: ReleasedTable) -> ShownTable:
+        known = self.counted.signatures is not None
+        metrics = replace(published, metrics=table.metric_names)
+        return ShownTable(name, table, columns(self.counted, metrics) if known else ())
+
+    def _withhold(self, place: Place, why: str) -> None:
+        """Withhold a metric in one table; in all of its experiment's, where it is the arm totals that tell."""
+        name, metric = place
+        self.sentences[f"{name}: {metric}"] = why
+        names = {name}
+        if name in self.counted.plan.experiment_names:
+            self.barred.add(place)
+            names |= {link.name for link in self.counted.plan.linkages if name in link.experiments}
+        for table in names & self.tables.keys():
+            kept = [other for other in self.tables[table].metric_names if other != metric]
+            self.tables[table] = self.tables[table].select_metrics(kept)
 
     def keep_effects(self) -> None:
         """Add the arm totals of metrics that no table of their experiment carries any more."""

@@ -20,10 +20,9 @@ from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
 from kanab.privacy.overlap import Column, ReleasedTable, column, value_columns
+from kanab.privacy.shown import Place
 
 Key = TypeVar("Key")
-Place = tuple[str, str]
-"""A table (or an experiment, for its arm totals) and a metric."""
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
 from kanab.privacy.pairs import Pair, SingleTables, joint_maps, planned_pairs, single_tables
 from kanab.privacy.release import Batch, Release
+from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally
 
 
-def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
-    """Return the classes of everything released before, counted again over the same people.
+def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[ShownTable, ...]:
+    """Return everything released before with its classes, counted again over the same people.
 
     A ledger is one population. If a digit of an earlier table has changed, then so have people or
     values, and the difference between then and now would tell about the few who did. Raises
@@ -37,15 +38,15 @@ def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[Column, ...]:
             "Count with earlier=read_ledger(…).plans, as kanab release does.",
         )
     _check_metrics(counted, ledger)
-    classes: list[Column] = []
+    tables: list[ShownTable] = []
     for again, old in zip(counted.earlier, ledger.releases, strict=True):
         if any(_again(again, old, name) != table for name, table in old.tables.items()):
             raise PrivacyError(
                 "an earlier release of the ledger comes out differently now: people or values have changed",
                 "Release growing data by cohorts (--cohort), and other people into another ledger (--ledger).",
             )
-        classes += [column for name in old.tables for column in _columns(again, old, name)]
-    return tuple(classes)
+        tables += [ShownTable(name, table, _columns(again, old, name), True) for name, table in old.tables.items()]
+    return tuple(tables)
 
 
 def _check_metrics(counted: Counted, ledger: Ledger) -> None:

@@ -39,7 +39,7 @@ def play_attacker(
 ) -> AttackReport:
     """Try every attack. ``background`` is what the attacker knows about people besides; k is the releases' largest.
 
-    >>> from kanab.inspection.attack.examples import example
+    >>> from kanab.inspection.attack.examples.catalogue import example
     >>> paper = example("paper")
     >>> print(play_attacker(paper.releases).findings[0].learnt)
     the largest minutes of treatment = A, tier = 1 lies in [2.17, 2.17], and one person has it

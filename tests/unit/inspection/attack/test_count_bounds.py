@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kanab.inspection.attack import count_bounds
 from kanab.inspection.attack.count_bounds import bound_counts
-from kanab.inspection.attack.examples import tabulate
+from kanab.inspection.attack.examples.making import tabulate
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric

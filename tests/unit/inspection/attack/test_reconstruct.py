@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kanab.inspection.attack import background
 from kanab.inspection.attack.background import Background, independent_rows, place_people, solve
-from kanab.inspection.attack.examples import tabulate
+from kanab.inspection.attack.examples.making import tabulate
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_leverage, find_sparse_values
 from kanab.privacy.merging import LevelMap

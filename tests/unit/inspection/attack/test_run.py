@@ -15,7 +15,7 @@ import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
 from kanab.inspection.attack.background import Background, place_people
-from kanab.inspection.attack.examples import EXAMPLES, example
+from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
@@ -258,7 +258,7 @@ def test_plain_data_has_every_finding() -> None:
 @pytest.mark.slow
 def test_the_attacker_loads_no_solver_before_it_needs_one() -> None:
     code = (
-        "import sys, kanab; import kanab.inspection.attack.run, kanab.inspection.attack.examples; "
+        "import sys, kanab; import kanab.inspection.attack.run, kanab.inspection.attack.examples.catalogue; "
         "print(sorted(m for m in sys.modules if m.startswith(('scipy.optimize', 'scipy.sparse'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.inspection.attack.examples import tabulate
+from kanab.inspection.attack.examples.making import tabulate
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.value_bounds import find_exposed_values, reachers
 from kanab.tally.metric import Metric

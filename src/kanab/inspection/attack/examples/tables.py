@@ -1,47 +1,30 @@
-"""Bad examples for the attacker: releases that somebody might have thought safe. All people are made up."""
+"""Bad examples of tables: small classes, growing data, suppression, squares by class, all pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import SourceError, listed
-from kanab.inspection.attack.background import Background, place_people
+from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.examples.making import (
+    BOUGHT,
+    ORDERS,
+    SPEND,
+    BadExample,
+    Ints,
+    arm_axis,
+    draw_spend,
+    tabulate,
+)
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.merging import LevelMap
-from kanab.tally.cells import Cells
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
-
-_Ints = NDArray[np.int64]
-
-BOUGHT = Metric("bought", 1, (0.0, 1.0))
-SPEND = Metric("spend", 100, (0.0, 500.0))
-ORDERS = Metric("orders", 1, (0.0, 20.0))
-
-
-@dataclass(frozen=True, eq=False)
-class BadExample:
-    """Releases to break, their story, what the attacker knows besides, and who the people were."""
-
-    name: str
-    story: str
-    releases: tuple[AttackedRelease, ...]
-    people: Mapping[str, Any]
-    background: Background | None = None
-
-
-def example(name: str) -> BadExample:
-    """Return a bad example by its name; the same people every time. Raises `SourceError` for an unknown name."""
-    if name not in EXAMPLES:
-        raise SourceError("there is no such example", f"There are: {listed(EXAMPLES)}.")
-    return EXAMPLES[name](name)
 
 
 def daily_dashboard(name: str) -> BadExample:
@@ -52,8 +35,8 @@ def daily_dashboard(name: str) -> BadExample:
     regions = [f"region {i}" for i in range(1, 10)]
     shares = np.array([24, 18, 15, 12, 10, 8, 6, 4, 3]) / 100
     people = {"variant": rng.choice(["A", "B"], total), "region": rng.choice(regions, total, p=shares)}
-    spend = _spend(rng, total, 0.12)
-    axes = _arm("variant", "AB"), Axis("region", tuple(regions))
+    spend = draw_spend(rng, total, 0.12)
+    axes = arm_axis("variant", "AB"), Axis("region", tuple(regions))
     releases = []
     for day, here in enumerate(np.cumsum(newcomers).tolist(), 1):
         if day == len(newcomers):
@@ -70,8 +53,8 @@ def two_cuts(name: str) -> BadExample:
     """Make one table of the first 1,000 people, and one of the first 1,003."""
     rng = np.random.default_rng(3)
     people = {"variant": rng.choice(["A", "B"], 1_003), "tier": rng.choice([1, 2, 3], 1_003)}
-    spend = np.where(np.arange(1_003) < 1_000, _spend(rng, 1_003, 0.12), rng.integers(1_000, 9_000, 1_003))
-    axes = _arm("variant", "AB"), Axis("tier", (1, 2, 3))
+    spend = np.where(np.arange(1_003) < 1_000, draw_spend(rng, 1_003, 0.12), rng.integers(1_000, 9_000, 1_003))
+    axes = arm_axis("variant", "AB"), Axis("tier", (1, 2, 3))
     squares = [("variant",), ("tier",)]
     releases = tuple(
         _first_people(f"the first {cut:,} people", cut, people, spend, axes=axes, squares=squares)
@@ -88,9 +71,9 @@ def suppressed(name: str) -> BadExample:
     sizes = np.array([22, 20, 18, 14, 11, 5, 4.5, 4]) / 98.5
     total = 700
     people = {"variant": rng.choice(["A", "B", "C"], total), "town": rng.choice(towns, total, p=sizes)}
-    spend = _spend(rng, total, 0.2)
+    spend = draw_spend(rng, total, 0.2)
     values = {BOUGHT: (spend > 0).astype(np.int64), SPEND: spend}
-    axes = _arm("variant", "ABC"), Axis("town", tuple(towns))
+    axes = arm_axis("variant", "ABC"), Axis("town", tuple(towns))
     counties = LevelMap(
         "town", (("north", ("town 1", "town 6")), ("east", ("town 2", "town 7")), ("south", ("town 3", "town 8")),
                  ("west", ("town 4", "town 5"))), {},
@@ -127,7 +110,7 @@ def class_squares(name: str) -> BadExample:
     orders = rng.poisson(0.3, total)
     spend = np.where(orders > 0, rng.integers(500, 2_000, total) * orders, 0)
     spend[rng.integers(0, total, 3)] = 38_000
-    axes = _arm("variant", "AB"), Axis("shop", tuple(shops))
+    axes = arm_axis("variant", "AB"), Axis("shop", tuple(shops))
     table = tabulate("variant/shop", people, axes, {ORDERS: orders, SPEND: spend}, [("variant", "shop")])
     story = f"Every class holds at least {DEFAULT_K} people, and its sum and its sum of squares are published."
     return BadExample(name, story, (AttackedRelease("shops", (table,)),), {**people, "orders": orders, "spend": spend})
@@ -138,7 +121,7 @@ def paper(name: str) -> BadExample:
     minutes = Metric("minutes", 100, (0.0, 100.0))
     people: dict[str, Any] = {"treatment": ["A"] * 9 + ["B"] * 9, "tier": [1, 2, 3] * 6}
     values = [217, 205, 82, 0, 219, 135, 0, 197, 89, 84, 22, 269, 29, 67, 214, 30, 82, 241]
-    axes = _arm("treatment", "AB"), Axis("tier", (1, 2, 3))
+    axes = arm_axis("treatment", "AB"), Axis("tier", (1, 2, 3))
     table = tabulate("treatment/tier", people, axes, {minutes: np.array(values)}, [("treatment", "tier")])
     story = "Classes of three people with their sums and squares, 2.17 and 4.7089 in the first, as in the paper."
     return BadExample(name, story, (AttackedRelease("paper", (table,), k=3),), {**people, "minutes": np.array(values)})
@@ -148,7 +131,7 @@ def pair_scan(name: str) -> BadExample:
     """Make all pairs of thirty experiments on three hundred people."""
     rng = np.random.default_rng(30)
     total = 300
-    spend = np.maximum(_spend(rng, total, 0.5), rng.integers(0, 300, total))
+    spend = np.maximum(draw_spend(rng, total, 0.5), rng.integers(0, 300, total))
     story = "The tables of all 435 pairs of 30 experiments on 300 people. The attacker knows everybody's arms."
     return _pairs(name, story, _arms(rng, total, 30), {SPEND: spend})
 
@@ -165,53 +148,8 @@ def pair_scan_sparse(name: str) -> BadExample:
     return _pairs(name, story, _arms(rng, total, 25), {BOUGHT: bought})
 
 
-EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
-    "daily-dashboard": daily_dashboard,
-    "two-cuts": two_cuts,
-    "suppressed": suppressed,
-    "class-squares": class_squares,
-    "pair-scan": pair_scan,
-    "pair-scan-sparse": pair_scan_sparse,
-    "paper": paper,
-}
-
-
-# ── making people and tables ───────────────────────────────────────────────────────────────────
-
-
-def tabulate(
-    name: str,
-    people: Mapping[str, Any],
-    sides: Sequence[Axis],
-    values: Mapping[Metric, _Ints],
-    squares: Sequence[By],
-) -> AttackedTable:
-    """Count people into a table, without any rule."""
-    shape = tuple(len(side.levels) for side in sides)
-    codes = [
-        np.array([side.place(value) for value in np.asarray(people[side.name]).tolist()], dtype=np.int64)
-        for side in sides
-    ]
-
-    def added(weights: _Ints, by: By) -> Cells:
-        axes = [i for i, side in enumerate(sides) if side.name in by]
-        cells = np.zeros([shape[i] for i in axes], dtype=np.int64)
-        np.add.at(cells, tuple(codes[i] for i in axes), weights)
-        return cells.astype(object)
-
-    everybody = tuple(side.name for side in sides)
-    counts = added(np.ones(len(codes[0]), dtype=np.int64), everybody)
-    moments = tuple(
-        Moments(
-            metric, counts, added(steps, everybody), {by: added(steps**2, by) for by in squares if not metric.binary}
-        )
-        for metric, steps in values.items()
-    )
-    return AttackedTable(name, tuple(sides), counts, np.zeros(shape, dtype=bool), moments)
-
-
 def _first_people(
-    name: str, many: int, people: Mapping[str, Any], spend: _Ints, *, axes: Sequence[Axis], squares: Sequence[By]
+    name: str, many: int, people: Mapping[str, Any], spend: Ints, *, axes: Sequence[Axis], squares: Sequence[By]
 ) -> AttackedRelease:
     """Release the table of the people who came first."""
     rows = {key: column[:many] for key, column in people.items()}
@@ -219,23 +157,15 @@ def _first_people(
     return AttackedRelease(name, (tabulate("/".join(axis.name for axis in axes), rows, axes, values, squares),))
 
 
-def _arm(name: str, arms: str) -> Axis:
-    return Axis(name, tuple(arms), "arm")
-
-
-def _spend(rng: np.random.Generator, total: int, rate: float) -> _Ints:
-    """Draw amounts in cents: most people spend nothing."""
-    amounts = np.minimum(50_000, (1_000 + rng.gamma(2.0, 1_500.0, total)).astype(np.int64))
-    return np.where(rng.random(total) < rate, amounts, 0)
-
-
 def _arms(rng: np.random.Generator, total: int, experiments: int) -> dict[str, NDArray[Any]]:
     return {f"experiment {i + 1}": rng.choice(["A", "B"], total) for i in range(experiments)}
 
 
-def _pairs(name: str, story: str, arms: Mapping[str, NDArray[Any]], values: Mapping[Metric, _Ints]) -> BadExample:
+def _pairs(name: str, story: str, arms: Mapping[str, NDArray[Any]], values: Mapping[Metric, Ints]) -> BadExample:
     tables = tuple(
-        tabulate(f"{first}/{second}", arms, [_arm(first, "AB"), _arm(second, "AB")], values, [(first,), (second,)])
+        tabulate(
+            f"{first}/{second}", arms, [arm_axis(first, "AB"), arm_axis(second, "AB")], values, [(first,), (second,)]
+        )
         for first, second in combinations(arms, 2)
     )
     releases = (AttackedRelease("pairs", tables),)

@@ -1,0 +1,26 @@
+"""Every bad example by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kanab.errors import SourceError, listed
+from kanab.inspection.attack.examples import tables
+from kanab.inspection.attack.examples.making import BadExample
+
+EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
+    "daily-dashboard": tables.daily_dashboard,
+    "two-cuts": tables.two_cuts,
+    "suppressed": tables.suppressed,
+    "class-squares": tables.class_squares,
+    "pair-scan": tables.pair_scan,
+    "pair-scan-sparse": tables.pair_scan_sparse,
+    "paper": tables.paper,
+}
+
+
+def example(name: str) -> BadExample:
+    """Return a bad example by its name; the same people every time. Raises `SourceError` for an unknown name."""
+    if name not in EXAMPLES:
+        raise SourceError("there is no such example", f"There are: {listed(EXAMPLES)}.")
+    return EXAMPLES[name](name)
