@@ -31,6 +31,10 @@ class Signatures:
     people, or −1 for people who are not in the table. ``present[i, m]`` says whether its people
     have a value of metric m, for the ``metrics`` whose missing values are excluded. Kept in memory
     by the curator, never written out.
+
+    A collector knows them ``within`` one "experiment" only: signatures of two experiments, and of pairs of
+    experiments, then stand below each other as if their people were different. ``unknown`` are experiments of
+    which not even that is known: the tables of each are as if they were about different people.
     """
 
     tables: tuple[str, ...]
@@ -38,6 +42,8 @@ class Signatures:
     people: NDArray[np.int64]
     metrics: tuple[str, ...] = ()
     present: NDArray[np.bool_] | None = None
+    within: str = ""
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +83,11 @@ class Counted:
     earlier: tuple[Counted, ...] = ()
     span: Span | None = None
     repeats: tuple[str, ...] = ()
+
+    @property
+    def spans_experiments(self) -> bool:
+        """Whether it is known who is in which classes of several experiments."""
+        return self.signatures is not None and not self.signatures.within
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {tally!r}" for name, tally in self.tallies.items()]

@@ -192,6 +192,7 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
     return {
         "k": receipt.k,
         "effective_k": receipt.effective_k,
+        "effective_k_within": receipt.effective_k_within,
         "smallest_class": receipt.smallest_class,
         "classes": receipt.classes,
         "merged": {name: levels.merged_labels for name, levels in receipt.maps.items()},

@@ -143,8 +143,9 @@ def _overlap(release: Release) -> Check:
         return Check(
             "overlap", None, "how the tables overlap is not known to anybody, so effective k was not evaluated"
         )
+    within = "within each experiment " if release.receipt.effective_k_within else ""
     return Check(
-        "overlap", effective >= k, f"no combination of published sums rests on fewer than {effective:,} people",
+        "overlap", effective >= k, f"{within}no combination of published sums rests on fewer than {effective:,} people",
         "Do not use it.",
     )  # fmt: skip
 

@@ -255,7 +255,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         None if None in effective else min(k for k in effective if k is not None),
         sum(receipt.homogeneous for receipt in receipts), sum(receipt.not_enumerated for receipt in receipts),
         min((receipt.narrowest for receipt in receipts if receipt.narrowest is not None), default=None),
-        _batch(releases),
+        _batch(releases), max(receipt.effective_k_within for receipt in receipts),
     )  # fmt: skip
 
 

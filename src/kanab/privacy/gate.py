@@ -223,13 +223,15 @@ class _Gate:
 
     def cross(self) -> None:
         """Add tables of two covariates, people only, as far as they may join the others: for joint adjustment."""
-        if self.counted.signatures is None or not planned_pairs(self.counted.plan):
+        signatures = self.counted.signatures
+        if signatures is None or not planned_pairs(self.counted.plan):
             return
         drafts = self.joint.drafts
         published = {
             name: as_published(drafts[name])
             for name, table in self.tables.items()
             if name in drafts and len(table.arms) == len(table.covariates) == 1
+            if not {*table.experiment_names} & {*signatures.unknown}
         }
         pairs = cross_pairs(self.counted, single_tables(self.counted, published, self.tables), self.joint.columns)
         self.tables |= pairs.tables
@@ -243,13 +245,15 @@ class _Gate:
         counted, k = self.counted, self.counted.plan.k
         classes = [int(n) for tally in self.tables.values() for n in tally.people.ravel() if n]
         audit = sum(self.audits, Audit())
+        known = counted.signatures is not None and not counted.signatures.unknown
+        effective = self.joint.effective_k if known else None
         return Receipt(
             k, min(classes), len(classes), self.maps, self.sentences, deviations,
             {name: floor_to_k(people, k) for name, people in counted.clamped.items()},
             {name: floor_to_k(people, k) for name, people in counted.missing.items()},
-            floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, self.joint.effective_k,
+            floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, effective,
             audit.homogeneous, audit.not_enumerated, None if audit.worst is None else audit.worst.ratio,
-            batch_of(counted),
+            batch_of(counted), "" if effective is None or counted.spans_experiments else "experiment",
         )  # fmt: skip
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:

@@ -44,8 +44,10 @@ def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequen
 
     Raises `PrivacyError` where nothing is left to merge.
     """
+    if not counted.spans_experiments:
+        drafts = _within_pair_budget(drafts, counted.plan.k)
     if counted.signatures is None:
-        return JointDrafts(_within_pair_budget(drafts, counted.plan.k))
+        return JointDrafts(drafts)
     people, k = counted.signatures.people, counted.plan.k
     arms = [column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)]
     while True:

@@ -28,7 +28,8 @@ class Receipt:
     """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
 
     ``effective_k`` is that of everything published about these people, this release and earlier
-    ones, as a multiple of k; None where it is unknown how the tables overlap. ``homogeneous`` are
+    ones, as a multiple of k; None where it is unknown how the tables overlap. ``effective_k_within`` is
+    "experiment" where each experiment was looked at by itself, as a collector does. ``homogeneous`` are
     classes in which all values are alike, ``not_enumerated`` those too large to try out all whole
     numbers, ``narrowest`` the narrowest interval that the inference audit let pass, as a share of the
     largest value's distance from the mean. Counts of people who are not in a class (clamped, missing,
@@ -51,6 +52,7 @@ class Receipt:
     not_enumerated: int = 0
     narrowest: float | None = None
     batch: Batch | None = None
+    effective_k_within: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,6 +51,7 @@ class ReceiptEntry(_ReleasePart):
     smallest_class: int
     classes: int
     effective_k: int | None = None
+    effective_k_within: Literal["", "experiment"] = ""
     homogeneous: int = 0
     not_enumerated: int = 0
     narrowest: float | None = None
@@ -92,6 +93,8 @@ def release_to_dict(release: Release) -> dict[str, Any]:
         "",
     )
     plain: dict[str, Any] = msgspec.to_builtins(entry)
+    if not release.receipt.effective_k_within:
+        del plain["receipt"]["effective_k_within"]  # files without it keep their hash
     return plain | {"hash": hash_of(plain)}
 
 

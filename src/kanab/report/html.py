@@ -35,6 +35,7 @@ from kanab.report.words import (
     balance_sentences,
     colour_key,
     decision_sentences,
+    effective_k_scope,
     lead_sentences,
     merged_levels,
     method_sentences,
@@ -202,7 +203,7 @@ def _privacy(data: Data) -> str:
         ("Rule", f"k-anonymous at k = {privacy['k']}"),
         ("Smallest class", f"{privacy['smallest_class']:,} people"),
         ("Classes", f"{privacy['classes']:,}"),
-        ("Effective k", _effective(privacy["effective_k"])),
+        ("Effective k", _effective(privacy)),
         ("Audit", privacy["audit"]),
         ("Ledger", "chained" if privacy["chained"] else UNCHAINED),
         *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
@@ -216,8 +217,9 @@ def _privacy(data: Data) -> str:
     return f"<dl>{''.join(f'<dt>{escape(term)}</dt><dd>{escape(str(value))}</dd>' for term, value in rows)}</dl>"
 
 
-def _effective(k: int | None) -> str:
-    return "not evaluated" if k is None else f"at least {k:,}, over all tables"
+def _effective(privacy: Data) -> str:
+    k = privacy["effective_k"]
+    return "not evaluated" if k is None else f"at least {k:,}, {effective_k_scope(privacy)}"
 
 
 def bullets(sentences: Iterable[str]) -> str:

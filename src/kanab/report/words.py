@@ -511,7 +511,8 @@ def privacy_sentences(data: Data) -> list[str]:
     privacy = data["privacy"]
     k = privacy["k"]
     effective = privacy["effective_k"]
-    over_all = f"; effective k over all tables at least {effective:,}" if effective is not None else ""
+    where = effective_k_scope(privacy)
+    over_all = f"; effective k {where} at least {effective:,}" if effective is not None else ""
     sentences = [
         f"k-anonymous at k = {k}: {privacy['classes']:,} classes, the smallest holds "
         f"{privacy['smallest_class']:,} people{over_all}; audit {privacy['audit']}."
@@ -522,6 +523,11 @@ def privacy_sentences(data: Data) -> list[str]:
     sentences += [ended(text) for text in privacy["left_out"].values()]
     sentences += [f"Differs from the defaults: {ended(text)}" for text in privacy["deviations"]]
     return sentences
+
+
+def effective_k_scope(privacy: Data) -> str:
+    """Return what an effective k was computed over."""
+    return "within each experiment" if privacy.get("effective_k_within") else "over all tables"
 
 
 def merged_levels(data: Data) -> list[tuple[str, str]]:

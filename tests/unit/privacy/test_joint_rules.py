@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from kanab.analysis.api import Looks, analyze
+from kanab.counted import Counted
 from kanab.counting.rows import count_rows
 from kanab.errors import PrivacyError
+from kanab.inspection.auditor import check_release
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 from kanab.privacy.batches import add_releases
@@ -17,7 +19,8 @@ from kanab.privacy.gate import make_release, release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
 from kanab.privacy.release import Release
-from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.report.html import report_page
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (-50, 50)}, "resolution": {"y": 0.01}}
 
@@ -409,3 +412,51 @@ def test_the_shares_of_a_sum_are_weighted_by_the_people_of_each_phase(tmp_path: 
     first = release(spanned(counted, None, "2026-W40"), ledger=ledger)
     second = release(spanned(replace(counted, plan=uneven), "2026-W40", "2026-W41"), ledger=ledger)
     assert add_releases([first, second]).plan.experiment("arm").shares == (("A", 1125.0), ("B", 675.0))
+
+
+# ── what is known within each experiment only ──────────────────────────────────────────────────
+
+
+def within_experiments(counted: Counted, **changes: Any) -> Counted:
+    assert counted.signatures is not None
+    return replace(counted, signatures=replace(counted.signatures, within="experiment", **changes))
+
+
+def test_an_effective_k_within_experiments_says_so_everywhere() -> None:
+    counted = within_experiments(count_rows(people(), plan("x", "z")))
+    made = release(counted)
+    whole = release(count_rows(people(), plan("x", "z")))
+    assert made.receipt == replace(whole.receipt, effective_k_within="experiment")
+    assert made.tables == whole.tables
+    effective = made.receipt.effective_k
+    readout = analyze(made)
+    assert readout.to_dict()["privacy"]["effective_k_within"] == "experiment"
+    assert f"effective k within each experiment at least {effective}" in " ".join(str(readout).split())
+    assert f"at least {effective}, within each experiment" in str(report_page(readout.to_dict(), charts={}))
+    overlap = next(check for check in check_release(made) if check.rule == "overlap")
+    assert overlap.says.startswith("within each experiment no combination")
+    again = release_from_dict(release_to_dict(made))
+    assert again.receipt.effective_k_within == "experiment"
+    assert "effective_k_within" not in release_to_dict(whole)["receipt"]  # older files keep their hash
+
+
+def test_where_an_experiment_is_unknown_nothing_is_claimed_and_no_covariates_are_crossed() -> None:
+    made = release(within_experiments(count_rows(people(), plan("x", "z")), unknown=("arm",)))
+    assert (made.receipt.effective_k, made.receipt.effective_k_within) == (None, "")
+    assert set(made.tables) == {"arm/x", "arm/z"}
+    assert "arm/x/z" in release(within_experiments(count_rows(people(), plan("x", "z")))).tables
+
+
+def test_pairs_of_experiments_keep_to_their_budget_where_only_experiments_are_known() -> None:
+    rng = np.random.default_rng(1)
+    rows = {name: rng.choice(["A", "B"], 300) for name in "abcdefgh"} | {"d0": rng.random(300) < 0.3}
+    experiments = tuple(
+        ExperimentPlan(
+            name, (("A", 1.0), ("B", 1.0)), interactions=tuple(other for other in "abcdefgh" if other < name)
+        )
+        for name in "abcdefgh"
+    )
+    crossed = count_rows(rows, Plan((MetricPlan("d0", binary=True),), experiments))
+    made = release(within_experiments(crossed))
+    assert not any("/" in name for name in made.tables)
+    assert any("too many numbers" in why for why in made.receipt.left_out.values())
