@@ -35,12 +35,13 @@ from kanab.tally.factor import Level, label
 def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str | None, as_json: bool) -> None:
     """Try to learn about people from releases.
 
-    Play the attacker on release FILEs, all of them together. Exits with 1 if something was learnt about fewer than k
-    people. The columns of --known are named like the arms and covariates of the tables.
+    Play the attacker on release FILEs (or scans in JSON), all of them together. Exits with 1 if something
+    was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables.
 
     \b
     kanab attack monday.release.json tuesday.release.json
     kanab attack checkout.release.json --known people.csv
+    kanab attack scan.json --known people.csv
     kanab attack --example daily-dashboard
     """
     if name == "list":
@@ -73,7 +74,9 @@ def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
         try:
             data = json.loads(_text(path))
         except (json.JSONDecodeError, RecursionError):
-            raise SourceError(f"{name} is not a JSON file", "Give a file that kanab release wrote.") from None
+            raise SourceError(
+                f"{name} is not a JSON file", "Give a file that kanab release wrote, or kanab scan --json."
+            ) from None
         try:
             releases.append(published_from_dict(data, name))
         except KanabError as problem:
@@ -91,6 +94,8 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> dict[str, list[An
         versions = [
             axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
         ]
+        if any(name in sides for release in releases for shown in release.statistics for sides in shown.sides):
+            columns[name] = [value or None for value in values]
         if versions:
             spelled: dict[str, Level] = {label(known): known for known in finest_levels(versions)}
             columns[name] = [spelled[value] if value in spelled else level(value or None) for value in values]

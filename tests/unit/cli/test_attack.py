@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -11,8 +12,12 @@ import kanab as kb
 from kanab.cli.attack import attack
 from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
+from kanab.inspection.attack.examples.catalogue import EXAMPLES
+from kanab.inspection.attack.run import DOES
 from kanab.plan.model import make_plan
 from kanab.privacy.release_json import release_to_dict
+from kanab.scan.count.counting import count_pairs
+from kanab.scan.stats.pairs import scan_pairs
 
 ROWS = shop_rows(1_003, 7)
 
@@ -108,8 +113,23 @@ def test_json_holds_every_finding(ours: str) -> None:
     data = json.loads(run(ours, "--json").output)
     assert data["broken"] is False
     assert data["releases"] == ["ours.release.json"]
-    assert len(data["attacks"]) == 7
+    assert len(data["attacks"]) == len(DOES)
     assert all(one["findings"] == [] for one in data["attacks"])
+
+
+def test_a_scan_is_attacked_like_a_release(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    arms = {f"t{i}": rng.choice(["off", "on"], 200) for i in range(36)}
+    bought = (rng.random(200) < 0.3).astype(int)
+    rows = scan_pairs(count_pairs({**arms, "bought": bought}, list(arms), ["bought"])).rows
+    naive = {"pairs": [row.to_dict() for row in rows], "shares": ["bought"], "privacy": {"k": 10}}
+    (tmp_path / "scan.json").write_text(json.dumps(naive), encoding="utf-8")
+    with (tmp_path / "people.csv").open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([list(arms), *zip(*(column.tolist() for column in arms.values()), strict=True)])
+    done = run(str(tmp_path / "scan.json"), "--known", str(tmp_path / "people.csv"))
+    assert done.exit_code == 1
+    assert "scan statistics: LEARNT 200 things" in done.output
+    assert f"person 1 has bought = {bought[0]}" in done.output
 
 
 def test_another_k_is_another_rule(ours: str) -> None:
@@ -132,9 +152,7 @@ def test_an_example_breaks_with_its_story() -> None:
 def test_examples_are_listed_and_unknown_ones_name_them() -> None:
     listed = run("--example", "list")
     assert listed.exit_code == 0
-    assert listed.output.split() == [
-        "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse", "paper",
-    ]  # fmt: skip
+    assert listed.output.split() == list(EXAMPLES)
     with pytest.raises(SourceError, match="daily-dashboard, two-cuts"):
         run("--example", "nonsense")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
+from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, ShownStatistics, flat_places
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
 
@@ -26,8 +26,25 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class KnownScan:
+    """A scan's statistics of one 0/1 metric, and where the people whom the attacker knows stand.
+
+    ``sides[i, j]`` is 0 or 1 for person ``who[i]`` and side j, −1 for people who are not in it; ``tests`` are the
+    two sides of every F.
+    """
+
+    title: str
+    metric: str
+    who: Ints
+    sides: Ints
+    tests: Ints
+    f: Floats
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
 class Background:
-    """Who is in which class of every table.
+    """Who is in which class of every table, and on which side of every test of a scan.
 
     ``cells[i, j]`` is the class of signature i in table j as a flat index, −1 for people who are
     not in it; ``people[i]`` is how many have that signature, ``who[i]`` the first of them, as a row
@@ -39,6 +56,7 @@ class Background:
     cells: Ints
     people: Ints
     who: Ints
+    scans: tuple[KnownScan, ...] = ()
 
     def name(self, signature: int) -> str:
         """Say whom a finding is about."""
@@ -78,7 +96,31 @@ def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]
     matrix = np.array(placed, dtype=np.int64).T if placed else np.empty((everyone, 0), dtype=np.int64)
     cells, who, people = np.unique(matrix, axis=0, return_index=True, return_counts=True)
     order = np.argsort(who)
-    return Background(tuple(tables), tuple(titles), cells[order], people[order], who[order])
+    scans = [_known_scan(release.name, shown, levels) for release in releases for shown in release.statistics]
+    known = tuple(scan for scan in scans if len(scan.f))
+    return Background(tuple(tables), tuple(titles), cells[order], people[order], who[order], known)
+
+
+def _known_scan(name: str, shown: ShownStatistics, levels: Mapping[str, tuple[list[Any], Ints]]) -> KnownScan:
+    """Place people in the tests of a scan whose sides are known, have two levels, and add up to as many people."""
+    sides = {}
+    for side in dict.fromkeys(side for pair in shown.sides for side in pair):
+        distinct, codes = levels.get(side, ([], np.empty(0, dtype=np.int64)))
+        there = [place for place, level in enumerate(distinct) if level is not None]
+        if len(there) == 2:
+            sides[side] = np.select([codes == there[0], codes == there[1]], [0, 1], OUT)
+    places = {side: place for place, side in enumerate(sides)}
+    matrix = np.array(list(sides.values()), dtype=np.int64).T.reshape(-1, len(sides))
+    rows = [
+        row
+        for row, (a, b) in enumerate(shown.sides)
+        if a in sides and b in sides and int(np.sum((sides[a] != OUT) & (sides[b] != OUT))) == shown.people[row]
+    ]
+    tests = np.array([[places[side] for side in shown.sides[row]] for row in rows], dtype=np.int64).reshape(-1, 2)
+    inside = np.flatnonzero((matrix != OUT).any(axis=1))
+    return KnownScan(
+        name, shown.metric, inside, matrix[inside], tests, shown.f[np.array(rows, dtype=np.int64)], shown.error
+    )
 
 
 def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:

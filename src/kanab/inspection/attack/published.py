@@ -204,10 +204,26 @@ def flat_places(table: AttackedTable, places: Sequence[NDArray[np.int64]]) -> ND
 
 
 @dataclass(frozen=True, eq=False)
+class ShownStatistics:
+    """What a scan shows of a 0/1 metric: the pooled F of every test with one degree of freedom above.
+
+    ``sides`` are the names of two experiments, or of an experiment and a covariate; ``people`` are in the test.
+    ``error`` is how far a rounded F can be off, relatively.
+    """
+
+    metric: str
+    sides: tuple[tuple[str, str], ...]
+    f: NDArray[np.float64]
+    people: NDArray[np.int64]
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
 class AttackedRelease:
     """One release: its tables, the k that it claims, and the cohorts that it is about.
 
-    ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0.
+    ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0. A scan has
+    ``statistics`` instead of tables.
     """
 
     name: str
@@ -215,6 +231,7 @@ class AttackedRelease:
     k: int = DEFAULT_K
     cohorts: str = ""
     contributors: Mapping[str, str] = field(default_factory=dict)
+    statistics: tuple[ShownStatistics, ...] = ()
 
     def apart(self, other: AttackedRelease) -> bool:
         """Tell whether the two are about different people: batches of different cohorts are."""
@@ -229,10 +246,12 @@ class _Map(msgspec.Struct):
 
 
 def published_from_dict(data: Any, name: str) -> AttackedRelease:
-    """Read a release from its plain data; fields that no attack needs are not looked at.
+    """Read a release, or a scan, from its plain data; fields that no attack needs are not looked at.
 
-    Raises `SourceError` where it is no release, or a table cannot be read.
+    Raises `SourceError` where it is neither, or a table cannot be read.
     """
+    if isinstance(data, dict) and (isinstance(data.get("pairs"), list) or isinstance(data.get("segments"), list)):
+        return _scan(data, name)
     tables = _dict(data, "tables")
     if not tables:
         raise SourceError("this is not a release", "Give a file that kanab release wrote.")
@@ -248,6 +267,34 @@ def published_from_dict(data: Any, name: str) -> AttackedRelease:
         cohorts if isinstance(cohorts, str) else json.dumps(cohorts, sort_keys=True),
         {metric: _dict(metrics, metric)["of"] for metric in metrics if _dict(metrics, metric).get("of")},
     )
+
+
+def _scan(data: Mapping[str, Any], name: str) -> AttackedRelease:
+    """Read a scan of pairs, of segments or of both; rows without numbers say nothing."""
+    tests: dict[str, dict[tuple[str, str], tuple[float, int]]] = {}
+    for part in (data, _dict(data, "segment_scan")):
+        for row in [*(part.get("pairs") or ()), *(part.get("segments") or ())]:
+            try:
+                sides = (row["a"], row["b"]) if "a" in row else (row["experiment"], row["covariate"])
+                metric, f, (above, below) = row["metric"], row["F"], row["df"] or (0, 0)
+            except (KeyError, TypeError, ValueError):
+                raise SourceError("a test cannot be read", "Give a file that kanab scan --json wrote.") from None
+            if metric in part.get("shares", ()) and f is not None and above == 1:
+                tests.setdefault(metric, {})[sides] = float(f), int(below) + 4
+    k = _dict(data, "privacy").get("k")
+    return AttackedRelease(
+        name,
+        (),
+        k if type(k) is int and k >= 2 else DEFAULT_K,
+        statistics=tuple(_statistics(metric, rows) for metric, rows in tests.items()),
+    )
+
+
+def _statistics(metric: str, tests: Mapping[tuple[str, str], tuple[float, int]]) -> ShownStatistics:
+    f = np.array([value for value, _ in tests.values()])
+    digits = next(digits for digits in range(1, 18) if all(float(f"{value:.{digits - 1}e}") == value for value in f))
+    people = np.array([n for _, n in tests.values()], dtype=np.int64)
+    return ShownStatistics(metric, tuple(tests), f, people, max(0.5 * 10.0 ** (1 - digits), 1e-9))
 
 
 def _table(name: str, plain: Any, levels: Mapping[str, Any]) -> AttackedTable:

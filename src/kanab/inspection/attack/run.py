@@ -17,6 +17,7 @@ from kanab.inspection.attack.reconstruct import (
     find_leverage,
     find_sparse_values,
 )
+from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
 
 DOES = {
@@ -27,6 +28,7 @@ DOES = {
     LEVERAGE: "Combines the sums of all tables so that one person weighs as much as possible.",
     LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
     SPARSE: "Solves the sums for the few people who are off the commonest value.",
+    SCANS: "Solves the F statistics of a scan for everybody's 0/1 values, by phase retrieval.",
 }
 """What every attack does, in the order in which they are tried."""
 
@@ -55,9 +57,10 @@ def play_attacker(
         LEVERAGE: find_leverage,
         LEAST_SQUARES: find_by_least_squares,
         SPARSE: find_sparse_values,
+        SCANS: find_from_statistics,
     }
     for name, find in solving.items():
-        if background is None or not background.tables:
+        if background is None or not (background.tables or background.scans):
             reason = NEEDS_KNOWLEDGE if background is None else NOTHING_KNOWN
             attempts.append(Attempt(name, DOES[name], not_tried=reason))
         else:

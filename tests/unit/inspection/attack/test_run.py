@@ -52,6 +52,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("class-squares", {"closed forms"}),
         ("pair-scan", {"leverage", "least squares"}),
         ("pair-scan-sparse", {"leverage", "sparse values"}),
+        ("scan-statistics", {"scan statistics"}),
         ("paper", {"closed forms"}),
     ],
 )
@@ -65,7 +66,8 @@ def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, a
 
 def test_the_list_of_bad_examples_is_closed() -> None:
     assert set(EXAMPLES) == {
-        "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse", "paper",
+        "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
+        "scan-statistics", "paper",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):
         example("nonsense")
@@ -201,7 +203,7 @@ def test_attacks_that_need_knowledge_say_so() -> None:
     played = play_attacker(bad.releases)
     assert [one.attack for one in played.attempts] == list(DOES)
     assert {one.attack: one.not_tried for one in played.attempts if one.not_tried} == dict.fromkeys(
-        ["leverage", "least squares", "sparse values"], NEEDS_KNOWLEDGE
+        ["leverage", "least squares", "sparse values", "scan statistics"], NEEDS_KNOWLEDGE
     )
     nobody = place_people({"variant": ["A"]}, bad.releases)
     assert play_attacker(bad.releases, nobody).attempts[-1].not_tried == NOTHING_KNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import tables
+from kanab.inspection.attack.examples import scans, tables
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -15,6 +15,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "class-squares": tables.class_squares,
     "pair-scan": tables.pair_scan,
     "pair-scan-sparse": tables.pair_scan_sparse,
+    "scan-statistics": scans.scan_statistics,
     "paper": tables.paper,
 }
 
