@@ -98,7 +98,8 @@ def _batches_with(experiment: str, releases: Sequence[Release]) -> list[Release]
 def _check_disjoint(releases: Sequence[Release]) -> None:
     """Refuse releases that say themselves that they are about the same people."""
     hashes = [release_to_dict(release)["hash"] for release in releases]
-    same = len(set(hashes)) < len(hashes)
+    contents = {release_to_dict(replace(release, salt="", previous=None))["hash"] for release in releases}
+    same = len(contents) < len(hashes)
     batches = [release.receipt.batch for release in releases]
     if not same and None not in batches:
         ordered = sorted((batch for batch in batches if batch is not None), key=lambda batch: batch.through)

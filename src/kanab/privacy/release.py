@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,11 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.merging import LevelMap
 from kanab.tally.tally import Tally
+
+
+def new_salt() -> str:
+    """Return random digits that go into a hash, so that nobody who has the hash alone can try out what was hashed."""
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Release:
     says that it is in no ledger. ``parts`` are the batches that a sum of releases was made of.
     ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``repeats``
     columns that look like a person's id and repeat, where rows were people; both are known in memory only.
+    ``salt`` is hashed with the rest; releases of before have none.
     """
 
     plan: Plan
@@ -73,6 +80,7 @@ class Release:
     parts: tuple[Release, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
+    salt: str = field(default_factory=new_salt)
 
     def __post_init__(self) -> None:
         for name, table in self.tables.items():

@@ -66,7 +66,7 @@ class ReceiptEntry(_ReleasePart):
 
 
 class ReleaseEntry(_ReleasePart):
-    """The whole file."""
+    """The whole file. The salt keeps whoever has the hash alone from trying out what was released."""
 
     format: Literal["kanab-release/1"]
     plan_digest: str
@@ -76,6 +76,15 @@ class ReleaseEntry(_ReleasePart):
     tables: dict[str, Any]
     previous: str | None
     hash: str
+    salt: str = ""
+
+
+_FIRST_FIELDS = frozenset(
+    "k smallest_class classes effective_k homogeneous not_enumerated narrowest left_out deviations clamped missing "
+    "excluded outside where cohorts".split()
+)
+"""The fields of the first receipts. Later ones are written where they differ from their defaults, so that a release of
+before keeps its hash."""
 
 
 def release_to_dict(release: Release) -> dict[str, Any]:
@@ -91,11 +100,18 @@ def release_to_dict(release: Release) -> dict[str, Any]:
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
         "",
+        release.salt,
     )
     plain: dict[str, Any] = msgspec.to_builtins(entry)
-    if not release.receipt.effective_k_within:
-        del plain["receipt"]["effective_k_within"]  # files without it keep their hash
+    plain["receipt"] = _without_defaults(plain["receipt"])
+    if not release.salt:
+        del plain["salt"]
     return plain | {"hash": hash_of(plain)}
+
+
+def _without_defaults(receipt: dict[str, Any]) -> dict[str, Any]:
+    defaults = msgspec.to_builtins(ReceiptEntry(0, 0, 0))
+    return {name: value for name, value in receipt.items() if name in _FIRST_FIELDS or value != defaults[name]}
 
 
 def hash_of(plain: dict[str, Any]) -> str:
@@ -129,7 +145,8 @@ def release_from_dict(data: Any) -> Release:
     tables = {name: Tally.from_dict(table) for name, table in entry.tables.items()}
     if plan_digest(plan) != entry.plan_digest or plan.k != entry.receipt.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
-    return Release(settle_missing(plan), tables, _receipt(entry.receipt, entry.levels), previous=entry.previous)
+    receipt = _receipt(entry.receipt, entry.levels)
+    return Release(settle_missing(plan), tables, receipt, previous=entry.previous, salt=entry.salt)
 
 
 def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:

@@ -102,3 +102,10 @@ def test_ranges_of_undeclared_metrics_are_kept_in_units_and_joined_over_batches(
     assert [part.ranges for part in released] == [{"y": (1.0, 10.0)}, {"y": (1.0, 500.0)}]
     assert add_releases(released).ranges == {"y": (1.0, 500.0)}
     assert release(counting(batch(1), PLAN)).ranges == {}
+
+
+def test_the_same_people_released_twice_are_not_added_whatever_their_salts(counting: Counting) -> None:
+    made = [release(counting(batch(1), PLAN)) for _ in range(2)]
+    assert made[0].salt != made[1].salt
+    with pytest.raises(PrivacyError, match="about the same people"):
+        add_releases(made)

@@ -221,3 +221,16 @@ def test_errors_hold_no_number_of_the_data(tmp_path: Path) -> None:
     assert str(problem.value) == (
         "entry 1 of kanab.ledger has been changed. Take the ledger from a backup; do not release into it."
     )
+
+
+def test_a_ledger_of_before_there_were_salts_keeps_its_hashes_and_grows(tmp_path: Path) -> None:
+    path = tmp_path / "kanab.ledger"
+    before = Path(__file__).with_name("before_salts.ledger").read_bytes()
+    path.write_bytes(before)
+    ledger = read_ledger(path)
+    assert ledger.head == "4b0e35ab32e74cb8ce0efd2c3e552682c33e7ee531d0df32c4dd4251698d6eb3"
+    assert [release_to_dict(release)["hash"] for release in ledger.releases] == list(ledger.hashes)
+    with hold_ledger(path) as held:
+        append_release(path, held, replace(released(), previous=held.head))
+    assert path.read_bytes().startswith(before)
+    assert len(read_ledger(path).releases) == 3

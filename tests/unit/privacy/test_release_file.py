@@ -48,10 +48,13 @@ def test_a_release_comes_back_from_its_file_the_same(tmp_path: Path) -> None:
     assert analyze(second).to_dict() == analyze(first).to_dict()
 
 
-def test_the_same_release_gives_the_same_bytes(tmp_path: Path) -> None:
-    write_release(released(), tmp_path / "one.json")
-    write_release(released(), tmp_path / "two.json")
-    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+def test_the_same_people_give_the_same_bytes_but_for_salt_and_hash(tmp_path: Path) -> None:
+    texts = []
+    for name in ("a", "b"):
+        write_release(released(), tmp_path / f"{name}.json")
+        data = json.loads((tmp_path / f"{name}.json").read_text())
+        texts.append(json.dumps({key: value for key, value in data.items() if key not in ("salt", "hash")}))
+    assert texts[0] == texts[1]
 
 
 def test_the_file_names_no_host_user_path_or_time(tmp_path: Path) -> None:
@@ -154,3 +157,22 @@ def test_a_broken_part_is_an_error(key: str, value: Any) -> None:
     data[key] = value
     with pytest.raises(KanabError):
         release_from_dict(data)
+
+
+def test_whoever_has_the_hash_alone_cannot_confirm_a_guess_of_the_tables(tmp_path: Path) -> None:
+    """The attack: write the release of a guess, and compare its hash with the one that was published."""
+    write_release(released(), tmp_path / "a.json")
+    published = json.loads((tmp_path / "a.json").read_text())
+    right_guess = json.loads(json.dumps(release_to_dict(released())))  # all digits, receipt and plan are as they are
+    assert right_guess["tables"] == published["tables"]
+    assert right_guess["hash"] != published["hash"]
+    assert len(bytes.fromhex(published["salt"])) == 16
+    assert hash_of(right_guess | {"salt": published["salt"]}) == published["hash"]  # who has the file has the tables
+
+
+def test_a_release_keeps_its_salt(tmp_path: Path) -> None:
+    made = released()
+    write_release(made, tmp_path / "a.json")
+    write_release(made, tmp_path / "b.json")
+    write_release(read_release(tmp_path / "a.json"), tmp_path / "c.json")
+    assert len({(tmp_path / f"{name}.json").read_bytes() for name in "abc"}) == 1
