@@ -55,6 +55,14 @@ class LargestValues:
     total: Cells
 
 
+Unusual = NDArray[np.int64]
+"""People off the commonest value of each arm of an experiment, a row per arm.
+
+The first column are people whose value is another one; the others, people whose value leaves another remainder than
+the commonest, by `kanab.counting.unusual.REMAINDERS`: odd cents among whole euros.
+"""
+
+
 @dataclass(frozen=True, eq=False)
 class Counted:
     """A source, counted by a plan. It stays with the curator until it is released.
@@ -67,6 +75,7 @@ class Counted:
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
     overlap of the tables is unknown. ``span`` are the cohorts, where only some were
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
+    ``unusual`` are the people off the commonest values, per experiment and metric, where rows were there to look at.
     """
 
     plan: Plan
@@ -83,6 +92,7 @@ class Counted:
     earlier: tuple[Counted, ...] = ()
     span: Span | None = None
     repeats: tuple[str, ...] = ()
+    unusual: Mapping[str, Mapping[str, Unusual]] = field(default_factory=dict)
 
     @property
     def spans_experiments(self) -> bool:

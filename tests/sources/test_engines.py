@@ -66,6 +66,13 @@ def assert_same(found: Counted, expected: Counted) -> None:
     assert found.bounds_declared == expected.bounds_declared
     assert found.ranges == expected.ranges
     assert plain_largest(found) == plain_largest(expected)
+    if len(expected.tallies) > 1:
+        assert plain_unusual(found) == plain_unusual(expected)
+
+
+def plain_unusual(counted: Counted) -> dict[tuple[str, str], list[Any]]:
+    """People off the commonest values as lists, by experiment and metric."""
+    return {(name, metric): off.tolist() for name, by in counted.unusual.items() for metric, off in by.items()}
 
 
 def plain_largest(counted: Counted) -> dict[tuple[str, str], list[Any]]:

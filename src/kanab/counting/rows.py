@@ -36,6 +36,7 @@ from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.signatures import Membership, make_signatures
+from kanab.counting.unusual import count_unusual
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
@@ -138,6 +139,12 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
         largest={
             name: {metric: find_largest(steps[metric], cells[name], tallies[name].shape) for metric in metrics}
             for name, metrics in metrics_with_small_sums(tallies, ranges).items()
+        },
+        unusual={
+            name: {
+                metric: count_unusual(values, coded.codes, len(coded.factor.levels)) for metric, values in steps.items()
+            }
+            for name, coded in arms.items()
         },
     )
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}

@@ -97,6 +97,10 @@ def split_off(counted: Counted, view: View) -> Counted:
             for linkage in linkages
             if (largest := _renamed(counted.largest.get(view.table(linkage).name, {}), view.metrics))
         },
+        unusual={
+            name: _renamed(by_metric, view.metrics)
+            for name, by_metric in _renamed(counted.unusual, view.experiments).items()
+        },
     )
 
 

@@ -57,6 +57,7 @@ from kanab.counting.engine.statement import (
     query_parts,
     write_statement,
 )
+from kanab.counting.engine.unusual import query_unusual
 from kanab.counting.frames import days_as_levels
 from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
 from kanab.counting.largest import metrics_with_small_sums
@@ -126,7 +127,8 @@ def show_sql(
     """Return the statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
-    Where sums turn out to be small, another statement per table looks for who dominates a class.
+    Where sums turn out to be small, another statement per table looks for who dominates a class; and where there are
+    several tables, another one for how many people have the commonest value of a metric.
     """
     units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
@@ -397,4 +399,5 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
         everybody.get(outside_flag(place), everybody["n"] - parse_int(inside["n"])),
         ranges=ranges,
         largest=query_largest(people, query, places, small) if small else {},
+        unusual=query_unusual(people, query, group, places, tallies),
     )

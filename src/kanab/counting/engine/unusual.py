@@ -1,0 +1,128 @@
+"""Count the people who are off the commonest value of their arm in an engine: ``query_unusual``.
+
+People are grouped by arm and value, and these groups by what values leave over of a thousand steps: at most a thousand
+rows per arm leave the engine, each with its people and the largest group among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ibis
+import numpy as np
+import sqlglot
+
+from kanab.counted import Unusual
+from kanab.counting.engine.answer import Places, parse_int
+from kanab.counting.engine.dialects import cached, query_text, run_query
+from kanab.counting.engine.grids import floor
+from kanab.counting.engine.metrics import Measure
+from kanab.counting.engine.statement import CountQuery
+from kanab.counting.unusual import CENTS, REMAINDERS, off_commonest
+from kanab.plan.joint import Population
+from kanab.tally.cells import DROPPED
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
+
+_BRANCH = """
+SELECT {place} AS place, CAST(arm AS TEXT) AS arm, CAST(MOD(c, {last}) AS TEXT) AS rest, CAST(SUM(n) AS TEXT) AS n,
+  CAST(MAX(n) AS TEXT) AS top
+FROM (
+  SELECT {arm} AS arm, {cents} AS c, COUNT(*) AS n FROM kanab_values
+  WHERE {arm} IS NOT NULL AND {value} IS NOT NULL GROUP BY {arm}, {cents}, {value}
+) AS kanab_groups GROUP BY arm, MOD(c, {last})
+"""
+
+_Groups = tuple[np.ndarray, list[int]]
+
+
+def query_unusual(
+    people: Any, query: CountQuery, group: Population, places: Mapping[str, Places], tallies: Mapping[str, Tally]
+) -> dict[str, dict[str, Unusual]]:
+    """Count people off the commonest values of every arm, for the metrics of some tables, in one statement.
+
+    A 0/1 metric needs none: its sums say it. Where there is one table only, no rule asks.
+    """
+    if len(query.plan.linkages) < 2:
+        return {}
+    wanted = [
+        (name, measure) for name in group for measure in _measures(query, tallies, name) if not measure.metric.binary
+    ]
+    looked_up = dict(zip(wanted, _look_up(people, query, wanted, places), strict=True)) if wanted else {}
+    return {
+        name: {
+            measure.name: looked_up[name, measure]
+            if (name, measure) in looked_up
+            else _of_truths(_part(tallies, name, measure.name))
+            for measure in _measures(query, tallies, name)
+        }
+        for name in group
+    }
+
+
+def _measures(query: CountQuery, tallies: Mapping[str, Tally], experiment: str) -> list[Measure]:
+    """Return the metrics that tables of an experiment hold."""
+    names = {metric for tally in tallies.values() if experiment in tally.axes for metric in tally.metric_names}
+    return [measure for measure in query.measures if measure.name in names]
+
+
+def _part(tallies: Mapping[str, Tally], experiment: str, metric: str) -> Moments:
+    """Return a metric by the arms of an experiment, out of one of its own tables."""
+    own = next(tally for tally in tallies.values() if [arm.name for arm in tally.arms] == [experiment])
+    return own.keep().moments_of(metric)
+
+
+def _of_truths(part: Moments) -> Unusual:
+    """Return who is off the commonest value of a 0/1 metric, from its counts and sums."""
+    counts, sums = part.counts.astype(np.int64), part.sums.astype(np.int64)
+    remainders = np.zeros((len(counts), REMAINDERS[-1]), dtype=np.int64)
+    remainders[:, 0], remainders[:, 1] = counts - sums, sums
+    return off_commonest(remainders, np.maximum(sums, counts - sums).tolist())
+
+
+def _look_up(
+    people: Any, query: CountQuery, wanted: Sequence[tuple[str, Measure]], places: Mapping[str, Places]
+) -> list[Unusual]:
+    """Ask the engine for the values of all arms and metrics that are wanted."""
+    measures = {measure.place: measure for _, measure in wanted}
+    columns = {query.arms[name].column: query.arms[name].expression(people) for name, _ in wanted}
+    for place, measure in measures.items():
+        columns[f"v{place}"] = _steps(people, measure)
+        columns[f"c{place}"] = _cent_steps(columns[f"v{place}"], measure.metric.scale)
+    backend = people.get_backend()
+    text = "\nUNION ALL\n".join(
+        _BRANCH.format(
+            place=place,
+            last=REMAINDERS[-1],
+            arm=query.arms[name].column,
+            value=f"v{measure.place}",
+            cents=f"c{measure.place}",
+        )
+        for place, (name, measure) in enumerate(wanted)
+    )
+    branches = sqlglot.parse_one(text).sql(dialect=backend.dialect, identify=True)
+    stage = sqlglot.exp.to_identifier("kanab_values", quoted=True).sql(dialect=backend.dialect)
+    sizes = [len(places[name].factor.levels) for name, _ in wanted]
+    groups: list[_Groups] = [(np.zeros((size, REMAINDERS[-1]), dtype=np.int64), [0] * size) for size in sizes]
+    with cached(people.select(**columns), query.engine) as values:
+        for place, arm, rest, n, top in run_query(backend, f"WITH {stage} AS (\n{query_text(values)}\n)\n{branches}"):
+            spot = places[wanted[place][0]].into.get(arm, DROPPED)
+            if spot != DROPPED:
+                remainders, most = groups[place]
+                remainders[spot, parse_int(rest) % REMAINDERS[-1]] += parse_int(n)
+                most[spot] = max(most[spot], parse_int(top))
+    return [off_commonest(remainders, most) for remainders, most in groups]
+
+
+def _steps(people: Any, measure: Measure) -> Any:
+    """Return grid steps as 64-bit integers; nothing for people who are left out."""
+    careful = replace(measure, careful=True, doubles=False)
+    steps = careful.clamped(careful.steps(careful.value(people, ibis.literal(True))))
+    return steps if careful.leaves_out else steps.fill_null(0)
+
+
+def _cent_steps(steps: Any, scale: int) -> Any:
+    """Return what ``cent_steps`` returns in memory."""
+    return steps if scale <= CENTS else floor(steps.cast("float64") * (CENTS / scale) + 0.5).cast("int64")
