@@ -50,11 +50,12 @@ every = "7d"
 window = "7d"
 [covariates]
 tier = [1, 2, 3]
+device = ["phone", "desktop"]
 [metrics]
 spend = { bounds = [0, 1000000000000], resolution = 0.001 }
 [experiments.checkout]
 arms = { A = 1, B = 1 }
-adjust = ["tier"]
+adjust = ["tier", "device"]
 """
 SCALE = 1000
 PEOPLE = 60
@@ -68,6 +69,7 @@ class Planter:
     port: int
     needles: Needles = field(default_factory=Needles)
     sums: dict[str, int] = field(default_factory=dict)
+    signatures: set[str] = field(default_factory=set)
     posts: int = 0
 
     def __post_init__(self) -> None:
@@ -114,13 +116,17 @@ class Planter:
     def people(self) -> None:
         """Everybody posts, from an address and with headers of their own; no two values are alike."""
         for number in range(PEOPLE):
-            arm, tier = "AB"[number % 2], number % 3 + 1
-            head = f"checkout/tier:{arm}:{tier}@{cohort_label(datetime.now(UTC))}"
+            arm, tier, device = "AB"[number % 2], number % 3 + 1, ("phone", "desktop")[number % 5 > 2]
+            label = cohort_label(datetime.now(UTC))
+            heads = [f"checkout/tier:{arm}:{tier}@{label}", f"checkout/device:{arm}:{device}@{label}"]
             first, second = (self._rng.randrange(2**49, 10**15) for _ in range(2))
-            self._person([head, f"{head}:spend:0>{first / SCALE:.3f}"], arm, tier, [0, first])
-            self._person([f"{head}:spend:{first / SCALE:.3f}>{second / SCALE:.3f}"], arm, tier, [first, second])
+            began, went_on = f"0>{first / SCALE:.3f}", f"{first / SCALE:.3f}>{second / SCALE:.3f}"
+            self._person([*heads, *(f"{head}:spend:{began}" for head in heads)], arm, (tier, device), [0, first])
+            self._person([f"{head}:spend:{went_on}" for head in heads], arm, (tier, device), [first, second])
+            self.signatures.add(signature := f"checkout/*|{arm}:{device}:{tier}|n")
+            self.needles.add("signature", text_forms(signature) | text_forms(f"{arm}:{device}:{tier}"))
 
-    def _person(self, lines: list[str], arm: str, tier: int, moved: list[int]) -> None:
+    def _person(self, lines: list[str], arm: str, levels: tuple[int, str], moved: list[int]) -> None:
         nonce = make_nonce()
         names = (
             "Cookie",
@@ -140,7 +146,8 @@ class Planter:
         old, new = moved
         self.needles.add("value", number_forms(new, SCALE))
         self.needles.add("difference", number_forms(abs(new - old), SCALE))
-        for place, by in ((f"{arm}:{tier}", new - old), (f"squares of {arm}", new * new - old * old)):
+        places = [(f"{arm}:{level}", new - old) for level in levels]
+        for place, by in (*places, (f"squares of {arm}", new * new - old * old)):
             self.sums[place] = self.sums.get(place, 0) + by
             self.needles.add(f"sum of {place}", number_forms(self.sums[place], SCALE))
 
@@ -241,6 +248,7 @@ def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
     assert {f"{key.split('|')[1]}": value for key, value in total.items() if key.endswith("spend|s")} == {
         place: value for place, value in planter.sums.items() if "squares" not in place
     }
+    assert {key for key in total if "/*|" in key} == planter.signatures  # they are there, and not in clear
 
 
 def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, closing: Callable[[Any], Any]) -> None:

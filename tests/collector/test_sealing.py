@@ -104,7 +104,7 @@ def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, ci
     for name, table in sealed.release.tables.items():
         assert table == counted.tallies[name]
     receipt = sealed.release.receipt
-    assert receipt.effective_k is None  # nobody knows how the tables overlap
+    assert (receipt.effective_k, receipt.effective_k_within) == (receipt.smallest_class // 10 * 10, "experiment")
     assert receipt.batch is not None
     assert (receipt.batch.after, receipt.batch.through) == (None, "2026-W46")
     assert passes(check_release(sealed.release))

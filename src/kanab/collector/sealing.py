@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.counting.signatures import signatures_of
 from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.encoding import encode
@@ -73,10 +74,10 @@ def seal_cohorts(
     def make(records: list[Record], entries: list[bytes]) -> bytes:
         counters = _sum(records, cipher)
         ledger = verified_entries(entries, "the store")
-        counted, left = _counted(plan, counters, _last_sealed(ledger), through)
+        counted, left, doubts = _counted(plan, counters, _last_sealed(ledger), through)
         counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
         release = make_release(counted, ledger=ledger)
-        left_out, noted = dict(release.receipt.left_out) | left, (*release.receipt.deviations, *deviations)
+        left_out, noted = dict(release.receipt.left_out) | left, (*release.receipt.deviations, *deviations, *doubts)
         made.append(replace(release, receipt=replace(release.receipt, left_out=left_out, deviations=noted)))
         return _document(made[-1])
 
@@ -148,8 +149,10 @@ def _last_sealed(ledger: Ledger) -> str | None:
     return None if batch is None else batch.through
 
 
-def _counted(plan: Plan, counters: Counters, after: str | None, through: int) -> tuple[Counted, dict[str, str]]:
-    """Return what was collected, as if rows had been counted; and what is left out of it, with the reasons."""
+def _counted(
+    plan: Plan, counters: Counters, after: str | None, through: int
+) -> tuple[Counted, dict[str, str], list[str]]:
+    """Return what was collected, as if rows had been counted; what is left out of it, with the reasons; and doubts."""
     plan, left = _without_forged(plan, counters)
     tallies = tables(plan, _counters_of_plan(plan, counters))
     _check_agreement(plan, tallies)
@@ -161,7 +164,9 @@ def _counted(plan: Plan, counters: Counters, after: str | None, through: int) ->
     span = None
     if plan.cohorts is not None:
         span = Span(CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
-    return Counted(plan, tallies, None, span=span), left
+    signatures, unknown = signatures_of(plan, tallies, counters)
+    doubts = [f"effective k of {name} was not evaluated: {why}" for name, why in unknown.items()]
+    return Counted(plan, tallies, signatures, span=span), left, doubts
 
 
 def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tally]:

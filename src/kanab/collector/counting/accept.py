@@ -17,6 +17,7 @@ from kanab.collector.counting.cohorts import Calendar, Opening
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import TableLayout
 from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid
+from kanab.collector.counting.signatures import signature_name
 from kanab.collector.counting.tables import tables
 from kanab.collector.protocol.nonces import hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
@@ -65,8 +66,7 @@ class PostAcceptor:
         if hour_of(post.nonce) not in moment.hours:
             raise untimely_error(post.nonce, moment.hours)
         groups, dropped = self._grouped(post)
-        if groups:
-            _check_whole(groups, self._prefixes.own_tables)
+        by_experiment = _check_whole(groups, self._prefixes.own_tables) if groups else {}
         deltas: dict[int, Counters] = {}
         for target, transitions in groups.items():
             cohort = target.cohort
@@ -78,6 +78,10 @@ class PostAcceptor:
                 add_counters(deltas[cohort], more)
             else:
                 deltas[cohort] = more
+        for targets in by_experiment.values():
+            first = targets[0]
+            if len(targets) > 1 and ENROLLED in groups[first] and first.cohort in deltas:
+                deltas[first.cohort][signature_name([target.counters for target in targets])] = 1
         return Accepted(post.nonce, deltas, tuple(dropped))
 
     def _at(self, now: datetime) -> _Moment:
@@ -177,8 +181,13 @@ def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_thr
 # ── is a post one person's whole transition? Sums would not notice, so every post is checked ────
 
 
-def _check_whole(groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, Sequence[TableLayout]]) -> None:
-    """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms."""
+def _check_whole(
+    groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, Sequence[TableLayout]]
+) -> dict[str, list[CohortClass]]:
+    """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms.
+
+    Returned are the classes of each experiment's own tables.
+    """
     by_experiment: dict[str, list[CohortClass]] = {}
     pairs: dict[str, CohortClass] = {}
     for target, transitions in groups.items():
@@ -195,6 +204,7 @@ def _check_whole(groups: Mapping[CohortClass, Transitions], own_tables: Mapping[
         for name, arm in target.counters.arms.items():
             if name in by_experiment and by_experiment[name][0].counters.arms[name] != arm:
                 raise _broken(target.counters.layout, f"one post names two arms of {name!r}", "A post is one person's.")
+    return by_experiment
 
 
 def _check_experiment(

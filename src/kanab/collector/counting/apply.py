@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kanab.collector.counting.counters import Counters
+from kanab.collector.counting.counters import JOINT, Counters
 from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout
-from kanab.collector.protocol.encoding import encode
+from kanab.collector.protocol.encoding import encode, spell
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
 
@@ -46,7 +46,7 @@ class RatioKeys(NamedTuple):
 class ClassCounters:
     """One class of one linkage, with the names of all its counters."""
 
-    __slots__ = ("arms", "layout", "levels", "metrics", "people", "ratios")
+    __slots__ = ("arms", "layout", "levels", "metrics", "people", "ratios", "signature_head", "signature_part")
 
     def __init__(self, layout: TableLayout, levels: Sequence[Level]) -> None:
         self.layout = layout
@@ -55,6 +55,9 @@ class ClassCounters:
         self.people = layout.class_key(levels, "n")
         self.metrics = tuple(_metric_keys(layout, levels, metric) for metric in layout.metrics)
         self.ratios = tuple(_ratio_keys(layout, levels, ratio) for ratio in layout.ratios)
+        arm, last = (encode(spell(level)) for level in (levels[0], levels[-1]))
+        self.signature_head = f"{encode(layout.factors[0].name)}{JOINT}{arm}"
+        self.signature_part = layout.factors[-1].name, f":{last}"
 
 
 def increment(target: ClassCounters, transitions: Transitions) -> Counters:

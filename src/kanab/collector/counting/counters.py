@@ -8,6 +8,7 @@ A name says what is counted: the linkage, the class or marginal, and which numbe
     checkout/tier|B:3|minutes|s        the sum, in steps of the metric's grid
     checkout/tier|checkout=B|minutes|q     squares at a marginal, in steps²
     checkout/tier|checkout=B|revenue/orders|p    what a ratio needs: n, s, t, q, r, p
+    checkout/*|B:phone:3|n             people of a joint signature, which ``signatures`` explains
 
 Because names explain themselves, counters outlive additions to a plan.
 """
@@ -22,6 +23,9 @@ from kanab.errors import StoreError
 
 Counters = dict[str, int]
 """Exact whole numbers by name. A name that is absent counts 0."""
+
+JOINT = "/*|"
+"""Stands in the names of joint signatures, and of nothing else."""
 
 _LOW, _HIGH = -(2**63), 2**64
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from kanab.collector.counting.counters import Counters
+from kanab.collector.counting.counters import JOINT, Counters
 from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
@@ -27,7 +27,8 @@ Levels = tuple[Level, ...]
 def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     """Return the tally of every linkage of a plan; raises `TallyError` for numbers that no people could have sent.
 
-    The missing level of a covariate is in the table only if somebody has it, as when rows are counted.
+    The missing level of a covariate is in the table only if somebody has it, as when rows are counted. Joint signatures
+    are left to ``signatures``.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
@@ -37,7 +38,7 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     """
     reader = _CounterReader(counters)
     tallies = {layout.linkage.name: _tally(layout, reader) for layout in layouts(plan)}
-    if any(value for name, value in counters.items() if name not in reader.read):
+    if any(value for name, value in counters.items() if name not in reader.read and JOINT not in name):
         raise TallyError("counters of something that the plan does not have", "Use the plan that they were made with.")
     return tallies
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kanab.collector.counting.counters import Counters, add_counters, pack, unpack
+from kanab.collector.counting.signatures import within_bound
 from kanab.collector.keys.keyring import Keyring
 from kanab.errors import MissingExtraError, StoreError
 
@@ -78,7 +79,7 @@ class RecordCipher:
 
     def merge(self, cohort: int, ciphertexts: Iterable[bytes]) -> bytes:
         """Return one ciphertext that holds the sum of many."""
-        return self.encrypt(cohort, self.total(cohort, ciphertexts))
+        return self.encrypt(cohort, within_bound(self.total(cohort, ciphertexts)))
 
     def _aes(self, cohort: int, salt: bytes) -> AESGCM:
         try:

@@ -73,7 +73,9 @@ def both(arm: str, rest: str = "", tier: str = "3", device: str = "phone") -> li
 
 def test_an_enrollment_adds_one_person_to_every_table_of_its_experiment() -> None:
     assert accept(weekly, *both("B", "@2026-W46")) == Accepted(
-        bytes.fromhex(NONCE), {WEEK: {"checkout/tier|B:3|n": 1, "checkout/device|B:phone|n": 1}}, ()
+        bytes.fromhex(NONCE),
+        {WEEK: {"checkout/tier|B:3|n": 1, "checkout/device|B:phone|n": 1, "checkout/*|B:phone:3|n": 1}},
+        (),
     )
 
 
@@ -124,7 +126,11 @@ def test_a_pair_of_experiments_is_one_table_with_squares_by_both() -> None:
 
 
 def test_a_missing_level_is_written_as_nothing() -> None:
-    assert counters(once, *both("B", tier="")) == {"checkout/tier|B:|n": 1, "checkout/device|B:phone|n": 1}
+    assert counters(once, *both("B", tier="")) == {
+        "checkout/tier|B:|n": 1,
+        "checkout/device|B:phone|n": 1,
+        "checkout/*|B:phone:|n": 1,
+    }
     assert "checkout/tier|B:|minutes|s" in counters(once, *both("B", ":minutes:0>1", tier=""))
 
 
