@@ -46,6 +46,7 @@ from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
+from kanab.privacy.costs import experiment_costs, merging_costs
 from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release
 from kanab.stats.adjust import Variance, check_variance
@@ -248,6 +249,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
         options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
         released.receipt,
+        costs=tuple(experiment_costs(released, released.plan.experiment(plan.name))),
         omnibus=tuple(omnibus_rows(means, resolved)),
         contrasts=tuple(contrast_rows(means, resolved)),
         margins=tuple(claims),
@@ -473,6 +475,7 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
+    notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
     notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)
     if receipt.excluded:
         notes.append(f"At least {receipt.excluded:,} people were seen in two arms and are excluded.")

@@ -76,6 +76,7 @@ class Readout:
     balance: tuple[BalanceCheck, ...] = ()
     guardrails: tuple[GuardrailRow, ...] = ()
     rule: DecisionRule = field(default_factory=DecisionRule)
+    costs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -182,7 +183,7 @@ class Readout:
             "segments": [row.to_dict() for row in self.segments],
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
-            "privacy": _privacy(self.receipt, chained=self.chained),
+            "privacy": _privacy(self.receipt, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
         }
 

@@ -18,6 +18,7 @@ from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
 from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.class_rules import arm_too_small
+from kanab.privacy.costs import costs_of
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
 from kanab.privacy.release import Batch, Receipt, Release
@@ -62,6 +63,8 @@ def release(source: str, **flags: Any) -> None:
         click.echo(f"- People who enrolled {_when(receipt.batch)}.")
     for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):
         click.echo(f"- {sentence}.")
+    for sentence in costs_of(released):
+        click.echo(f"- Cost: {sentence}.")
     for sentence in receipt.deviations:
         click.echo(f"- Deviation: {sentence}.")
 

@@ -15,6 +15,7 @@ from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.sealing import Sealed, seal_ripe
 from kanab.errors import PrivacyError
 from kanab.plan.file import read_plan
+from kanab.privacy.costs import costs_of
 
 
 @click.command()
@@ -60,5 +61,7 @@ def _describe(sealed: Sealed) -> None:
     receipt = sealed.release.receipt
     people = f"through {receipt.batch.through}" if receipt.batch else "everything"
     click.echo(f"Sealed {people}: {len(sealed.release.tables)} tables, k-anonymous at k = {receipt.k}; audit passed.")
-    for sentence in (*receipt.left_out.values(), *(f"Deviation: {deviation}" for deviation in receipt.deviations)):
+    costs = (f"Cost: {cost}" for cost in costs_of(sealed.release))
+    deviations = (f"Deviation: {deviation}" for deviation in receipt.deviations)
+    for sentence in (*receipt.left_out.values(), *costs, *deviations):
         click.echo(f"- {sentence}.")

@@ -36,6 +36,7 @@ from kanab.report.words import (
     colour_key,
     decision_sentences,
     effective_k_scope,
+    ended,
     lead_sentences,
     merged_levels,
     method_sentences,
@@ -208,6 +209,7 @@ def _privacy(data: Data) -> str:
         ("Ledger", "chained" if privacy["chained"] else UNCHAINED),
         *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
         *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
+        *(("What it cost", ended(text)) for text in privacy.get("costs", ())),
         *(("Differs from defaults", text) for text in privacy["deviations"]),
     ]
     if not merged_levels(data):

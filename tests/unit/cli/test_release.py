@@ -341,3 +341,28 @@ def test_a_metric_keeps_the_rule_for_missing_values_that_its_ledger_has(tmp_path
     result = run("release", source, *FLAGS, "--missing", "spend=exclude", "-o", str(tmp_path / "4.json"))
     assert isinstance(result.exception, PrivacyError)
     assert "another rule for missing" in str(result.exception)
+
+
+def test_a_release_says_what_merging_and_leaving_out_cost(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    level = rng.choice(15, 1_500, p=[0.3, 0.25, 0.2] + [0.25 / 12] * 12)
+    rows = {
+        "variant": rng.choice(["A", "B"], 1_500),
+        "city": np.array([f"city {place:02d}" for place in level]),
+        "name": np.array([f"p{place}" for place in range(1_500)]),
+        "minutes": np.round(20 + 4 * (level % 3) + rng.normal(0, 2, 1_500), 1),
+    }
+    source, file = write(tmp_path / "visits.csv", rows), tmp_path / "visits.release.json"
+    said = done(
+        "release", source, "--arm", "variant", "--metric", "minutes", "--bounds", "minutes=0:100",
+        "--resolution", "minutes=0.1", "--covariate", "city,name", "--top", "name=1", "-o", str(file),
+    )  # fmt: skip
+    assert "- Cost: effects of variant are not adjusted for name." in said
+    assert "- Cost: variant has no segments by name." in said
+    (cost,) = [line for line in said.splitlines() if "wider than without merging" in line]
+    assert cost.startswith("- Cost: the interval of minutes adjusted for city is about ")
+    told = json.loads(done("analyze", str(file), "--json"))
+    assert cost[8:-1] in told["privacy"]["costs"]
+    assert cost[8:] in told["notes"]
+    page = done("privacy-report", str(file), "-o", str(tmp_path / "officer.html")) and (tmp_path / "officer.html")
+    assert cost[9:] in page.read_text(encoding="utf-8")

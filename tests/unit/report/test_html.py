@@ -162,11 +162,13 @@ def test_the_receipt_shows_merged_levels_deviations_and_what_was_left_out(small:
         "merged": {"checkout/tier": {"3 … 5": ["3", "4", "5"]}},
         "left_out": {"checkout/zip": "zip is left out: sparse"},
         "deviations": ["k = 3: pilot"], "effective_k": 120, "audit": "passed",
+        "costs": ["effects of checkout are not adjusted for zip"],
     }  # fmt: skip
     report = report_html(data, charts={})
     for term, said in (
         ("Merged levels of tier", "3, 4, 5 → 3 … 5"),
         ("Left out: checkout/zip", "zip is left out: sparse"),
+        ("What it cost", "effects of checkout are not adjusted for zip."),
         ("Differs from defaults", "k = 3: pilot"),
         ("Effective k", "at least 120, over all tables"),
         ("Audit", "passed"),

@@ -16,6 +16,7 @@ from kanab.inspection.attack.run import play_attacker
 from kanab.inspection.auditor import Check, check_chain, check_differences, check_release
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
+from kanab.privacy.costs import costs_of
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Batch, Release
 from kanab.privacy.release_json import release_to_dict
@@ -170,6 +171,7 @@ def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) 
         "cohorts": _cohorts(receipt.batch),
         "tables": tables,
         "left_out": [{"what": name, "why": why} for name, why in receipt.left_out.items()],
+        "costs": costs_of(release),
         "deviations": deviations(release),
         "checks": _plain_checks(checks),
     }

@@ -161,6 +161,7 @@ def _release(release: Data) -> str:
         ("Tables", table_html(tables, f"Tables of {file}", kind="cards wide prose")),
         ("Why each field", table_html(fields, f"Fields of {file}", kind="cards wide prose")),
         ("Left out or withheld", _list(left_out) or "<p>Nothing.</p>"),
+        ("What it cost", _list([f"{_capital(text)}." for text in release["costs"]]) or "<p>Nothing.</p>"),
         ("Deviations from defaults", _list(deviations) or "<p>None.</p>"),
         ("Every check", _checks(f"Checks of {file}", release["checks"])),
     )

@@ -215,8 +215,9 @@ def test_several_files_have_a_section_each_and_the_common_parts_once(account: Ac
 
 
 def test_nothing_left_out_and_no_deviation_are_said_too(account: Account) -> None:
-    account["releases"][0] |= {"left_out": [], "deviations": []}
+    account["releases"][0] |= {"left_out": [], "costs": [], "deviations": []}
     html = privacy_html(account)
+    assert "<h3>What it cost</h3>\n<p>Nothing.</p>" in html
     assert "<h3>Left out or withheld</h3>\n<p>Nothing.</p>" in html
     assert "<h3>Deviations from defaults</h3>\n<p>None.</p>" in html
 
@@ -226,7 +227,9 @@ def test_what_was_left_out_names_its_table_once(account: Account) -> None:
         {"what": "checkout/zip", "why": "zip is left out: its levels are too sparse, merged they would be one"},
         {"what": "checkout/tier: spend", "why": "spend is withheld in checkout/tier: one or two people"},
     ]
+    account["releases"][0]["costs"] = ["effects of checkout are not adjusted for zip"]
     told = Outline(privacy_html(account)).text
+    assert "Effects of checkout are not adjusted for zip." in told
     assert "checkout/zip: zip is left out: its levels are too sparse, merged they would be one." in told
     assert "Spend is withheld in checkout/tier: one or two people." in told
 

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.privacy.costs import costs_of, merging_costs, wider_by
+from kanab.privacy.release_json import release_from_dict, release_to_dict
+
+BOUNDS: dict[str, Any] = {"bounds": {"y": (-500, 500)}, "resolution": {"y": 0.01}}
+SIZES = np.array([0.3, 0.25, 0.2] + [0.25 / 12] * 12)
+
+
+def people(rng: np.random.Generator, spread: float, n: int = 1_200) -> dict[str, Any]:
+    """Fifteen levels whose means differ by so many standard deviations; twelve of them are rare."""
+    level = rng.choice(len(SIZES), n, p=SIZES / SIZES.sum())
+    means = rng.normal(0, spread, len(SIZES))
+    return {
+        "arm": rng.choice(["A", "B"], n),
+        "x": np.array([f"x{place:02d}" for place in level]),
+        "y": np.round(means[level] + rng.normal(0, 1, n), 2),
+    }
+
+
+def spread_within(tally: kb.Tally) -> float:
+    """The standard deviation that is left within classes."""
+    part = tally.moments_of("y")
+    squares = part.squares_by((tally.axes[0],), tally.axes)
+    assert squares is not None
+    n, s = part.counts.astype(float), part.sums.astype(float)
+    filled = n > 0
+    left = float(squares.sum()) - float((s[filled] ** 2 / n[filled]).sum())
+    return float(np.sqrt(left / (n.sum() - filled.sum())))
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.0, 0.0, 0.02), (0.5, 0.01, 0.05), (1.0, 0.05, 0.14)])
+def test_the_cost_of_merging_is_near_what_the_unmerged_table_would_have_shown(spread, least, most) -> None:
+    rng = np.random.default_rng(3)
+    said, true = [], []
+    for _ in range(60):
+        counted = kb.count(people(rng, spread), arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        released = kb.release(counted)
+        table = released.tables["arm/x"]
+        levels = released.receipt.maps["arm/x"]
+        share = wider_by(table, levels, table.moments_of("y"))
+        assert share is not None
+        said.append(share)
+        true.append(spread_within(table) / spread_within(counted.tallies["arm/x"]) - 1)
+    assert np.median(said) == pytest.approx(np.median(true), abs=max(0.005, 0.25 * np.median(true)))
+    assert least <= np.median(said) <= most
+
+
+def test_the_cost_follows_from_the_file_alone_and_says_nothing_of_what_was_merged() -> None:
+    rng = np.random.default_rng(5)
+    rows = people(rng, 1.0)
+    released = kb.release(kb.count(rows, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+    assert costs_of(release_from_dict(release_to_dict(released))) == costs_of(released)
+    swapped = dict(rows)  # other people, and other means, behind the same merged level
+    levels = released.receipt.maps["arm/x"]
+    merged = np.array([levels.target(level) == "other" for level in rows["x"]])
+    for arm in ("A", "B"):
+        inside = np.flatnonzero(merged & (rows["arm"] == arm))
+        swapped["x"] = swapped["x"].copy()
+        swapped["x"][inside] = rng.permutation(swapped["x"][inside])
+    again = kb.release(kb.count(swapped, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+    assert again.tables["arm/x"] == released.tables["arm/x"]
+    assert costs_of(again) == costs_of(released)
+
+
+def test_a_wider_interval_is_said_with_its_share() -> None:
+    released = kb.release(
+        kb.count(people(np.random.default_rng(5), 1.5), arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+    )
+    (sentence,) = costs_of(released)
+    assert sentence.startswith("the interval of y adjusted for x is about ")
+    assert sentence.endswith(" % wider than without merging, if merged levels differ as much as the others do")
+    assert 10 <= int(sentence.split("about ")[1].split(" %")[0]) <= 50
+
+
+def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> None:
+    released = kb.release(
+        kb.count(people(np.random.default_rng(5), 0), arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+    )
+    assert costs_of(released) == [
+        "merging levels of x makes adjusted intervals less than 1 % wider, if merged levels differ as much as the "
+        "others do: a smaller k would gain next to nothing"
+    ]
+
+
+def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
+    rng = np.random.default_rng(1)
+    said, true = [], []
+    for _ in range(40):
+        age = rng.integers(18, 78, 900)
+        rows = {"arm": rng.choice(["A", "B"], 900), "x": age, "y": np.round(age / 18 + rng.normal(0, 1, 900), 2)}
+        counted = kb.count(rows, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        released = kb.release(counted)
+        table, levels = released.tables["arm/x"], released.receipt.maps["arm/x"]
+        share = wider_by(table, levels, table.moments_of("y"))
+        assert share is not None
+        said.append(share)
+        true.append(spread_within(table) / spread_within(counted.tallies["arm/x"]) - 1)
+    assert np.mean(said) == pytest.approx(np.mean(true), abs=0.005)
+
+
+def test_nothing_merged_costs_nothing() -> None:
+    rows = {"arm": ["A", "B"] * 200, "x": ["a", "a", "b", "b"] * 100, "y": np.arange(400) % 7}
+    released = kb.release(kb.count(rows, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+    assert costs_of(released) == []
+
+
+def test_what_is_left_out_or_withheld_is_named_by_what_can_no_longer_be_asked() -> None:
+    rng = np.random.default_rng(2)
+    n = 600
+    bought = np.zeros(n, dtype=int)
+    bought[:3] = 1
+    rows = {
+        "arm": np.array(["A", "B"] * (n // 2)),
+        "alone": np.array([f"p{place}" for place in range(n)]),  # everybody's own level
+        "x": rng.choice(["a", "b"], n),
+        "spend": bought * np.array([400.0, 90.0, 20.0] + [0.0] * (n - 3)),
+        "minutes": np.round(rng.gamma(2, 3, n), 1),
+    }
+    plan = Plan(
+        (MetricPlan("spend", (0, 500), 0.01), MetricPlan("minutes", (0, 240), 0.1)),
+        (ExperimentPlan("arm", adjust=("x",), segments=("alone", "x")),),
+        (CovariatePlan("alone", top=1), CovariatePlan("x")),
+    )
+    released = kb.release(kb.count(rows, plan))
+    sentences = costs_of(released)
+    assert "arm has no segments by alone" in sentences
+    assert any(sentence in sentences for sentence in (
+        "arm has no effect on spend",
+        "the effect of arm on spend is not adjusted for x and not told by segments of x; the plain one stays",
+    ))  # fmt: skip
+    assert not any("minutes" in sentence for sentence in sentences)
+    assert merging_costs(released, released.plan.experiments[0]) == []
