@@ -13,6 +13,9 @@ from kanab.plan.periods import Span
 from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
+LARGE_SUM = 3
+"""A sum of so many times the largest possible value cannot be that of two people."""
+
 
 def floor_to_k(people: int, k: int) -> int:
     """Return a number of people as it may be shown: the multiple of k that is not above it.
@@ -63,6 +66,27 @@ the commonest, by `kanab.counting.unusual.REMAINDERS`: odd cents among whole eur
 """
 
 
+@dataclass(frozen=True)
+class Derived:
+    """A number that a reader can work out of two metrics: weights[0] · first − weights[1] · second, in grid steps.
+
+    With a ``side`` it is the first metric of the people who have 1, or 0, of the second one.
+    """
+
+    first: str
+    second: str
+    weights: tuple[int, int] = (1, 1)
+    side: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DerivedCells:
+    """In every class the people whose derived number is not 0, and its largest values where somebody may dominate."""
+
+    people: Cells
+    largest: LargestValues | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Counted:
     """A source, counted by a plan. It stays with the curator until it is released.
@@ -71,7 +95,8 @@ class Counted:
     ``missing`` are people per metric, ``excluded`` people seen in two arms, ``outside`` people
     whose arm is missing or not in the plan. ``ranges`` are the grid bounds of metrics that nobody
     declared, widened to the next 1-2-5 step. ``largest`` are kept per table and metric where sums
-    are small enough for one or two people to dominate a class. ``earlier`` are older plans counted
+    are small enough for one or two people to dominate a class; ``derived`` are kept per table, from pairs of metrics,
+    also of earlier plans; None where there were no rows to derive them from. ``earlier`` are older plans counted
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
     overlap of the tables is unknown. ``span`` are the cohorts, where only some were
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
@@ -89,6 +114,7 @@ class Counted:
     where: str = ""
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     largest: Mapping[str, Mapping[str, LargestValues]] = field(default_factory=dict)
+    derived: Mapping[str, Mapping[Derived, DerivedCells]] | None = None
     earlier: tuple[Counted, ...] = ()
     span: Span | None = None
     repeats: tuple[str, ...] = ()

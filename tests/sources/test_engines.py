@@ -111,6 +111,37 @@ def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
     assert counted.bounds_declared
 
 
+def test_what_two_metrics_tell_together_is_the_same_from_every_engine(engine: Loader) -> None:
+    rng = np.random.default_rng(17)
+    gross = np.where(rng.random(600) < 0.5, np.round(rng.gamma(2, 20, 600), 2), 0.0)
+    ordered = gross > 0
+    paid = np.where(ordered, 9.99, 0.0)
+    paid[[3, 40]] = 12.5, 25.0
+    table = pa.table({
+        "variant": pa.array(rng.choice(["A", "B"], 600)),
+        "tier": pa.array(rng.integers(1, 4, 600)),
+        "gross": pa.array(gross, mask=rng.random(600) < 0.1),
+        "net": pa.array(np.where(rng.random(600) < 0.05, np.round(gross / 2, 2), gross)),
+        "ordered": pa.array(ordered),
+        "paid": pa.array(paid),
+    })  # fmt: skip
+    plan = make_plan("variant", ["gross", "net", "ordered", "paid"], adjust=["tier"], ratios=["gross/ordered"])
+    counted, expected = count_table(engine(table), plan), count_rows(table, plan)
+    chosen = [(each.first, each.second, each.weights, each.side) for each in expected.derived["variant/tier"]]
+    assert chosen == [
+        ("gross", "net", (1, 1), None), ("paid", "ordered", (1, 999), None),
+        ("gross", "ordered", (1, 1), 1), ("gross", "ordered", (1, 1), 0),
+    ]  # fmt: skip
+    assert list(counted.derived["variant/tier"]) == list(expected.derived["variant/tier"])
+    for derived, cells in expected.derived["variant/tier"].items():
+        same = counted.derived["variant/tier"][derived]
+        assert same.people.tolist() == cells.people.tolist()
+        if cells.largest is not None:
+            assert same.largest.largest.tolist() == cells.largest.largest.tolist()
+            assert same.largest.second.tolist() == cells.largest.second.tolist()
+            assert same.largest.total.tolist() == cells.largest.total.tolist()
+
+
 def test_an_engine_that_nobody_knows_is_counted_with_care(
     duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,14 +12,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import LargestValues
+from kanab.counted import LARGE_SUM, LargestValues
 from kanab.counting.columns import MetricSteps, group_sums
 from kanab.tally.cells import DROPPED, zeros
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
-
-LARGE_SUM = 3
-"""A sum of so many times the largest possible value cannot be that of two people."""
 
 
 def metrics_with_small_sums(

@@ -22,6 +22,7 @@ from kanab.counting.bins import (
 )
 from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
+from kanab.counting.derived import choose_derived, count_derived
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
 from kanab.counting.grids import (
     check_range,
@@ -93,7 +94,8 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     by_terms: dict[str, PlanCount] = {}
     for each in plans:
         if counting_terms(each) not in by_terms:
-            by_terms[counting_terms(each)] = _count_plan(table, each)
+            besides = _other_metrics(each, plans) if each is plan else ()
+            by_terms[counting_terms(each)] = _count_plan(table, each, besides)
     counts = [by_terms[counting_terms(each)] for each in plans]
     anywhere = np.any([count.inside for count in counts], axis=0)
     signatures = make_signatures([count.membership.among(count.inside[anywhere]) for count in counts])
@@ -106,13 +108,20 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     return replace(counted, earlier=tuple(others), repeats=repeated)
 
 
-def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
+def _other_metrics(plan: Plan, plans: Sequence[Plan]) -> tuple[MetricPlan, ...]:
+    """Return the metrics that other plans have: they are not counted, but metrics can be subtracted from them."""
+    others = {metric.name: metric for each in plans for metric in each.counted_metrics}
+    return tuple(metric for name, metric in others.items() if name not in plan.metric_names)
+
+
+def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricPlan] = ()) -> PlanCount:
     arms = {experiment.name: _arms(table[experiment.name], experiment) for experiment in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise NobodyError
     if not inside.all():
-        table = {name: table[name][inside] for name in needed_columns(plan)}
+        names = [*needed_columns(plan), *(metric.name for metric in others)]
+        table = {name: table[name][inside] for name in names}
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in plan.covariates_in_use}
     values = {metric.name: _values(table[metric.name], metric) for metric in plan.counted_metrics}
@@ -127,6 +136,8 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
         if _rounded_visibly(table[name], metric):
             raise too_coarse(metric)
     ranges = {name: value.range for name, value in values.items() if value.range is not None}
+    together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
+    derived = choose_derived([*together.values()], plan.ratios)
     counted = Counted(
         plan,
         tallies,
@@ -146,6 +157,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
             }
             for name, coded in arms.items()
         },
+        derived=count_derived(derived, together, cells, {name: tally.shape for name, tally in tallies.items()}),
     )
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     sizes = {name: tally.people.size for name, tally in tallies.items()}

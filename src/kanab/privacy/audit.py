@@ -138,8 +138,8 @@ def audit_table(
             bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
             judged = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
             if metric in (largest or {}):
-                dominated = _dominated((largest or {})[metric])
-                judged = replace(judged, broken={**judged.broken, "dominance": dominated})
+                classes = int(dominated((largest or {})[metric]).sum())
+                judged = replace(judged, broken={**judged.broken, "dominance": classes})
         audit += judged.audit(name, metric)
     return audit
 
@@ -344,8 +344,12 @@ def _off_zero(bounds: Bounds) -> Bounds:
     return (1 if low == 0 else low), (-1 if high == 0 else high)
 
 
-def _dominated(values: LargestValues) -> int:
-    """Count classes where all but two people have less than 10 % of the largest value (p %-rule), or of the sum."""
+def dominated(values: LargestValues) -> Mask:
+    """Return the classes where all but two people have less than 10 % of the largest value (p %-rule), or of the sum.
+
+    >>> dominated(LargestValues(np.array([50, 50]), np.array([40, 40]), np.array([200, 92]))).tolist()
+    [False, True]
+    """
     largest, both, total = values.largest, values.largest + values.second, values.total
-    broken = (10 * (total - both) < largest) | (10 * both > 9 * total)
-    return int((broken & (total > 0)).sum())
+    broken: Mask = (10 * (total - both) < largest) | (10 * both > 9 * total)
+    return broken & (total > 0)

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from kanab.counted import LARGE_SUM, DerivedCells
 from kanab.errors import PrivacyError, listed
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
+from kanab.privacy.audit import LEAST_CONTRIBUTORS, dominated
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, regroup, without_rare_names
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
+from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
 
@@ -149,16 +152,20 @@ def missing_values_hide(part: Moments, tally: Tally, k: int) -> bool:
     return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
 
 
-def products_hide(cross: Cross, tally: Tally, k: int) -> bool:
-    """Return whether products of two metrics say nothing about fewer than k people.
+def products_hide(cross: Cross, tally: Tally, k: int, sides: Sequence[DerivedCells] | None = None) -> bool:
+    """Return whether products of two metrics say nothing about fewer than k people, nor about a few contributors.
 
     The people who have both values must be all of an arm, or all who have one of them: otherwise
     who has both would be a table that no rule has checked. And products with a metric that few people
-    have are the other one's sum over those few, so that k people must carry each of the two.
+    have are the other one's sum over those few, so that k people must carry each of the two. Products with
+    a 0/1 metric cut every arm by it: ``sides`` are the people of both who have some of the other metric, None
+    where nobody knows them.
     """
     first, second = (tally.moments_of(name) for name in cross.pair)
     alike = [marginal(cells, tally.axes, cross.by) for cells in (tally.people, first.counts, second.counts)]
     if not np.all(np.any([cross.counts == cells for cells in alike], axis=0)):
+        return False
+    if not _cut_hides(cross, (first.metric, second.metric), k, sides):
         return False
     carried = [_carried(part, cross, place, k) for place, part in enumerate((first, second))]
     nothing_new = [
@@ -166,6 +173,35 @@ def products_hide(cross: Cross, tally: Tally, k: int) -> bool:
         for part, other in zip((first, second), reversed(cross.sums), strict=True)
     ]
     return bool(np.all(carried[0] & carried[1] | nothing_new[0] | nothing_new[1]))
+
+
+def _cut_hides(cross: Cross, metrics: tuple[Metric, Metric], k: int, sides: Sequence[DerivedCells] | None) -> bool:
+    """Return whether arms may be cut by a 0/1 metric of a pair, as if that were a table of its own."""
+    n, (y, z), both = cross.counts, cross.sums, cross.products
+    if metrics[0].binary and metrics[1].binary:
+        return _none_or_many(k, both, y - both, z - both, n - y - z + both)
+    if not (metrics[0].binary or metrics[1].binary):
+        return True
+    amount = 0 if metrics[1].binary else 1
+    having, total = cross.sums[1 - amount], cross.sums[amount]
+    if not _none_or_many(k, having, n - having):
+        return False
+    if sides is not None:
+        return all(
+            _none_or_many(LEAST_CONTRIBUTORS, side.people)
+            and (side.largest is None or not bool(dominated(side.largest).any()))
+            for side in sides
+        )
+    # Sums alone: two people have less than so much, and what one side has altogether the arm's total says anyway.
+    enough = LARGE_SUM * max(map(abs, metrics[amount].grid_bounds or (0, 0)))
+    return all(
+        bool(np.all((added == 0) | (added == total) | (enough > 0) & (abs(added) >= enough)))
+        for added in (both, total - both)
+    )
+
+
+def _none_or_many(least: int, *people: Cells) -> bool:
+    return all(bool(np.all((cells == 0) | (cells >= least))) for cells in people)
 
 
 def _carried(part: Moments, cross: Cross, place: int, k: int) -> Cells:

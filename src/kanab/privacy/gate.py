@@ -25,7 +25,8 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.overlap import ReleasedTable, columns, largest_of
+from kanab.privacy.metric_differences import withhold_metric_differences
+from kanab.privacy.overlap import ReleasedTable, columns, derived_of, largest_of, linkage_of, sides_of
 from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
@@ -126,7 +127,7 @@ def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledge
 
 # ── what is inside a class ─────────────────────────────────────────────────────────────────────
 
-VALUE_RULES: tuple[ValueRule, ...] = (withhold_rare_values,)
+VALUE_RULES: tuple[ValueRule, ...] = (withhold_rare_values, withhold_metric_differences)
 """The rules over all tables that withhold metrics, in the order in which they are applied."""
 
 
@@ -195,7 +196,8 @@ class _Gate:
     def _shown_as(self, name: str, table: Tally, published: ReleasedTable) -> ShownTable:
         known = self.counted.signatures is not None
         metrics = replace(published, metrics=table.metric_names)
-        return ShownTable(name, table, columns(self.counted, metrics) if known else ())
+        classes = columns(self.counted, metrics) if known else ()
+        return ShownTable(name, table, classes, derived=derived_of(self.counted, published))
 
     def _withhold(self, place: Place, why: str) -> None:
         """Withhold a metric in one table; in all of its experiment's, where it is the arm totals that tell."""
@@ -272,7 +274,14 @@ class _Gate:
 
     def _without_products(self, name: str, table: Tally) -> Tally:
         """Withhold products of two metrics that would tell about a few people."""
-        shown = tuple(cross for cross in table.crosses if products_hide(cross, table, self.counted.plan.k))
+        linkage, _ = linkage_of(name, self.counted.plan)
+        shown = tuple(
+            cross
+            for cross in table.crosses
+            if products_hide(
+                cross, table, self.counted.plan.k, sides_of(self.counted, linkage, cross.by[0], cross.pair)
+            )
+        )
         for cross in table.crosses:
             if cross not in shown:
                 both = " and ".join(cross.pair)

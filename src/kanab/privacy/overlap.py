@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, LargestValues, Signatures
+from kanab.counted import Counted, Derived, DerivedCells, LargestValues, Signatures
 from kanab.plan.model import Plan
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import zeros
@@ -101,6 +101,35 @@ def largest_of(counted: Counted, published: ReleasedTable) -> Mapping[str, Large
     tally = counted.tallies[published.linkage]
     into, shape = _merged_places(tally, published), published.apply(tally).shape
     return {metric: _merged_largest(values, into, shape) for metric, values in by_metric.items()}
+
+
+def derived_of(counted: Counted, published: ReleasedTable) -> dict[Derived, DerivedCells] | None:
+    """Return what follows from pairs of metrics in the classes of a table as it is published; None if unknown."""
+    if counted.derived is None:
+        return None
+    tally = counted.tallies[published.linkage]
+    into, shape = _merged_places(tally, published), published.apply(tally).shape
+    cells = counted.derived[published.linkage]
+    return {derived: _merged_derived(values, into, shape) for derived, values in cells.items()}
+
+
+def sides_of(counted: Counted, linkage: str, arm: str, pair: tuple[str, str]) -> tuple[DerivedCells, ...] | None:
+    """Return both sides of a 0/1 metric that the products of a pair cut arms into; None if unknown."""
+    if counted.derived is None:
+        return None
+    tally = counted.tallies[linkage]
+    into = np.indices(tally.shape)[tally.axes.index(arm)].ravel()
+    return tuple(
+        _merged_derived(values, into, tally.shape_of((arm,)))
+        for derived, values in counted.derived[linkage].items()
+        if derived.side is not None and {derived.first, derived.second} == set(pair)
+    )
+
+
+def _merged_derived(values: DerivedCells, into: NDArray[np.int64], shape: tuple[int, ...]) -> DerivedCells:
+    people = zeros(shape)
+    np.add.at(people.ravel(), into, values.people.ravel())
+    return DerivedCells(people, None if values.largest is None else _merged_largest(values.largest, into, shape))
 
 
 def _merged_largest(values: LargestValues, into: NDArray[np.int64], shape: tuple[int, ...]) -> LargestValues:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kanab.counted import Counted
+from kanab.counted import Counted, Derived, DerivedCells
 from kanab.privacy.overlap import Column
 from kanab.tally.tally import Tally
 
@@ -16,13 +16,15 @@ class ShownTable:
 
     ``columns`` are the classes of every signature in it, as flat indices into its people, and then those of who
     has a value of each metric that some people lack; empty where nobody knows how the tables overlap. ``fixed``
-    tables were released before: they count, and can no longer give way.
+    tables were released before: they count, and can no longer give way. ``derived`` is what follows from pairs of
+    metrics in the same classes; None where there were no rows to derive it from.
     """
 
     name: str
     tally: Tally
     columns: tuple[Column, ...] = ()
     fixed: bool = False
+    derived: Mapping[Derived, DerivedCells] | None = None
 
     @property
     def only_arms(self) -> bool:

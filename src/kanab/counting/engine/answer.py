@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counted import Derived
 from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
 from kanab.counting.engine.group_keys import Key
@@ -205,6 +206,14 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
         for name in linkage.experiments
     ]
     return Tally(factors, people, tuple(moments), tuple(crosses))
+
+
+def people_differing(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Places]) -> dict[Derived, Cells]:
+    """Return the people of every class of a table whose derived numbers are not 0."""
+    keys = answer.query.axes(linkage)
+    rows = answer.of("classes", keys, linkage.experiments)
+    axes = [places[key.name] for key in keys]
+    return {derived: _fill(axes, rows, f"e{place}") for place, derived in enumerate(answer.query.derived)}
 
 
 def _fill(axes: Sequence[Places], rows: AnswerRows, name: str) -> Cells:

@@ -14,7 +14,7 @@ from typing import Any
 
 import ibis
 
-from kanab.counted import LargestValues
+from kanab.counted import Derived, LargestValues
 from kanab.counting.engine.answer import Places, Text, parse_int
 from kanab.counting.engine.dialects import query_text, run_query
 from kanab.counting.engine.group_keys import Key
@@ -26,16 +26,19 @@ from kanab.tally.cells import DROPPED
 
 
 def query_largest(
-    people: Any, query: CountQuery, places: Mapping[str, Places], wanted: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, LargestValues]]:
-    """Find the largest values of some metrics in some tables: a statement per table, over the people of its sums."""
+    people: Any, query: CountQuery, places: Mapping[str, Places], wanted: Mapping[str, Sequence[str | Derived]]
+) -> dict[str, dict[str | Derived, LargestValues]]:
+    """Find the largest values of metrics, or of what follows from two of them, in some tables.
+
+    It is a statement per table, over the people of its sums.
+    """
     linkages = {linkage.name: linkage for linkage in query.plan.linkages}
     return {name: _of_table(people, query, places, linkages[name], metrics) for name, metrics in wanted.items()}
 
 
 def _of_table(
-    people: Any, query: CountQuery, places: Mapping[str, Places], linkage: Linkage, metrics: Sequence[str]
-) -> dict[str, LargestValues]:
+    people: Any, query: CountQuery, places: Mapping[str, Places], linkage: Linkage, metrics: Sequence[str | Derived]
+) -> dict[str | Derived, LargestValues]:
     keys = query.axes(linkage)
     axes = [places[key.name] for key in keys]
     shape = [len(axis.factor.levels) for axis in axes]
@@ -57,7 +60,7 @@ def _top_two(numbers: Sequence[Text]) -> tuple[int, int, int]:
     return largest, largest if top > 1 else rest, total
 
 
-def _people(people: Any, query: CountQuery, linkage: Linkage, metrics: Sequence[str]) -> Any:
+def _people(people: Any, query: CountQuery, linkage: Linkage, metrics: Sequence[str | Derived]) -> Any:
     """Select the people of a table: their class, twice for joining without missing levels, and absolute values."""
     inside = people.filter(reduce(operator.and_, (query.inside(people, name) for name in linkage.experiments)))
     columns: dict[str, Any] = {}
@@ -66,7 +69,7 @@ def _people(people: Any, query: CountQuery, linkage: Linkage, metrics: Sequence[
         columns |= {f"level{place}": level, f"none{place}": level.isnull().cast("int32")}
         columns[f"known{place}"] = level.fill_null(_anything(level))
     for place, metric in enumerate(metrics):
-        columns[f"h{place}"] = _absolute(inside, query.measure(metric))
+        columns[f"h{place}"] = _absolute(inside, metric, query)
     return inside.select(**columns)
 
 
@@ -76,15 +79,25 @@ def _anything(level: Any) -> Any:
     return ibis.literal(value, type=level.type())
 
 
-def _absolute(people: Any, measure: Measure) -> Any:
-    """Return |r| as a 64-bit integer; nothing for people who are left out."""
+def _absolute(people: Any, metric: str | Derived, query: CountQuery) -> Any:
+    """Return absolute values as 64-bit integers; nothing for people who are left out."""
+    if isinstance(metric, str):
+        return _steps(people, query.measure(metric)).abs()
+    first, second = (_steps(people, query.measure(name)) for name in (metric.first, metric.second))
+    if metric.side is not None:
+        return ibis.ifelse((second == metric.side).fill_null(False), first, 0).fill_null(0).abs()
+    return (first.fill_null(0) * metric.weights[0] - second.fill_null(0) * metric.weights[1]).abs()
+
+
+def _steps(people: Any, measure: Measure) -> Any:
+    """Return r as a 64-bit integer; nothing for people who are left out."""
     careful = replace(measure, careful=True, doubles=False)
     value = careful.value(people, ibis.literal(True))
-    steps = careful.clamped(careful.steps(value)).abs()
+    steps = careful.clamped(careful.steps(value))
     return steps if careful.leaves_out else steps.fill_null(0)
 
 
-def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str], query: CountQuery) -> Any:
+def _classes(table: Any, keys: Sequence[Key], metrics: Sequence[str | Derived], query: CountQuery) -> Any:
     """Group by levels, with four numbers of each class for every metric."""
     names = [f"{word}{place}" for place in range(len(keys)) for word in ("level", "none", "known")]
     places = range(len(metrics))

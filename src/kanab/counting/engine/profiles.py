@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ibis
+import numpy as np
+from numpy.typing import NDArray
 
 from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
-from kanab.counting.engine.dialects import engine_of, first_row, query_text, run_query
+from kanab.counting.engine.dialects import engine_of, fetch_numbers, first_row, query_text, run_query
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
@@ -41,10 +43,11 @@ class ColumnProfiles:
 
 @dataclass(frozen=True)
 class SampleProfiles:
-    """The metrics of a few people, and how many levels keys have among them."""
+    """The metrics of a few people, how many levels keys have among them, and their values, NaN where there is none."""
 
     metrics: Mapping[str, SampledMetric]
     levels: Mapping[str, int]
+    values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 def profile_columns(
@@ -84,6 +87,18 @@ def profile_sample(
         profile = replace(metrics[name].profile, low=low, high=high)
         metrics[name] = replace(metrics[name], profile=profile, steady=(True, True))
     return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
+
+
+def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray[np.float64]]:
+    """Return the values of some of the people, where there are several columns to compare."""
+    if len(columns) < 2:
+        return {}
+    wanted = {
+        f"y{place}": as_number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
+    }
+    table = people.limit(SAMPLE_SIZE).select(**wanted)
+    numbers = fetch_numbers(table.select(**{name: table[name].cast("float64") for name in wanted}))
+    return {name: numbers[f"y{place}"] for place, name in enumerate(columns)}
 
 
 def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, float]]:

@@ -11,16 +11,20 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import sqlglot
 
-from kanab.counted import Counted
+from kanab.counted import Counted, Derived, DerivedCells
 from kanab.counting.bins import check_arms, check_levels, declare_levels
+from kanab.counting.columns import measure as measure_values
+from kanab.counting.derived import any_small, choose_derived
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
     build_tally,
     membership_of,
     parse_int,
+    people_differing,
     people_in_each,
     place_all,
     read_answer,
@@ -48,7 +52,15 @@ from kanab.counting.engine.metrics import (
     step_range,
 )
 from kanab.counting.engine.people import Events, How, Units, changing_covariates, make_units, person_flags, to_people
-from kanab.counting.engine.profiles import SampleProfiles, find_bins, profile_columns, profile_sample, top_levels
+from kanab.counting.engine.profiles import (
+    SAMPLE_SIZE,
+    SampleProfiles,
+    find_bins,
+    profile_columns,
+    profile_sample,
+    sample_values,
+    top_levels,
+)
 from kanab.counting.engine.statement import (
     BinnedCovariate,
     CountQuery,
@@ -68,7 +80,9 @@ from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
+from kanab.tally.cells import Cells, zeros
 from kanab.tally.factor import OTHER
+from kanab.tally.tally import Tally
 
 
 def count_table(
@@ -132,7 +146,7 @@ def show_sql(
     """
     units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span) as (people, query, sample):
-        chosen = _quick_query(query, sample) or _careful_query(people, query)
+        chosen = _quick_query(query, sample) or _careful_query(people, query, sample)
         stage = first_stage(people, chosen)
         backend = people.get_backend()
         first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
@@ -152,7 +166,8 @@ def _prepared(
         query = _make_query(people, plan, flags=person_flags(plan, units))
         sample = _sample(people, query)
         gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
-        yield people, replace(query, gaps=frozenset(gaps)), sample
+        inside = people.filter(query.anywhere(people))
+        yield people, replace(query, gaps=frozenset(gaps)), replace(sample, values=sample_values(inside, query.kinds))
 
 
 @contextmanager
@@ -229,10 +244,10 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
         kind = query.kinds[metric.name]
         guesses.append(quick_measure(place, metric, kind, replace(seen, profile=profile), query.engine))
     measures = [measure for measure in guesses if measure is not None]
-    return None if len(measures) < len(guesses) else _with_measures(query, measures)
+    return None if len(measures) < len(guesses) else _with_measures(query, measures, sample)
 
 
-def _careful_query(people: Any, query: CountQuery) -> CountQuery:
+def _careful_query(people: Any, query: CountQuery, sample: SampleProfiles) -> CountQuery:
     """Return the query in its careful form, the open ranges looked up over everybody."""
     metrics = query.plan.counted_metrics
     undeclared = {metric.name: query.kinds[metric.name] for metric in metrics if not metric.declared}
@@ -241,10 +256,10 @@ def _careful_query(people: Any, query: CountQuery) -> CountQuery:
     for place, metric in enumerate(metrics):
         profile = replace(profiles.get(metric.name, Profile()), gaps=metric.name in query.gaps)
         measures.append(careful_measure(place, metric, query.kinds[metric.name], profile))
-    return _with_measures(query, measures)
+    return _with_measures(query, measures, sample)
 
 
-def _with_measures(query: CountQuery, measures: Sequence[Measure]) -> CountQuery:
+def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: SampleProfiles) -> CountQuery:
     places = {measure.name: measure.place for measure in measures}
     ranges = {
         measure.name: measure.metric.grid_bounds or step_range(measure.metric, measure.profile) for measure in measures
@@ -256,14 +271,26 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure]) -> CountQuery
         pairs = ((first, first), (second, second), (first, second))
         yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz)))
-    return replace(query, measures=tuple(measures), crosses=tuple(crosses))
+    derived = _derived(query, measures, sample)
+    return replace(query, measures=tuple(measures), crosses=tuple(crosses), derived=derived)
+
+
+def _derived(query: CountQuery, measures: Sequence[Measure], sample: SampleProfiles) -> tuple[Derived, ...]:
+    """Return what is looked at of pairs of metrics, as a sample of people shows which have to do with each other."""
+    steps, people = [], 0
+    for measure in measures if sample.values else ():
+        values = sample.values[measure.name]
+        gone = ~np.isfinite(values)
+        people = len(values)
+        steps.append(measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone))
+    return choose_derived(steps, query.plan.ratios if steps else (), sampled=people >= SAMPLE_SIZE)
 
 
 # ── running the query ──────────────────────────────────────────────────────────────────────────
 
 
 def _answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer:
-    return _quick_answer(people, query, sample) or _careful_answer(people, query)
+    return _quick_answer(people, query, sample) or _careful_answer(people, query, sample)
 
 
 def _late_gaps(answer: QueryAnswer) -> frozenset[str]:
@@ -303,8 +330,8 @@ def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> Que
     return answer if _fits(answer) else None
 
 
-def _careful_answer(people: Any, query: CountQuery) -> QueryAnswer:
-    answer = _ask(people, _careful_query(people, query))
+def _careful_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer:
+    answer = _ask(people, _careful_query(people, query, sample))
     _fits(answer)
     return answer
 
@@ -385,7 +412,15 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
         if measure.metric.bounds is None:
             low, high = inside.get(f"lo{measure.place}"), inside.get(f"hi{measure.place}")
             ranges[measure.name] = open_range(measure, low, high, missing=missing[measure.name] > 0)
-    small = metrics_with_small_sums(tallies, ranges)
+    small: dict[str, tuple[str | Derived, ...]] = {**metrics_with_small_sums(tallies, ranges)}
+    differing = {linkage.name: people_differing(answer, linkage, places) for linkage in linkages}
+    for name, cells in differing.items():
+        dominated = tuple(
+            derived for derived, there in cells.items() if _may_dominate(derived, there, tallies[name], query)
+        )
+        if dominated:
+            small[name] = (*small.get(name, ()), *dominated)
+    largest = query_largest(people, query, places, small) if small else {}
     declared = {metric.name for metric in query.plan.counted_metrics if metric.declared}
     place = populations(query.plan).index(group)
     return Counted(
@@ -398,6 +433,28 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - parse_int(inside["n"])),
         ranges=ranges,
-        largest=query_largest(people, query, places, small) if small else {},
         unusual=query_unusual(people, query, group, places, tallies),
+        largest={
+            name: named
+            for name, values in largest.items()
+            if (named := {key: cells for key, cells in values.items() if isinstance(key, str)})
+        },
+        derived={
+            name: {each: DerivedCells(there, largest.get(name, {}).get(each)) for each, there in cells.items()}
+            for name, cells in differing.items()
+        },
     )
+
+
+def _may_dominate(derived: Derived, people: Cells, tally: Tally, query: CountQuery) -> bool:
+    """Return whether somebody may make up nearly all of a derived number of a class, as far as sums tell."""
+    if not people.any():
+        return False
+    if derived.side is not None or not {derived.first, derived.second} <= set(tally.metric_names):
+        return True
+    sums, most = zeros(people.shape), 0
+    for name, weight in zip((derived.first, derived.second), (derived.weights[0], -derived.weights[1]), strict=True):
+        measure = query.measure(name)
+        ends = measure.metric.grid_bounds or step_range(measure.metric, measure.profile)
+        sums, most = sums + weight * tally.moments_of(name).sums, most + abs(weight) * max(map(abs, ends))
+    return any_small(people.ravel().tolist(), sums.ravel().tolist(), most)

@@ -17,6 +17,7 @@ from typing import Any
 import ibis
 from sqlglot import exp
 
+from kanab.counted import Derived
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
@@ -52,7 +53,7 @@ class CountQuery:
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
     covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold, ``gaps``
-    the metrics that some people are known to lack.
+    the metrics that some people are known to lack, ``derived`` what is counted of pairs of metrics.
     """
 
     plan: Plan
@@ -66,6 +67,7 @@ class CountQuery:
     declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
     gaps: frozenset[str] = frozenset()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
+    derived: tuple[Derived, ...] = ()
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -141,6 +143,8 @@ def first_stage(people: Any, query: CountQuery) -> Any:
         sums["exact"] = reduce(operator.and_, exact)
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
+    differing = (_differing(table, derived, query) for derived in query.derived)
+    sums |= {f"e{place}": differs.cast("int32").sum() for place, differs in enumerate(differing)}
     for place in range(len(query.binned)):
         sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
     for flag in query.flags:
@@ -183,6 +187,17 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
         for part, term in enumerate(product_terms(a, b, products)):
             sums[f"z{place}_{word}{part}"] = total(term)
     return sums
+
+
+def _differing(table: Any, derived: Derived, query: CountQuery) -> Any:
+    """Return whose derived number is not 0; who lacks a value adds 0 to its sum."""
+    first, second = (_present(table, query.measure(name)) for name in (derived.first, derived.second))
+    if derived.side is not None:
+        return ((first != 0) & (second == derived.side)).fill_null(False)
+    y, z = first.fill_null(0), second.fill_null(0)
+    if derived.weights == (1, 1):
+        return y != z
+    return y.cast("int64") * derived.weights[0] != z.cast("int64") * derived.weights[1]
 
 
 def _present(table: Any, measure: Measure) -> Any:
@@ -242,7 +257,8 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     crosses = tuple(_cross_names(stage, query, linkages))
     segmented = [linkage for linkage in linkages if linkage.squares == "marginals" and linkage.covariate]
     classes = tuple(query.axes(linkage) for linkage in linkages)
-    yield QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments)
+    derived = tuple((f"e{place}", "SUM") for place in range(len(query.derived)))
+    yield QueryPart("classes", classes, (*_class_values(measures), *by_class, *derived), experiments)
     if by_marginal or crosses:
         arms = tuple((query.arms[name],) for name in experiments)
         yield QueryPart("arms", arms, (*by_marginal, *crosses), experiments)

@@ -22,7 +22,7 @@ from kanab.plan.model import DEFAULT_K
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells, fold, marginal
 from kanab.tally.factor import Level, Role, label
-from kanab.tally.moments import By, Moments
+from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.plain import Document, read
 
 OUT = -1
@@ -78,13 +78,14 @@ def finest_levels(versions: Sequence[Axis]) -> list[Level]:
 
 @dataclass(frozen=True, eq=False)
 class AttackedTable:
-    """One table: people per class, which classes are blacked out, and the numbers of every metric."""
+    """One table: people per class, which classes are blacked out, the numbers of every metric, and products."""
 
     name: str
     axes: tuple[Axis, ...]
     people: Cells
     hidden: NDArray[np.bool_]
     moments: tuple[Moments, ...] = ()
+    crosses: tuple[Cross, ...] = ()
 
     @property
     def names(self) -> By:
@@ -317,7 +318,7 @@ def _table(name: str, plain: Any, levels: Mapping[str, Any]) -> AttackedTable:
     axes = tuple(
         Axis(factor.name, factor.levels, factor.role, _map_of(name, maps, factor.name)) for factor in parts.factors
     )
-    return AttackedTable(name, axes, parts.people, hidden, parts.moments)
+    return AttackedTable(name, axes, parts.people, hidden, parts.moments, parts.crosses)
 
 
 def _map_of(table: str, maps: Mapping[str, _Map], axis: str) -> LevelMap | None:

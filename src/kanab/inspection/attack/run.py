@@ -8,6 +8,13 @@ from kanab.inspection.attack.background import Background
 from kanab.inspection.attack.count_bounds import BOUNDS, bound_counts
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
+from kanab.inspection.attack.metric_differences import (
+    METRIC_DIFFERENCES,
+    PRODUCTS,
+    find_by_products,
+    find_metric_differences,
+    with_differences,
+)
 from kanab.inspection.attack.published import AttackedRelease
 from kanab.inspection.attack.reconstruct import (
     LEAST_SQUARES,
@@ -25,6 +32,8 @@ DOES = {
     DIFFERENCES: "Subtracts tables about the same people from each other.",
     BOUNDS: "Bounds counts that nobody published by linear programming.",
     CLOSED_FORMS: "Infers the largest and the smallest value of a class from people, sum and squares.",
+    METRIC_DIFFERENCES: "Subtracts metrics of one table from each other, or multiples of them.",
+    PRODUCTS: "Cuts arms by a 0/1 metric, by its products with another.",
     LEVERAGE: "Combines the sums of all tables so that one person weighs as much as possible.",
     LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
     SPARSE: "Solves the sums for the few people who are off the commonest value.",
@@ -52,7 +61,11 @@ def play_attacker(
         Attempt(DIFFERENCES, DOES[DIFFERENCES], tuple(find_differences(releases, rule))),
         Attempt(BOUNDS, DOES[BOUNDS], tuple(bound_counts(releases, rule))),
         Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(find_exposed_values(releases, rule))),
+        Attempt(METRIC_DIFFERENCES, DOES[METRIC_DIFFERENCES], tuple(find_metric_differences(releases, rule))),
+        Attempt(PRODUCTS, DOES[PRODUCTS], tuple(find_by_products(releases, rule))),
     ]
+    if background is not None:
+        background = with_differences(background)
     solving: dict[str, Callable[[Background, int], list[Finding]]] = {
         LEVERAGE: find_leverage,
         LEAST_SQUARES: find_by_least_squares,

@@ -54,6 +54,8 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("pair-scan-sparse", {"leverage", "sparse values"}),
         ("scan-statistics", {"scan statistics"}),
         ("paper", {"closed forms"}),
+        ("metric-differences", {"metric differences"}),
+        ("products", {"products"}),
     ],
 )
 def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, attacks: set[str]) -> None:
@@ -68,6 +70,7 @@ def test_the_list_of_bad_examples_is_closed() -> None:
     assert set(EXAMPLES) == {
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
         "scan-statistics", "paper",
+        "metric-differences", "products",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):
         example("nonsense")

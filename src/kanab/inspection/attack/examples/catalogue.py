@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import scans, tables
+from kanab.inspection.attack.examples import metrics, scans, tables
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -13,6 +13,8 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "two-cuts": tables.two_cuts,
     "suppressed": tables.suppressed,
     "class-squares": tables.class_squares,
+    "metric-differences": metrics.metric_differences,
+    "products": metrics.products,
     "pair-scan": tables.pair_scan,
     "pair-scan-sparse": tables.pair_scan_sparse,
     "scan-statistics": scans.scan_statistics,
