@@ -1,23 +1,58 @@
 """The gate for scans: what may be shown of all pairs of many experiments.
 
 The joint of a hundred experiments is everybody, so the leverage rule cannot be evaluated; a budget
-on independent numbers stands in for it. Within it every pair's table may be shown. Over it only F
-and p, to three digits, and the tables of a few flagged pairs; the rest stays with the curator.
+on independent numbers stands in for it. Within it every pair's table may be shown. Over it no statistic
+of a pair leaves, for F and p solve for people like tables do; but those of the most urgent flagged pairs, tables and
+all, as many as the budget allows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kanab.counted import floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, MetricPlan
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import numbers_of_pairs, pair_numbers, within_budget
 from kanab.privacy.class_rules import LEAST_DF, check_k, missing_values_hide
 from kanab.scan.pairs import PairMoments, Pairs
+
+ALMOST_SAME = "fewer than k = {k} people of an arm are in it and not in another experiment, or the other way round"
+"""Why an experiment is left out that an earlier one could be subtracted from."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """How much of the budget of one metric is used up: independent numbers per person they are about.
+
+    ``per_unusual`` is per person off the commonest value. Of tables about different groups of the same people the
+    shares add up; alone, they are the rule of ``within_budget``.
+
+    >>> [Spent().plus(50, people, unusual).within(10) for people, unusual in [(900, 100), (899, 100), (900, 99)]]
+    [True, False, False]
+    """
+
+    per_person: float = 0.0
+    per_unusual: float = 0.0
+
+    def plus(self, numbers: int, people: int, unusual: int) -> Spent:
+        """Return what is used up with so many numbers about so many people, so many of them off the commonest value."""
+        if not numbers:
+            return self
+        shares = (numbers / count if count else math.inf for count in (people, unusual))
+        return Spent(*(mine + more for mine, more in zip((self.per_person, self.per_unusual), shares, strict=True)))
+
+    def within(self, k: int) -> bool:
+        """Return whether it may all leave together."""
+        return 2 * (k - 1) * self.per_person <= 1 + _ROUNDING and 2 * self.per_unusual <= 1 + _ROUNDING
+
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +84,21 @@ def release_pairs(pairs: Pairs, k: int = DEFAULT_K, *, override: str = "") -> Re
     slices = [pairs.slice_of(i) for i in range(len(pairs.experiments))]
     people = [np.diag(pairs.people[arms, arms]) for arms in slices]
     places = [i for i, arms in enumerate(people) if all(n >= rule for n in arms) and sum(arms) - len(arms) >= LEAST_DF]
-    if len(places) < 2:
+    kept = _told_apart(pairs, places, rule)
+    if len(kept) < 2:
         raise PrivacyError(
-            f"fewer than two experiments have k = {rule} people in every arm", "Wait for more people, or scan others."
+            f"fewer than two experiments have k = {rule} people in every arm"
+            + (" and apart from each other" if len(places) > 1 else ""),
+            "Wait for more people, or scan others.",
         )
     left_out = tuple(
-        f"{factor.name} is left out: an arm holds fewer than k = {rule} people"
+        f"{factor.name} is left out: {ALMOST_SAME if i in places else 'an arm holds fewer than k = {k} people'}".format(
+            k=rule
+        )
         for i, factor in enumerate(pairs.experiments)
-        if i not in places
+        if i not in kept
     )
-    some = select_experiments(pairs, places)
+    some = select_experiments(pairs, kept)
     numbers = pair_numbers([len(factor.levels) for factor in some.experiments])
     open_metrics = frozenset(
         part.metric.name
@@ -70,7 +110,7 @@ def release_pairs(pairs: Pairs, k: int = DEFAULT_K, *, override: str = "") -> Re
 
 
 def shown_pairs(released: ReleasedPairs, flagged: Sequence[tuple[int, int]], metric: str) -> list[tuple[int, int]]:
-    """Return the flagged pairs, most urgent first, whose table of a metric may be shown."""
+    """Return the flagged pairs, most urgent first, of which a metric's table and tests may be shown."""
     shown: list[tuple[int, int]] = []
     for pair in flagged:
         if not released.testable[pair]:
@@ -85,10 +125,41 @@ def shown_pairs(released: ReleasedPairs, flagged: Sequence[tuple[int, int]], met
 
 
 def _within(released: ReleasedPairs, pairs: Sequence[tuple[int, int]], metric: str) -> bool:
-    """Tell whether the tables of these few pairs may be shown together."""
+    """Tell whether these few pairs may be shown together: their tables, and a corrected p each."""
     arms = {place: len(factor.levels) for place, factor in enumerate(released.pairs.experiments)}
     unusual = released.pairs.unusual.get(metric, 0)
-    return within_budget(released.pairs.total, unusual, numbers_of_pairs(arms, pairs), released.k)
+    return within_budget(released.pairs.total, unusual, numbers_of_pairs(arms, pairs) + len(pairs), released.k)
+
+
+def spent_on_pairs(released: ReleasedPairs, shown: Sequence[tuple[int, int]], metric: str) -> Spent:
+    """Return what a scan of pairs leaves to others: all tables of an open metric count, else the shown ones."""
+    arms = {place: len(factor.levels) for place, factor in enumerate(released.pairs.experiments)}
+    whole = metric in released.open_metrics
+    numbers = pair_numbers(list(arms.values())) if whole else numbers_of_pairs(arms, shown) + len(shown)
+    people, unusual = released.pairs.total, released.pairs.unusual.get(metric, 0)
+    return Spent().plus(numbers if whole or shown else 0, *(floor_to_k(n, released.k) for n in (people, unusual)))
+
+
+def _told_apart(pairs: Pairs, places: Sequence[int], k: int) -> list[int]:
+    """Return the experiments without the later one of any two that differ in fewer than k people of an arm."""
+    alone = np.diagonal(pairs.people)
+    experiments = np.add.reduceat(pairs.people, pairs.starts[:-1], axis=1)  # arms by experiment
+    outside = alone[:, None] - experiments
+    close = np.add.reduceat((outside > 0) & (outside < k), pairs.starts[:-1], axis=0) > 0
+    return apart(close | close.T, places)
+
+
+def apart(close: np.ndarray, places: Sequence[int]) -> list[int]:
+    """Return places of which no two are close, the earlier ones first.
+
+    >>> apart(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool), [0, 1, 2])
+    [0, 2]
+    """
+    kept: list[int] = []
+    for place in places:
+        if not close[place, kept].any():
+            kept.append(place)
+    return kept
 
 
 def _testable(pairs: Pairs, k: int) -> np.ndarray:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from kanab.analysis.readout import frame
 from kanab.plan.joint_shares import are_independent
+from kanab.scan.gate import Spent
 from kanab.scan.report.html import scan_report
 from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.pairs import PairScan
 from kanab.scan.stats.segments import SegmentScan
 from kanab.tally.factor import label
-
-_ROUNDED = ("F", "p", "F_robust", "p_robust", "p_adjusted", "assignment_p")
 
 
 class _ScanReadout(ABC):
@@ -50,8 +50,9 @@ class _ScanReadout(ABC):
 class PairReadout(_ScanReadout):
     """Every pair of experiments, tested together. ``to_dict`` is documented and stable.
 
-    ``open_metrics`` are within the budget: their tables could all be published. Of the others only
-    F and p are shown, to three digits, and the ``effects`` of a few flagged pairs.
+    ``open_metrics`` are within the budget: their tables could all be published. Of the others only a few flagged
+    pairs are here, with their ``effects``, and what ``scan.withheld`` says about all others together. ``spent``
+    is how much of the budget that takes.
     """
 
     _rows: ClassVar[str] = "pairs"
@@ -63,12 +64,12 @@ class PairReadout(_ScanReadout):
     open_metrics: frozenset[str]
     notes: tuple[str, ...] = ()
     chained: bool = False
+    spent: Mapping[str, Spent] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
-        rows = [self._row(row.to_dict()) for row in self.scan.rows]
         return {
-            "pairs": rows,
+            "pairs": [row.to_dict() for row in self.scan.rows],
             **self.scan.summary(),
             "experiments": list(self.scan.experiments),
             "metrics": [metric.name for metric in self.scan.metrics],
@@ -87,10 +88,11 @@ class PairReadout(_ScanReadout):
             "verdicts": dict(self.scan.verdicts()),
             "effects": [_effects_to_dict(pair) for pair in self.effects],
             "quantiles": {metric.name: self._quantiles(metric.name) for metric in self.scan.metrics},
+            "withheld": _withheld_to_dict(self.scan),
             "privacy": {
                 "k": self.k,
                 "shows": {
-                    metric.name: "tables" if metric.name in self.open_metrics else "statistics"
+                    metric.name: "tables" if metric.name in self.open_metrics else "flagged"
                     for metric in self.scan.metrics
                 },
                 "chained": self.chained,
@@ -98,19 +100,11 @@ class PairReadout(_ScanReadout):
             "notes": list(self.notes),
         }
 
-    def _row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Round the numbers of a metric over the budget to three digits, and what could be missed to two."""
-        if row["metric"] in self.open_metrics:
-            return row
-        rounded = {name: _digits(row[name], 3) for name in _ROUNDED}
-        return row | rounded | {"could_miss": _digits(row["could_miss"], 2)}
-
     def _quantiles(self, metric: str) -> dict[str, list[float | None]]:
         quantiles = self.scan.quantiles(metric)
-        digits = 12 if metric in self.open_metrics else 3
         return {
             "expected": [_digits(value, 6) for value in quantiles.expected.tolist()],
-            "observed": [_digits(value, digits) for value in quantiles.observed.tolist()],
+            "observed": [_digits(value, 12) for value in quantiles.observed.tolist()],
         }
 
 
@@ -137,9 +131,14 @@ class SegmentReadout(_ScanReadout):
             "metrics": [metric.name for metric in self.scan.metrics],
             "shares": [metric.name for metric in self.scan.metrics if metric.binary],
             "verdicts": dict(self.scan.verdicts()),
+            "withheld": _withheld_to_dict(self.scan),
             "privacy": {"k": self.k, "chained": self.chained},
             "notes": list(self.notes),
         }
+
+
+def _withheld_to_dict(scan: PairScan | SegmentScan) -> dict[str, Any]:
+    return {metric: {**asdict(part), "histogram": list(part.histogram)} for metric, part in scan.withheld.items()}
 
 
 def _effects_to_dict(pair: PairEffects) -> dict[str, Any]:

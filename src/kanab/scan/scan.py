@@ -21,12 +21,13 @@ from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
-from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs
+from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs, spent_on_pairs
 from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, scan_pairs
 from kanab.scan.stats.segments import scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
+from kanab.scan.stats.withheld import withhold_tests
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, Correction
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
@@ -94,7 +95,16 @@ def scan_interactions(
     scan = scan_pairs(released.pairs, rules, joint_shares=joint)
     people = floor_to_k(released.pairs.total, k)
     notes = (*released.left_out, *released.deviations)
-    return PairReadout(scan, _allowed_effects(scan, released), people, k, released.open_metrics, notes)
+    shown = _shown_pairs(scan, released)
+    effects = tuple(
+        chain.from_iterable(
+            _effects(released.pairs.tally(*pair, [metric]), metric) for metric, pairs in shown.items() for pair in pairs
+        )
+    )
+    spent = {metric: spent_on_pairs(released, shown[metric], metric) for metric in shown}
+    return PairReadout(
+        _without_closed(scan, released, shown), effects, people, k, released.open_metrics, notes, spent=spent
+    )
 
 
 @check_arguments(skip=("k",))
@@ -254,15 +264,26 @@ def _chained(releases: Sequence[Release]) -> bool:
     return all(stored.chained for stored in releases)
 
 
-def _allowed_effects(scan: PairScan, released: ReleasedPairs) -> tuple[PairEffects, ...]:
-    """Return the effects of flagged pairs whose tables the gate lets through, most urgent first."""
-    effects: list[PairEffects] = []
+def _shown_pairs(scan: PairScan, released: ReleasedPairs) -> dict[str, list[tuple[int, int]]]:
+    """Return by metric the flagged pairs that the gate lets through with their tables, most urgent first."""
     place = {factor.name: at for at, factor in enumerate(released.pairs.experiments)}
-    for metric in scan.metrics:
-        flagged = [(place[row.a], place[row.b]) for row in scan.flagged if row.metric == metric.name]
-        for first, second in shown_pairs(released, flagged[:MOST_SHOWN], metric.name):
-            effects += _effects(released.pairs.tally(first, second, [metric.name]), metric.name)
-    return tuple(effects)
+    flagged: dict[str, list[tuple[int, int]]] = {metric.name: [] for metric in scan.metrics}
+    for row in scan.flagged:
+        flagged[row.metric].append((place[row.a], place[row.b]))
+    return {metric: shown_pairs(released, pairs[:MOST_SHOWN], metric) for metric, pairs in flagged.items()}
+
+
+def _without_closed(
+    scan: PairScan, released: ReleasedPairs, shown: Mapping[str, Sequence[tuple[int, int]]]
+) -> PairScan:
+    """Return the scan without the tests of metrics over the budget, but for the pairs that are shown."""
+    tables = {pair: at for at, pair in enumerate(released.pairs.pairs)}
+    lines = {
+        metric.name: [tables[pair] * len(scan.metrics) + at for pair in shown[metric.name]]
+        for at, metric in enumerate(scan.metrics)
+        if metric.name not in released.open_metrics
+    }
+    return withhold_tests(scan, lines, released.k) if lines else scan
 
 
 def _effects(table: Tally, metric: str) -> list[PairEffects]:

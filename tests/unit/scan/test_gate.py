@@ -8,7 +8,7 @@ import pytest
 
 from kanab.errors import PrivacyError
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.gate import release_pairs, select_experiments, shown_pairs
+from kanab.scan.gate import Spent, release_pairs, select_experiments, shown_pairs, spent_on_pairs
 from kanab.scan.pairs import Pairs
 
 
@@ -52,6 +52,33 @@ def test_an_experiment_with_an_arm_below_k_is_left_out_without_a_count() -> None
     assert released.left_out == ("t2 is left out: an arm holds fewer than k = 10 people",)
     with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10"):
         release_pairs(counted(n=30, tests=2, t1=np.where(np.arange(30) < 3, "on", "off")))
+
+
+def test_an_experiment_that_differs_from_another_in_a_few_people_is_left_out_without_a_count() -> None:
+    rng = np.random.default_rng(7)
+    almost = rng.choice(["off", "on"], 4_000).astype(object)
+    almost[17] = None
+    released = release_pairs(counted(t1=almost))
+    assert [factor.name for factor in released.pairs.experiments] == ["t0", "t2", "t3"]
+    assert released.left_out == (
+        "t1 is left out: fewer than k = 10 people of an arm are in it and not in another experiment, or the other way "
+        "round",
+    )
+    almost[:200] = None
+    assert len(release_pairs(counted(t1=almost)).pairs.experiments) == 4
+    almost[:200], almost[17] = "on", None
+    with pytest.raises(PrivacyError, match="in every arm and apart from each other"):
+        release_pairs(counted(tests=2, t1=almost))
+
+
+def test_what_a_scan_leaves_of_the_budget_is_what_it_shows() -> None:
+    whole = release_pairs(counted())
+    assert spent_on_pairs(whole, [], "y").per_person == pytest.approx(11 / 4_000)
+    over = release_pairs(counted(n=400, tests=12))
+    assert spent_on_pairs(over, [], "y") == Spent()
+    shown = shown_pairs(over, over.pairs.pairs, "y")
+    assert spent_on_pairs(over, shown, "y").within(10)
+    assert spent_on_pairs(over, shown, "y").per_person > 0
 
 
 def test_a_pair_with_a_small_class_is_not_testable_and_never_shown() -> None:

@@ -73,9 +73,9 @@ def _by_style(rows: Iterable[Row], place: Mapping[str, int]) -> dict[str, list[t
     squares: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
         p = row["p_robust"]
-        if row["verdict"] == "not testable" or p is None:
+        if row["verdict"] == "not testable":
             style = 'class="none"'
-        elif passed := sum(p < limit for limit in LIMITS):
+        elif passed := 0 if p is None else sum(p < limit for limit in LIMITS):
             style = f'class="e{passed}"'
         else:
             continue
@@ -191,6 +191,32 @@ def expected_chart(data: Data, metric: str) -> str:
     )
 
 
+def histogram_chart(data: Data, metric: str) -> str:
+    """Draw how many tests of a metric over the budget have which p; nothing where all bars are empty."""
+    bars = data["withheld"][metric]["histogram"]
+    most = max(bars)
+    if not most:
+        return ""
+    wide, high, left, top = WIDTH - 86.0, 280.0, 66.0, 10.0
+    step = wide / len(bars)
+    parts = [f'<rect x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" fill="{TRACK}"/>']
+    level = top + high * (1 - min(1.0, sum(bars) / len(bars) / most))
+    for at, bar in enumerate(bars):
+        tall = high * bar / most
+        parts.append(
+            f'<rect x="{_short(left + at * step + 2)}" y="{_short(top + high - tall)}" width="{_short(step - 4)}" '
+            f'height="{_short(tall)}" fill="{UP}"/>'
+        )
+    parts.append(f'<path class="lines strong" d="M{left:g} {_short(level)}H{_short(left + wide)}"/>')
+    ticks = range(0, len(bars) + 1, 2)
+    parts += [_text(left + at * step, top + high + 20, f"{at / len(bars):g}", "middle") for at in ticks]
+    parts += [_text(left - 8, top + high * (1 - share) + 4.5, f"{most * share:,.0f}", "end") for share in (0.0, 1.0)]
+    parts.append(_text(left, top + high + 42, "p observed; the line is chance alone", "start"))
+    parts.append(_text(-top - high, 12, f"pairs, in steps of {data['k']}", "start", more=' transform="rotate(-90)"'))
+    description = f"From p = 0 to p = 1: {', '.join(map(str, bars))}."
+    return _svg((WIDTH, top + high + 52), f"P-values of all pairs of {metric}", description, parts, "expected")
+
+
 def _ticks(most: float) -> list[int]:
     step = max(1, math.ceil(most / 6))
     return list(range(0, int(most) + 1, step))
@@ -250,11 +276,12 @@ def _two_arms(effects: Sequence[Row], experiment: str) -> bool:
     return len({effect["arm"] for effect in effects if effect["experiment"] == experiment}) == 1
 
 
-def legend(verdicts: Iterable[str]) -> str:
-    """Draw what the squares and marks mean, as a small picture with words."""
+def legend(verdicts: Iterable[str], *, shades: bool = True) -> str:
+    """Draw what the squares and marks mean, as a small picture with words; maps of withheld tests have no shades."""
     parts, x = [], 0.0
-    shades = [f"p ≥ {LIMITS[0]:g}", *(f"< {limit:g}" for limit in LIMITS)]
-    for at, words in enumerate(shades):
+    steps = [f"p ≥ {LIMITS[0]:g}", *(f"< {limit:g}" for limit in LIMITS)] if shades else []
+    below = 36 if shades else 11
+    for at, words in enumerate(steps):
         style = f'class="e{at}"' if at else f'fill="{TRACK}"'
         parts.append(f'<rect x="{_short(x)}" y="3" width="16" height="16" fill="{TRACK}"/>')
         parts.append(f'<rect {style} x="{_short(x)}" y="3" width="16" height="16"/>')
@@ -262,13 +289,13 @@ def legend(verdicts: Iterable[str]) -> str:
         x += 22 + LETTER * len(words) + 14
     x = 0.0
     for verdict in verdicts:
-        parts.append(_shape(verdict, x + 8, 36, 5.5))
-        parts.append(_text(x + 22, 41, verdict, "start"))
+        parts.append(_shape(verdict, x + 8, below, 5.5))
+        parts.append(_text(x + 22, below + 5, verdict, "start"))
         x += 22 + LETTER * len(verdict) + 14
     return _svg(
-        (WIDTH, 48 if x else 22),
+        (WIDTH, below + 12 if x else below - 14),
         "Key to the map",
-        f"Darker squares have smaller p: {', '.join(shades)}.",
+        f"Darker squares have smaller p: {', '.join(steps)}." if shades else "Marks show the verdict.",
         parts,
         "legend",
     )

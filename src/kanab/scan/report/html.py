@@ -10,8 +10,8 @@ from kanab.errors import AnalysisError
 from kanab.report.figures import Row, error_figures, spoken_p
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
-from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, legend, marks_of
-from kanab.scan.report.tables import FEW_ROWS, broken_tables, means_table, ranked_table, strongest
+from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, histogram_chart, legend, marks_of
+from kanab.scan.report.tables import FEW_ROWS, broken_tables, means_table, nothing_shown, ranked_table, strongest
 from kanab.scan.report.words import (
     PAIRS,
     alarms,
@@ -82,6 +82,15 @@ _EXPECTED_KEY = (
     "The chart beside or below the map compares p-values with chance. On the line: as many small ones as chance makes. "
     "Points above the line at the right are more than chance; a triangle is beyond the edge."
 )
+_WITHHELD_MAP_KEY = (
+    "Every square is a pair of experiments, named at the side and numbered along the top; each pair appears on both "
+    "sides of the diagonal. Empty: not testable. Only flagged pairs that may be shown are marked."
+)
+_MIXED_KEY = "Maps of metrics over the budget have marks only."
+_HISTOGRAM_KEY = (
+    "The bars of a metric over the budget count all its pairs by p, in steps of k. Level bars: chance alone. A first "
+    "bar that stands out: more small p-values than chance makes."
+)
 _EFFECTS_KEY = "Dot, the effect; line, its 95 % interval; upright mark, no effect. Blue where the interval excludes 0."
 
 
@@ -138,7 +147,7 @@ def _attention(data: Data) -> str:
         verdict = marked(verdict_text[:1].upper() + verdict_text[1:])
         call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
-        return f"{call}<p>Nothing could be tested.</p>"
+        return f"{call}<p>{nothing_shown(data)}</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {len(flagged):,}.</p>' if len(flagged) > len(shown) else ""
     near = "" if flagged else '<p class="key">The tests with the smallest p:</p>'
     return f"{call}{cut}{near}{_ranked(data, shown)}"
@@ -168,16 +177,29 @@ def _maps(data: Data, prefix: str) -> str:
             for at, pair in enumerate(data["effects"])
             if pair["metric"] == metric
         }
-        drawn = heat_map(data, metric, links)
-        chance = expected_chart(data, metric)
+        drawn = heat_map(data, metric, links) if metric not in data["withheld"] or _marked(data, metric) else ""
+        chance = histogram_chart(data, metric) if metric in data["withheld"] else expected_chart(data, metric)
         beside = "pair" if 'class="map"' in drawn and chance else "pair words"
-        articles.append(
-            f'<article>\n<h3>{escape(metric)}</h3>\n<div class="{beside}"><figure class="maps" tabindex="0" '
-            f'role="region" aria-label="{escape(f"Map of {metric}")}">{drawn}</figure>'
-            f"{f'<figure>{chance}</figure>' if chance else ''}</div>\n</article>"
-        )
-    keys = f'<p class="key">{escape(_MAP_KEY)}</p><figure>{legend(marks_of(data))}</figure>'
-    return f'{keys}<p class="key">{escape(_EXPECTED_KEY)}</p>' + "\n".join(articles)
+        region = f'<figure class="maps" tabindex="0" role="region" aria-label="{escape(f"Map of {metric}")}">'
+        figures = (f"{region}{drawn}</figure>" if drawn else "") + (f"<figure>{chance}</figure>" if chance else "")
+        articles.append(f'<article>\n<h3>{escape(metric)}</h3>\n<div class="{beside}">{figures}</div>\n</article>')
+    open_maps = [metric for metric in data["metrics"] if metric not in data["withheld"]]
+    marks = marks_of(data)
+    keys = [_MAP_KEY] if open_maps else [_WITHHELD_MAP_KEY] if marks else []
+    after = ([_EXPECTED_KEY] if open_maps else []) + ([_HISTOGRAM_KEY] if data["withheld"] else [])
+    if open_maps and data["withheld"]:
+        keys.append(_MIXED_KEY)
+    return (
+        "".join(f'<p class="key">{escape(key)}</p>' for key in keys)
+        + (f"<figure>{legend(marks, shades=bool(open_maps))}</figure>" if open_maps or marks else "")
+        + "".join(f'<p class="key">{escape(key)}</p>' for key in after)
+        + "\n".join(articles)
+    )
+
+
+def _marked(data: Data, metric: str) -> bool:
+    """Tell whether the map of a metric would have a mark."""
+    return any(row["metric"] == metric and row["verdict"] in MARKS for row in data[PAIRS.rows])
 
 
 def _flagged(data: Data, prefix: str) -> str:

@@ -61,7 +61,8 @@ def sections(data: Data) -> list[Section]:
         more = f"{number_of(left, 'more flagged test')} in the report (--html) and plain data."
         parts.append(Section("More", (more,)))
     quiet = with_verdict(data, "nothing found", "clear within tolerance")
-    if len(quiet) > FEW_ROWS and (rest := rest_sentences(data)):  # fewer are shown one by one
+    few = len(quiet) <= FEW_ROWS and not data["withheld"]  # these are shown one by one
+    if not few and (rest := rest_sentences(data)):
         parts.append(Section("The rest", tuple(rest)))
     parts.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
     if reasons := untestable_sentences(data):
@@ -76,10 +77,8 @@ def strongest(data: Data) -> list[Row]:
     flagged = alarms(data)
     if len(flagged) >= FEW_ROWS:
         return flagged[:MOST_ROWS]
-    nearest = sorted(
-        with_verdict(data, "nothing found", "clear within tolerance"),
-        key=lambda row: 2.0 if row["p_robust"] is None else row["p_robust"],
-    )
+    quiet = with_verdict(data, "nothing found", "clear within tolerance")
+    nearest = sorted((row for row in quiet if row["p_robust"] is not None), key=lambda row: row["p_robust"])
     return [*flagged, *nearest[: FEW_ROWS - len(flagged)]]
 
 
@@ -87,13 +86,21 @@ def attention(data: Data) -> tuple[str | Table, ...]:
     """Return the ranked table, and in words whether there is any alarm at all."""
     flagged, shown = alarms(data), strongest(data)
     if not shown:
-        return ("Nothing could be tested.",)
+        return (nothing_shown(data),)
     if not flagged:
         nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
         return (f"No alarms. {nearest}", ranked_table(data, shown))
     if len(flagged) > len(shown):
         return (f"The {len(shown)} most urgent of {len(flagged):,}:", ranked_table(data, shown))
     return (ranked_table(data, shown),)
+
+
+def nothing_shown(data: Data) -> str:
+    """Say why there is no test to show."""
+    withheld = data["withheld"].values()
+    if not withheld:
+        return "Nothing could be tested."
+    return "Flagged tests cannot be shown." if any(part["more_flagged"] for part in withheld) else "No alarms."
 
 
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:

@@ -1,4 +1,4 @@
-"""What a scan says about one test, in one of six words, and the rules by which it says so."""
+"""What a scan says about one test, in one of a few words, and the rules by which it says so."""
 
 from __future__ import annotations
 
@@ -18,9 +18,19 @@ from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import Correction, corrected_array
 
 Verdict = Literal[
-    "interference", "differs", "watch", "assignment broken", "nothing found", "clear within tolerance", "not testable"
+    "interference",
+    "differs",
+    "watch",
+    "assignment broken",
+    "not shown",
+    "nothing found",
+    "clear within tolerance",
+    "not testable",
 ]
-"""Pairs of experiments show "interference", an effect "differs" between levels; the others are shared."""
+"""Pairs of experiments show "interference", an effect "differs" between levels; the others are shared.
+
+"not shown" may be an alarm: over the budget more tests were flagged than may be named.
+"""
 
 Family = Literal["metric", "all"]
 
