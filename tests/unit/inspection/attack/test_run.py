@@ -53,6 +53,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("pair-scan", {"leverage", "least squares"}),
         ("pair-scan-sparse", {"leverage", "sparse values"}),
         ("scan-statistics", {"scan statistics"}),
+        ("blind-seal", {"leverage", "least squares"}),
         ("paper", {"closed forms"}),
         ("metric-differences", {"metric differences"}),
         ("products", {"products"}),
@@ -69,7 +70,7 @@ def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, a
 def test_the_list_of_bad_examples_is_closed() -> None:
     assert set(EXAMPLES) == {
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
-        "scan-statistics", "paper",
+        "scan-statistics", "blind-seal", "paper",
         "metric-differences", "products",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):

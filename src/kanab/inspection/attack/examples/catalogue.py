@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import metrics, scans, tables
+from kanab.inspection.attack.examples import collector, metrics, scans, tables
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -18,6 +18,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "pair-scan": tables.pair_scan,
     "pair-scan-sparse": tables.pair_scan_sparse,
     "scan-statistics": scans.scan_statistics,
+    "blind-seal": collector.blind_seal,
     "paper": tables.paper,
 }
 
