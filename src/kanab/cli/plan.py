@@ -77,7 +77,7 @@ def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days:
     data = outlook.to_dict() | {"days": days}
     charts: dict[str, str] = {}
     if days is not None and outlook.effects:
-        later = {days * step: forecast(days=days * step).to_dict() for step in _STEPS}
+        later = {days * step: forecast(days=days * step, overlap=False).to_dict() for step in _STEPS}
         with suppress(MissingExtraError):
             charts = plan_charts(data, later)
     return plan_report(data, name, _summary(outlook), outlook.tables(), charts=charts)

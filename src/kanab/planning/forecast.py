@@ -7,7 +7,7 @@ deviations, or a whole release of an earlier experiment. Nothing here reads anyb
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.overlap import DRAWS, OverlapForecast, forecast_overlap
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
 from kanab.privacy.class_rules import LEAST_DF, draft_table
 from kanab.privacy.merging import SAFETY_FACTOR
@@ -104,6 +105,7 @@ class Forecast:
     linkages: tuple[LinkageForecast, ...]
     effects: tuple[EffectForecast, ...]
     notes: tuple[str, ...]
+    overlaps: tuple[OverlapForecast, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as plain data, ready for JSON."""
@@ -119,7 +121,8 @@ class Forecast:
         ]  # fmt: skip
         linkages = [asdict(linkage) for linkage in self.linkages]
         seals = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
-        return seals | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
+        overlaps = [asdict(overlap) for overlap in self.overlaps]
+        return seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
 
     def tables(self) -> list[Table]:
         """Return the tables of the plan, and a table of detectable effects if any are known."""
@@ -129,9 +132,26 @@ class Forecast:
         )
         header = ("table", "classes", f"people for k = {self.k}", "days", "people a seal", "levels then")
         tables = [Table(header, rows)]
+        if self.overlaps:
+            tables.append(self._overlaps())
         if self.effects:
             tables.append(self._effects())
         return tables
+
+    def _overlaps(self) -> Table:
+        """Return effective k by experiment, before and after what the gate will merge."""
+        header = ("experiment", "people a seal", "effective k as planned", "as released", "tables of two covariates")
+        rows = [
+            (
+                row.experiment, f"{row.people:,}", self._at_least(row.unmerged), self._at_least(row.effective_k),
+                "–" if row.pairs is None else f"{len(row.crossed)} of {row.pairs}",
+            )
+            for row in self.overlaps
+        ]  # fmt: skip
+        return Table(header, tuple(rows))
+
+    def _at_least(self, effective_k: int | None) -> str:
+        return f"below {self.k}" if effective_k is not None and effective_k < self.k else _or_dash(effective_k)
 
     def _effects(self) -> Table:
         """Return the detectable effects; amounts with a mean have a second one, which multiplies them."""
@@ -172,11 +192,13 @@ def forecast_plan(
     baseline: Baseline | None = None,
     power: float = 0.8,
     test: PlannedTest | None = None,
+    overlap: bool = True,
 ) -> Forecast:
-    """Forecast every table and every effect of a plan.
+    """Forecast every table and every effect of a plan, and effective k where an experiment has several covariates.
 
     ``per_day`` are people who meet an experiment, in all or by experiment; ``days`` how long it runs.
     A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
+    Effective k is simulated, which takes a second or more; without ``overlap`` it is not.
     Raises `PlanError` where traffic or shares are not positive numbers, or name what the plan has not.
 
     >>> from kanab.plan.file import parse_plan
@@ -207,9 +229,10 @@ def forecast_plan(
                 unknown.append(metric.name)
             elif people is not None:
                 effects += _detectable((experiment.name, metric.name), noises, people, power, test)
-    notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic)
+    overlaps = tuple(_overlaps(plan, facts, traffic)) if overlap else ()
+    notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic, overlaps)
     seal = "end" if plan.cohorts is None else plan.cohorts.seal
-    return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes))
+    return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), overlaps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,6 +314,16 @@ def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic
     return LinkageForecast(
         linkage.name, len(shares), size, equal, people, days, batch, levels_kept, left_out
     )  # fmt: skip
+
+
+def _overlaps(plan: Plan, baseline: Baseline, traffic: _Traffic) -> Iterator[OverlapForecast]:
+    """Yield effective k for experiments with several covariates, where their levels and people are known."""
+    for experiment in plan.experiments:
+        arms, people = _arms(experiment), traffic.batch((experiment.name,))
+        levels = {name: _levels(plan, name, baseline)[0] for name in experiment.covariates}
+        known = {name: shares for name, shares in levels.items() if shares is not None}
+        if arms is not None and people and len(known) == len(levels) > 1:
+            yield forecast_overlap(plan, experiment.name, arms, known, people)
 
 
 def _merged(
@@ -401,7 +434,9 @@ def _means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
     return adjusted_means(tally, metric.name) if adjusted else plain_means(tally, metric.name)
 
 
-def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic) -> list[str]:
+def _notes(
+    linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic, overlaps: Sequence[OverlapForecast]
+) -> list[str]:
     """Return what the numbers rest on, one sentence each."""
     notes = [f"People: no level merged and k in every class with probability {SURE:.0%}, at the planned shares."]
     equal = [linkage.linkage for linkage in linkages if linkage.equal_shares]
@@ -418,7 +453,13 @@ def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _
         )
     if traffic.per_day is None:
         notes.append("Give people per day (and days) for days, seals and effects.")
-    if len(linkages) > 1:
+    if overlaps:
+        notes += [sentence for overlap in overlaps if (sentence := overlap.sentence(traffic.plan.k))]
+        notes.append(
+            f"Effective k: the lowest of up to {DRAWS} simulated populations, within each experiment, covariates taken "
+            "to be independent. Where one nearly follows from another (system from device) more is merged."
+        )
+    elif len(linkages) > 1:
         notes.append("Whether all tables together may be released (leverage) is known only when they are counted.")
     return notes
 
