@@ -79,7 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         start = time.perf_counter()
-        found = kb.release(counted, ledger=path / "kanab.ledger")
+        found = kb.release(counted, ledger=path / "kanab.ledger", new_ledger=True)
         kb.write_release(found, path / "release.json")
         print(f"the same with ledger and file ({(path / 'release.json').stat().st_size / 1e6:.1f} MB):", end=" ")
         print(f"{time.perf_counter() - start:.2f} s")

@@ -101,6 +101,7 @@ class Counted:
     overlap of the tables is unknown. ``span`` are the cohorts, where only some were
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
     ``unusual`` are the people off the commonest values, per experiment and metric, where rows were there to look at.
+    ``choices`` say which rows counted and how they became people, as texts.
     """
 
     plan: Plan
@@ -119,6 +120,7 @@ class Counted:
     span: Span | None = None
     repeats: tuple[str, ...] = ()
     unusual: Mapping[str, Mapping[str, Unusual]] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def spans_experiments(self) -> bool:

@@ -80,7 +80,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Account]:
         ),
     ]
     path = tmp_path_factory.mktemp("officer") / "kanab.ledger"
-    first = release(count_rows(rows, plans[0]), ledger=path)
+    first = release(count_rows(rows, plans[0]), ledger=path, new_ledger=True)
     second = release(count_rows(rows, plans[1], earlier=(plans[0],)), ledger=path)
     real = privacy_account({"checkout.release.json": first, "city.release.json": second}, read_ledger(path))
     return {"real": real, "crowded": crowded(real)}

@@ -61,7 +61,7 @@ def plan(covariates: list[str], k: int, metrics: tuple[MetricPlan, ...] = METRIC
 def published(people: dict[str, Any], wanted: Plan, name: str, ledger: Path | None = None) -> AttackedRelease | None:
     earlier = read_ledger(ledger).plans if ledger is not None and ledger.exists() else ()
     try:
-        made = kb.release(kb.count(people, wanted, earlier=earlier), ledger=ledger)
+        made = kb.release(kb.count(people, wanted, earlier=earlier), ledger=ledger, new_ledger=not earlier)
     except PrivacyError:
         return None
     return published_from_dict(release_to_dict(made), name)

@@ -483,6 +483,11 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
         notes.append(f"At least {receipt.outside:,} people are in no arm of the plan and are left out.")
     if receipt.where:
         notes.append(f"Only people where {receipt.where}.")
+    choices = receipt.choices or {}
+    if "sql" in choices:
+        notes.append(f"Rows are those of the query {choices['sql']}.")
+    if "join" in choices:
+        notes.append(f"Columns were joined from {choices['join']} by {choices['on']}.")
     return [*notes, *receipt.deviations]
 
 

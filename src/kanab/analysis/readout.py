@@ -205,6 +205,9 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
         "narrowest": receipt.narrowest,
         "cohorts": None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through},
         "chained": chained,
+        "ledger": receipt.ledger or None,
+        "where": receipt.where,
+        "choices": None if receipt.choices is None else dict(receipt.choices),
     }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,9 +15,12 @@ from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 from kanab.inspection.auditor import Check, check_chain, check_differences, check_release, passes
+from kanab.inspection.officer.account import plain_notes
 from kanab.privacy.ledger import Ledger, read_ledger
+from kanab.privacy.ledger_note import asked_text
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release
+from kanab.report.words import ended
 
 _MARKS = {True: "holds", False: "BROKEN", None: "not evaluated"}
 
@@ -36,11 +41,12 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     """
     checked = audit_files(files, ledger)
     whole = all(passes(checks) for checks in checked.values())
+    refused = _refused(files, ledger)
     if as_json:
         plain = {name: [asdict(check) for check in checks] for name, checks in checked.items()}
-        echo_json({"passed": whole, "files": plain})
+        echo_json({"passed": whole, "files": plain, "ledgers": refused})
     else:
-        click.echo(_as_text(checked, whole=whole))
+        click.echo("\n".join([*_attempts(refused), _as_text(checked, whole=whole)]))
     if not whole:
         sys.exit(1)
 
@@ -72,6 +78,28 @@ def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
         return ledger_at(file)
     beside = Path(file).with_name("kanab.ledger")
     return read_ledger(beside) if beside.exists() else None
+
+
+def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, Any]]:
+    """Return the attempts that the ledgers of these files refused; what cannot be verified is said elsewhere."""
+    refused = {}
+    for file in files:
+        with suppress(KanabError):
+            ledger = _ledger_of(file, named)
+            if ledger is not None and ledger.notes:
+                refused[ledger.name] = plain_notes(ledger)
+    return refused
+
+
+def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, notes in refused.items():
+        attempts = notes["refused"]
+        yield f"{name}: {len(attempts)} refused attempt{'s' if len(attempts) != 1 else ''}"
+        for attempt in attempts:
+            reviewed = " (reviewed)" if attempt["reviewed"] else ""
+            yield f"  refused{reviewed}: {attempt['rule']}. Asked: {asked_text(attempt['asked'])}."
+        yield from (f"  reviewed: {ended(reason)}" for reason in notes["reviews"])
+        yield ""
 
 
 def _as_text(checked: Mapping[str, list[Check]], *, whole: bool) -> str:

@@ -12,16 +12,17 @@ from typing import Any
 import click
 
 from kanab.atomicfile import staged, write_whole
-from kanab.cli.source_options import counted_source, moment, plan_of, source_options
+from kanab.cli.source_options import counted_source, moment, plan_of, rows_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
 from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
 from kanab.plan.periods import Periods, Span
+from kanab.privacy.asking import Question, check_asking, refusals_noted
 from kanab.privacy.class_rules import arm_too_small
 from kanab.privacy.costs import costs_of
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
-from kanab.privacy.release import Batch, Receipt, Release
+from kanab.privacy.release import Batch, Release
 from kanab.privacy.release_file import release_text
 
 NO_LEDGER = "not chained: what else was released about these people was not checked"
@@ -33,6 +34,8 @@ NO_LEDGER = "not chained: what else was released about these people was not chec
 @click.option("--covariate", "segment", help="Covariates to adjust for and to segment by; each gets its own table.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="File to write.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the file.")
+@click.option("--new-ledger", is_flag=True, help="Begin the ledger: nothing was released about these people before.")
+@click.option("--reviewed", default="", metavar="REASON", help="Why refused attempts are no reason to stop; recorded.")
 @click.option("--no-ledger", is_flag=True, help="Use no ledger; recorded as a deviation.")
 @click.option("--cohort", metavar="COLUMN", help="Time of enrollment: release only the cohorts that are ripe now.")
 @click.option("--every", metavar="PERIOD", help="Length of a cohort; default the plan's, or 7d.")
@@ -43,7 +46,7 @@ def release(source: str, **flags: Any) -> None:
     Count SOURCE, take it through the privacy gate and write one JSON file. A refusal exits with 1 and writes nothing.
 
     \b
-    kanab release visits.parquet --plan kanab.toml -o checkout.release.json
+    kanab release visits.parquet --plan kanab.toml -o checkout.release.json --new-ledger
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
     flags["adjust"] = flags["segment"]
@@ -52,11 +55,21 @@ def release(source: str, **flags: Any) -> None:
     plan = settle_missing(_with_cohorts(plan_of(flags), flags), rules_of(before.plans))
     span, deviations = _next_span(plan, before, flags)
     earlier = () if span is not None else before.plans
-    counted = _counted(source, plan, flags, earlier, span)
+    question = Question(replace(plan, k=flags["k"] or plan.k), rows_of(flags).choices, span)
+    if path is not None and not flags["show_sql"]:
+        with hold_ledger(path) as held:
+            check_asking(path, held, question, new_ledger=flags["new_ledger"], reviewed=flags["reviewed"])
+    try:
+        counted = _counted(source, plan, flags, earlier, span)
+    except (NobodyError, PrivacyError):
+        if path is not None:
+            with hold_ledger(path) as held, refusals_noted(path, held, question):
+                raise
+        raise
     released = _write(counted, path, before, deviations, flags)
     receipt = released.receipt
     tables = f"{len(released.tables)} table{'s' if len(released.tables) > 1 else ''}"
-    click.echo(f"{flags['output']}: {tables}, {_how_anonymous(receipt)}.")
+    click.echo(f"{flags['output']}: {tables}, {_how_anonymous(released)}.")
     if path is not None and not before.releases:
         click.echo(f"- A new ledger was begun: {path.name}.")
     if receipt.batch is not None:
@@ -83,6 +96,8 @@ def _ledger_path(flags: Mapping[str, Any]) -> Path | None:
     if flags["no_ledger"]:
         if flags["ledger"]:
             raise PlanError("--ledger and --no-ledger contradict each other", "Leave one out.")
+        if flags["new_ledger"] or flags["reviewed"]:
+            raise PlanError("--new-ledger and --reviewed are about a ledger", "Leave out --no-ledger.")
         if flags["cohort"]:
             raise PlanError("cohorts need a ledger", "Leave out --no-ledger: it says which cohorts are sealed.")
         return None
@@ -96,16 +111,17 @@ def _write(
     counted: Counted, path: Path | None, before: Ledger, deviations: tuple[str, ...], flags: Mapping[str, Any]
 ) -> Release:
     """Take what was counted through the gate; write the file and its entry in the ledger, both or none."""
-    k, override = flags["k"], flags["override"]
+    k, override, question = flags["k"], flags["override"], Question.of(counted)
     if path is None:
         released = _deviating(make_release(counted, k, override=override), (*deviations, NO_LEDGER))
         write_whole(flags["output"], release_text(released))
         return released
     with ExitStack() as stack:
         now = stack.enter_context(hold_ledger(path))
-        if now.head != before.head:
+        if len(now.releases) != len(before.releases):
             raise LedgerError(f"{path.name} has grown while the source was counted", "Release it again.")
-        released = _deviating(make_release(counted, k, override=override, ledger=now), deviations)
+        with refusals_noted(path, now, question):
+            released = _deviating(make_release(counted, k, override=override, ledger=now), deviations)
         finish = stack.enter_context(staged(flags["output"], release_text(released)))
         append_release(path, now, released)
         finish()
@@ -116,9 +132,11 @@ def _deviating(released: Release, deviations: tuple[str, ...]) -> Release:
     return replace(released, receipt=replace(released.receipt, deviations=(*released.receipt.deviations, *deviations)))
 
 
-def _how_anonymous(receipt: Receipt) -> str:
+def _how_anonymous(released: Release) -> str:
+    receipt = released.receipt
     effective = "not evaluated" if receipt.effective_k is None else f"at least {receipt.effective_k:,}"
-    return f"k-anonymous at k = {receipt.k}; effective k over everything released: {effective}; audit passed"
+    over = f"everything in ledger {receipt.ledger}" if released.chained else "this release alone"
+    return f"k-anonymous at k = {receipt.k}; effective k over {over}: {effective}; audit passed"
 
 
 def _when(batch: Batch) -> str:

@@ -47,7 +47,8 @@ def releases_at(source: str) -> list[tuple[str, Release]]:
         return [(name, read_release(source))]
     if not Path(source).exists():
         raise SourceError(f"there is no file {name!r}", "Check the path.")
-    releases = ledger_at(source).releases
+    entries = enumerate(ledger_at(source).entries, start=1)
+    releases = [(f"{name}, entry {place}", entry) for place, entry in entries if isinstance(entry, Release)]
     if not releases:
         raise SourceError(f"nothing is sealed in {name} yet", "A cohort is sealed at the first tick after it is ripe.")
-    return [(f"{name}, entry {place}", released) for place, released in enumerate(releases, start=1)]
+    return releases

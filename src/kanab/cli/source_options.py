@@ -249,12 +249,19 @@ def check_single(source: tuple[str, ...]) -> None:
         )
 
 
+_IN_A_PLAN = frozenset(
+    "--arm --metric --ratio --bounds --resolution --missing --bin --top --score --arms --shares --adjust --segment "
+    "--covariate".split()
+)
+"""The flags that make a plan, and so cannot stand beside one."""
+
+
 def plan_of(flags: Mapping[str, Any]) -> Plan:
     """Return the plan of a file, or of the flags."""
     if flags["plan_file"]:
-        clash = [flag for flag in ("arm", "metric", "ratio", "bounds", "score", "arms", "shares") if flags[flag]]
+        clash = [flag for flag in flags_said() if flag in _IN_A_PLAN]
         if clash:
-            raise PlanError(f"--plan and --{clash[0]} contradict each other", "Change the plan file instead.")
+            raise PlanError(f"--plan and {clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
     if not flags["arm"] or not (flags["metric"] or flags["ratio"]):
         raise PlanError("what to count is not said", "Give --arm and --metric, or --plan.")

@@ -101,7 +101,8 @@ def put_back(store: Store, ledger: Ledger) -> int:
     deleted, as at the seal. Raises `LedgerError` if the ledger is not this store's.
     """
     stored, versions = stored_ledger(store), Versions.read(store)
-    if not versions.entries or ledger.hashes[: len(stored.hashes)] != stored.hashes:
+    noted_between = ledger.entries[: len(ledger.releases)] != ledger.releases  # by kanab release, not by a store
+    if not versions.entries or noted_between or ledger.hashes[: len(stored.hashes)] != stored.hashes:
         raise LedgerError(
             "the ledger is not this store's: its first batches are not those of the store",
             "Give the one that kanab export wrote from it.",

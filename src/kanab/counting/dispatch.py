@@ -142,7 +142,7 @@ def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Seque
     except NobodyError:
         raise _nobody(source, plan, options) from None
     again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
-    return replace(counted, plan=_as_counted(counted), earlier=again, span=options.span)
+    return replace(counted, plan=_as_counted(counted), earlier=again, span=options.span, choices=options.choices)
 
 
 def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
@@ -204,6 +204,31 @@ class SourceOptions:
         return CsvForm(self.sep, self.decimal)
 
     @property
+    def choices(self) -> dict[str, str]:
+        """What decides who is counted and how, as texts: what a receipt records, and a ledger compares.
+
+        Of files the names, not their folders.
+        """
+        how = {"": self.aggregate} if isinstance(self.aggregate, str) else dict(self.aggregate or {})
+        texts = {
+            "where": self.where,
+            "unit": self.unit,
+            "first_by": self.first_by,
+            **{f"aggregate of {name}" if name else "aggregate": text for name, text in how.items()},
+            "table": self.table,
+            "sql": self.sql,
+            "join": _name_of(self.join),
+            "on": self.on if isinstance(self.on, str) else ", ".join(self.on or ()),
+            "events": _name_of(self.events),
+            "window": self.window,
+            "time": self.time if self.time != "time" else None,
+            "exposure_time": self.exposure_time if self.exposure_time != "time" else None,
+            "sep": self.sep,
+            "decimal": self.decimal if self.decimal != "." else None,
+        }
+        return {name: text for name, text in texts.items() if text}
+
+    @property
     def needs_engine(self) -> bool:
         """Whether there is more to do than to count rows."""
         choices = (
@@ -238,6 +263,13 @@ class SourceOptions:
                 "whose events they are is not said",
                 "Name the column of the person, alike in both tables: unit=… (--unit).",
             )
+
+
+def _name_of(table: Any) -> str | None:
+    """Return how a second table or file is called."""
+    if table is None:
+        return None
+    return Path(fspath(table)).name if isinstance(table, (str, PathLike)) else "a table in memory"
 
 
 def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:

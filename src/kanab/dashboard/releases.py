@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kanab.errors import KanabError, LedgerError
-from kanab.privacy.ledger import Ledger
+from kanab.privacy.ledger import Ledger, read_entry
+from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import Release
-from kanab.privacy.release_json import release_from_dict
 
 BACKUP = "Take it from a backup."
 MOST_VERIFIED = 4096
 """So many verified releases are kept in memory."""
+_NO_RELEASE = "it is not a release. Give a file that kanab release wrote."
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ def read_contents(sources: Sequence[RawSource]) -> Contents:
             skipped.append(Skipped(source.name, parsed))
             continue
         release, digest = parsed
+        if isinstance(release, LedgerNote):
+            skipped.append(Skipped(source.name, _NO_RELEASE))
+            continue
         home = next((ledger for ledger in ledgers if digest in ledger.hashes), None)
         if home is not None:
             home.rename(digest, source.name)
@@ -111,6 +115,7 @@ class _LedgerReader:
         self.skipped: list[Skipped] = []
         self.alarms: list[str] = []
         self._releases: dict[str, Release] = {}
+        self._entries: list[Release | LedgerNote] = []
         self._names: dict[str, str] = {}
         if source.trouble:
             self.skipped.append(Skipped(source.name, source.trouble))
@@ -124,11 +129,15 @@ class _LedgerReader:
         if isinstance(parsed, str):
             self.skipped.append(Skipped(name, f"it has been changed. {BACKUP}"))
             return _claimed_hash(line)
-        release, digest = parsed
-        if before is not None and release.previous != before:
+        entry, digest = parsed
+        if before is not None and entry.previous != before:
             self.alarms.append(f"{name} does not follow the one before it: an entry was removed or moved")
         self.hashes.append(digest)
-        self._releases[name], self._names[digest] = release, name
+        if isinstance(entry, Release):
+            self._releases[name], self._names[digest] = entry, name
+        else:
+            entry = replace(entry, asked={})  # what was asked is for the curator and the officer
+        self._entries.append(entry)
         return digest
 
     def rename(self, digest: str, name: str) -> None:
@@ -147,22 +156,21 @@ class _LedgerReader:
     def chain(self) -> ReleaseChain:
         """Return everything that was read, with the ledger if nothing is wrong with it."""
         problems = [*(f"{item.name}: {item.says}" for item in self.skipped), *self.alarms]
-        ledger: Ledger | LedgerError = Ledger(tuple(self._releases.values()), tuple(self.hashes))
+        ledger: Ledger | LedgerError = Ledger(tuple(self._entries), tuple(self.hashes), self.name)
         if problems:
             ledger = LedgerError(problems[0].removesuffix(BACKUP).rstrip(". "), BACKUP)
         return ReleaseChain(self.name, self._releases, ledger, {name: digest for digest, name in self._names.items()})
 
 
 @lru_cache(maxsize=MOST_VERIFIED)
-def _parse(data: bytes) -> tuple[Release, str] | str:
-    """Return a release and its hash, or why it is none. The same bytes are verified once."""
+def _parse(data: bytes) -> tuple[Release | LedgerNote, str] | str:
+    """Return a release, or a note of a ledger, and its hash; or why it is none. The same bytes are verified once."""
     try:
-        plain = json.loads(data)
-        return release_from_dict(plain), str(plain["hash"])
+        return read_entry(data)
     except KanabError as problem:
         return f"{problem.fact}. {problem.remedy}".strip()
     except (ValueError, RecursionError, KeyError, TypeError):
-        return "it is not a release. Give a file that kanab release wrote."
+        return _NO_RELEASE
 
 
 def _claimed_hash(line: bytes) -> str | None:

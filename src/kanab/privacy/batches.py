@@ -257,6 +257,8 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         sum(receipt.homogeneous for receipt in receipts), sum(receipt.not_enumerated for receipt in receipts),
         min((receipt.narrowest for receipt in receipts if receipt.narrowest is not None), default=None),
         _batch(releases), max(receipt.effective_k_within for receipt in receipts),
+        receipts[0].choices if len({str(receipt.choices) for receipt in receipts}) == 1 else None,
+        receipts[0].ledger if len({receipt.ledger for receipt in receipts}) == 1 else "",
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from kanab.arguments import check_arguments
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan, settle_missing
+from kanab.privacy.asking import Question, check_asking, check_choices, refusals_noted
 from kanab.privacy.audit import MEANING, Audit, audit_table
 from kanab.privacy.budget import withhold_rare_values
 from kanab.privacy.class_rules import (
@@ -42,28 +43,43 @@ WAYS_OUT = (
 
 @check_arguments(skip=("counted", "k"))
 def release(
-    counted: Counted, k: int | None = None, *, override: str = "", ledger: str | PathLike[str] | None = None
+    counted: Counted,
+    k: int | None = None,
+    *,
+    override: str = "",
+    ledger: str | PathLike[str] | None = None,
+    new_ledger: bool = False,
+    reviewed: str = "",
 ) -> Release:
     """Merge sparse levels, check every rule, and say what was done; or refuse.
 
     With ``ledger`` (a path) everything that was released into it before counts as well, and the
-    release is added to it. ``override`` is the recorded reason for a k below 5. Raises `PrivacyError`
-    where a rule cannot be kept.
+    release is added to it; ``new_ledger`` begins one. What is refused is noted in it, and after 20
+    refused attempts it waits for ``reviewed``, the reason why they are none to stop. ``override`` is
+    the recorded reason for a k below 5. Raises `PrivacyError` where a rule cannot be kept.
     """
     if ledger is None:
         return make_release(counted, k, override=override)
-    with hold_ledger(ledger) as before:
-        made = make_release(counted, k, override=override, ledger=before)
+    question = Question.of(_checked(counted))
+    with hold_ledger(ledger) as held:
+        before = check_asking(ledger, held, question, new_ledger=new_ledger, reviewed=reviewed)
+        with refusals_noted(ledger, before, question):
+            made = make_release(counted, k, override=override, ledger=before)
         append_release(ledger, before, made)
         return made
+
+
+def _checked(counted: Counted) -> Counted:
+    if not isinstance(counted, Counted):
+        raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
+    return counted
 
 
 def make_release(
     counted: Counted, k: int | None = None, *, override: str = "", ledger: Ledger | None = None
 ) -> Release:
     """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept."""
-    if not isinstance(counted, Counted):
-        raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
+    check_choices(Question.of(_checked(counted)).choices, ledger or Ledger())
     rule = check_k(counted.plan.k if k is None else k, override)
     counted = replace(counted, plan=_published(counted.plan, rule))
     before = ledger or Ledger()
@@ -90,7 +106,7 @@ def make_release(
     return Release(
         counted.plan,
         gate.tables,
-        gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()),
+        gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else (), before.name),
         counted.bounds_declared,
         None if ledger is None else ledger.head,
         ranges=_ranges(counted),
@@ -242,7 +258,7 @@ class _Gate:
         if pairs.effective_k is not None:
             self.joint = replace(self.joint, effective_k=pairs.effective_k)
 
-    def receipt(self, deviations: tuple[str, ...]) -> Receipt:
+    def receipt(self, deviations: tuple[str, ...], ledger: str) -> Receipt:
         """Say what was done."""
         counted, k = self.counted, self.counted.plan.k
         classes = [int(n) for tally in self.tables.values() for n in tally.people.ravel() if n]
@@ -256,6 +272,7 @@ class _Gate:
             floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, effective,
             audit.homogeneous, audit.not_enumerated, None if audit.worst is None else audit.worst.ratio,
             batch_of(counted), "" if effective is None or counted.spans_experiments else "experiment",
+            {name: text for name, text in counted.choices.items() if name != "where"}, ledger,
         )  # fmt: skip
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:

@@ -1,6 +1,6 @@
-"""Ledgers: all releases about one population, chained by hash.
+"""Ledgers: all releases about one population, and the attempts that were refused, chained by hash.
 
-One line per release, after a line that names the format. A line that was edited no longer has its
+One line per entry, after a line that names the format. A line that was edited no longer has its
 own hash; a line that was removed or moved breaks the chain. That the last lines are missing only
 shows against the files: `kanab audit` compares them.
 """
@@ -11,14 +11,16 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, LedgerError
 from kanab.plan.model import Plan
+from kanab.privacy.ledger_note import LedgerNote, is_note, note_from_dict, note_to_dict
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 
@@ -29,14 +31,31 @@ _UNKNOWN = "Give a ledger that kanab release wrote, or another name for a new on
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """Releases in their order, and their hashes."""
+    """Releases and notes in their order, and the hash of each; ``name`` is that of the file."""
 
-    releases: tuple[Release, ...] = ()
+    entries: tuple[Release | LedgerNote, ...] = ()
     hashes: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What was released."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Release))
+
+    @property
+    def notes(self) -> tuple[LedgerNote, ...]:
+        """Attempts that were refused, and reviews of them."""
+        return tuple(entry for entry in self.entries if isinstance(entry, LedgerNote))
+
+    @property
+    def unreviewed(self) -> tuple[LedgerNote, ...]:
+        """Attempts that were refused since the last review."""
+        last = max((place for place, note in enumerate(self.notes) if note.kind == "reviewed"), default=-1)
+        return self.notes[last + 1 :]
 
     @property
     def head(self) -> str:
-        """The hash of the last release; empty before the first."""
+        """The hash of the last entry; empty before the first."""
         return self.hashes[-1] if self.hashes else ""
 
     @property
@@ -52,12 +71,12 @@ def read_ledger(path: str | PathLike[str]) -> Ledger:
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return Ledger()
+        return Ledger(name=file.name)
     except UnicodeDecodeError:
         raise LedgerError(f"{file.name} is not a ledger", _UNKNOWN) from None
     except OSError as problem:
         raise LedgerError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
-    return _verified(text, file.name)
+    return replace(_verified(text, file.name), name=file.name)
 
 
 def _verified(text: str, name: str) -> Ledger:
@@ -71,26 +90,34 @@ def _verified(text: str, name: str) -> Ledger:
 
 def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
     """Return a ledger from its entries. Raises `LedgerError` where an entry was changed, removed or moved."""
-    releases: list[Release] = []
+    entries: list[Release | LedgerNote] = []
     hashes: list[str] = []
     for number, line in enumerate(lines, start=1):
-        releases.append(_entry(line, number, name))
-        if releases[-1].previous != (hashes[-1] if hashes else ""):
+        entry, digest = _entry(line, number, name)
+        if entry.previous != (hashes[-1] if hashes else ""):
             raise LedgerError(
                 f"entry {number} of {name} does not follow the one before it: an entry was removed or moved",
                 "Take the ledger from a backup; do not release into it.",
             )
-        hashes.append(json.loads(line)["hash"])
-    return Ledger(tuple(releases), tuple(hashes))
+        entries.append(entry)
+        hashes.append(digest)
+    return Ledger(tuple(entries), tuple(hashes))
 
 
-def _entry(line: str | bytes, number: int, name: str) -> Release:
+def _entry(line: str | bytes, number: int, name: str) -> tuple[Release | LedgerNote, str]:
     try:
-        return release_from_dict(json.loads(line))
+        return read_entry(line)
     except (ValueError, RecursionError, KanabError):
         raise LedgerError(
             f"entry {number} of {name} has been changed", "Take the ledger from a backup; do not release into it."
         ) from None
+
+
+def read_entry(line: str | bytes) -> tuple[Release | LedgerNote, str]:
+    """Read one entry of a ledger, and its hash. Raises `KanabError` or `ValueError` where it is none."""
+    plain = json.loads(line)
+    entry = note_from_dict(plain) if is_note(plain) else release_from_dict(plain)
+    return entry, str(plain["hash"])
 
 
 @contextmanager
@@ -103,19 +130,32 @@ def hold_ledger(path: str | PathLike[str]) -> Iterator[Ledger]:
 
 def append_release(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledger:
     """Add a release to a ledger that is held, whole or not at all. Raises `LedgerError` where it does not follow."""
-    plain = release_to_dict(release)
     if release.previous != ledger.head:
         raise LedgerError("the release was made for another state of the ledger", "Release it again.")
-    longer = Ledger((*ledger.releases, release), (*ledger.hashes, plain["hash"]))
+    return _append(path, ledger, release)
+
+
+def append_note(path: str | PathLike[str], ledger: Ledger, note: LedgerNote) -> Ledger:
+    """Add a note to a ledger that is held; the same attempt is noted once."""
+    if note.kind == "refused" and any(note.same(old) for old in ledger.unreviewed):
+        return ledger
+    return _append(path, ledger, replace(note, previous=ledger.head))
+
+
+def _append(path: str | PathLike[str], ledger: Ledger, entry: Release | LedgerNote) -> Ledger:
+    longer = replace(ledger, entries=(*ledger.entries, entry), hashes=(*ledger.hashes, _entry_to_dict(entry)["hash"]))
     write_whole(path, ledger_text(longer))
     return longer
 
 
 def ledger_text(ledger: Ledger) -> str:
     """Return the text of a ledger's file."""
-    entries = (release_to_dict(release) for release in ledger.releases)
-    lines = [_HEADER, *(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)]
-    return "\n".join(lines) + "\n"
+    lines = (json.dumps(_entry_to_dict(entry), ensure_ascii=False, allow_nan=False) for entry in ledger.entries)
+    return "\n".join((_HEADER, *lines)) + "\n"
+
+
+def _entry_to_dict(entry: Release | LedgerNote) -> dict[str, Any]:
+    return note_to_dict(entry) if isinstance(entry, LedgerNote) else release_to_dict(entry)
 
 
 @contextmanager

@@ -39,7 +39,9 @@ class Receipt:
     classes in which all values are alike, ``not_enumerated`` those too large to try out all whole
     numbers, ``narrowest`` the narrowest interval that the inference audit let pass, as a share of the
     largest value's distance from the mean. Counts of people who are not in a class (clamped, missing,
-    excluded, outside) are floored to multiples of k.
+    excluded, outside) are floored to multiples of k. ``where`` and ``choices`` (unit, sql, join, …) say word for
+    word which rows counted and how they became people; choices are None in releases of before they were
+    recorded. ``ledger`` is the name of the file that it was released into.
     """
 
     k: int
@@ -59,6 +61,8 @@ class Receipt:
     narrowest: float | None = None
     batch: Batch | None = None
     effective_k_within: str = ""
+    choices: Mapping[str, str] | None = None
+    ledger: str = ""
 
 
 @dataclass(frozen=True, eq=False)

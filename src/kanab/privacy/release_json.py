@@ -62,6 +62,8 @@ class ReceiptEntry(_ReleasePart):
     excluded: int = 0
     outside: int = 0
     where: str = ""
+    choices: dict[str, str] | None = None
+    ledger: str = ""
     cohorts: BatchEntry | None = None
 
 

@@ -206,7 +206,7 @@ def _privacy(data: Data) -> str:
         ("Classes", f"{privacy['classes']:,}"),
         ("Effective k", _effective(privacy)),
         ("Audit", privacy["audit"]),
-        ("Ledger", "chained" if privacy["chained"] else UNCHAINED),
+        ("Ledger", privacy.get("ledger") or "chained" if privacy["chained"] else UNCHAINED),
         *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
         *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
         *(("What it cost", ended(text)) for text in privacy.get("costs", ())),

@@ -527,7 +527,9 @@ def privacy_sentences(data: Data) -> list[str]:
 
 def effective_k_scope(privacy: Data) -> str:
     """Return what an effective k was computed over."""
-    return "within each experiment" if privacy.get("effective_k_within") else "over all tables"
+    if privacy.get("effective_k_within"):
+        return "within each experiment"
+    return f"over everything in ledger {privacy['ledger']}" if privacy.get("ledger") else "over all tables"
 
 
 def merged_levels(data: Data) -> list[tuple[str, str]]:

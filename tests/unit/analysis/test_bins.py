@@ -87,7 +87,10 @@ def test_numbers_without_bins_have_a_slope_as_before(people: pd.DataFrame) -> No
     assert effect == adjusted(tens, adjust=["age"], score=["age"])
 
 
-def test_the_order_of_typing_changes_not_one_byte(people: pd.DataFrame, tmp_path: Path) -> None:
+def test_the_order_of_typing_changes_not_one_byte(
+    people: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda size: "00" * size)  # but for the salt
     people.to_csv(tmp_path / "people.csv", index=False)
     answers, releases = set(), set()
     for order in map(",".join, permutations(["age", "city", "visits"])):
@@ -116,7 +119,7 @@ def test_fewer_bins_than_asked_for_are_said(people: pd.DataFrame, tmp_path: Path
     few.to_csv(tmp_path / "few.csv", index=False)
     flags = ["--arm", "arm", "--metric", "spend", "--bounds", "spend=-100:100", "--covariate", "visits"]
     files = [str(tmp_path / "few.csv"), "-o", str(tmp_path / "few.json")]
-    written = CliRunner().invoke(cli, ["release", *files, *flags, "--bin", "visits=5"])
+    written = CliRunner().invoke(cli, ["release", *files, *flags, "--bin", "visits=5", "--no-ledger"])
     assert f"- {sentence}\n" in written.output
     shown = CliRunner().invoke(cli, ["analyze", str(tmp_path / "few.json")])
     assert sentence in " ".join(shown.output.split())

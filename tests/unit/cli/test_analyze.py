@@ -62,8 +62,8 @@ def test_json_has_the_documented_fields(visits: Path) -> None:
 @pytest.mark.slow
 def test_a_release_gives_the_same_answer_as_its_source(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "checkout.json"
-    done = run("release", str(visits), *FLAGS, "--covariate", "device", "-o", str(file))
-    assert "1 table, k-anonymous at k = 10; effective k over everything released: at least" in done.output
+    done = run("release", str(visits), *FLAGS, "--covariate", "device", "-o", str(file), "--new-ledger")
+    assert "1 table, k-anonymous at k = 10; effective k over everything in ledger kanab.ledger: at least" in done.output
     direct = json.loads(run("analyze", str(visits), *FLAGS, *DEVICE).output)
     stored = json.loads(run("analyze", str(file), "--json").output)
     assert stored["effects"] == direct["effects"]
@@ -75,7 +75,18 @@ def test_batches_are_added(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         run("example", str(tmp_path / f"{seed}.csv"), "--people", "3000", "--seed", seed)
         source, file = (str(tmp_path / f"{seed}.{kind}") for kind in ("csv", "json"))
-        run("release", source, *FLAGS, "--covariate", "device,country", "-o", file, "--ledger", f"{file}.ledger")
+        run(
+            "release",
+            source,
+            *FLAGS,
+            "--covariate",
+            "device,country",
+            "-o",
+            file,
+            "--new-ledger",
+            "--ledger",
+            f"{file}.ledger",
+        )
     data = json.loads(run("analyze", str(tmp_path / "1.json"), str(tmp_path / "2.json"), "--json").output)
     assert data["people"] == 6_000
 
@@ -188,15 +199,25 @@ def test_bad_input_is_one_line_and_exit_2(
 
 def test_a_release_and_counting_flags_contradict(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    run("release", str(visits), *FLAGS, "-o", str(file))
+    run("release", str(visits), *FLAGS, "-o", str(file), "--new-ledger")
     with pytest.raises(PlanError, match="already says what was counted"):
         run("analyze", str(file), "--arm", "variant")
 
 
 def test_bounds_are_needed_for_a_file(visits: Path, tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="Declare them"):
-        run("release", str(visits), "--arm", "variant", "--metric", "spend", "-o", str(tmp_path / "x.json"))
-    assert list(tmp_path.iterdir()) == []
+        run(
+            "release",
+            str(visits),
+            "--arm",
+            "variant",
+            "--metric",
+            "spend",
+            "-o",
+            str(tmp_path / "x.json"),
+            "--new-ledger",
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["kanab.ledger"]  # with a note of it
 
 
 def test_k_below_5_needs_a_reason(visits: Path) -> None:

@@ -61,7 +61,17 @@ def test_an_interrupted_release_leaves_no_file(
 
     monkeypatch.setattr(source_options, "count_source", stop)
     file = tmp_path / "x.json"
-    done = program("release", str(tmp_path / "visits.csv"), "--arm", "variant", "--metric", "bought", "-o", str(file))
+    done = program(
+        "release",
+        str(tmp_path / "visits.csv"),
+        "--arm",
+        "variant",
+        "--metric",
+        "bought",
+        "-o",
+        str(file),
+        "--new-ledger",
+    )
     assert done.code == 2
     assert done.err.strip() == "kanab: interrupted. Nothing was written."
     assert list(tmp_path.iterdir()) == []

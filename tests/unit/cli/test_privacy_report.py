@@ -58,7 +58,7 @@ def counted(rows: dict[str, Any] | None = None, **choices: Any) -> kb.Counted:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    found = kb.release(counted(), ledger=tmp_path / "kanab.ledger")
+    found = kb.release(counted(), ledger=tmp_path / "kanab.ledger", new_ledger=True)
     kb.write_release(found, tmp_path / "shop.release.json")
     return tmp_path / "shop.release.json"
 

@@ -37,6 +37,10 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli, list(words), catch_exceptions=True)
 
 
+def beginning(*words: str) -> tuple[str, ...]:
+    return ("release", *words, "--new-ledger")
+
+
 def done(*words: str) -> str:
     result = run(*words)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -75,8 +79,10 @@ def names(folder: Path) -> set[str]:
 
 
 def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
-    output = done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
-    assert "a.json: 1 table, k-anonymous at k = 10; effective k over everything released: at least" in output
+    output = done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
+    assert (
+        "a.json: 1 table, k-anonymous at k = 10; effective k over everything in ledger kanab.ledger: at least" in output
+    )
     assert names(tmp_path) == {"visits.csv", "a.json", "kanab.ledger"}
     ledger = read_ledger(tmp_path / "kanab.ledger")
     assert json.loads((tmp_path / "a.json").read_text())["hash"] == ledger.head
@@ -84,7 +90,7 @@ def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
 
 
 def test_a_second_release_counts_the_first_again_and_joins_the_chain(source: str, tmp_path: Path) -> None:
-    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
+    done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     done("release", source, *FLAGS, "--covariate", "tier", "-o", str(tmp_path / "b.json"))
     ledger = read_ledger(tmp_path / "kanab.ledger")
     assert [list(one.tables) for one in ledger.releases] == [["variant/device"], ["variant/tier"]]
@@ -97,24 +103,24 @@ def test_another_binning_of_the_same_column_is_counted_beside_the_first(tmp_path
     rows["age"] = np.random.default_rng(5).integers(18, 80, 1200)
     source = write(tmp_path / "visits.csv", rows)
     other = ("--arm", "variant", "--metric", "spend", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
-    done("release", source, *FLAGS, "--covariate", "age", "--bin", "age=3", "-o", str(tmp_path / "a.json"))
+    done(*beginning(source, *FLAGS, "--covariate", "age", "--bin", "age=3", "-o", str(tmp_path / "a.json")))
     done("release", source, *other, "--covariate", "age", "--bin", "age=30:50", "-o", str(tmp_path / "b.json"))
     assert len(read_ledger(tmp_path / "kanab.ledger").releases) == 2
 
 
-def test_other_rows_are_refused_and_leave_nothing(source: str, tmp_path: Path) -> None:
-    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
-    before = (tmp_path / "kanab.ledger").read_bytes()
+def test_other_rows_are_refused_and_leave_nothing_but_a_note(source: str, tmp_path: Path) -> None:
+    done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
+    before = read_ledger(tmp_path / "kanab.ledger").hashes
     write(Path(source), shop(1201))
     result = run("release", source, *FLAGS, "--covariate", "tier", "-o", str(tmp_path / "b.json"))
     assert isinstance(result.exception, PrivacyError)
     assert names(tmp_path) == {"visits.csv", "a.json", "kanab.ledger"}
-    assert (tmp_path / "kanab.ledger").read_bytes() == before
-    done("release", source, *FLAGS, "-o", str(tmp_path / "b.json"), "--ledger", str(tmp_path / "other.ledger"))
+    assert read_ledger(tmp_path / "kanab.ledger").hashes[:-1] == before
+    done(*beginning(source, *FLAGS, "-o", str(tmp_path / "b.json"), "--ledger", str(tmp_path / "other.ledger")))
 
 
 def test_a_filter_chooses_other_people(source: str, tmp_path: Path) -> None:
-    done("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    done(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
     result = run("release", source, *FLAGS, "--where", "tier > 1", "-o", str(tmp_path / "b.json"))
     assert isinstance(result.exception, PrivacyError)
 
@@ -123,13 +129,16 @@ def test_a_refusal_is_exit_1_one_line_and_no_file(source: str, tmp_path: Path, p
     rows = shop(40)
     rows["variant"] = np.array(["A"] * 35 + ["B"] * 5)
     write(Path(source), rows)
-    ended = program("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    ended = program(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
         "kanab: an arm of variant holds fewer than k = 10 people. "
         "Wait for more people, or give the arm a larger share.\n"
     )
-    assert names(tmp_path) == {"visits.csv"}
+    assert names(tmp_path) == {"visits.csv", "kanab.ledger"}
+    assert [note.says for note in read_ledger(tmp_path / "kanab.ledger").notes] == [
+        "an arm of variant holds fewer than k = 10 people"
+    ]
 
 
 def test_without_a_ledger_is_a_deviation_that_is_printed_and_recorded(source: str, tmp_path: Path) -> None:
@@ -145,16 +154,16 @@ def test_without_a_ledger_is_a_deviation_that_is_printed_and_recorded(source: st
 
 @pytest.mark.slow
 def test_bounds_are_required(source: str, tmp_path: Path) -> None:
-    for more in ((), ("--no-ledger",)):
+    for more in (("--new-ledger",), ("--no-ledger",)):
         result = run("release", source, "--arm", "variant", "--metric", "spend", "-o", str(tmp_path / "a.json"), *more)
         assert isinstance(result.exception, PrivacyError)
         assert "bounds were taken from the data" in str(result.exception)
-    assert names(tmp_path) == {"visits.csv"}
+    assert names(tmp_path) == {"visits.csv", "kanab.ledger"}
 
 
 def test_while_another_process_releases_this_one_fails_cleanly(source: str, tmp_path: Path) -> None:
     with hold_ledger(tmp_path / "kanab.ledger"):
-        result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+        result = run(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
         assert isinstance(result.exception, LedgerError)
         assert "another release into kanab.ledger is under way" in str(result.exception)
     assert names(tmp_path) == {"visits.csv"}
@@ -168,11 +177,11 @@ def test_a_ledger_that_grew_meanwhile_is_noticed(source: str, tmp_path: Path, mo
     def slow(*words: Any, **more: Any) -> Any:
         counted = original(*words, **more)
         monkeypatch.setattr(command, "counted_source", original)
-        done("release", source, *FLAGS, "-o", str(tmp_path / "b.json"))
+        done(*beginning(source, *FLAGS, "-o", str(tmp_path / "b.json")))
         return counted
 
     monkeypatch.setattr(command, "counted_source", slow)
-    result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    result = run(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
     assert isinstance(result.exception, LedgerError)
     assert "has grown while the source was counted" in str(result.exception)
     assert not (tmp_path / "a.json").exists()
@@ -194,14 +203,14 @@ def test_a_full_disk_leaves_neither_file_nor_entry(
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", full)
-    result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    result = run(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
     assert isinstance(result.exception, SourceError)
     assert names(tmp_path) == {"visits.csv"}
 
 
 def test_a_corrupted_or_foreign_ledger_is_refused_before_anything_is_counted(source: str, tmp_path: Path) -> None:
     (tmp_path / "kanab.ledger").write_text("dear diary\n")
-    result = run("release", source, *FLAGS, "-o", str(tmp_path / "a.json"))
+    result = run(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
     assert isinstance(result.exception, LedgerError)
     assert names(tmp_path) == {"visits.csv", "kanab.ledger"}
     assert (tmp_path / "kanab.ledger").read_text() == "dear diary\n"
@@ -216,7 +225,8 @@ def test_contradicting_flags_are_refused(source: str, tmp_path: Path) -> None:
         (("--as-of", "2026-10-01"), "--as-of is about cohorts"),
         (("--cohort", "enrolled"), "how long people of a cohort are measured is not said"),
         (("--cohort", "enrolled", "--window", "7d", "--as-of", "soon"), "--as-of is not a day"),
-        (("--cohort", "enrolled", "--window", "7d"), "takes its arms from the data"),
+        (("--cohort", "enrolled", "--window", "7d", "--new-ledger"), "takes its arms from the data"),
+        (("--no-ledger", "--new-ledger"), "are about a ledger"),
     ):
         result = run("release", source, *FLAGS, *out, *flags)
         assert isinstance(result.exception, PlanError), (flags, result.output)
@@ -236,7 +246,7 @@ def plan(tmp_path: Path) -> tuple[str, ...]:
 @pytest.mark.slow
 def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
     """Four weeks from 2026-W37; a week is ripe when the week after it is over."""
-    first = done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
+    first = done(*beginning(source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json")))
     assert "- People who enrolled through 2026-W38." in first
     assert "- Deviation: cohorts as of 2026-09-28, not as of the clock." in first
     result = run("release", source, *plan, "--as-of", "2026-10-04", "-o", str(tmp_path / "2.json"))
@@ -257,7 +267,8 @@ def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[
 @pytest.mark.slow
 def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
     for number, day in enumerate(("2026-09-21", "2026-09-28", "2026-10-12"), start=1):
-        done("release", source, *plan, "--as-of", day, "-o", str(tmp_path / f"{number}.json"))
+        begin = ("--new-ledger",) if number == 1 else ()
+        done("release", source, *plan, "--as-of", day, "-o", str(tmp_path / f"{number}.json"), *begin)
     ledger = str(tmp_path / "kanab.ledger")
     shown = json.loads(done("analyze", ledger, "--sequential", "spending", "--looks", "5", "--json"))
     look = shown["effects"][0]["sequential"]
@@ -271,7 +282,7 @@ def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -
 def test_sealed_batches_do_not_change_and_late_rows_are_left_out(
     source: str, plan: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
+    done(*beginning(source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json")))
     sealed = (tmp_path / "1.json").read_bytes()
     rows = shop()
     late = shop(50, seed=9, days=7)
@@ -287,9 +298,9 @@ def test_sealed_batches_do_not_change_and_late_rows_are_left_out(
 def test_a_batch_whose_arms_are_too_small_waits_for_the_next_tick(plan: tuple[str, ...], tmp_path: Path) -> None:
     early, later = shop(8, days=7), shop(600, first="2026-09-14", days=7)
     source = write(tmp_path / "visits.csv", {name: np.concatenate([early[name], later[name]]) for name in early})
-    result = run("release", source, *plan, "--as-of", "2026-09-21", "-o", str(tmp_path / "1.json"))
+    result = run(*beginning(source, *plan, "--as-of", "2026-09-21", "-o", str(tmp_path / "1.json")))
     assert isinstance(result.exception, PrivacyError)
-    assert not (tmp_path / "kanab.ledger").exists()
+    assert read_ledger(tmp_path / "kanab.ledger").releases == ()
     output = done("release", source, *plan, "--as-of", "2026-09-28", "-o", str(tmp_path / "1.json"))
     assert "through 2026-W38" in output
     assert json.loads(done("analyze", str(tmp_path / "1.json"), "--json"))["people"] == 608
@@ -300,12 +311,12 @@ def test_the_clock_decides_what_is_ripe(plan: tuple[str, ...], tmp_path: Path) -
     old, new = (today - timedelta(days=60)).isoformat(), (today - timedelta(days=3)).isoformat()
     parts = [shop(600, first=old, days=14), shop(600, first=new, days=2, seed=2)]
     source = write(tmp_path / "visits.csv", {name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
-    done("release", source, *plan, "-o", str(tmp_path / "1.json"))
+    done(*beginning(source, *plan, "-o", str(tmp_path / "1.json")))
     assert json.loads(done("analyze", str(tmp_path / "1.json"), "--json"))["people"] == 600
 
 
 def test_a_ledger_of_releases_about_the_same_people_is_not_added_up(source: str, tmp_path: Path) -> None:
-    done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json"))
+    done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     ledger = str(tmp_path / "kanab.ledger")
     assert json.loads(done("analyze", ledger, "--json"))["people"] == 1200
     done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "b.json"))
@@ -323,7 +334,7 @@ def test_a_batch_of_nobody_is_refused_like_one_of_a_few(plan: tuple[str, ...], t
         early = shop(max(number, 1), days=7)
         kept = {name: np.concatenate([early[name][:number], rows[name]]) for name in rows}
         source = write(tmp_path / "visits.csv", kept)
-        result = run("release", source, *plan, "--as-of", "2026-09-21", "-o", str(tmp_path / "1.json"))
+        result = run(*beginning(source, *plan, "--as-of", "2026-09-21", "-o", str(tmp_path / "1.json")))
         assert isinstance(result.exception, PrivacyError)
         texts.add(str(result.exception))
     assert len(texts) == 1
@@ -333,9 +344,9 @@ def test_a_metric_keeps_the_rule_for_missing_values_that_its_ledger_has(tmp_path
     rows = shop()
     rows["spend"] = np.where(np.arange(1200) % 4 == 0, "", rows["spend"].astype(str))
     source = write(tmp_path / "visits.csv", rows)
-    done("release", source, *FLAGS, "--missing", "spend=zero", "-o", str(tmp_path / "1.json"))
+    done(*beginning(source, *FLAGS, "--missing", "spend=zero", "-o", str(tmp_path / "1.json")))
     done("release", source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "2.json"))
-    done("release", source, *FLAGS, "--ledger", str(tmp_path / "other.ledger"), "-o", str(tmp_path / "3.json"))
+    done(*beginning(source, *FLAGS, "--ledger", str(tmp_path / "other.ledger"), "-o", str(tmp_path / "3.json")))
     rules = [read_release(tmp_path / f"{name}.json").plan.metrics[0].missing for name in "123"]
     assert rules == ["zero", "zero", "exclude"]
     result = run("release", source, *FLAGS, "--missing", "spend=exclude", "-o", str(tmp_path / "4.json"))

@@ -94,7 +94,7 @@ def test_a_report_is_written_whole(users: str, tmp_path: Path) -> None:
 
 def test_stored_pair_tables_are_scanned(users: str, tmp_path: Path) -> None:
     (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")
-    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"))
+    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"), "--new-ledger")
     data = json.loads(run("scan", str(tmp_path / "pair.json"), "--json").output)
     assert [(row["a"], row["b"]) for row in data["pairs"]] == [("test_00", "test_01")]
     assert data["privacy"]["chained"] is True
@@ -105,7 +105,7 @@ def test_stored_tables_are_scanned_by_the_covariates_that_are_named(users: str, 
     plan = PLAN.replace("[metrics]", f"{covariates}[metrics]", 1)
     plan = plan.replace('interactions = ["test_01"]', 'interactions = ["test_01"]\nsegments = ["device", "bought"]')
     (tmp_path / "kanab.toml").write_text(plan, encoding="utf-8")
-    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"))
+    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"), "--new-ledger")
     data = json.loads(run("scan", str(tmp_path / "pair.json"), "--segment", "device", "--json").output)
     assert {row["covariate"] for row in data["segment_scan"]["segments"]} == {"device"}
     with pytest.raises(AnalysisError, match=r"no table is left of covariate 'devise'\. There are: device, bought\."):

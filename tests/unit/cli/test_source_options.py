@@ -222,7 +222,7 @@ def test_arms_and_shares_may_say_the_same(visits: str, program: Program) -> None
 
 
 def test_a_release_of_some_arms_is_read_back_with_them(strays: str, tmp_path: Path, program: Program) -> None:
-    done = program("release", strays, *FLAGS, "--arms", "A,B", "-o", str(tmp_path / "out.json"))
+    done = program("release", strays, *FLAGS, "--arms", "A,B", "-o", str(tmp_path / "out.json"), "--new-ledger")
     assert done.code == 0, done.err
     released = kb.read_release(tmp_path / "out.json")
     assert released.plan.experiment().only == ("A", "B")
@@ -352,3 +352,17 @@ def test_rows_in_a_json_file_are_no_release(people: dict[str, Any], tmp_path: Pa
 def test_a_directory_is_no_source(tmp_path: Path, program: Program) -> None:
     done = program("analyze", str(tmp_path), *FLAGS)
     assert f"'{tmp_path.name}' is a directory" in done.err or f"{tmp_path.name} is a directory" in done.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--bin", "age=5"), ("--top", "country=3"), ("--resolution", "spend=1"), ("--missing", "spend=zero"),
+     ("--adjust", "device"), ("--segment", "device"), ("--metric", "spend")],
+)  # fmt: skip
+def test_single_choices_beside_a_plan_are_an_error_not_ignored(
+    flags: tuple[str, str], tmp_path: Path, program: Program
+) -> None:
+    (tmp_path / "kanab.toml").write_text("[metrics]\nbought = {}\n[experiments.variant]\n", encoding="utf-8")
+    done = program("analyze", "visits.csv", "--plan", str(tmp_path / "kanab.toml"), *flags)
+    assert done.code == 2
+    assert done.err == f"kanab: --plan and {flags[0]} contradict each other. Change the plan file instead.\n"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.cli.conftest import program as program
 
 from kanab.counted import Counted
 from kanab.counting.rows import count_rows

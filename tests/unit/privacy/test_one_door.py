@@ -28,7 +28,7 @@ from kanab.inspection.officer import page as officer_page
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
-from kanab.privacy.ledger import Ledger, append_release
+from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_from_dict, release_to_dict
@@ -151,7 +151,7 @@ def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path
 def test_only_what_was_counted_passes_the_gate(thing: Any, tmp_path: Path) -> None:
     for ledger in (None, tmp_path / "kanab.ledger"):
         with pytest.raises(PrivacyError, match="only what count"):
-            kb.release(thing, ledger=ledger)
+            kb.release(thing, ledger=ledger, new_ledger=ledger is not None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -468,26 +468,27 @@ def test_analyzing_the_curators_own_rows_says_so(tmp_path: Path) -> None:
 
 def test_analyzing_a_release_of_a_ledger_does_not_say_so(tmp_path: Path) -> None:
     source = write(tmp_path / "people.csv", people())
-    assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"))[0] == 0
+    assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"), "--new-ledger")[0] == 0
     for file in ("out.json", "kanab.ledger"):
         code, out, _ = run("analyze", str(tmp_path / file))
         assert code == 0
         assert "unchained" not in out
 
 
-def test_commands_that_count_refuse_with_1_and_write_nothing(tmp_path: Path) -> None:
+def test_commands_that_count_refuse_with_1_and_write_nothing_but_a_note(tmp_path: Path) -> None:
     few = people(30) | {"variant": np.array(["A"] * 23 + ["B"] * 7)}
     source = write(tmp_path / "people.csv", few)
     out = str(tmp_path / "out.html")
     for words_ in (
         ("analyze", source, *FLAGS, "--html", out), ("analyze", source, *FLAGS, "--json"),
-        ("release", source, *FLAGS, "-o", out), ("release", source, *FLAGS, "-o", out, "--no-ledger"),
+        ("release", source, *FLAGS, "-o", out, "--new-ledger"), ("release", source, *FLAGS, "-o", out, "--no-ledger"),
     ):  # fmt: skip
         code, said, problem = run(*words_)
         assert (code, said) == (1, "")
         assert problem.startswith("kanab: an arm of variant holds fewer than k = 10 people.")
         assert problem.count("\n") == 1
-    assert files(tmp_path) == {"people.csv"}
+    assert files(tmp_path) == {"people.csv", "kanab.ledger"}
+    assert len(read_ledger(tmp_path / "kanab.ledger").entries) == 1
 
 
 @pytest.mark.parametrize("command", ["analyze", "audit", "attack", "privacy-report"])
@@ -512,16 +513,16 @@ def test_commands_that_read_releases_take_no_tally(command: str, tmp_path: Path)
 
 def test_wrong_words_exit_with_2_and_good_ones_with_0(tmp_path: Path) -> None:
     source = write(tmp_path / "people.csv", people())
-    out = str(tmp_path / "out.json")
+    out, new = str(tmp_path / "out.json"), "--new-ledger"
     for words_ in (
-        ("release", source, *FLAGS), ("release", source, "--arm", "nothing", "--metric", "spend", "-o", out),
-        ("release", "nowhere.csv", *FLAGS, "-o", out), ("analyze", out), ("audit", out), ("nothing",),
+        ("release", source, *FLAGS), ("release", source, "--arm", "nothing", "--metric", "spend", "-o", out, new),
+        ("release", "nowhere.csv", *FLAGS, "-o", out, new), ("analyze", out), ("audit", out), ("nothing",),
         ("release", source, *FLAGS, "-o", out, "--ledger", out),
         ("release", source, *FLAGS, "-o", str(tmp_path / "kanab.ledger")),
     ):  # fmt: skip
         assert run(*words_)[0] == 2, words_
     assert files(tmp_path) == {"people.csv"}
-    assert run("release", source, *FLAGS, "-o", out)[0] == 0
+    assert run("release", source, *FLAGS, "-o", out, new)[0] == 0
     assert run("audit", out)[0] == 0
     assert run("attack", out)[0] == 0
     assert run("analyze", out)[0] == 0
@@ -529,7 +530,7 @@ def test_wrong_words_exit_with_2_and_good_ones_with_0(tmp_path: Path) -> None:
 
 def test_the_file_never_takes_the_place_of_its_ledger(tmp_path: Path) -> None:
     source = write(tmp_path / "people.csv", people())
-    assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"))[0] == 0
+    assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"), "--new-ledger")[0] == 0
     before = (tmp_path / "kanab.ledger").read_bytes()
     code, _, err = run("release", source, *FLAGS, "-o", str(tmp_path / "kanab.ledger"))
     assert (code, err) == (2, "kanab: the file and the ledger are the same. Give -o another name.\n")

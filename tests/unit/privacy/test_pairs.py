@@ -170,7 +170,7 @@ def test_a_release_with_pairs_is_the_same_after_its_file() -> None:
 
 def test_pairs_of_a_ledger_are_counted_again(tmp_path: Path) -> None:
     ledger, rows = tmp_path / "kanab.ledger", people(1_500, rare=0.06)
-    release(count_rows(rows, plan("x", "z")), ledger=ledger)
+    release(count_rows(rows, plan("x", "z")), ledger=ledger, new_ledger=True)
     plans = read_ledger(ledger).plans
     made = release(count_rows(rows, plan("w"), earlier=plans), ledger=ledger)
     assert (made.receipt.effective_k or 0) >= 10

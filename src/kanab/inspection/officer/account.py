@@ -168,6 +168,8 @@ def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) 
         "excluded": receipt.excluded,
         "outside": receipt.outside,
         "where": receipt.where,
+        "choices": None if receipt.choices is None else dict(receipt.choices),
+        "ledger": receipt.ledger or None,
         "cohorts": _cohorts(receipt.batch),
         "tables": tables,
         "left_out": [{"what": name, "why": why} for name, why in receipt.left_out.items()],
@@ -228,10 +230,21 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
     if ledger is None:
         return None
     if isinstance(ledger, LedgerError):
-        return {"verified": False, "entries": []}
+        return {"verified": False, "name": None, "entries": [], "refused": [], "reviews": []}
     files = {digest: name for name, digest in hashes.items()}
     entries = [
         {"entry": number, "hash": digest, "file": files.get(digest), "cohorts": _cohorts(release.receipt.batch)}
-        for number, (digest, release) in enumerate(zip(ledger.hashes, ledger.releases, strict=True), start=1)
+        for number, (digest, release) in enumerate(zip(ledger.hashes, ledger.entries, strict=True), start=1)
+        if isinstance(release, Release)
     ]
-    return {"verified": True, "entries": entries}
+    return {"verified": True, "name": ledger.name or None, "entries": entries} | plain_notes(ledger)
+
+
+def plain_notes(ledger: Ledger) -> Plain:
+    """Return the attempts that a ledger refused: what was asked, and by which rule; and what reviews say."""
+    refused = [
+        {"asked": dict(note.asked), "rule": note.says, "reviewed": note not in ledger.unreviewed}
+        for note in ledger.notes
+        if note.kind == "refused"
+    ]
+    return {"refused": refused, "reviews": [note.says for note in ledger.notes if note.kind == "reviewed"]}

@@ -11,6 +11,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.inspection.officer.flow_chart import flow_svg
+from kanab.privacy.ledger_note import asked_text
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, table_html
 from kanab.tabular import Table
@@ -64,6 +65,7 @@ _TABLE = ("table", "why it is needed", "classes", "smallest class", "sums of", "
 _FIELD = ("field", "what is kept", "how it is limited", "why it is needed")
 _CHECK = ("rule", "state", "what it says", "what to do")
 _ENTRY = ("entry", "file", "people", "hash")
+_REFUSED = ("what was asked", "refused because", "reviewed")
 
 _STATES = {True: ("ok", "✓", "holds"), False: ("bad", "✕", "BROKEN"), None: ("open", "○", "not evaluated")}
 _AUDITS = {True: ("ok", "✓", "passed"), False: ("bad", "✕", "FAILED")}
@@ -268,8 +270,19 @@ def _figures(release: Data) -> str:
     ]
     if release["cohorts"] is not None:
         rows.append(("Cohorts", cohorts_text(release["cohorts"])))
+    rows.append(("Rows and people", _choices(release)))
+    if release["ledger"] is not None:
+        rows.append(("Ledger", release["ledger"]))
     terms = "".join(f"<dt>{escape(term)}</dt><dd>{escape(bind_numbers(value))}</dd>" for term, value in rows)
     return f'<dl class="figures">{terms}<dt>Hash</dt><dd>{_hash(release["hash"])}</dd></dl>'
+
+
+def _choices(release: Data) -> str:
+    """Return which rows counted, and how they became people."""
+    where = {"where": release["where"]} if release["where"] else {}
+    if release["choices"] is None:
+        return "; ".join([*([asked_text(where)] if where else ()), "what else was chosen is not recorded"])
+    return asked_text(where | release["choices"]) or "every row of the source, each of them a person"
 
 
 def floored_text(people: int, k: int) -> str:
@@ -408,7 +421,25 @@ def _ledger(ledger: Data | None) -> str:
         for entry in entries
         if few or entry["file"] is not None or entry is entries[-1]
     ]
-    return f"<p>{summary}</p>\n{card_table('Entries of the ledger', _ENTRY, rows, 'cards wide prose')}"
+    table = card_table("Entries of the ledger", _ENTRY, rows, "cards wide prose")
+    return f"<p>{summary}</p>\n{table}{_refused(ledger)}"
+
+
+def _refused(ledger: Data) -> str:
+    """Return the attempts that were refused: who asks often may be looking for somebody."""
+    refused = ledger["refused"]
+    if not refused:
+        return "<p>No attempt to release into it was refused.</p>"
+    rows = [
+        (escape(asked_text(attempt["asked"])), escape(attempt["rule"]), "yes" if attempt["reviewed"] else "no")
+        for attempt in refused
+    ]
+    reasons = "".join(f"<p>Why they were no reason to stop: {escape(reason)}</p>" for reason in ledger["reviews"])
+    return (
+        f"<p>{_counted(len(refused), 'refused attempt', 'refused attempts')}: "
+        "whether a release is refused may tell about somebody, so look at what was asked.</p>"
+        f"{card_table('Refused attempts', _REFUSED, rows, 'cards wide prose')}{reasons}"
+    )
 
 
 def _span(batch: Data | None) -> str:

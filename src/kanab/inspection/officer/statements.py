@@ -194,7 +194,8 @@ _ALWAYS = (
     ),
     (
         "names in the plan",
-        "Names of arms, covariates, declared levels and metrics leave as they are written.",
+        "Names of arms, covariates, declared levels and metrics leave as they are written, and so do filters and "
+        "queries.",
         "Do not put names of people into them.",
     ),
     (

@@ -76,7 +76,7 @@ def checkout() -> Release:
 def chained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release, Ledger]:
     """Two releases about the same people, and their ledger."""
     path = tmp_path_factory.mktemp("chain") / "kanab.ledger"
-    first = release(count_rows(people(), SIZES), ledger=path)
+    first = release(count_rows(people(), SIZES), ledger=path, new_ledger=True)
     again = count_rows(people(), replace(SIZES, experiments=(ExperimentPlan("banner"),)), earlier=(SIZES,))
     second = release(again, ledger=path)
     return first, second, read_ledger(path)
@@ -257,7 +257,7 @@ def test_effective_k_is_that_of_the_whole_ledger(chained: tuple[Release, Release
     entries = alone["ledger"]["entries"]
     assert [one["file"] for one in entries] == ["a", None]
     assert [one["hash"] for one in entries] == list(ledger.hashes)
-    foreign = replace(ledger, releases=ledger.releases[1:], hashes=ledger.hashes[1:])
+    foreign = replace(ledger, entries=ledger.entries[1:], hashes=ledger.hashes[1:])
     assert privacy_account({"a": first}, foreign)["verdict"]["effective_k"] == first.receipt.effective_k
 
 
@@ -313,7 +313,7 @@ def test_a_ledger_that_cannot_be_verified_breaks_the_verdict(
     assert found["together"][0]["remedy"] == (
         "entry 2 of kanab.ledger has been changed. Take the ledger from a backup."
     )
-    assert found["ledger"] == {"verified": False, "entries": []}
+    assert found["ledger"] == {"verified": False, "name": None, "entries": [], "refused": [], "reviews": []}
     assert [one["says"] for one in found["releases"][0]["checks"] if one["rule"] == "ledger"] == [
         "its ledger could not be verified"
     ]

@@ -245,7 +245,7 @@ def entries(number: int) -> list[dict[str, Any]]:
 
 
 def test_the_ledger_names_its_entries_and_files(account: Account) -> None:
-    account["ledger"] = {"verified": True, "entries": entries(2)}
+    account["ledger"] = {"verified": True, "name": "shop.ledger", "entries": entries(2), "refused": [], "reviews": []}
     account["ledger"]["entries"][0]["file"] = "shop.release.json"
     account["ledger"]["entries"][1]["cohorts"] = {"every": "7d", "after": None, "through": "2026-03-02"}
     told = Outline(privacy_html(account)).text
@@ -256,7 +256,13 @@ def test_the_ledger_names_its_entries_and_files(account: Account) -> None:
 
 
 def test_a_long_ledger_shows_the_entries_of_the_files_and_its_last(account: Account) -> None:
-    account["ledger"] = {"verified": True, "entries": entries(MOST_ENTRIES + 5)}
+    account["ledger"] = {
+        "verified": True,
+        "name": "shop.ledger",
+        "entries": entries(MOST_ENTRIES + 5),
+        "refused": [],
+        "reviews": [],
+    }
     account["ledger"]["entries"][2]["file"] = "shop.release.json"
     html = privacy_html(account)
     table = html[html.index('aria-label="Entries of the ledger"') :]
@@ -290,7 +296,10 @@ def poisoned(value: Any, chosen: bool = False) -> Any:
 
 def test_markup_in_names_is_escaped_everywhere(account: Account) -> None:
     account["releases"][0]["tables"][0]["covariate"]["merged"] = {"other": ["Hamar"]}
-    account["ledger"] = {"verified": True, "entries": entries(3)}
+    refused = [{"asked": {"where": "tier > 1"}, "rule": "other people", "reviewed": True}]
+    account["ledger"] = {
+        "verified": True, "name": "shop.ledger", "entries": entries(3), "refused": refused, "reviews": ["looked at"],
+    }  # fmt: skip
     html = privacy_html(poisoned(account))
     assert html.count("&lt;script&gt;") > 150
     assert "<script" not in html

@@ -1,0 +1,146 @@
+"""What was asked: who is counted is settled by the first release of a ledger, and refused attempts are written down.
+
+Whether a release is refused can tell about somebody: everybody but p7, if she is ill, is another population exactly
+if she is. So choices are compared as texts before anything is counted. What the gate refuses afterwards may still
+depend on the data; it leaves a note in the ledger, and after `MOST_REFUSED` of them somebody has to look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+from kanab.counted import Counted
+from kanab.errors import LedgerError, NobodyError, PrivacyError, listed
+from kanab.plan.model import Plan
+from kanab.plan.periods import Span
+from kanab.privacy.ledger import Ledger, append_note
+from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.release import Receipt, Release
+from kanab.tally.factor import label
+
+MOST_REFUSED = 20
+"""After so many refused attempts a ledger takes no further release before somebody has looked at them."""
+
+AGGREGATE = "aggregate of "
+"""How the choice of a metric's aggregate is called; it says nothing about other metrics."""
+
+_QUOTES_AND_COMMENTS = re.compile(r"['\"`$#]|--|/\*")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A release that somebody asks for: its plan, and the choices of rows and people, as texts."""
+
+    plan: Plan
+    choices: Mapping[str, str] = field(default_factory=dict)
+    span: Span | None = None
+
+    @classmethod
+    def of(cls, counted: Counted) -> Question:
+        """Return what was asked to get this."""
+        where = {"where": counted.where} if counted.where else {}
+        return cls(counted.plan, where | dict(counted.choices), counted.span)
+
+    @property
+    def text(self) -> dict[str, str]:
+        """Everything that was asked, by name; no number of people, no value."""
+        plan, span = self.plan, self.span
+        arms = {
+            each.name: f" ({listed(map(label, each.arms), most=20)})" if each.arms else "" for each in plan.experiments
+        }
+        said = {
+            "experiments": ", ".join(f"{name}{among}" for name, among in arms.items()),
+            "metrics": ", ".join(plan.metric_names),
+            "covariates": ", ".join(plan.covariates_in_use),
+            "k": str(plan.k),
+            "cohorts": "" if span is None else f"after {span.after or 'nobody'} and through {span.through}",
+        }
+        return {name: text for name, text in said.items() if text} | dict(self.choices)
+
+
+def check_asking(
+    path: str | PathLike[str], ledger: Ledger, question: Question, *, new_ledger: bool, reviewed: str
+) -> Ledger:
+    """Return a ledger that is held, ready for a release; with a note of the review, if there is one.
+
+    Nothing that was counted is looked at. Raises `LedgerError` where the ledger is not there, is there already, or
+    waits for a review, `PrivacyError` where its releases were made with other choices.
+    """
+    file = Path(path)
+    if not new_ledger and not file.exists():
+        raise LedgerError(
+            f"there is no ledger {file}",
+            "Name the one that holds what was released about these people (--ledger FILE), "
+            "or begin a new one (--new-ledger, new_ledger=True).",
+        )
+    if new_ledger and ledger.releases:
+        raise LedgerError(
+            f"{file.name} holds releases already",
+            "Leave out --new-ledger (new_ledger), or name another file (--ledger).",
+        )
+    if reviewed:
+        ledger = append_note(path, ledger, LedgerNote("reviewed", reviewed))
+    if len(ledger.unreviewed) >= MOST_REFUSED:
+        raise LedgerError(
+            f"{MOST_REFUSED} attempts to release into {file.name} were refused",
+            "Look at them (kanab audit), and say why that is no reason to stop: --reviewed REASON (reviewed=…).",
+        )
+    with refusals_noted(path, ledger, question):
+        check_choices(question.choices, ledger)
+    return ledger
+
+
+@contextmanager
+def refusals_noted(path: str | PathLike[str], ledger: Ledger, question: Question) -> Iterator[None]:
+    """Write what is refused in here into a ledger that is held, once."""
+    try:
+        yield
+    except (PrivacyError, NobodyError) as problem:
+        append_note(path, ledger, LedgerNote("refused", problem.fact, question.text))
+        raise
+
+
+def check_choices(choices: Mapping[str, str], ledger: Ledger) -> None:
+    """Compare the choices of rows and people with those of a ledger's releases, as texts.
+
+    Raises `PrivacyError` where they differ, and says in which; the data do not matter.
+    """
+    for old in ledger.releases:
+        before, now = _recorded(old.receipt), choices
+        if old.receipt.choices is None:  # of before they were recorded
+            now = {name: text for name, text in choices.items() if name == "where"}
+        others = _differing(before, now, old)
+        if others:
+            flags = listed(f"--{name.replace(AGGREGATE, 'aggregate ').replace('_', '-')}" for name in others)
+            without = "without" if not any(name in before for name in others) else "with another"
+            raise PrivacyError(
+                f"the releases in {ledger.name or 'the ledger'} were made {without} {flags}: "
+                "other choices may count other people",
+                "Ask as before, or release into another ledger (--ledger FILE --new-ledger).",
+            )
+
+
+def _recorded(receipt: Receipt) -> dict[str, str]:
+    where = {"where": receipt.where} if receipt.where else {}
+    return where | dict(receipt.choices or {})
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str], old: Release) -> list[str]:
+    """Return the choices that differ; how a further metric is added up says nothing about the earlier ones."""
+    measured = {f"{AGGREGATE}{name}" for name in old.plan.metric_names}
+    names = dict.fromkeys(name for name in (*before, *now) if not name.startswith(AGGREGATE) or name in measured)
+    return [name for name in names if plain_text(before.get(name, "")) != plain_text(now.get(name, ""))]
+
+
+def plain_text(text: str) -> str:
+    """Return a text without spaces that mean nothing; within quotes, or before a comment ends, they may.
+
+    >>> plain_text(" tier  >\\n 1 "), plain_text("name =  'p  7'")
+    ('tier > 1', "name =  'p  7'")
+    """
+    return text.strip() if _QUOTES_AND_COMMENTS.search(text) else " ".join(text.split())

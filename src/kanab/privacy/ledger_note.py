@@ -1,0 +1,79 @@
+"""What a ledger holds beside releases: attempts that were refused, and that somebody looked at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from kanab.errors import LedgerError
+from kanab.privacy.release import new_salt
+from kanab.privacy.release_json import hash_of
+
+MOST_TEXT = 1_000
+"""So many characters of a text that was asked are kept."""
+
+
+@dataclass(frozen=True)
+class LedgerNote:
+    """A release that was refused: what was ``asked``, and ``says``, the rule that refused it; never a count.
+
+    Or a review: ``says`` is why refused attempts up to here are no reason to stop.
+    """
+
+    kind: Literal["refused", "reviewed"]
+    says: str
+    asked: Mapping[str, str] = field(default_factory=dict)
+    previous: str = ""
+    salt: str = field(default_factory=new_salt)
+
+    def same(self, other: LedgerNote) -> bool:
+        """Tell whether two notes say the same, wherever they stand."""
+        return (self.kind, self.says, dict(self.asked)) == (other.kind, other.says, dict(other.asked))
+
+
+class NoteEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a ledger."""
+
+    format: Literal["kanab-ledger-note/1"]
+    kind: Literal["refused", "reviewed"]
+    says: str
+    asked: dict[str, str]
+    salt: str
+    previous: str
+    hash: str
+
+
+def note_to_dict(note: LedgerNote) -> dict[str, Any]:
+    """Return a note as plain data, with its hash."""
+    asked = {name: text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} …" for name, text in note.asked.items()}
+    entry = NoteEntry("kanab-ledger-note/1", note.kind, note.says, asked, note.salt, note.previous, "")
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return plain | {"hash": hash_of(plain)}
+
+
+def note_from_dict(data: Any) -> LedgerNote:
+    """Read a note from plain data. Raises `LedgerError` where it was changed."""
+    try:
+        entry = msgspec.convert(data, NoteEntry)
+    except msgspec.ValidationError:
+        entry = None
+    if entry is None or hash_of(data) != entry.hash:
+        raise LedgerError("a note of the ledger has been changed", "Take the ledger from a backup.")
+    return LedgerNote(entry.kind, entry.says, entry.asked, entry.previous, entry.salt)
+
+
+def is_note(data: Any) -> bool:
+    """Tell whether a line of a ledger is a note, and not a release."""
+    return isinstance(data, dict) and data.get("format") == "kanab-ledger-note/1"
+
+
+def asked_text(asked: Mapping[str, str]) -> str:
+    """Return what was asked in one line.
+
+    >>> asked_text({"metrics": "spend", "where": "tier > 1"})
+    'metrics: spend; where: tier > 1'
+    """
+    return "; ".join(f"{name.replace('_', ' ')}: {text}" for name, text in asked.items())
