@@ -121,7 +121,7 @@ def test_a_metric_is_not_released_into_a_ledger_that_holds_one_nearly_like_it(tm
     plans = [make_plan("arm", [name], adjust=["tier"], bounds={name: (0, 500)}, resolution={name: 0.01})
              for name in ("gross", "net")]  # fmt: skip
     ledger = tmp_path / "ledger"
-    kb.release(kb.count(rows, plan=plans[0]), ledger=ledger)
+    kb.release(kb.count(rows, plan=plans[0]), ledger=ledger, new_ledger=True)
     made = kb.release(kb.count(rows, plan=plans[1], earlier=[plans[0]]), ledger=ledger)
     assert all(table.metric_names == () for table in made.tables.values())
     assert made.receipt.left_out["arm: net"].startswith("net is withheld altogether: net differs from gross for fewer")
