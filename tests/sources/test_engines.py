@@ -66,8 +66,22 @@ def assert_same(found: Counted, expected: Counted) -> None:
     assert found.bounds_declared == expected.bounds_declared
     assert found.ranges == expected.ranges
     assert plain_largest(found) == plain_largest(expected)
+    assert_same_derived(found, expected)
     if len(expected.tallies) > 1:
         assert plain_unusual(found) == plain_unusual(expected)
+
+
+def assert_same_derived(found: Counted, expected: Counted) -> None:
+    """Check who differs between metrics, and by how much at most wherever memory looked it up."""
+    for name, by_pair in expected.derived.items():
+        assert list(found.derived[name]) == list(by_pair)
+        for derived, cells in by_pair.items():
+            same = found.derived[name][derived]
+            assert same.people.tolist() == cells.people.tolist(), (name, derived)
+            if cells.largest is not None:
+                assert same.largest.largest.tolist() == cells.largest.largest.tolist()
+                assert same.largest.second.tolist() == cells.largest.second.tolist()
+                assert same.largest.total.tolist() == cells.largest.total.tolist()
 
 
 def plain_unusual(counted: Counted) -> dict[tuple[str, str], list[Any]]:
@@ -126,20 +140,32 @@ def test_what_two_metrics_tell_together_is_the_same_from_every_engine(engine: Lo
         "paid": pa.array(paid),
     })  # fmt: skip
     plan = make_plan("variant", ["gross", "net", "ordered", "paid"], adjust=["tier"], ratios=["gross/ordered"])
-    counted, expected = count_table(engine(table), plan), count_rows(table, plan)
+    counted, expected = count_table(engine.load(table), plan), count_rows(table, plan)
     chosen = [(each.first, each.second, each.weights, each.side) for each in expected.derived["variant/tier"]]
     assert chosen == [
         ("gross", "net", (1, 1), None), ("paid", "ordered", (1, 999), None),
         ("gross", "ordered", (1, 1), 1), ("gross", "ordered", (1, 1), 0),
     ]  # fmt: skip
-    assert list(counted.derived["variant/tier"]) == list(expected.derived["variant/tier"])
-    for derived, cells in expected.derived["variant/tier"].items():
-        same = counted.derived["variant/tier"][derived]
-        assert same.people.tolist() == cells.people.tolist()
-        if cells.largest is not None:
-            assert same.largest.largest.tolist() == cells.largest.largest.tolist()
-            assert same.largest.second.tolist() == cells.largest.second.tolist()
-            assert same.largest.total.tolist() == cells.largest.total.tolist()
+    assert_same(counted, expected)
+
+
+def test_a_metric_of_an_earlier_plan_is_compared_with_those_of_this_one(engine: Loader) -> None:
+    rng = np.random.default_rng(18)
+    gross = np.where(rng.random(300) < 0.5, rng.integers(1, 90, 300), 0)
+    net = np.where(rng.random(300) < 0.03, 0, gross)
+    arms, tiers = rng.choice(["A", "B"], 300), rng.integers(1, 4, 300)
+    table = pa.table({"variant": pa.array(arms), "tier": pa.array(tiers), "gross": gross, "net": net})
+    earlier, plan = (
+        make_plan("variant", [name], adjust=["tier"], bounds={name: (0, 99)}, resolution={name: 1})
+        for name in ("gross", "net")
+    )
+    counted = kb.count(engine.load(table), plan=plan, earlier=[earlier])
+    (derived,) = counted.derived["variant/tier"]
+    people = counted.derived["variant/tier"][derived].people
+    assert {derived.first, derived.second} == {"gross", "net"}
+    there = [[int(((gross != net) & (arms == arm) & (tiers == tier)).sum()) for tier in (1, 2, 3)] for arm in "AB"]
+    assert people.tolist() == there
+    assert counted.tallies["variant/tier"].metric_names == ("net",)
 
 
 def test_an_engine_that_nobody_knows_is_counted_with_care(
