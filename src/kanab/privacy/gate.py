@@ -32,6 +32,7 @@ from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.privacy.shown import Place, ShownTable, ValueRule
+from kanab.privacy.whole_numbers import withhold_whole_numbers
 from kanab.tally.tally import Tally
 
 WAYS_OUT = (
@@ -143,7 +144,7 @@ def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledge
 
 # ── what is inside a class ─────────────────────────────────────────────────────────────────────
 
-VALUE_RULES: tuple[ValueRule, ...] = (withhold_rare_values, withhold_metric_differences)
+VALUE_RULES: tuple[ValueRule, ...] = (withhold_rare_values, withhold_metric_differences, withhold_whole_numbers)
 """The rules over all tables that withhold metrics, in the order in which they are applied."""
 
 
