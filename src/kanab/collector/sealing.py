@@ -24,12 +24,9 @@ from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, verified_entries
-from kanab.privacy.release import Release
+from kanab.privacy.release import COLLECTORS_CLOCK, Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
-
-CLOCK = "the collector's clock"
-"""What decides which cohort a person belongs to, as receipts name it."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ def _counted(
         left |= {name: f"{name} is left out of this batch: an arm holds fewer than k people" for name in small}
     span = None
     if plan.cohorts is not None:
-        span = Span(CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
+        span = Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
     signatures, unknown = signatures_of(plan, tallies, counters)
     doubts = [f"effective k of {name} was not evaluated: {why}" for name, why in unknown.items()]
     return Counted(plan, tallies, signatures, span=span), left, doubts

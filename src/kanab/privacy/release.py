@@ -19,6 +19,10 @@ def new_salt() -> str:
     return secrets.token_hex(16)
 
 
+COLLECTORS_CLOCK = "the collector's clock"
+"""What decides which cohort a person of a collector belongs to, as receipts name it."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """The cohorts that a release is about: periods of a column, after one and through another."""

@@ -18,7 +18,7 @@ from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
 from kanab.privacy.costs import costs_of
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.release import Batch, Release
+from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
 from kanab.privacy.release_json import release_to_dict
 
 FORMAT = "kanab-privacy-report/1"
@@ -77,6 +77,7 @@ _OPEN = {
     "ledger": "Release into a ledger, and name it with --ledger.",
     "overlap": "Count from rows, so that the gate sees how the tables overlap.",
 }
+_OPEN_AT_COLLECTORS = {"overlap": "Update every collector on the store; declare fewer levels or covariates."}
 """What to do about rules that could not be evaluated."""
 
 
@@ -158,6 +159,8 @@ def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) 
         "k": receipt.k,
         "smallest_class": receipt.smallest_class,
         "effective_k": receipt.effective_k,
+        "effective_k_within": receipt.effective_k_within,
+        "collector": _from_collector(release),
         "classes": receipt.classes,
         "degrees_of_freedom": min(table["degrees_of_freedom"] for table in tables),
         "narrowest": _narrowest(tables),
@@ -175,8 +178,14 @@ def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) 
         "left_out": [{"what": name, "why": why} for name, why in receipt.left_out.items()],
         "costs": costs_of(release),
         "deviations": deviations(release),
-        "checks": _plain_checks(checks),
+        "checks": _plain_checks(checks, collector=_from_collector(release)),
     }
+
+
+def _from_collector(release: Release) -> bool:
+    """Return whether a release is a collector's batch."""
+    batch = release.receipt.batch
+    return bool(release.receipt.effective_k_within) or (batch is not None and batch.column == COLLECTORS_CLOCK)
 
 
 def _narrowest(tables: Sequence[Plain]) -> Plain | None:
@@ -189,9 +198,12 @@ def _cohorts(batch: Batch | None) -> Plain | None:
     return None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through}
 
 
-def _plain_checks(checks: Iterable[Check]) -> list[Plain]:
+def _plain_checks(checks: Iterable[Check], *, collector: bool = False) -> list[Plain]:
+    remedies = _OPEN | _OPEN_AT_COLLECTORS if collector else _OPEN
     return [
-        asdict(check if check.holds is not None else replace(check, remedy=check.remedy or _OPEN.get(check.rule, "")))
+        asdict(
+            check if check.holds is not None else replace(check, remedy=check.remedy or remedies.get(check.rule, ""))
+        )
         for check in checks
     ]
 

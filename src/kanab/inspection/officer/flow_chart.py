@@ -13,7 +13,7 @@ from kanab.report.charts import DOWN, INK, MUTED, QUIET, TRACK, UP
 
 Step = Mapping[str, Any]
 
-SIDES = {"curator": "stays with the curator", "outside": "leaves"}
+SIDES = {"visitor": "with the visitor", "curator": "stays with the curator", "outside": "leaves"}
 TITLE = "The way of the data"
 _LINE = 18
 """The height of a line of words."""

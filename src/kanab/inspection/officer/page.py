@@ -132,7 +132,9 @@ def _overview(releases: Sequence[Data]) -> str:
             escape(listed(release["experiments"])),
             f"{release['k']:,}",
             f"{release['smallest_class']:,}",
-            "not evaluated" if release["effective_k"] is None else f"at least {release['effective_k']:,}",
+            "not evaluated"
+            if release["effective_k"] is None
+            else f"at least {release['effective_k']:,}{_within(release)}",
             _state(_AUDITS[all(check["holds"] is not False for check in release["checks"])]),
         )
         for release in releases
@@ -146,7 +148,7 @@ def _overview(releases: Sequence[Data]) -> str:
 def _places(places: Sequence[Data]) -> str:
     header = ("where", "what is there", "who can see it", "for how long")
     rows = [[escape(place[key]) for key in ("place", "what", "who", "how_long")] for place in places]
-    return card_table("In flight, in memory, at rest, released", header, rows, "cards wide prose")
+    return card_table(", ".join(place["place"] for place in places).capitalize(), header, rows, "cards wide prose")
 
 
 # ── one file ───────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +252,8 @@ def _figures(release: Data) -> str:
             "Effective k",
             "not evaluated: how the tables overlap is not known"
             if effective is None
-            else f"at least {effective:,} people behind any combination of the numbers released up to then",
+            else f"at least {effective:,} people behind any combination of the numbers released up to then"
+            + _within(release),
         ),
         ("Classes", f"{release['classes']:,}"),
         ("Residual degrees of freedom", f"at least {release['degrees_of_freedom']:,} in every table"),
@@ -279,10 +282,16 @@ def _figures(release: Data) -> str:
 
 def _choices(release: Data) -> str:
     """Return which rows counted, and how they became people."""
+    if release["collector"]:
+        return "everybody who enrolled, by messages that the plan allows"
     where = {"where": release["where"]} if release["where"] else {}
     if release["choices"] is None:
         return "; ".join([*([asked_text(where)] if where else ()), "what else was chosen is not recorded"])
     return asked_text(where | release["choices"]) or "every row of the source, each of them a person"
+
+
+def _within(release: Data) -> str:
+    return ", within each experiment" if release["effective_k_within"] else ""
 
 
 def floored_text(people: int, k: int) -> str:
@@ -380,7 +389,7 @@ def _attacks(data: Data) -> str:
     if effective is not None and any(attempt["why_not"] for attempt in attacks["tried"]):
         sentences.append(
             "Some attacks need to know who is in which class. The overlap rule covers them: even with that knowledge, "
-            f"every combination of numbers rests on at least {effective:,} people."
+            f"every combination of numbers{_of_one(data)} rests on at least {effective:,} people."
         )
     between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
     return (
@@ -388,6 +397,10 @@ def _attacks(data: Data) -> str:
         + card_table("Attacks", ("attack", "what it does", "result"), rows, "cards wide prose")
         + (f"\n<h3>All files and their ledger together</h3>\n{between}" if between else "")
     )
+
+
+def _of_one(data: Data) -> str:
+    return " of one experiment" if any(release["effective_k_within"] for release in data["releases"]) else ""
 
 
 def _result(attempt: Data) -> str:

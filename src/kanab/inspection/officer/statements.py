@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.inspection.auditor import Check
+from kanab.inspection.officer import collected
 from kanab.inspection.officer.fields import origin
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release import Release
@@ -29,6 +30,11 @@ TESTS = {
 
 def flow(releases: Sequence[Plain]) -> list[Plain]:
     """Return the way of the data, step by step: what happens, on which side of the gate, and with what."""
+    if _collected(releases):
+        return [
+            {"step": step, "says": says.format(k=_least_k(releases)), "side": side, "kind": kind}
+            for step, says, side, kind in collected.STEPS
+        ]
     known = all(release["effective_k"] is not None for release in releases)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
     k = _least_k(releases)
@@ -46,6 +52,8 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
 
 def places(releases: Sequence[Plain]) -> list[Plain]:
     """Return what is in flight, in memory, at rest and released; who can see it, and for how long."""
+    if _collected(releases):
+        return [dict(zip(("place", "what", "who", "how_long"), row, strict=True)) for row in collected.PLACES]
     chained = any(release["previous"] is not None for release in releases)
     ledger = " The ledger, which holds every release into it once more." if chained else ""
     files, them = ("Release and ledger", "them") if chained else ("Release", "it")
@@ -120,7 +128,10 @@ def _undeclared(release: Release) -> dict[str, str]:
 
 def risks(releases: Sequence[Plain]) -> list[Plain]:
     """Return what no rule covers, and what can be done about it; risks of these releases first."""
-    rows = [*_risks_of(releases), *_ALWAYS]
+    batches = [release for release in releases if release["collector"]]
+    others = [release for release in releases if not release["collector"]]
+    always = [risk for risk in _ALWAYS if others or risk[0] not in collected.NOT_OF_ROWS]
+    rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 
@@ -131,7 +142,7 @@ def _risks_of(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
             "Nobody checked what it gives away together with other releases about the same people.",
             "Release with a ledger, and keep one ledger for one population.",
         )
-    if any(release["effective_k"] is None for release in releases):
+    if any(release["effective_k"] is None and not release["collector"] for release in releases):
         yield (
             "tables whose overlap is not known",
             "Each table holds to k by itself. Whether a combination of tables rests on fewer people was not evaluated.",
@@ -257,7 +268,7 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             "linkability",
             "Can two records about the same person be joined?",
             ("overlap", "differences", "ledger"),
-            ("There are no records of people and no identifiers. No covariate is crossed with another.", combinations),
+            (f"There are no records of people and no identifiers. {_crossed(releases)}", combinations),
             (
                 _NOT_ALONE,
                 "Whoever knows a person's arm and level knows the person's class in each table, and nothing finer.",
@@ -282,13 +293,28 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
     return [question.answer(checks) for question in three]
 
 
+def _collected(releases: Sequence[Plain]) -> bool:
+    """Return whether all of them are a collector's batches."""
+    return all(release["collector"] for release in releases)
+
+
 def _least_k(releases: Sequence[Plain]) -> int:
     return min(int(release["k"]) for release in releases)
 
 
+def _crossed(releases: Sequence[Plain]) -> str:
+    tables = [table for release in releases for table in release["tables"]]
+    if any(table["covariate"] is None and not table["metrics"] for table in tables):
+        return "No metric is crossed with two covariates; people are counted by two of them at most."
+    return "No covariate is crossed with another."
+
+
 def _combinations(releases: Sequence[Plain], effective_k: int | None) -> str:
     if effective_k is not None:
-        return f"No combination of published sums, over all tables, rests on fewer than {effective_k:,} people."
+        scope = (
+            "within one experiment" if any(release["effective_k_within"] for release in releases) else "over all tables"
+        )
+        return f"No combination of published sums, {scope}, rests on fewer than {effective_k:,} people."
     if any(release["effective_k"] is None for release in releases):
         return "How the tables overlap is not known, so their combinations were not evaluated."
     return "A file is outside any ledger, so what the files give away together was not evaluated."

@@ -16,11 +16,13 @@ from kanab.errors import LedgerError, SourceError
 from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.fields import fields_of, purposes
+from kanab.inspection.officer.page import privacy_html
 from kanab.inspection.officer.statements import TESTS, deviations
-from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.periods import Span
 from kanab.privacy.gate import WAYS_OUT, release
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.release import Batch, Receipt, Release
+from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
 
@@ -420,3 +422,66 @@ def test_a_metric_whose_bounds_nobody_declared_claims_none() -> None:
     spend = fields_of(made)[0]["metrics"][0]
     assert (spend["bounds"], spend["limits"]) == (None, ["no value counts as 0"])
     assert "bounds were taken from the data" in deviations(made)
+
+
+# ── a collector's batches ──────────────────────────────────────────────────────────────────────
+
+
+def batch(*, evaluated: bool = True, plan: Plan = PLAN) -> Release:
+    """A batch as a collector seals it."""
+    made = counted(replace(plan, cohorts=Cohorts()))
+    assert made.signatures is not None
+    signatures = replace(
+        made.signatures, within="experiment", present=None, metrics=(), unknown=() if evaluated else ("checkout",)
+    )
+    return release(replace(made, signatures=signatures, span=Span(COLLECTORS_CLOCK, "7d", None, "2026-W46")))
+
+
+def test_a_collectors_batch_has_the_collectors_way_and_places() -> None:
+    account = privacy_account({"batch": batch()})
+    assert [step["step"] for step in account["flow"]] == [
+        "Browser or app", "Collector", "Encrypted records", "Seal", "Sealed batch", "Analyst",
+    ]  # fmt: skip
+    assert [step["side"] for step in account["flow"]] == ["visitor", *["curator"] * 3, *["outside"] * 2]
+    assert [place["place"] for place in account["places"]] == [
+        "in flight", "in memory", "at rest, encrypted", "sealed", "released",
+    ]  # fmt: skip
+    words = json.dumps(account, ensure_ascii=False)
+    for of_warehouses in ("GROUP BY", "Rows of people", "the curator's rows", "--unit", "Count from rows"):
+        assert of_warehouses not in words
+    assert account["releases"][0]["collector"] is True
+    assert "within one experiment, rests on fewer than" in words
+    page = privacy_html(account)
+    assert "with the visitor" in page
+    assert "people behind any combination of the numbers released up to then, within each experiment" in page
+    assert "In flight, in memory, at rest, encrypted, sealed, released" in page
+
+
+def test_a_collectors_residual_risks_are_its_own() -> None:
+    risks = [risk["risk"] for risk in privacy_account({"batch": batch()})["risks"]]
+    for own in (
+        "who has a value at all", "differences of two metrics", "one human with several clients", "invented clients",
+        "operators with the store and its key", "people who object later", "a ledger cut short",
+    ):  # fmt: skip
+        assert own in risks
+    assert not {"the curator's rows", "who counts as a person", "changes that cancel out"} & set(risks)
+    assert "batches whose overlap was not evaluated" not in risks
+    one = replace(PLAN, metrics=tuple(metric for metric in PLAN.metrics if metric.name == "bought"))
+    alone = [risk["risk"] for risk in privacy_account({"batch": batch(plan=one)})["risks"]]
+    assert not {"differences of two metrics", "who has a value at all"} & set(alone)
+    assert "people of several experiments" in alone
+
+
+def test_batches_of_an_earlier_version_are_named_as_a_risk_with_what_to_do() -> None:
+    account = privacy_account({"batch": batch(evaluated=False)})
+    assert account["verdict"]["effective_k"] is None
+    assert "batches whose overlap was not evaluated" in [risk["risk"] for risk in account["risks"]]
+    (overlap,) = [check for check in account["releases"][0]["checks"] if check["rule"] == "overlap"]
+    assert (overlap["holds"], overlap["remedy"][:22]) == (None, "Update every collector")
+
+
+def test_batches_beside_a_release_of_rows_have_the_risks_of_both(checkout: Release) -> None:
+    account = privacy_account({"batch": batch(), "rows": checkout})
+    risks = [risk["risk"] for risk in account["risks"]]
+    assert {"one human with several clients", "who counts as a person"} <= set(risks)
+    assert account["flow"][0]["step"] == "Rows of people"
