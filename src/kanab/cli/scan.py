@@ -105,7 +105,7 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
             source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],
-            override=flags["override"], first_by=flags["first_by"], **_counting(flags), **rules,
+            override=flags["override"], first_by=flags["first_by"], beside=scanned, **_counting(flags), **rules,
         )  # fmt: skip
 
 

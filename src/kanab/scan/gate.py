@@ -47,6 +47,10 @@ class Spent:
         shares = (numbers / count if count else math.inf for count in (people, unusual))
         return Spent(*(mine + more for mine, more in zip((self.per_person, self.per_unusual), shares, strict=True)))
 
+    def __add__(self, other: Spent) -> Spent:
+        """Return what both take together."""
+        return Spent(self.per_person + other.per_person, self.per_unusual + other.per_unusual)
+
     def within(self, k: int) -> bool:
         """Return whether it may all leave together."""
         return 2 * (k - 1) * self.per_person <= 1 + _ROUNDING and 2 * self.per_unusual <= 1 + _ROUNDING
@@ -84,7 +88,7 @@ def release_pairs(pairs: Pairs, k: int = DEFAULT_K, *, override: str = "") -> Re
     slices = [pairs.slice_of(i) for i in range(len(pairs.experiments))]
     people = [np.diag(pairs.people[arms, arms]) for arms in slices]
     places = [i for i, arms in enumerate(people) if all(n >= rule for n in arms) and sum(arms) - len(arms) >= LEAST_DF]
-    kept = _told_apart(pairs, places, rule)
+    kept = told_apart(pairs, places, rule)
     if len(kept) < 2:
         raise PrivacyError(
             f"fewer than two experiments have k = {rule} people in every arm"
@@ -140,21 +144,13 @@ def spent_on_pairs(released: ReleasedPairs, shown: Sequence[tuple[int, int]], me
     return Spent().plus(numbers if whole or shown else 0, *(floor_to_k(n, released.k) for n in (people, unusual)))
 
 
-def _told_apart(pairs: Pairs, places: Sequence[int], k: int) -> list[int]:
+def told_apart(pairs: Pairs, places: Sequence[int], k: int) -> list[int]:
     """Return the experiments without the later one of any two that differ in fewer than k people of an arm."""
     alone = np.diagonal(pairs.people)
     experiments = np.add.reduceat(pairs.people, pairs.starts[:-1], axis=1)  # arms by experiment
     outside = alone[:, None] - experiments
     close = np.add.reduceat((outside > 0) & (outside < k), pairs.starts[:-1], axis=0) > 0
-    return apart(close | close.T, places)
-
-
-def apart(close: np.ndarray, places: Sequence[int]) -> list[int]:
-    """Return places of which no two are close, the earlier ones first.
-
-    >>> apart(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool), [0, 1, 2])
-    [0, 2]
-    """
+    close |= close.T
     kept: list[int] = []
     for place in places:
         if not close[place, kept].any():

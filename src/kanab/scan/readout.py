@@ -91,10 +91,7 @@ class PairReadout(_ScanReadout):
             "withheld": _withheld_to_dict(self.scan),
             "privacy": {
                 "k": self.k,
-                "shows": {
-                    metric.name: "tables" if metric.name in self.open_metrics else "flagged"
-                    for metric in self.scan.metrics
-                },
+                "shows": _shows(self.scan),
                 "chained": self.chained,
             },
             "notes": list(self.notes),
@@ -132,9 +129,13 @@ class SegmentReadout(_ScanReadout):
             "shares": [metric.name for metric in self.scan.metrics if metric.binary],
             "verdicts": dict(self.scan.verdicts()),
             "withheld": _withheld_to_dict(self.scan),
-            "privacy": {"k": self.k, "chained": self.chained},
+            "privacy": {"k": self.k, "shows": _shows(self.scan), "chained": self.chained},
             "notes": list(self.notes),
         }
+
+
+def _shows(scan: PairScan | SegmentScan) -> dict[str, str]:
+    return {metric.name: "flagged" if metric.name in scan.withheld else "tables" for metric in scan.metrics}
 
 
 def _withheld_to_dict(scan: PairScan | SegmentScan) -> dict[str, Any]:

@@ -6,22 +6,29 @@ Chooses and calls counting, the gate and statistics; no arithmetic here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from kanab.arguments import check_arguments
-from kanab.counted import floor_to_k
+from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import count
-from kanab.errors import AnalysisError, PlanError, listed
+from kanab.errors import AnalysisError, PlanError, SourceError, listed
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.model import DEFAULT_K
+from kanab.plan.model import DEFAULT_K, make_plan
 from kanab.privacy.class_rules import check_k
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
-from kanab.scan.gate import ReleasedPairs, release_pairs, shown_pairs, spent_on_pairs
+from kanab.scan.gate import ALMOST_SAME, ReleasedPairs, release_pairs, shown_pairs, spent_on_pairs, told_apart
+from kanab.scan.read_together import (
+    FILES_ARE_OUT,
+    TableGroup,
+    group_tables,
+    number_gates,
+    withhold_over_budget,
+)
 from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, scan_pairs
@@ -34,6 +41,9 @@ from kanab.tally.tally import Tally
 
 Pair = tuple[str, str]
 """The names of two experiments."""
+
+MOST_JOINT_TABLES = 12
+"""So many tables of segments are checked together by the leverage rule, which takes seconds; more by the budget."""
 
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
@@ -89,7 +99,7 @@ def scan_interactions(
     releases = _as_releases(source)
     if releases is not None:
         _check_nothing_counted(experiments, counting)
-        return _scan_releases(releases, read_names(metrics, "metrics"), rules, joint)
+        return scan_stored_pairs(releases, read_names(metrics, "metrics"), rules, joint)
     pairs = count_pairs(source, experiments, metrics, progress=progress, **counting)
     released = release_pairs(pairs, k, override=override)
     scan = scan_pairs(released.pairs, rules, joint_shares=joint)
@@ -135,11 +145,13 @@ def scan_segments(
     time: str | None = None,
     exposure_time: str | None = None,
     first_by: str | None = None,
+    beside: PairReadout | None = None,
 ) -> SegmentReadout:
     """Test which effects differ between which levels: every experiment × covariate × metric together.
 
-    ``source`` is as for ``scan_interactions``, and the choices of counting are those of ``count``;
-    each experiment goes through the gate by itself.
+    ``source`` is as for ``scan_interactions``, and the choices of counting are those of ``count``. All experiments
+    pass one gate: by the leverage rule where they are few, else under one budget, over which only flagged tests are
+    shown. ``beside`` is a scan of pairs of the same people that is shown as well: both share the budget.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
     source cannot be counted, `PrivacyError` where an arm has fewer than k people, `AnalysisError`
@@ -154,30 +166,103 @@ def scan_segments(
     }  # fmt: skip
     arms, names = read_names(experiments, "experiments"), read_names(metrics, "metrics")
     segments = read_names(covariates, "covariates")
-    releases = _as_releases(source)
-    if releases is not None:
+    stored = _as_releases(source)
+    if stored is not None:
         _check_nothing_counted(arms, counting)
+        gates = number_gates(stored)
+        gated = _Gated(stored, gates, group_tables(stored, gates), checked=1)
     else:
         if not arms or not names or not segments:
             raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
         choices: dict[str, Any] = {name: choice for name, choice in counting.items() if choice is not None}
-        releases = [
-            release(count(source, arm=arm, metrics=names, segments=segments, k=k, **choices), override=override)
-            for arm in arms
-        ]
+        gated = _gate_segments(_SegmentSource(source, names, segments, choices), arms, k, override, beside)
     tables = [
-        tally for stored in releases for tally in stored.tables.values() if len(tally.arms) == 1 and tally.covariates
+        (gate, tally)
+        for stored_release, gate in zip(gated.releases, gated.gates, strict=True)
+        for tally in stored_release.tables.values()
+        if len(tally.arms) == 1 and tally.covariates
     ]
-    known = dict.fromkeys(tally.covariates[0].name for tally in tables)
-    for name in segments:
+    known = dict.fromkeys(tally.covariates[0].name for _, tally in tables)
+    for name in segments if stored is not None else ():  # of rows, the notes say why a table is left out
         if name not in known:
             raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
-    tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
+    tables = [(gate, tally) for gate, tally in tables if not segments or tally.covariates[0].name in segments]
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
-    rules = replace(rules, k=_least_k(releases))
-    scan = scan_covariates(tables, rules, metrics=names or None)
-    return SegmentReadout(scan, rules.k, _left_out(releases), chained=_chained(releases))
+    rules = replace(rules, k=_least_k(gated.releases))
+    scan = scan_covariates([tally for _, tally in tables], rules, metrics=names or None)
+    owners = [(gate, tally.keep(factor.name)) for gate, tally in tables for factor in tally.covariates]
+    spent = {} if beside is None else beside.spent
+    scan = withhold_over_budget(scan, owners, gated.groups, k=rules.k, checked=gated.checked, before=spent)
+    notes = (*gated.left_out, *_left_out(gated.releases), *(() if stored is None else _read_together(scan.withheld)))
+    return SegmentReadout(scan, rules.k, notes, chained=_chained(gated.releases))
+
+
+@dataclass(frozen=True, eq=False)
+class _Gated:
+    """Releases to scan, the gate that each of them passed, and the tables by gate; ``checked`` of them hold anyway."""
+
+    releases: Sequence[Release]
+    gates: Sequence[int]
+    groups: Sequence[TableGroup]
+    checked: int = 0
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _SegmentSource:
+    """What is counted for a scan of segments."""
+
+    source: Any
+    metrics: Sequence[str]
+    segments: Sequence[str]
+    choices: Mapping[str, Any]
+
+    def count(self, arms: Sequence[str], k: int) -> Counted:
+        """Count some experiments by all covariates, in one pass."""
+        planned = {name: self.choices[name] for name in _PLANNED if name in self.choices}
+        plan = make_plan(arms[0], self.metrics, segments=self.segments, k=k, **planned)
+        each = tuple(replace(plan.experiments[0], name=arm) for arm in arms)
+        others = {name: choice for name, choice in self.choices.items() if name not in _PLANNED}
+        return count(self.source, replace(plan, experiments=each), **others)
+
+    def told_apart(self, arms: Sequence[str], k: int) -> list[str]:
+        """Return the experiments but for those that differ from an earlier one in fewer than k people of an arm."""
+        choices = {name: self.choices[name] for name in ("where", "table", "sql", "unit") if name in self.choices}
+        try:
+            pairs = count_pairs(self.source, arms, **choices)
+        except SourceError:  # nobody is in two of them, or counting them will say what is wrong
+            return list(arms)
+        kept = told_apart(pairs, [pairs.place(arm) for arm in arms], k)
+        return [arm for arm in arms if pairs.place(arm) in kept]
+
+
+_PLANNED = ("bounds", "resolution", "missing", "bins", "top")
+
+
+def _gate_segments(
+    rows: _SegmentSource, arms: Sequence[str], k: int, override: str, beside: PairReadout | None
+) -> _Gated:
+    """Pass the experiments through one gate, where they are few; else each by itself, under one budget.
+
+    Where a scan of pairs is shown ``beside``, its gate has told them apart, and no other gate has checked all.
+    """
+    kept = rows.told_apart(arms, k) if beside is None and len(arms) > 1 else list(arms)
+    left_out = tuple(f"{arm} is left out: {ALMOST_SAME.format(k=k)}" for arm in arms if arm not in kept)
+    together = len(kept) == 1 or len(kept) * len(rows.segments) <= MOST_JOINT_TABLES
+    counted = [rows.count(some, k) for some in ([kept] if together else [[arm] for arm in kept])]
+    releases = [release(each, override=override) for each in counted]
+    groups = [
+        TableGroup(tuple(released.tables.values()), each.unusual)
+        for released, each in zip(releases, counted, strict=True)
+    ]
+    return _Gated(releases, range(len(releases)), groups, int(together and beside is None), left_out)
+
+
+def _read_together(withheld: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what is withheld of several releases, and that their files are out."""
+    verb = "is" if len(withheld) == 1 else "are"
+    return (FILES_ARE_OUT.format(metrics=listed(withheld), verb=verb),) if withheld else ()
 
 
 def _as_releases(source: Any) -> list[Release] | None:
@@ -221,17 +306,30 @@ def _planned_together(releases: Sequence[Release], pairs: Iterable[tuple[str, st
     return joint
 
 
-def _scan_releases(
-    releases: Sequence[Release], metrics: list[str], rules: Rules, joint: Mapping[Pair, JointShares]
+def scan_stored_pairs(
+    releases: Sequence[Release],
+    metrics: Sequence[str] = (),
+    rules: Rules | None = None,
+    joint: Mapping[Pair, JointShares] | None = None,
+    *,
+    gates: Sequence[int] | None = None,
 ) -> PairReadout:
-    """Scan stored pair tables, all of which are published already."""
+    """Scan stored pair tables, all of which are published already.
+
+    ``gates`` number the gate that each release passed, where that is known better than from their hashes. Raises
+    `AnalysisError` where the releases hold no pairs, `PlanError` where their joint shares differ.
+    """
+    rules = rules or Rules()
     pairs: dict[tuple[str, str], Tally] = {}
+    gate_of: dict[tuple[str, str], int] = {}
     alone: dict[str, Tally] = {}
-    for stored in releases:
+    gates = number_gates(releases) if gates is None else gates
+    for stored, gate in zip(releases, gates, strict=True):
         for table in stored.tables.values():
             names = table.experiment_names
             if len(names) == 2:
                 pairs[names[0], names[1]] = table
+                gate_of[names[0], names[1]] = gate
         for experiment in stored.plan.experiment_names:
             alone.setdefault(experiment, stored.totals(experiment))
     if not pairs:
@@ -242,11 +340,14 @@ def _scan_releases(
     joint = joint or _planned_together(releases, pairs)
     k = _least_k(releases)
     scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone, joint_shares=joint)
+    owners = [(gate_of[names], table.keep()) for names, table in pairs.items()]
+    scan = withhold_over_budget(scan, owners, group_tables(releases, gates), k=k, checked=1)
     flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in scan.flagged[:MOST_SHOWN])
     effects = tuple(chain.from_iterable(_effects(*pair) for pair in flagged))
     people = floor_to_k(max(table.total for table in alone.values()), k)
-    every_metric = frozenset(metric.name for metric in scan.metrics)
-    return PairReadout(scan, effects, people, k, every_metric, _left_out(releases), chained=_chained(releases))
+    open_metrics = frozenset(metric.name for metric in scan.metrics if metric.name not in scan.withheld)
+    notes = (*_left_out(releases), *_read_together(scan.withheld))
+    return PairReadout(scan, effects, people, k, open_metrics, notes, chained=_chained(releases))
 
 
 def _least_k(releases: Sequence[Release]) -> int:

@@ -174,7 +174,7 @@ def test_segments_of_many_experiments_are_scanned_together() -> None:
     ]
     assert data["segments"][1]["follow_ups"][0]["covariate"] == "device"
     assert "t2" in str(found)
-    assert data["privacy"] == {"k": 10, "chained": False}
+    assert data["privacy"] == {"k": 10, "shows": {"y": "tables"}, "chained": False}
 
 
 def test_frames_have_a_row_per_test() -> None:

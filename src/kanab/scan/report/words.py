@@ -321,9 +321,8 @@ def privacy_sentences(data: Data) -> list[str]:
     shows: Mapping[str, str] = privacy.get("shows", {})
     fine = [name for name, extent in shows.items() if extent == "tables"]
     over = [name for name, extent in shows.items() if extent != "tables"]
-    if fine:
-        what = "All pair tables could be published" if kind_of_scan(data) is PAIRS else "All tests are shown"
-        sentences.append(f"Within the {'pair ' if kind_of_scan(data) is PAIRS else ''}budget: {listed(fine)}. {what}.")
+    if fine and kind_of_scan(data) is PAIRS:
+        sentences.append(f"Within the pair budget: {listed(fine)}. All pair tables could be published.")
     if over:
         tables, sides = ("pair tables", "arms") if kind_of_scan(data) is PAIRS else ("tables", "arms and levels")
         sentences.append(

@@ -17,6 +17,7 @@ import numpy as np
 from kanab.counted import floor_to_k
 from kanab.scan.stats.cells import Flags
 from kanab.scan.stats.outcomes import Lines, Scan, WithheldTests
+from kanab.scan.stats.segments import SegmentScan
 from kanab.scan.stats.verdicts import ALARMS
 from kanab.stats.gram import Floats
 
@@ -35,7 +36,11 @@ def withhold_tests(scan: _Scan, shown: Mapping[str, Collection[int]], k: int) ->
     hidden = np.isin(scan.metric_of, [names.index(name) for name in shown])
     hidden[[line for lines in shown.values() for line in lines]] = False
     withheld = {name: _summed_up(scan, scan.metric_of == names.index(name), hidden, k) for name in shown}
-    return replace(scan, lines=_without(scan, hidden, withheld), withheld=withheld)
+    lines = _without(scan, hidden, withheld)
+    if isinstance(scan, SegmentScan):
+        followed = {line: levels for line, levels in scan.followed.items() if not hidden[line]}
+        return replace(scan, lines=lines, withheld=withheld, followed=followed)
+    return replace(scan, lines=lines, withheld=withheld)
 
 
 def _summed_up(scan: Scan[Any], mine: Flags, hidden: Flags, k: int) -> WithheldTests:
