@@ -36,7 +36,8 @@ def choose_derived(
 
     Of two amounts the difference, and what is left of one after the commonest multiple of the other; of an amount and
     a 0/1 metric only the latter; of two 0/1 metrics the difference. Where no two values agree, what is left of one is
-    about as many people as the two are. ``products`` are published, and cut the amount of a pair by its 0/1 metric.
+    about as many people as the two are. In a sample, 0/1 metrics that differ for many need no second look. ``products``
+    are published, and cut the amount of a pair by its 0/1 metric.
 
     >>> gross = MetricSteps(Metric("gross", 100), np.array([999, 0, 1250, 500]), np.ones(4, dtype=bool))
     >>> net = MetricSteps(Metric("net", 100), np.array([999, 0, 1250, 0]), np.ones(4, dtype=bool))
@@ -69,7 +70,13 @@ def _differences(first: MetricSteps, second: MetricSteps, *, sampled: bool) -> I
         if _fits(first, second, pair):
             agreeing = int(np.count_nonzero((y != 0) & (pair[0] * y == pair[1] * z)))
             active = int(np.count_nonzero((y != 0) | (z != 0)))
-            if both_binary or (RELATED * agreeing >= active if sampled else agreeing):
+            if not sampled:
+                wanted = both_binary or agreeing > 0
+            elif both_binary:  # many who differ are many in every arm
+                wanted = COMMON * int(np.count_nonzero(y != z)) < len(y)
+            else:
+                wanted = RELATED * agreeing >= active
+            if wanted:
                 yield Derived(*names, pair)
 
 

@@ -45,6 +45,13 @@ def test_in_a_sample_a_few_who_agree_by_chance_are_not_enough() -> None:
     assert choose_derived([first, agreeing], sampled=True) == ()
 
 
+def test_in_a_sample_0_1_metrics_that_differ_for_a_tenth_need_no_second_look() -> None:
+    seen = steps("seen", [1] * 500 + [0] * 500, binary=True)
+    few, many = (steps("bought", [1] * (500 - number) + [0] * (500 + number), binary=True) for number in (50, 150))
+    assert choose_derived([seen, few], sampled=True) == (Derived("seen", "bought"),)
+    assert choose_derived([seen, many], sampled=True) == ()
+
+
 def test_products_with_a_0_1_metric_have_two_sides() -> None:
     revenue, ordered = steps("revenue", [7, 5, 0]), steps("ordered", [1, 0, 0], binary=True)
     chosen = choose_derived([revenue, ordered], [("ordered", "revenue")])

@@ -144,7 +144,7 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
     differing = (_differing(table, derived, query) for derived in query.derived)
-    sums |= {f"e{place}": differs.cast("int32").sum() for place, differs in enumerate(differing)}
+    sums |= {f"e{place}": table.count(where=differs) for place, differs in enumerate(differing)}
     for place in range(len(query.binned)):
         sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
     for flag in query.flags:

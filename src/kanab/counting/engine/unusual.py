@@ -70,7 +70,11 @@ def _measures(query: CountQuery, tallies: Mapping[str, Tally], experiment: str) 
 
 def _part(tallies: Mapping[str, Tally], experiment: str, metric: str) -> Moments:
     """Return a metric by the arms of an experiment, out of one of its own tables."""
-    own = next(tally for tally in tallies.values() if [arm.name for arm in tally.arms] == [experiment])
+    own = next(
+        tally
+        for tally in tallies.values()
+        if [arm.name for arm in tally.arms] == [experiment] and metric in tally.metric_names
+    )
     return own.keep().moments_of(metric)
 
 
