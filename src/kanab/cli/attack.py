@@ -30,9 +30,12 @@ from kanab.tally.factor import Level, label
     type=click.IntRange(2),
     help="Fewer people than this are a break; default: the largest k of the files.",
 )
+@click.option("--exact", is_flag=True, help="Solve in whole numbers, too, which takes longer.")
 @click.option("--example", "name", metavar="NAME", help="Attack a bundled bad example; 'list' names them.")
 @json_option
-def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str | None, as_json: bool) -> None:
+def attack(
+    file: tuple[str, ...], *, known: str | None, k: int | None, exact: bool, name: str | None, as_json: bool
+) -> None:
     """Try to learn about people from releases.
 
     Play the attacker on release FILEs (or scans in JSON), all of them together. Exits with 1 if something
@@ -42,6 +45,7 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str
     kanab attack monday.release.json tuesday.release.json
     kanab attack checkout.release.json --known people.csv
     kanab attack scan.json --known people.csv
+    kanab attack checkout.release.json --known people.csv --exact
     kanab attack --example daily-dashboard
     """
     if name == "list":
@@ -52,11 +56,11 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, name: str
     with progress("attacking"):
         if name is not None:
             bad = example(name)
-            story, releases, background = bad.story, bad.releases, bad.background
+            story, releases, background, exact = bad.story, bad.releases, bad.background, exact or bad.exact
         else:
             story, releases = "", read_published(file)
             background = place_people(_people(known, releases), releases) if known else None
-        report = play_attacker(releases, background, k)
+        report = play_attacker(releases, background, k, exact=exact)
     if as_json:
         echo_json(({} if name is None else {"example": name, "story": story}) | report.to_dict())
     else:

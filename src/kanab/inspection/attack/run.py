@@ -26,6 +26,7 @@ from kanab.inspection.attack.reconstruct import (
 )
 from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
+from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
 
 DOES = {
     SMALL: "Looks for classes of fewer than k people.",
@@ -38,17 +39,26 @@ DOES = {
     LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
     SPARSE: "Solves the sums for the few people who are off the commonest value.",
     SCANS: "Solves the F statistics of a scan for everybody's 0/1 values, by phase retrieval.",
+    WHOLE_NUMBERS: "Solves the sums of 0/1 metrics and small whole numbers exactly, by whole-number programs.",
 }
 """What every attack does, in the order in which they are tried."""
 
 NEEDS_KNOWLEDGE = "It needs to know who is in which class of every table (--known)."
 NOTHING_KNOWN = "The people who are known do not add up to any of the tables."
+NEEDS_EXACT = "It takes longer than the others; ask for it (--exact)."
+TOO_MUCH_WORK = "For some people that was too much work."
 
 
 def play_attacker(
-    releases: Sequence[AttackedRelease], background: Background | None = None, k: int | None = None
+    releases: Sequence[AttackedRelease],
+    background: Background | None = None,
+    k: int | None = None,
+    *,
+    exact: bool = False,
 ) -> AttackReport:
     """Try every attack. ``background`` is what the attacker knows about people besides; k is the releases' largest.
+
+    ``exact`` adds the one that solves in whole numbers.
 
     >>> from kanab.inspection.attack.examples.catalogue import example
     >>> paper = example("paper")
@@ -78,4 +88,17 @@ def play_attacker(
             attempts.append(Attempt(name, DOES[name], not_tried=reason))
         else:
             attempts.append(Attempt(name, DOES[name], tuple(find(background, rule))))
+    attempts.append(
+        _solve_exactly(background, rule)
+        if exact
+        else Attempt(WHOLE_NUMBERS, DOES[WHOLE_NUMBERS], not_tried=NEEDS_EXACT)
+    )
     return AttackReport(tuple(release.name for release in releases), rule, tuple(attempts))
+
+
+def _solve_exactly(background: Background | None, k: int) -> Attempt:
+    does = DOES[WHOLE_NUMBERS]
+    if background is None or not background.tables:
+        return Attempt(WHOLE_NUMBERS, does, not_tried=NEEDS_KNOWLEDGE if background is None else NOTHING_KNOWN)
+    solved = find_whole_numbers(background, k)
+    return Attempt(WHOLE_NUMBERS, f"{does} {TOO_MUCH_WORK}" if solved.unsettled else does, solved.findings)

@@ -18,7 +18,7 @@ from kanab.inspection.attack.background import Background, place_people
 from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
-from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
+from kanab.inspection.attack.run import DOES, NEEDS_EXACT, NEEDS_KNOWLEDGE, NOTHING_KNOWN, play_attacker
 from kanab.plan.model import make_plan
 from kanab.privacy.release_json import release_to_dict
 
@@ -26,7 +26,7 @@ from kanab.privacy.release_json import release_to_dict
 @cache
 def attacked(name: str) -> AttackReport:
     bad = example(name)
-    return play_attacker(bad.releases, bad.background)
+    return play_attacker(bad.releases, bad.background, exact=bad.exact)
 
 
 def found_by(played: AttackReport, attack: str) -> tuple[Finding, ...]:
@@ -54,6 +54,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("pair-scan-sparse", {"leverage", "sparse values"}),
         ("scan-statistics", {"scan statistics"}),
         ("blind-seal", {"leverage", "least squares"}),
+        ("whole-numbers", {"whole numbers"}),
         ("paper", {"closed forms"}),
         ("metric-differences", {"metric differences"}),
         ("products", {"products"}),
@@ -70,7 +71,7 @@ def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, a
 def test_the_list_of_bad_examples_is_closed() -> None:
     assert set(EXAMPLES) == {
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
-        "scan-statistics", "blind-seal", "paper",
+        "scan-statistics", "blind-seal", "whole-numbers", "paper",
         "metric-differences", "products",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):
@@ -180,7 +181,7 @@ def test_releases_of_ours_are_not_broken_even_if_everybodys_classes_are_known(pe
     release = ours(rows, ["tier", "device", "country"])
     known = knowing(rows, release)
     assert len(known.tables) == len(release.tables) >= 3
-    played = play_attacker([release], known)
+    played = play_attacker([release], known, exact=True)
     assert not played.broken, str(played)
     assert not any(one.not_tried for one in played.attempts)
 
@@ -208,9 +209,10 @@ def test_attacks_that_need_knowledge_say_so() -> None:
     assert [one.attack for one in played.attempts] == list(DOES)
     assert {one.attack: one.not_tried for one in played.attempts if one.not_tried} == dict.fromkeys(
         ["leverage", "least squares", "sparse values", "scan statistics"], NEEDS_KNOWLEDGE
-    )
+    ) | {"whole numbers": NEEDS_EXACT}
+    assert play_attacker(bad.releases, exact=True).attempts[-1].not_tried == NEEDS_KNOWLEDGE
     nobody = place_people({"variant": ["A"]}, bad.releases)
-    assert play_attacker(bad.releases, nobody).attempts[-1].not_tried == NOTHING_KNOWN
+    assert play_attacker(bad.releases, nobody, exact=True).attempts[-1].not_tried == NOTHING_KNOWN
 
 
 def test_k_is_the_largest_of_the_files_unless_said_otherwise() -> None:
@@ -258,7 +260,7 @@ def test_plain_data_has_every_finding() -> None:
     assert len(plain["releases"]) == 16
     assert [one["attack"] for one in plain["attacks"]] == list(DOES)
     assert sum(len(one["findings"]) for one in plain["attacks"]) == len(played.findings)
-    assert plain["attacks"][-1]["not_tried"] == NEEDS_KNOWLEDGE
+    assert plain["attacks"][-2]["not_tried"] == NEEDS_KNOWLEDGE
 
 
 @pytest.mark.slow

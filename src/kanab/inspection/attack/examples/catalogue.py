@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import collector, metrics, scans, tables
+from kanab.inspection.attack.examples import collector, metrics, scans, tables, whole_numbers
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -19,6 +19,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "pair-scan-sparse": tables.pair_scan_sparse,
     "scan-statistics": scans.scan_statistics,
     "blind-seal": collector.blind_seal,
+    "whole-numbers": whole_numbers.whole_numbers,
     "paper": tables.paper,
 }
 

@@ -24,13 +24,17 @@ ORDERS = Metric("orders", 1, (0.0, 20.0))
 
 @dataclass(frozen=True, eq=False)
 class BadExample:
-    """Releases to break, their story, what the attacker knows besides, and who the people were."""
+    """Releases to break, their story, what the attacker knows besides, and who the people were.
+
+    ``exact``: it takes an attacker who solves in whole numbers.
+    """
 
     name: str
     story: str
     releases: tuple[AttackedRelease, ...]
     people: Mapping[str, Any]
     background: Background | None = None
+    exact: bool = False
 
 
 def tabulate(
