@@ -242,22 +242,22 @@ class _Gate:
 
     def cross(self) -> None:
         """Add tables of two covariates, people only, as far as they may join the others: for joint adjustment."""
-        signatures = self.counted.signatures
-        if signatures is None or not planned_pairs(self.counted.plan):
+        if self.counted.signatures is None or not planned_pairs(self.counted.plan):
             return
-        drafts = self.joint.drafts
-        published = {
-            name: as_published(drafts[name])
-            for name, table in self.tables.items()
-            if name in drafts and len(table.arms) == len(table.covariates) == 1
-            if not {*table.experiment_names} & {*signatures.unknown}
-        }
-        pairs = cross_pairs(self.counted, single_tables(self.counted, published, self.tables), self.joint.columns)
-        self.tables |= pairs.tables
-        self.maps |= pairs.maps
-        self.sentences |= pairs.left_out
-        if pairs.effective_k is not None:
-            self.joint = replace(self.joint, effective_k=pairs.effective_k)
+        drafts, parts = self.joint.drafts, self.joint.parts
+        for counted, classes in ((self.counted, self.joint.columns),) if parts is None else parts:
+            published = {
+                name: as_published(drafts[name])
+                for name, table in self.tables.items()
+                if name in drafts and name in counted.tallies and len(table.arms) == len(table.covariates) == 1
+            }
+            pairs = cross_pairs(counted, single_tables(counted, published, self.tables), classes)
+            self.tables |= pairs.tables
+            self.maps |= pairs.maps
+            self.sentences |= pairs.left_out
+            if pairs.effective_k is not None:
+                lowest = min(pairs.effective_k, self.joint.effective_k or pairs.effective_k)
+                self.joint = replace(self.joint, effective_k=lowest)
 
     def receipt(self, deviations: tuple[str, ...], ledger: str) -> Receipt:
         """Say what was done."""

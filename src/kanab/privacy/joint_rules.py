@@ -19,7 +19,7 @@ from kanab.plan.model import Linkage, Plan
 from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
-from kanab.privacy.overlap import Column, ReleasedTable, column, value_columns
+from kanab.privacy.overlap import Column, ReleasedTable, by_experiment, column, value_columns
 from kanab.privacy.shown import Place
 
 Key = TypeVar("Key")
@@ -30,13 +30,15 @@ class JointDrafts:
     """Tables that can be published together, what is withheld from them, and the effective k.
 
     ``effective_k`` is a multiple of k; None where it is unknown how the tables overlap. ``columns``
-    are the classes of everything that is published, with what was released before.
+    are the classes of everything that is published, with what was released before. ``parts`` are the experiments with
+    their classes, where each is known by itself.
     """
 
     drafts: Mapping[str, Draft]
     effective_k: int | None = None
     withheld: frozenset[Place] = field(default_factory=frozenset)
     columns: tuple[Column, ...] = ()
+    parts: tuple[tuple[Counted, tuple[Column, ...]], ...] | None = None
 
 
 def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Column]) -> JointDrafts:
@@ -48,6 +50,8 @@ def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequen
         drafts = _within_pair_budget(drafts, counted.plan.k)
     if counted.signatures is None:
         return JointDrafts(drafts)
+    if counted.signatures.within:
+        return _merge_within(counted, drafts)
     people, k = counted.signatures.people, counted.plan.k
     arms = [column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)]
     while True:
@@ -64,6 +68,27 @@ def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequen
             )
         drafts = dict(drafts) | {name: coarsen_draft(drafts[name])}
     return _withhold_values(counted, drafts, [*earlier, *arms, *new.values()], result)
+
+
+def _merge_within(counted: Counted, drafts: Mapping[str, Draft]) -> JointDrafts:
+    """Merge the tables of each experiment by themselves; those of two experiments keep to k, each by itself."""
+    merged, parts = dict(drafts), []
+    sizes = [
+        int(n)
+        for draft in drafts.values()
+        if len(draft.linkage.experiments) > 1 and not draft.why
+        for n in draft.table.people.ravel()
+        if n
+    ]
+    withheld: set[Place] = set()
+    for part in by_experiment(counted):
+        joint = merge_jointly(part, {name: drafts[name] for name in part.tallies}, ())
+        merged |= joint.drafts
+        withheld |= joint.withheld
+        parts.append((part, joint.columns))
+        sizes.append(joint.effective_k or 0)
+    effective = floor_to_k(min(sizes), counted.plan.k) if sizes else None
+    return JointDrafts(merged, effective, frozenset(withheld), parts=tuple(parts))
 
 
 def _within_pair_budget(drafts: Mapping[str, Draft], k: int) -> dict[str, Draft]:
