@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,14 @@ def floor_to_k(people: int, k: int) -> int:
     return people // k * k
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SignatureValues:
+    """Of every signature the largest absolute value of a metric, and the sum of all of them, in grid steps."""
+
+    largest: NDArray[np.int64]
+    total: NDArray[np.float64]
+
+
 @dataclass(frozen=True, eq=False)
 class Signatures:
     """The combinations of classes, one per table, that people are in: what the leverage rule needs.
@@ -38,6 +47,8 @@ class Signatures:
     A collector knows them ``within`` one "experiment" only: signatures of two experiments, and of pairs of
     experiments, then stand below each other as if their people were different. ``unknown`` are experiments of
     which not even that is known: the tables of each are as if they were about different people.
+
+    ``values`` are of metrics that are not 0/1, for groups that no table shows; they are not even pickled.
     """
 
     tables: tuple[str, ...]
@@ -47,6 +58,14 @@ class Signatures:
     present: NDArray[np.bool_] | None = None
     within: str = ""
     unknown: tuple[str, ...] = ()
+    values: Mapping[str, SignatureValues] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "values": {}}
+
+
+LARGE_SUM = 3
+"""A sum of so many times the largest possible value cannot be that of two people."""
 
 
 @dataclass(frozen=True, eq=False)

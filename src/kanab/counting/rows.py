@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted
+from kanab.counted import Counted, SignatureValues
 from kanab.counting.bins import (
     check_arms,
     check_levels,
@@ -161,7 +161,17 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
     )
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     sizes = {name: tally.people.size for name, tally in tallies.items()}
-    return PlanCount(counted, inside, Membership(cells, sizes, present))
+    return PlanCount(counted, inside, Membership(cells, sizes, present, _magnitudes(steps.values())))
+
+
+def _magnitudes(metrics: Iterable[MetricSteps]) -> dict[str, SignatureValues]:
+    """Return everybody's absolute values of metrics that are not 0/1; none for people who are left out."""
+    magnitudes = {}
+    for part in metrics:
+        if not part.metric.binary:
+            largest = np.where(part.has, np.abs(part.steps), 0)
+            magnitudes[part.metric.name] = SignatureValues(largest, largest.astype(np.float64))
+    return magnitudes
 
 
 def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Signatures
+from kanab.counted import Signatures, SignatureValues
 from kanab.tally.cells import DROPPED
 
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
@@ -18,12 +19,14 @@ _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybo
 class Membership(NamedTuple):
     """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
 
-    ``sizes`` are the classes of each table.
+    ``sizes`` are the classes of each table. ``values`` are absolute values of metrics that are not 0/1: the largest
+    of everybody (or of each group), and their sum.
     """
 
     cells: Mapping[str, NDArray[Any]]
     sizes: Mapping[str, int]
     present: Mapping[str, NDArray[np.bool_]]
+    values: Mapping[str, SignatureValues] = MappingProxyType({})
 
     def among(self, there: NDArray[np.bool_]) -> Membership:
         """Return the same among more people; ``there`` says which of them the plan is about."""
@@ -36,7 +39,11 @@ class Membership(NamedTuple):
         for name, has in self.present.items():
             present[name] = np.zeros(len(there), dtype=bool)
             present[name][there] = has
-        return Membership(cells, self.sizes, present)
+        values = {}
+        for name, known in self.values.items():
+            values[name] = SignatureValues(np.zeros(len(there), dtype=np.int64), np.zeros(len(there)))
+            values[name].largest[there], values[name].total[there] = known.largest, known.total
+        return Membership(cells, self.sizes, present, values)
 
 
 def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
@@ -61,22 +68,31 @@ def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | Non
             room = len(distinct)
         code = code * radix + part
         room *= radix
-    anyone, counts = _one_of_each(code, room, people)
-    return [_pick(plan, anyone, counts) for plan in plans]
+    anyone, counts, number = _one_of_each(code, room, people)
+    return [_pick(plan, anyone, counts, number) for plan in plans]
 
 
-def _pick(plan: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64]) -> Signatures:
+def _pick(
+    plan: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64], number: NDArray[np.intp]
+) -> Signatures:
     cells = np.stack([cell[anyone] for cell in plan.cells.values()], axis=1).astype(np.int64)
+    values = {name: _added_up(known, number, len(people)) for name, known in plan.values.items()}
     if not plan.present:
-        return Signatures(tuple(plan.cells), cells, people)
+        return Signatures(tuple(plan.cells), cells, people, values=values)
     present = np.stack([has[anyone] for has in plan.present.values()], axis=1)
-    return Signatures(tuple(plan.cells), cells, people, tuple(plan.present), present)
+    return Signatures(tuple(plan.cells), cells, people, tuple(plan.present), present, values=values)
+
+
+def _added_up(known: SignatureValues, number: NDArray[np.intp], size: int) -> SignatureValues:
+    largest = np.zeros(size, dtype=np.int64)
+    np.maximum.at(largest, number, known.largest)
+    return SignatureValues(largest, np.bincount(number, known.total, size).astype(np.float64))
 
 
 def _one_of_each(
     code: NDArray[np.int64], room: int, people: NDArray[np.int64] | None
-) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Return for every code that occurs, in order, a place that has it, and how many people do."""
+) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.intp]]:
+    """Return a place of every code that occurs, in order, and how many people have it; and everybody's number."""
     if room > _DIRECT:
         distinct, anyone, code = np.unique(code, return_index=True, return_inverse=True)
         room = len(distinct)
@@ -87,4 +103,5 @@ def _one_of_each(
     counts = places if people is None else np.zeros(room, dtype=np.int64)
     if people is not None:
         np.add.at(counts, code, people)
-    return anyone[places > 0], counts[places > 0].astype(np.int64)
+    number = (np.cumsum(places > 0) - 1)[code]
+    return anyone[places > 0], counts[places > 0].astype(np.int64), number

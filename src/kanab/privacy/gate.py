@@ -32,6 +32,7 @@ from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.privacy.shown import Place, ShownTable, ValueRule
+from kanab.privacy.subtraction.nested_classes import withhold_nested_classes
 from kanab.privacy.whole_numbers import withhold_whole_numbers
 from kanab.tally.tally import Tally
 
@@ -144,7 +145,9 @@ def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledge
 
 # ── what is inside a class ─────────────────────────────────────────────────────────────────────
 
-VALUE_RULES: tuple[ValueRule, ...] = (withhold_rare_values, withhold_metric_differences, withhold_whole_numbers)
+VALUE_RULES: tuple[ValueRule, ...] = (
+    withhold_rare_values, withhold_metric_differences, withhold_nested_classes, withhold_whole_numbers,
+)  # fmt: skip
 """The rules over all tables that withhold metrics, in the order in which they are applied."""
 
 

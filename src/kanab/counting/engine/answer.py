@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Derived
+from kanab.counted import Derived, SignatureValues
 from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
 from kanab.counting.engine.group_keys import Key
@@ -47,9 +47,9 @@ class AnswerRows:
         place = self.names.index(name) if self.rows else 0
         return [(texts, parse_int(numbers[place])) for texts, numbers in self.rows]
 
-    def array(self, name: str) -> NDArray[np.int64]:
-        """Return a number of every row, without its keys; for numbers of people, which are never long."""
-        return np.array([number for _, number in self.column(name)], dtype=np.int64)
+    def array(self, name: str, dtype: type = np.int64) -> NDArray[Any]:
+        """Return a number of every row, without its keys; numbers of people, which are never long, or rounded ones."""
+        return np.array([number for _, number in self.column(name)], dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         for into in ([places[key.name].into] if key.name in places else [])
     }
     there = _in_group(answer, places, view.population)
-    cells, sizes, present = {}, {}, {}
+    cells, sizes, present, values = {}, {}, {}, {}
     for linkage in view.plan.linkages:
         keys = query.axes(view.table(linkage))
         shape = [len(places[key.name].factor.levels) for key in keys]
@@ -289,7 +289,10 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         measure = query.measure(joint)
         if measure.leaves_out:
             present[name] = there & (signatures.array(f"p{measure.place}") > 0)
-    return Membership(cells, sizes, present)
+        if measure.magnitude_names:
+            largest, total = (signatures.array(column, np.float64) for column in measure.magnitude_names)
+            values[name] = SignatureValues(np.where(there, largest, 0).astype(np.int64), np.where(there, total, 0))
+    return Membership(cells, sizes, present, values)
 
 
 def people_in_each(answer: QueryAnswer) -> NDArray[np.int64]:

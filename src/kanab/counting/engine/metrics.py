@@ -126,6 +126,28 @@ class Measure:
             squares = tuple(engine.total(term) for term in product_terms(steps, steps, self.products))
         return {f"s{self.place}": total} | {f"q{self.place}_{term}": square for term, square in enumerate(squares)}
 
+    @property
+    def negative(self) -> bool:
+        """Whether values may be negative."""
+        bounds = self.metric.grid_bounds
+        return bounds is None or bounds[0] < 0
+
+    def magnitudes(self, steps: Any, engine: Engine) -> dict[str, Any]:
+        """Return the largest absolute step, and the sum of all unless it is that of the steps; nothing for 0/1."""
+        if self.metric.binary:
+            return {}
+        absolute = steps.abs()
+        largest = {f"m{self.place}": absolute.max().cast("int64")}
+        if not self.negative:
+            return largest
+        whole = not self.doubles or self.as_is
+        return largest | {f"t{self.place}": engine.total(absolute) if whole else absolute.sum().cast("int64")}
+
+    @property
+    def magnitude_names(self) -> tuple[str, ...]:
+        """The columns of the largest absolute step, and of the sum of all."""
+        return () if self.metric.binary else (f"m{self.place}", f"{'t' if self.negative else 's'}{self.place}")
+
     def exact(self, steps: Any) -> Iterator[Any]:
         """Yield conditions on the sums without which doubles were not enough."""
         if self.doubles and self.products is not None:

@@ -158,6 +158,11 @@ def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
     return tuple((f"p{measure.place}", "") for measure in query.measures if measure.leaves_out)
 
 
+def _magnitudes(query: CountQuery) -> tuple[tuple[str, str], ...]:
+    """Return the columns of absolute values: for groups of signatures that no table shows."""
+    return tuple((name, "") for measure in query.measures for name in measure.magnitude_names)
+
+
 def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
     value = as_number(column, binned.key.kind, careful=True).cast("float64")
     return grid_steps(ibis.ifelse(inside, value, ibis.null("float64")), binned.scale).cast("int64")
@@ -172,7 +177,7 @@ def _metric_sums(table: Any, measure: Measure, engine: Engine) -> dict[str, Any]
     place = measure.place
     value, raw = table[f"y{place}"], _steps(table, measure)
     steps = table[f"g{place}"] if measure.careful else raw
-    sums = {f"c{place}": value.count(), **measure.sums(steps, engine)}
+    sums = {f"c{place}": value.count(), **measure.sums(steps, engine), **measure.magnitudes(steps, engine)}
     return sums | {f"{word}{place}": check for word, check in measure.checks(value, raw).items()}
 
 
@@ -233,7 +238,7 @@ def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     """Return the parts of everything that leaves the engine."""
     flags = tuple((flag, "SUM") for flag in query.flags)
     parts = [
-        QueryPart("signatures", (query.keys,), (("n", ""), *_presence(query))),
+        QueryPart("signatures", (query.keys,), (("n", ""), *_presence(query), *_magnitudes(query))),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]

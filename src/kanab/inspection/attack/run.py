@@ -15,6 +15,7 @@ from kanab.inspection.attack.metric_differences import (
     find_metric_differences,
     with_differences,
 )
+from kanab.inspection.attack.nested_classes import NESTED, find_nested_classes
 from kanab.inspection.attack.published import AttackedRelease
 from kanab.inspection.attack.reconstruct import (
     LEAST_SQUARES,
@@ -35,6 +36,7 @@ DOES = {
     CLOSED_FORMS: "Infers the largest and the smallest value of a class from people, sum and squares.",
     METRIC_DIFFERENCES: "Subtracts metrics of one table from each other, or multiples of them.",
     PRODUCTS: "Cuts arms by a 0/1 metric, by its products with another.",
+    NESTED: "Subtracts classes from larger ones that they lie in: what is left is in no table.",
     LEVERAGE: "Combines the sums of all tables so that one person weighs as much as possible.",
     LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
     SPARSE: "Solves the sums for the few people who are off the commonest value.",
@@ -73,6 +75,7 @@ def play_attacker(
         Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(find_exposed_values(releases, rule))),
         Attempt(METRIC_DIFFERENCES, DOES[METRIC_DIFFERENCES], tuple(find_metric_differences(releases, rule))),
         Attempt(PRODUCTS, DOES[PRODUCTS], tuple(find_by_products(releases, rule))),
+        Attempt(NESTED, DOES[NESTED], tuple(find_nested_classes(releases, rule, background))),
     ]
     if background is not None:
         background = with_differences(background)

@@ -48,13 +48,14 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
     [
         ("daily-dashboard", {"differences"}),
         ("two-cuts", {"differences"}),
-        ("suppressed", {"bounds on counts"}),
+        ("suppressed", {"bounds on counts", "nested classes"}),
         ("class-squares", {"closed forms"}),
         ("pair-scan", {"leverage", "least squares"}),
         ("pair-scan-sparse", {"leverage", "sparse values"}),
         ("scan-statistics", {"scan statistics"}),
         ("blind-seal", {"leverage", "least squares"}),
         ("whole-numbers", {"whole numbers"}),
+        ("nested-levels", {"nested classes"}),
         ("paper", {"closed forms"}),
         ("metric-differences", {"metric differences"}),
         ("products", {"products"}),
@@ -71,7 +72,7 @@ def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, a
 def test_the_list_of_bad_examples_is_closed() -> None:
     assert set(EXAMPLES) == {
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
-        "scan-statistics", "blind-seal", "whole-numbers", "paper",
+        "scan-statistics", "blind-seal", "whole-numbers", "paper", "nested-levels",
         "metric-differences", "products",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):

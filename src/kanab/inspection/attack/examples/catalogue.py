@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import collector, metrics, scans, tables, whole_numbers
+from kanab.inspection.attack.examples import collector, metrics, nested, scans, tables, whole_numbers
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -21,6 +21,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "blind-seal": collector.blind_seal,
     "whole-numbers": whole_numbers.whole_numbers,
     "paper": tables.paper,
+    "nested-levels": nested.nested_levels,
 }
 
 
