@@ -366,7 +366,7 @@ def test_a_release_says_what_merging_and_leaving_out_cost(tmp_path: Path) -> Non
     source, file = write(tmp_path / "visits.csv", rows), tmp_path / "visits.release.json"
     said = done(
         "release", source, "--arm", "variant", "--metric", "minutes", "--bounds", "minutes=0:100",
-        "--resolution", "minutes=0.1", "--covariate", "city,name", "--top", "name=1", "-o", str(file),
+        "--resolution", "minutes=0.1", "--covariate", "city,name", "--top", "name=1", "-o", str(file), "--new-ledger",
     )  # fmt: skip
     assert "- Cost: effects of variant are not adjusted for name." in said
     assert "- Cost: variant has no segments by name." in said
