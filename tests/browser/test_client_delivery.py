@@ -199,3 +199,45 @@ def test_nothing_is_added_after_the_window_and_then_nothing_is_kept(site: Site, 
     tab.visit().start().enroll("banner").track("minutes", 4).flush()
     assert tab.state["units"] == {"banner": {"over": 1}}
     assert moves(site.posts) == ["0>4"]
+
+
+def test_enrollments_of_one_moment_travel_in_one_post(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    checkout, banner = tab.arms("checkout", "banner")
+    tab.enroll("checkout", tier=1, device="phone").enroll("banner").track("minutes", 3).flush()
+    (post,) = site.posts
+    assert {line.partition(":")[0] for line in post.lines} == {
+        "checkout/tier", "checkout/device", "banner", "banner/checkout",
+    }  # fmt: skip
+    tab.track("minutes", 1).flush()
+    assert len(site.posts) == 4  # totals: a post for each experiment, and for the pair
+    assert site.tallies() == truth(site, {"checkout": checkout, "banner": banner, "minutes": 4})
+
+
+def test_a_post_of_several_enrollments_without_an_answer_is_counted_once(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    checkout, banner = tab.arms("checkout", "banner")
+    site.fault = lambda method, _: "deaf" if method == "POST" else None
+    tab.enroll("checkout", tier=1, device="phone").enroll("banner").flush()
+    site.fault = lambda *_: None
+    tab.visit().start().track("minutes", 2).flush()
+    assert len({post.body for post in site.posts if "minutes" not in post.body}) == 1
+    assert site.tallies() == truth(site, {"checkout": checkout, "banner": banner, "minutes": 2})
+
+
+def test_where_a_post_of_several_enrollments_is_refused_each_is_sent_by_itself(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    _, banner = tab.arms("checkout", "banner")
+
+    def refuse_checkout(method: str, _: str) -> int | None:
+        return 400 if method == "POST" and len(site.posts) in (0, 1) else None  # the joint one, and checkout's own
+
+    site.fault = refuse_checkout
+    tab.enroll("checkout", tier=1, device="phone").enroll("banner").track("minutes", 2).flush()
+    assert sorted(post.status for post in site.posts) == [204, 204, 400, 400]
+    joint, *alone = site.posts
+    assert sorted(line for post in alone for line in post.lines) == sorted(joint.lines)
+    assert len({post.nonce for post in site.posts}) == 4
+    counted = {line.partition(":")[0] for line in site.counted}
+    assert len(counted & {"checkout/tier", "banner", "banner/checkout"}) == 2
+    assert banner in ("off", "on")

@@ -21,9 +21,10 @@
  *    ratios: [string, string][], most_pairs: number }} Config   the public part of a plan */
 /** @typedef {Record<string, number>} Totals   running totals by metric; no entry: none yet */
 /** @typedef {{ over?: 1, heads: string[], end: number | null, totals: Totals, sent: Totals, enrolled?: 1,
- *    frozen?: string[], post?: string, then?: Totals, at?: number }} Unit
+ *    frozen?: string[], post?: string, then?: Totals, at?: number, alone?: 1 }} Unit
  *    Somebody's part in an experiment or a pair: the classes they are in, how long they are measured, totals so far
- *    and as acknowledged, and the post that is not answered yet with the totals that hold once it is. */
+ *    and as acknowledged, and the post that is not answered yet with the totals that hold once it is. Units that are enrolled
+ *    at one moment share it; if it is refused, each goes alone. */
 /** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[] }} State */
 /** @typedef {["enroll", string, Record<string, string>, number] | ["track", string, number, number]} Step */
 /** @typedef {string | number | boolean | null | undefined} Level */
@@ -169,6 +170,24 @@ const lines = (config, unit, to) => {
   return unit.heads.flatMap((name) => changes.map((change) => name + change));
 };
 
+/** @param {string[]} body */
+const fits = (body) => body.length <= MOST_LINES && body.join().length <= MOST_BYTES - 50;
+
+/** Return the totals of a unit's next post: all that changed, or as many as fit into it. @param {Config} config @param {Unit} unit */
+const totalsThatFit = (config, unit) => {
+  let to = unit.sent;
+  for (const name in config.metrics) {
+    /** @param {string} metric */
+    const frozen = (metric) => unit.frozen?.includes(metric);
+    if (frozen(name) || config.ratios.some((ratio) => ratio.includes(name) && ratio.some(frozen))) continue;
+    const more = { ...to };
+    if (name in unit.totals) more[name] = unit.totals[name];
+    if (!fits(lines(config, unit, more))) break;
+    to = more;
+  }
+  return to;
+};
+
 /** Make a nonce: the hour, and random digits. */
 const nonce = () =>
   Math.floor(Date.now() / HOUR).toString(16).padStart(8, "0") +
@@ -202,7 +221,8 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   let count = 0;
   let go = () => {};
   /** @type {Promise<void> | undefined} */ let running;
-  /** @type {Map<string, Promise<void>>} */ const underWay = new Map();
+  /** @type {Map<string, Promise<number>>} */ const underWay = new Map();
+  /** @type {Set<string>} */ const joint = new Set(); // posts of several units, made here and never without an answer
 
   /** @param {string} text */
   const warn = (text) => void (development && console.warn("kanab: " + text));
@@ -318,22 +338,20 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
       giveUp(unit);
       return prepare(unit);
     }
-    const { ratios } = config;
-    /** @type {Totals} */
-    let to = { ...unit.sent };
-    for (const name in config.metrics) {
-      /** @param {string} metric */
-      const frozen = (metric) => unit.frozen?.includes(metric);
-      if (frozen(name) || ratios.some((ratio) => ratio.includes(name) && ratio.some(frozen))) continue;
-      const more = { ...to };
-      if (name in unit.totals) more[name] = unit.totals[name];
-      const longer = lines(config, unit, more);
-      if (longer.length > MOST_LINES || longer.join().length > MOST_BYTES - 50) break;
-      to = more;
-    }
-    const body = lines(config, unit, to);
-    if (!body.length) return false;
-    Object.assign(unit, { post: `kanab/1 ${nonce()}\n${body.join("\n")}\n`, then: to, at: Date.now() });
+    const plan = config;
+    /** @param {Unit} each */
+    const begun = (each) => each.over || each.enrolled || each.alone || each.post;
+    const group = values(state.units).filter( // enrolled at one moment: counted in all or in none
+      (each) => each === unit || !(begun(unit) || begun(each) || each.end !== unit.end),
+    );
+    let next = group.map((each) => totalsThatFit(plan, each));
+    const body = () => group.flatMap((each, at) => lines(plan, each, next[at]));
+    if (!fits(body())) next = group.map(({ sent }) => sent); // totals later: a post holds a hundred enrollments
+    while (!fits(body())) group.pop();
+    if (!body().length) return false;
+    const post = `kanab/1 ${nonce()}\n${body().join("\n")}\n`;
+    if (group[1]) joint.add(post);
+    group.forEach((each, at) => Object.assign(each, { post, then: next[at], at: Date.now() }));
     return save();
   };
 
@@ -347,35 +365,31 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     save();
   };
 
-  /** @param {Unit} unit */
+  /** Send what is to be sent of a unit. Units that share a post, and calls for one unit, share its answer. @param {Unit} unit */
   const deliver = async (unit) => {
     while (!off && navigator.onLine && prepare(unit)) {
-      let status = 0;
-      try {
+      const body = unit.post ?? "";
+      if (!underWay.has(body)) {
         const signal = AbortSignal.timeout(PATIENCE);
-        ({ status } = await fetch(new URL("v1/t", base), { ...QUIET, method: "POST", body: unit.post, keepalive: true, signal }));
-      } catch {
-        // no answer: the same bytes again, later
+        const sent = fetch(new URL("v1/t", base), { ...QUIET, method: "POST", body, keepalive: true, signal });
+        underWay.set(body, sent.then(({ status }) => status, () => 0)); // no answer: the same bytes again, later
       }
-      if (status >= 200 && status < 300) {
-        Object.assign(unit, { sent: unit.then, enrolled: 1 });
-        delete unit.post;
-      } else if (FINAL.includes(status)) giveUp(unit);
+      const status = await underWay.get(body) ?? 0;
+      underWay.delete(body);
+      if (unit.post !== body) continue; // another call has taken the answer
+      if (status >= 200 && status < 300) Object.assign(unit, { sent: unit.then, enrolled: 1 });
+      else if (status === 400 && joint.has(body)) unit.alone = 1; // nothing was counted: none keeps out the others
+      else if (FINAL.includes(status)) giveUp(unit);
       else {
+        joint.delete(body); // who knows what was counted
         failed = true;
         return;
       }
+      delete unit.post;
       save();
     }
   };
-  /** Deliver all units at once; one post of each is under way, whoever asks. */
-  const post = () =>
-    Promise.all(
-      entries(state.units).map(([key, unit]) => {
-        if (!underWay.has(key)) underWay.set(key, deliver(unit).finally(() => underWay.delete(key)));
-        return underWay.get(key);
-      }),
-    );
+  const post = () => Promise.all(values(state.units).map(deliver));
 
   const run = async () => {
     if (off) return;
