@@ -48,12 +48,10 @@ def released(rows: dict[str, NDArray[Any]]) -> Release:
 
 
 def multiples(y: NDArray[Any], z: NDArray[Any]) -> set[Fraction]:
-    """1, and the commonest ratio of those who have both, if a tenth share it."""
+    """1, and the commonest ratio of those who have both, if half of them share it."""
     ratios = Counter(Fraction(int(a), int(b)) for a, b in zip(y, z, strict=True) if a and b)
     commonest, times = ratios.most_common(1)[0]
-    return (
-        {Fraction(1), commonest} if 10 * times >= ratios.total() and commonest.denominator <= 10**6 else {Fraction(1)}
-    )
+    return {Fraction(1), commonest} if 2 * times >= ratios.total() and commonest.denominator <= 10**6 else {Fraction(1)}
 
 
 def classes(rows: dict[str, NDArray[Any]], made: Release, name: str) -> NDArray[Any]:

@@ -21,8 +21,10 @@ from kanab.tally.metric import Metric
 
 Steps = NDArray[np.int64]
 
-COMMON = 10
-"""A ratio of two metrics is common if a tenth (1 ÷ this) of the people who have both share it."""
+COMMON = 2
+"""A ratio of two metrics is common if half (1 ÷ this) of the people who have both share it."""
+MANY = 10
+"""In a sample, 0/1 metrics that differ for a tenth (1 ÷ this) of the people differ for many in every arm."""
 RELATED = 100
 """In a sample, metrics that agree for fewer than one in so many people have nothing to do with each other."""
 
@@ -72,8 +74,8 @@ def _differences(first: MetricSteps, second: MetricSteps, *, sampled: bool) -> I
             active = int(np.count_nonzero((y != 0) | (z != 0)))
             if not sampled:
                 wanted = both_binary or agreeing > 0
-            elif both_binary:  # many who differ are many in every arm
-                wanted = COMMON * int(np.count_nonzero(y != z)) < len(y)
+            elif both_binary:
+                wanted = MANY * int(np.count_nonzero(y != z)) < len(y)
             else:
                 wanted = RELATED * agreeing >= active
             if wanted:

@@ -28,6 +28,11 @@ def test_an_amount_and_a_0_1_metric_are_compared_by_the_price_that_most_people_p
     assert choose_derived([ordered, paid]) == (Derived("paid", "ordered", (1, 999)),)
 
 
+def test_a_price_that_fewer_than_half_pay_is_not_subtracted() -> None:
+    paid, ordered = steps("paid", [999, 999, 1_250, 1_400, 750], 100), steps("ordered", [1] * 5, binary=True)
+    assert choose_derived([paid, ordered]) == ()
+
+
 def test_metrics_of_which_no_two_values_agree_have_no_difference_to_look_at() -> None:
     assert choose_derived([steps("spend", [3, 5, 0, 0]), steps("visits", [1, 2, 4, 0])]) == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -28,25 +28,24 @@ _Place = tuple[int, ...]
 def find_metric_differences(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
     """Find classes in which one metric differs from a multiple of another, where in most others it does not.
 
-    The multiple is 1, or the commonest ratio of the two over all classes. An amount that stands alone in classes of
-    several tables links them: the same to the last digit, it is the same person's.
+    The multiple is 1, or the commonest ratio of the two over all classes. An amount that stands alone in a class of
+    every table links them: the same to the last digit, it is the same person's.
     """
     findings: list[Finding] = []
     for release, tables in _with_earlier(releases):
         for first, second in _pairs(tables):
             for times in _multiples(tables, first, second):
-                alone: dict[tuple[Fraction, str], list[str]] = {}
-                for table in tables:
-                    for place, amount in _alone(table, first, second, times):
-                        alone.setdefault((amount, table.words(place).split(", ", 1)[0]), []).append(table.words(place))
-                for (amount, _), classes in alone.items():
-                    findings.append(_finding(release.name, Subtracted(first.name, second.name, times), amount, classes))
+                subtracted = Subtracted(first, second, times)
+                alone = subtracted.alone(tables)
+                findings += [_finding(release.name, subtracted, *each) for each in alone]
     return [finding for finding in findings if finding.people < k]
 
 
-def _finding(release: str, subtracted: Subtracted, amount: Fraction, classes: Sequence[str]) -> Finding:
+def _finding(release: str, subtracted: Subtracted, amount: Fraction, classes: Sequence[str], proof: str) -> Finding:
     value = in_units(amount.numerator, amount.denominator)
     learnt = f"{subtracted.title} is {value} in {classes[0]} and 0 in most other classes: one person's, if one differs"
+    if proof:
+        learnt = f"{subtracted.title} is {value} in {classes[0]}, which is one person's by the squares: {proof}"
     if len(classes) > 1:
         learnt += f"; it is the same in {'; '.join(classes[1:])}, so that these are one person's"
     return Finding(METRIC_DIFFERENCES, release, subtracted.title, 1, learnt)
@@ -56,15 +55,80 @@ def _finding(release: str, subtracted: Subtracted, amount: Fraction, classes: Se
 class Subtracted:
     """One metric less a multiple of another."""
 
-    first: str
-    second: str
+    first: Metric
+    second: Metric
     times: Fraction
 
     @property
     def title(self) -> str:
         """What it is called: ``gross − net``, ``paid − 9.99 × ordered``."""
         times = "" if self.times == 1 else f"{in_units(self.times.numerator, self.times.denominator)} × "
-        return f"{self.first} − {times}{self.second}"
+        return f"{self.first.name} − {times}{self.second.name}"
+
+    def alone(self, tables: Sequence[AttackedTable]) -> Iterator[tuple[Fraction, list[str], str]]:
+        """Yield amounts that one person seems to have, the classes that they stand alone in, and what squares prove.
+
+        Where squares do not tell, the amount must stand alone in every table: several people would hardly be
+        together in all of them.
+        """
+        holding = [table for table in tables if table.part(self.first.name) and table.part(self.second.name)]
+        alone: dict[tuple[Fraction, str], list[tuple[str, str | None]]] = {}
+        for table in holding:
+            left = self.left(table)
+            for place, amount in left.items():
+                if amount and 2 * sum(map(bool, left.values())) <= len(left):
+                    words = table.words(place)
+                    alone.setdefault((amount, words.split(", ", 1)[0]), []).append(
+                        (words, self._proof(table, left, place))
+                    )
+        for (amount, _), classes in alone.items():
+            proofs = [proof for _, proof in classes]
+            proof = next((proof for proof in proofs if proof), "")
+            if proof or (None not in proofs and len(classes) == len(holding)):
+                yield amount, [words for words, _ in classes], proof
+
+    def left(self, table: AttackedTable) -> dict[_Place, Fraction]:
+        """Return what is left in every class where there is something."""
+        y, z = table.part(self.first.name), table.part(self.second.name)
+        if y is None or z is None:
+            return {}
+        return {
+            place: Fraction(int(y.sums[place]), self.first.scale)
+            - self.times * Fraction(int(z.sums[place]), self.second.scale)
+            for place in table.places()
+            if y.sums[place] or z.sums[place]
+        }
+
+    def _proof(self, table: AttackedTable, left: Mapping[_Place, Fraction], place: _Place) -> str | None:
+        """Return what the squares of an arm prove; nothing where they do not tell, None where they disprove it.
+
+        If one person has z, and y = c·z + d, while all others have y = c·z, then Σ y² − c² Σ z² = 2c·z·d + d².
+        """
+        by = tuple(axis.name for axis in table.axes if axis.role == "arm")[:1]
+        y, z = table.part(self.first.name), table.part(self.second.name)
+        axis = table.names.index(by[0]) if by else 0
+        there = [other for other, amount in left.items() if amount and other[axis] == place[axis]]
+        if y is None or z is None or not by:
+            return ""
+        yy, zz = y.squares_by(by, table.names), z.squares_by(by, table.names)
+        if yy is None or zz is None or len(there) > 1:
+            return ""
+        amount, arm = left[place], place[axis]
+        squares = Fraction(int(yy[arm]), self.first.scale**2) - self.times**2 * Fraction(
+            int(zz[arm]), self.second.scale**2
+        )
+        value = (squares - amount**2) / (2 * self.times * amount) * self.second.scale
+        total = self.times * value / self.second.scale + amount
+        if value.denominator != 1 or not (
+            _within(value / self.second.scale, self.second) and _within(total, self.first)
+        ):
+            return None
+        shown = in_units(total.numerator, total.denominator), in_units(int(value), self.second.scale)
+        return f"{self.first.name} = {shown[0]}, {self.second.name} = {shown[1]}"
+
+
+def _within(value: Fraction, metric: Metric) -> bool:
+    return metric.bounds is None or metric.bounds[0] <= value <= metric.bounds[1]
 
 
 def _with_earlier(
@@ -112,21 +176,6 @@ def _multiples(tables: Sequence[AttackedTable], first: Metric, second: Metric) -
     return multiples
 
 
-def _alone(table: AttackedTable, first: Metric, second: Metric, times: Fraction) -> Iterator[tuple[_Place, Fraction]]:
-    """Yield the classes with a difference, if at least as many have none where there is something."""
-    y, z = table.part(first.name), table.part(second.name)
-    if y is None or z is None:
-        return
-    places = [place for place in table.places() if y.sums[place] or z.sums[place]]
-    left = {
-        place: Fraction(int(y.sums[place]), first.scale) - times * Fraction(int(z.sums[place]), second.scale)
-        for place in places
-    }
-    differing = [place for place, amount in left.items() if amount]
-    if 2 * len(differing) <= len(places):
-        yield from ((place, left[place]) for place in differing)
-
-
 def with_differences(background: Background) -> Background:
     """Return what is known, with the differences of metrics as metrics of their own."""
     tables = list(background.tables)
@@ -151,7 +200,7 @@ def _difference_metric(first: Metric, second: Metric, times: Fraction) -> Metric
     largest = 1.0 if bounds is None else max(map(abs, bounds))
     if scale * largest >= GRID_LIMIT:
         return None
-    return Metric(Subtracted(first.name, second.name, times).title, scale, bounds)
+    return Metric(Subtracted(first, second, times).title, scale, bounds)
 
 
 def _with_difference(

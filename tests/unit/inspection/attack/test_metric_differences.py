@@ -33,6 +33,15 @@ def test_gross_less_net_tells_the_amounts_of_single_people_and_links_two_tables(
         assert any(f"gross − net is {amount / 100:g} in" in finding.learnt for amount in left[left > 0])
 
 
+def test_squares_prove_that_one_person_differs_and_tell_both_values() -> None:
+    bad = example("metric-differences")
+    gross, net = (np.asarray(bad.people[name]) for name in ("gross", "net"))
+    (only,) = np.flatnonzero((gross != net) & (np.asarray(bad.people["variant"]) == "B"))
+    learnt = [finding.learnt for finding in find_metric_differences(bad.releases, 10)]
+    proof = f"one person's by the squares: gross = {gross[only] / 100:g}, net = {net[only] / 100:g};"
+    assert sum(proof in text for text in learnt) == 1
+
+
 def test_products_tell_the_revenue_of_the_only_person_without_an_order() -> None:
     (finding,) = find_by_products(example("products").releases, 10)
     assert finding.learnt == (
