@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kanab import count
+from kanab.collector import sealing
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -25,6 +26,7 @@ from kanab.inspection.auditor import check_release, passes
 from kanab.plan.file import parse_plan
 from kanab.plan.joint_shares import turned
 from kanab.privacy.batches import add_releases
+from kanab.privacy.release import Release
 
 PLAN = parse_plan("""
 k = 10
@@ -291,3 +293,30 @@ def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, ciphe
 def test_nothing_is_ripe_before_the_store_began(store: Store, cipher: RecordCipher) -> None:
     versions = Versions((Version(cohort(MONDAY), PLAN),))
     assert seal_ripe(store, cipher, versions, cohort(MONDAY) - 1) == []
+
+
+def test_the_gate_is_passed_before_the_transaction_and_again_if_the_store_has_changed(
+    store: Store, cipher: RecordCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    passed, stored = sealing.make_release, store.seal
+
+    def gate(*given: Any, **choices: Any) -> Release:
+        order.append("gate")
+        return passed(*given, **choices)
+
+    def seal(through: int, make: Any) -> bool:
+        order.append("transaction")
+        if len(order) > 2:  # somebody posts before the second one
+            send(store, cipher, posts(people(50, 9), "2026-W47"), MONDAY + timedelta(weeks=1))
+        return stored(through, make)
+
+    monkeypatch.setattr(sealing, "make_release", gate)
+    monkeypatch.setattr(store, "seal", seal)
+    for week in range(2):
+        now = MONDAY + timedelta(weeks=week)
+        send(store, cipher, posts(people(400, week), f"2026-W{46 + week}"), now)
+        batch = seal_cohorts(store, cipher, VERSIONS, cohort(now)).release
+        assert batch is not None
+        assert batch.totals("checkout").total == 400 + 50 * week
+    assert order == ["gate", "transaction", "gate", "transaction", "gate"]

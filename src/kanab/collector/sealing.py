@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from kanab.collector.counting.counters import Counters, add_counters
@@ -19,7 +20,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.encoding import encode
 from kanab.collector.stores.store import Record, Store
 from kanab.counted import Counted, floor_to_k
-from kanab.errors import LedgerError, PrivacyError, StoreError, TallyError
+from kanab.errors import KanabError, LedgerError, PrivacyError, StoreError, TallyError
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.gate import make_release
@@ -63,12 +64,16 @@ def seal_cohorts(
     """Seal everything through a cohort as one batch, then forget its keys; or return why it must wait.
 
     Safe against a crash at any point: the batch is written and its records are deleted in one
-    transaction, and keys that a crash left are forgotten at the next start.
+    transaction, and keys that a crash left are forgotten at the next start. The gate is passed before, so that
+    nobody waits for it, and again in the transaction only if the store has changed meanwhile.
     """
     plan = versions.over(min(first_open(store, versions), through), through)
     made: list[Release] = []
+    seen: list[tuple[list[Record], list[bytes]]] = []
 
     def make(records: list[Record], entries: list[bytes]) -> bytes:
+        if seen == [(records, entries)]:
+            return _document(made[-1])
         counters = _sum(records, cipher)
         ledger = verified_entries(entries, "the store")
         counted, left, doubts = _counted(plan, counters, _last_sealed(ledger), through)
@@ -76,9 +81,12 @@ def seal_cohorts(
         release = make_release(counted, ledger=ledger)
         left_out, noted = dict(release.receipt.left_out) | left, (*release.receipt.deviations, *deviations, *doubts)
         made.append(replace(release, receipt=replace(release.receipt, left_out=left_out, deviations=noted)))
+        seen[:] = [(records, entries)]
         return _document(made[-1])
 
     try:
+        with suppress(KanabError):  # another collector may be sealing: the transaction tells
+            make(store.records(through), store.sealed())
         new = store.seal(through, make)
     except PrivacyError as problem:
         return Sealed(held_back=f"{problem.fact}. These cohorts wait for the next seal")
