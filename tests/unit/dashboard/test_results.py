@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.dashboard.shop_releases import PLAN, WEEKLY, FixedSource, alone, entries, people, release_weeks
 
 import kanab as kb
 from kanab.dashboard.experiment_list import summarize
+from kanab.dashboard.page_sections import interaction_sections, pair_list
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.dashboard.results import Results, _analyzed, bundles
 from kanab.errors import AnalysisError, KanabError
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
+from kanab.privacy.release_json import release_to_dict
 
 
 def as_source(path: Path) -> RawSource:
@@ -138,3 +143,24 @@ def test_what_cannot_be_analyzed_is_an_alarm_of_its_own(monkeypatch: pytest.Monk
     readout = results.readouts(results.source.read())["banner"][-1]
     assert isinstance(readout.problem, KanabError)
     assert summarize("banner", readout, None).why == "it cannot be analyzed: nothing can be said"
+
+
+def test_pairs_of_releases_that_were_checked_apart_share_one_budget() -> None:
+    rng = np.random.default_rng(1)
+    rows: dict[str, Any] = {f"t{i}": rng.choice(["off", "on"], 300) for i in range(6)}
+    rows["d"] = (rng.random(300) < 0.3).astype(int)
+    files = []
+    for names in (("t0", "t1", "t2"), ("t3", "t4", "t5")):
+        first, *others = (ExperimentPlan(name) for name in names)
+        experiments = (replace(first, interactions=names[1:]), *others)
+        made = kb.release(kb.count(rows, Plan((MetricPlan("d", (0, 1), 1),), experiments, k=10)))
+        files.append(RawSource(f"{names[0]}.release.json", (json.dumps(release_to_dict(made)).encode(),)))
+    for contents, shown in ((read_contents(files), {"t0"}), (read_contents(files[1:]), {"t3"})):
+        scanned = Results(FixedSource(files)).interactions(contents)
+        assert scanned is not None
+        data = scanned.to_dict()
+        assert {row["a"] for row in data["pairs"] if row["F"] is not None} == shown
+        assert data["privacy"]["shows"] == {"d": "flagged" if len(files) == len(contents.releases) else "tables"}
+        page = "".join(section.body for section in interaction_sections(data))
+        assert ("The files are published already" in page) is (len(contents.releases) == 2)
+        assert "not testable" not in str(pair_list(data, "", "d", "")[0])
