@@ -21,7 +21,7 @@ from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
-from kanab.scan.gate import ALMOST_SAME, ReleasedPairs, release_pairs, shown_pairs, spent_on_pairs, told_apart
+from kanab.scan.gate import ALMOST_SAME, ReleasedPairs, Spent, release_pairs, shown_pairs, spent_on_pairs, told_apart
 from kanab.scan.read_together import (
     FILES_ARE_OUT,
     TableGroup,
@@ -41,6 +41,9 @@ from kanab.tally.tally import Tally
 
 Pair = tuple[str, str]
 """The names of two experiments."""
+
+BESIDE_PAIRS = "The pairs that are shown beside take part of the budget; scanned without them, more may be shown"
+"""What a scan of segments says where something is withheld, and pairs of the same people are shown."""
 
 MOST_JOINT_TABLES = 12
 """So many tables of segments are checked together by the leverage rule, which takes seconds; more by the budget."""
@@ -195,6 +198,8 @@ def scan_segments(
     spent = {} if beside is None else beside.spent
     scan = withhold_over_budget(scan, owners, gated.groups, k=rules.k, checked=gated.checked, before=spent)
     notes = (*gated.left_out, *_left_out(gated.releases), *(() if stored is None else _read_together(scan.withheld)))
+    if scan.withheld and any(spent.get(name, Spent()) != Spent() for name in scan.withheld):
+        notes = (*notes, BESIDE_PAIRS)
     return SegmentReadout(scan, rules.k, notes, chained=_chained(gated.releases))
 
 

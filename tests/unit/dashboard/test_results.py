@@ -156,7 +156,7 @@ def test_pairs_of_releases_that_were_checked_apart_share_one_budget() -> None:
         made = kb.release(kb.count(rows, Plan((MetricPlan("d", (0, 1), 1),), experiments, k=10)))
         files.append(RawSource(f"{names[0]}.release.json", (json.dumps(release_to_dict(made)).encode(),)))
     for contents, shown in ((read_contents(files), {"t0"}), (read_contents(files[1:]), {"t3"})):
-        scanned = Results(FixedSource(files)).interactions(contents)
+        scanned = Results(FixedSource(*files)).interactions(contents)
         assert scanned is not None
         data = scanned.to_dict()
         assert {row["a"] for row in data["pairs"] if row["F"] is not None} == shown

@@ -15,7 +15,7 @@ from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.scan.gate import Spent
 from kanab.scan.read_together import TableGroup, group_tables, number_gates
-from kanab.scan.scan import MOST_JOINT_TABLES, scan_interactions, scan_segments, scan_stored_pairs
+from kanab.scan.scan import BESIDE_PAIRS, MOST_JOINT_TABLES, scan_interactions, scan_segments, scan_stored_pairs
 from kanab.scan.stats.segments import scan_covariates
 
 FIELDS = ("F", "df", "p", "F_robust", "df_robust", "p_robust", "p_adjusted", "assignment_p", "could_miss")
@@ -102,6 +102,9 @@ def test_pairs_and_segments_that_are_shown_together_share_one_budget() -> None:
     beside = scan_segments(rows, tests, ["d"], ["c0"], beside=pairs).to_dict()
     assert beside["privacy"]["shows"] == {"d": "flagged"}
     assert numbered(beside["segments"]) == []
+    assert beside["notes"] == [BESIDE_PAIRS]
+    text = str(scan_segments(rows, tests, ["d"], ["c0"], beside=pairs))
+    assert "tests by p" not in text  # fewer than k tests are no histogram
 
 
 def test_an_experiment_that_differs_from_another_in_one_person_is_left_out_of_a_scan_of_segments() -> None:

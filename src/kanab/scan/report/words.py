@@ -182,11 +182,11 @@ def _withheld_sentences(data: Data, metric: str, shown: int) -> list[str]:
         size = f"{missed * 100:g} points" if metric in data["shares"] else f"{missed:g}"
         rest += f"; a difference of effects of up to ± {size} could have been missed (in half of all tests; rounded up)"
     bars = part["histogram"]
-    counts = ", ".join(f"{bar:,}" for bar in bars)
-    return [
-        f"{metric}, over the budget: {rest}.",
-        f"{metric}: tests by p, from 0–{1 / len(bars):g} up to {1 - 1 / len(bars):g}–1, in steps of {k}: {counts}.",
-    ]
+    sentence = f"{metric}, over the budget: {rest}."
+    if not any(bars):
+        return [sentence]
+    width, counts = 1 / len(bars), ", ".join(f"{bar:,}" for bar in bars)
+    return [sentence, f"{metric}: tests by p, from 0–{width:g} up to {1 - width:g}–1, in steps of {k}: {counts}."]
 
 
 def size_words(size: float, *, share: bool) -> str:
