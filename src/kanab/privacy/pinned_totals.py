@@ -72,14 +72,38 @@ def pin_totals(
     >>> pin_totals(both, np.ones(4, dtype=np.int64), [np.array([2, 1]), np.array([2, 1])]).totals
     array([1, 1, 1, 0])
     """
-    wanted = np.ones(len(most), dtype=bool) if wanted is None else wanted
-    offsets = np.cumsum([0, *(len(table) for table in sums)])
-    entries = np.where(cells < 0, offsets[-1], cells + offsets[:-1])  # the last class stands for none
-    totals = np.concatenate([*(np.asarray(table, dtype=np.float64) for table in sums), [0.0]])
-    search = _Search(entries, totals, np.zeros(len(most)), most.astype(np.float64), wanted, work or Work())
+    search = _search(cells, most, sums, wanted, work)
     search.run()
-    pinned = (search.low == search.high) & (most > 0) | (most == 0)
+    pinned = search.low == search.high
     return PinnedTotals(pinned, np.where(pinned, search.low, 0).astype(np.int64), search.unsettled & ~pinned)
+
+
+def all_free(cells: Ints, most: Ints, sums: Sequence[Floats]) -> bool:
+    """Return whether some real solution has every unknown inside its bounds; False also where that is too much work.
+
+    >>> all_free(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]), np.ones(4, dtype=np.int64), [np.array([1, 0.5])] * 2)
+    True
+    """
+    search = _search(cells, most, sums, None, Work(classes=3_000))
+    if not (search.propagate() and (search.low < search.high).all()):
+        return False
+    for inside in search.components():
+        block = _Block.of(search, inside)
+        point = None if block is None else block.fit()
+        if point is None or not point.settled or point.margin.min() < _INSIDE:
+            return False
+    return True
+
+
+def _search(
+    cells: Ints, most: Ints, sums: Sequence[Ints] | Sequence[Floats], wanted: Mask | None, work: Work | None
+) -> _Search:
+    """Give classes numbers through all tables; the last number stands for none."""
+    offsets = np.cumsum([0, *(len(table) for table in sums)])
+    entries = np.where(cells < 0, offsets[-1], cells + offsets[:-1])
+    totals = np.concatenate([*(np.asarray(table, dtype=np.float64) for table in sums), [0.0]])
+    wanted = np.ones(len(most), dtype=bool) if wanted is None else wanted
+    return _Search(entries, totals, np.zeros(len(most)), most.astype(np.float64), wanted, work or Work())
 
 
 @dataclass
@@ -523,15 +547,19 @@ def _renumbered(used: Ints, columns: Ints) -> tuple[Ints, Ints]:
 
 
 def _gram(columns: Ints, weights: Floats, size: int) -> Floats:
-    """Return how much weight each two classes share; the last number stands for no class."""
-    gram = np.zeros((size + 1, size + 1))
-    spans = [(int(column.min()), int(column.max()) + 1) for column in columns]
-    for i, (low, high) in enumerate(spans):
-        rows = columns[i] - low
-        for j, (start, end) in enumerate(spans[: i + 1]):
-            width = end - start
-            shared = np.bincount(rows * width + (columns[j] - start), weights, (high - low) * width)
-            gram[low:high, start:end] += shared.reshape(high - low, width)
+    """Return how much weight each two classes share; ``size`` stands for no class."""
+    gram = np.zeros((size, size))
+    spans, local = [], []
+    for column in columns:  # the classes of one table follow each other
+        inside = column[column < size]
+        low, high = (int(inside.min()), int(inside.max()) + 1) if len(inside) else (0, 0)
+        spans.append(slice(low, high))
+        local.append(np.where(column < size, column - low, high - low))
+    for i, mine in enumerate(spans):
+        for j, theirs in enumerate(spans[: i + 1]):
+            shape = mine.stop - mine.start + 1, theirs.stop - theirs.start + 1
+            shared = np.bincount(local[i] * shape[1] + local[j], weights, shape[0] * shape[1]).reshape(shape)[:-1, :-1]
+            gram[mine, theirs] += shared
             if i != j:
-                gram[start:end, low:high] += shared.reshape(high - low, width).T
-    return gram[:-1, :-1]
+                gram[theirs, mine] += shared.T
+    return gram

@@ -6,7 +6,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.privacy.pinned_totals import Work, pin_totals
+from kanab.privacy.pinned_totals import Work, all_free, pin_totals
 
 
 def brute_force(cells: np.ndarray, most: np.ndarray, sums: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -85,3 +85,11 @@ def test_what_is_too_much_work_is_not_settled_and_not_pinned() -> None:
 def test_sums_that_nothing_fits_settle_nothing() -> None:
     solved = pin_totals(np.array([[0], [0]]), np.array([1, 1]), [np.array([5])])
     assert solved.unsettled.all()
+
+
+def test_everybody_is_free_where_some_real_solution_is_inside_all_bounds() -> None:
+    cells = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    most = np.ones(4, dtype=np.int64)
+    assert all_free(cells, most, [np.array([1.0, 0.5]), np.array([1.0, 0.5])])
+    assert not all_free(cells, most, [np.array([2.0, 1.0]), np.array([2.0, 1.0])])
+    assert not all_free(cells, most, [np.array([0.0, 1.0]), np.array([0.5, 0.5])])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, ShownStatistics, flat_places
+from kanab.privacy.leverage import leverages
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
 
@@ -62,6 +63,11 @@ class Background:
         """Say whom a finding is about."""
         n, first = int(self.people[signature]), int(self.who[signature]) + 1
         return f"person {first}" if n == 1 else f"the {n} people who are like person {first} in every table"
+
+    @cached_property
+    def leverages_by_tables(self) -> dict[tuple[int, ...], Floats]:
+        """What was computed of leverages so far."""
+        return {}
 
     @cached_property
     def equations(self) -> tuple[Equations, ...]:
@@ -199,6 +205,19 @@ class Equations:
         matrix, sums = self.rows
         rows = independent_rows(matrix)
         return matrix[rows], sums[rows]
+
+    @cached_property
+    def leverages(self) -> Floats:
+        """The leverage of one person of every signature; metrics in the same tables share it."""
+        known = self.background.leverages_by_tables
+        if self.tables not in known:
+            known[self.tables] = leverages(self.cells, self.background.people)
+        return known[self.tables]
+
+    @property
+    def nothing_determined(self) -> bool:
+        """Whether no combination of sums is the total of one signature."""
+        return bool((self.leverages * self.background.people < 1 - 1e-6).all())
 
     @cached_property
     def solved(self) -> tuple[Floats, NDArray[np.bool_]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kanab.inspection.attack.background import Background, Equations, Floats, minimize_linear
 from kanab.inspection.attack.findings import Finding, in_people
-from kanab.privacy.leverage import leverages
+from kanab.privacy.pinned_totals import all_free
 from kanab.tally.describe import in_units
 
 LEVERAGE = "leverage"
@@ -28,7 +28,7 @@ def find_leverage(background: Background, k: int) -> list[Finding]:
     """Find combinations of published sums that rest on fewer than k people."""
     findings = []
     for equations in background.equations:
-        h = leverages(equations.cells, background.people)
+        h = equations.leverages
         exposed = np.flatnonzero(h > (1 + _NEAR) / k)
         if len(exposed):
             worst = int(np.argmax(h))
@@ -49,7 +49,7 @@ def find_by_least_squares(background: Background, k: int) -> list[Finding]:
     """Find the values that the published sums determine, whatever else is true."""
     findings: list[Finding] = []
     for equations in background.equations:
-        if not equations.too_large:
+        if not equations.too_large and not equations.nothing_determined:
             totals, determined = equations.solved
             for signature in np.flatnonzero(determined & (background.people < k)).tolist():
                 findings.append(_finding(LEAST_SQUARES, equations, signature, round(float(totals[signature]))))
@@ -63,7 +63,9 @@ def find_sparse_values(background: Background, k: int) -> list[Finding]:
     """
     findings: list[Finding] = []
     for equations in background.equations:
-        if equations.too_large or equations.metric.grid_bounds is None or equations.solved[1].all():
+        if equations.too_large or equations.metric.grid_bounds is None or _all_free(equations):
+            continue
+        if equations.solved[1].all():
             continue
         exposed = _FeasibleTotals.of(equations).determined()
         findings += [
@@ -72,6 +74,24 @@ def find_sparse_values(background: Background, k: int) -> list[Finding]:
             if background.people[place] < k
         ]
     return findings
+
+
+def _all_free(equations: Equations) -> bool:
+    """Tell whether everybody's total can be more and less than it is, so that no program needs to be solved.
+
+    Where 0 is the commonest value between bounds, those who are off it may be found among many that fit.
+    """
+    low, high = equations.metric.grid_bounds or (0, 0)
+    if low < 0 < high:
+        return False
+    sums = []
+    for number in equations.tables:
+        table = equations.background.tables[number]
+        part = table.part(equations.metric.name)
+        if part is None or table.hidden.any():
+            return False
+        sums.append((part.sums - low * part.counts).astype(np.float64).ravel() / (high - low))
+    return all_free(equations.cells, equations.background.people, sums)
 
 
 def _finding(attack: str, equations: Equations, signature: int, total: int) -> Finding:

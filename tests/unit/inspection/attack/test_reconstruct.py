@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.inspection.attack import background
+from kanab.inspection.attack import background, reconstruct
 from kanab.inspection.attack.background import Background, independent_rows, place_people, solve
 from kanab.inspection.attack.examples.making import tabulate
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
@@ -278,3 +278,12 @@ def test_whoever_is_named_has_that_value(seed: int, buyers: int, mostly: bool) -
         alike = [i for i in range(80) if rows[i] == rows[first]]
         assert found.people == len(alike)
         assert total == bought[alike].sum()
+
+
+def test_where_everybody_can_have_more_and_less_no_program_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    people = {"arm": rng.choice(["A", "B"], 3_000), **{f"x{i}": rng.integers(0, 20, 3_000) for i in range(8)}}
+    bought = (rng.random(3_000) < 0.3).astype(np.int64)
+    release = tables(people, {BOUGHT: bought}, *(("arm", f"x{i}") for i in range(8)))
+    monkeypatch.setattr(reconstruct, "minimize_linear", None)
+    assert find_sparse_values(place_people(people, [release]), 10) == []
