@@ -18,6 +18,7 @@ from kanab.collector.sealing import put_back, seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError
 from kanab.privacy.ledger import Ledger, ledger_text
+from kanab.privacy.ledger_note import LedgerNote
 
 
 def begun(path: Path) -> SqliteStore:
@@ -99,4 +100,17 @@ def test_a_store_without_a_plan_takes_nothing(tmp_path: Path, restored: tuple[Pa
     store = SqliteStore(tmp_path / "empty.db")
     with pytest.raises(LedgerError, match="the ledger is not this store's"):
         put_back(store, restored[1])
+    store.close()
+
+
+def test_notes_of_refused_releases_after_the_batches_do_not_matter_and_between_them_they_do(
+    restored: tuple[Path, Ledger],
+) -> None:
+    data, ledger = restored
+    store = SqliteStore(data / "store.db")
+    note = LedgerNote("refused", "other choices", previous=ledger.head)
+    between = Ledger((*ledger.entries[:2], note, ledger.entries[2]), (*ledger.hashes[:2], "x", ledger.hashes[2]))
+    with pytest.raises(LedgerError, match="is not this store's"):
+        put_back(store, between)
+    assert put_back(store, Ledger((*ledger.entries, note), (*ledger.hashes, "x"))) == 2
     store.close()

@@ -13,7 +13,8 @@ from tests.unit.dashboard.shop_releases import alone, entries, ledger_bytes
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.errors import LedgerError
-from kanab.privacy.ledger import Ledger, read_ledger
+from kanab.privacy.ledger import Ledger, append_note, hold_ledger, read_ledger
+from kanab.privacy.ledger_note import LedgerNote
 
 
 def ledger(*lines: bytes, name: str = "kanab.ledger") -> RawSource:
@@ -91,3 +92,17 @@ def seal(folder: Path, *batches: bytes) -> None:
     with closing(SqliteStore(folder / "store.db")) as store:
         for number, batch in enumerate(batches):
             store.seal(number, lambda *_, batch=batch: batch)  # type: ignore[misc]
+
+
+def test_refused_attempts_are_in_the_chain_and_what_was_asked_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "kanab.ledger"
+    path.write_bytes(ledger_bytes())
+    with hold_ledger(path) as held:
+        append_note(path, held, LedgerNote("refused", "other choices", {"where": "name = 'p7'"}))
+    found = read_contents([ledger(*path.read_bytes().splitlines()[1:])])
+    assert (found.alarms, found.skipped, len(found.releases)) == ((), (), 3)
+    chain = found.chains[0].ledger
+    assert isinstance(chain, Ledger)
+    assert [(note.says, dict(note.asked)) for note in chain.notes] == [("other choices", {})]
+    moved = read_contents([ledger(*entries()[:2], path.read_bytes().splitlines()[4])])
+    assert "does not follow the one before it" in moved.alarms[0]
