@@ -435,9 +435,6 @@ def test_nobody_off_the_commonest_value_of_an_arm_is_named(tmp_path: Path) -> No
     assert not learnt(tmp_path, named, ["only_b", "seats", "price"], seeds=(*range(6), 58))
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="classes that only a difference shows are not yet audited"
-)
 def test_no_class_that_only_a_difference_shows_has_one_or_two_buyers(tmp_path: Path) -> None:
     names = ("region", "country", "city")
     assert not learnt(

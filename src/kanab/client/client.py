@@ -13,7 +13,7 @@ from kanab.client.config_watch import ConfigWatch
 from kanab.client.delivery import CLOSE_TIMEOUT, Delivery
 from kanab.client.fork_safety import reset_in_children
 from kanab.client.person import Person
-from kanab.client.posts import make_posts
+from kanab.client.posts import enroll_together, make_posts
 from kanab.client.recent_states import RecentStates
 from kanab.client.state import State, at_this_hour, fresh_version, unpack_state
 from kanab.client.steps import OptOut, Step, apply_step, settle
@@ -124,9 +124,9 @@ class Client:
 
     def _with_posts(self, config: Config, before: State, after: State) -> State:
         """Return the state with every unit up to date and its posts under way; a new version if anything is new."""
-        units = dict(after.units)
+        units = enroll_together(config, after.units, after.root) if before.blank else dict(after.units)
         for name, unit in after.units.items():
-            units[name] = make_posts(config, name, unit, after.root)
+            units[name] = make_posts(config, name, units[name], after.root)
             if unit.outbox:
                 self._delivery.submit(unit.outbox, fresh=False)
             if units[name] is not unit:

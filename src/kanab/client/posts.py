@@ -8,6 +8,7 @@ transition, and the collector counts one of the two.
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from decimal import Decimal
 
 from msgspec.structs import replace
@@ -36,6 +37,33 @@ def make_posts(config: Config, name: str, unit: Unit, root: str) -> Unit:
         body = "\n".join([f"kanab/1 {nonce}", *lines, ""])
         unit = replace(unit, sent=then, enrolled=True, made=unit.made + 1, outbox=(*unit.outbox, body))
     return unit
+
+
+def enroll_together(config: Config, units: Mapping[str, Unit], root: str) -> dict[str, Unit]:
+    """Return the units of a first request with one post that enrolls in all of them: counted in all, or in none.
+
+    Only for a state that nobody else has: another process with the same state, that enrolls in fewer experiments,
+    could not give its post the same nonce. What does not fit is left to a post of its own.
+    """
+    names = [name for name, unit in units.items() if not unit.over and not unit.enrolled]
+    names = [name for name in names if units[name].cohort == units[names[0]].cohort]
+    then = {name: _next(config, units[name]) for name in names}
+    if not _fits(_all_lines(config, units, then)):
+        then = {name: units[name].sent for name in names}
+    while not _fits(_all_lines(config, units, then)):
+        then.popitem()
+    if len(then) < 2:
+        return dict(units)
+    nonce = derive_nonce(root, f"{' '.join(then)} 0")
+    body = "\n".join([f"kanab/1 {nonce}", *_all_lines(config, units, then), ""])
+    joined = {
+        name: replace(units[name], sent=sent, enrolled=True, made=1, outbox=(body,)) for name, sent in then.items()
+    }
+    return dict(units) | joined
+
+
+def _all_lines(config: Config, units: Mapping[str, Unit], then: Mapping[str, Steps]) -> list[str]:
+    return [line for name, totals in then.items() for line in _lines(config, units[name], totals)]
 
 
 def derive_nonce(root: str, transition: str) -> str:

@@ -411,3 +411,39 @@ def test_metrics_that_came_after_an_experiment_began_are_not_counted_by_it(
     arm = person.variant("banner")
     assert [line for line in collector.lines() if "bought" in line] == [f"banner:{arm}@2026-W46:bought:0>1"]
     assert collector.refusals == []
+
+
+def test_enrollments_of_a_first_request_travel_in_one_post_and_are_counted_once(
+    client: Client, collector: CountingCollector
+) -> None:
+    person = client.person(None, id="user-1")
+    person.enroll("checkout", {"tier": 3, "device": "phone"})
+    person.enroll("banner")
+    person.track("minutes", 4)
+    state = person.save()
+    posts = {post for unit in unpack_state(state).units.values() for post in unit.outbox}
+    assert len(posts) == 1
+    (post,) = posts
+    assert {line.partition(":")[0] for line in post.split("\n")[1:-1]} >= {"checkout/tier", "checkout/device", "banner"}
+    assert person.flush(5)
+    again = client.person(person.save())
+    again.track("minutes", 1)
+    assert again.flush(5)
+    assert collector.refusals == []
+    lines = collector.lines()
+    assert len(lines) == len(set(lines))
+    assert "checkout/tier:B:3@2026-W46:minutes:4>5" in lines
+    assert any(line.startswith("banner:") and line.endswith(":minutes:4>5") for line in lines)
+
+
+def test_later_enrollments_travel_by_themselves(client: Client) -> None:
+    """Parallel requests with one state, in two processes, have to give the same nonce to the same transition."""
+    first = client.person(None, id="user-1")
+    first.variant("checkout")
+    first.enroll("checkout", {"tier": 3, "device": "phone"})
+    first.flush(5)
+    later = client.person(first.save())
+    later.enroll("banner")
+    state = unpack_state(later.save())
+    outboxes = [unit.outbox for unit in state.units.values() if unit.outbox]
+    assert len(outboxes) == len({post for outbox in outboxes for post in outbox})
