@@ -27,7 +27,7 @@ from kanab.collector.stores.store import CountedPost, Store
 from kanab.inspection.attack.background import place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan
-from kanab.plan.model import Plan
+from kanab.plan.model import MetricPlan, Plan
 from kanab.privacy.leverage import leverages
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
@@ -256,3 +256,16 @@ def test_a_thousand_people_take_at_most_twice_the_room(tmp_path: Path) -> None:
         add_counters(counters, accepted(lines))
     before = {name: value for name, value in counters.items() if "/*|" not in name}
     assert len(cipher.encrypt(7, counters)) <= 2 * len(cipher.encrypt(7, before))
+
+
+def test_a_metric_that_some_people_lack_is_sealed_without_knowing_who_they_are() -> None:
+    rating = MetricPlan("rating", (1, 5), 1, missing="exclude")
+    rows = visitors(4_000, 2)
+    rng = np.random.default_rng(3)
+    rows["rating"] = np.where(rng.random(4_000) < 0.5, rng.integers(1, 6, 4_000), np.nan)
+    counted = count(rows, plan=replace(PLAN, metrics=(*PLAN.metrics, rating)))
+    assert counted.signatures is not None
+    collected = replace(counted.signatures, within="experiment", metrics=(), present=None)
+    batch = release(replace(counted, signatures=collected))
+    assert (batch.receipt.effective_k or 0) >= 10
+    assert any("rating" in table.metric_names for table in batch.tables.values())

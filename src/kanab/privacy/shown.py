@@ -26,6 +26,11 @@ class ShownTable:
     fixed: bool = False
     derived: Mapping[Derived, DerivedCells] | None = None
 
+    def knows(self, metric: str) -> bool:
+        """Return whether it is known who has a value of a metric; a collector does not know it where some lack one."""
+        lacking = [part.metric.name for part in self.tally.moments if part.metric.missing == "exclude"]
+        return bool(self.columns) and (metric not in lacking or len(self.columns) == 1 + len(lacking))
+
     @property
     def only_arms(self) -> bool:
         """Whether it holds nothing but the arms of one experiment."""

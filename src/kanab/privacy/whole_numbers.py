@@ -38,7 +38,7 @@ def withhold_whole_numbers(counted: Counted, shown: Sequence[ShownTable]) -> dic
         return withheld
     for plan in counted.plan.counted_metrics:
         metric = plan.name
-        tables = [table for table in shown if metric in table.tally.metric_names]
+        tables = [table for table in shown if metric in table.tally.metric_names and table.knows(metric)]
         exposed = expose(counted, plan, tables)
         while exposed.people:
             trials = {

@@ -72,7 +72,7 @@ def _told_alike(
 def _shows(table: ShownTable, metric: str, withheld: Mapping[Place, str]) -> bool:
     """Return whether a table, whose overlap with others is known, still shows a metric."""
     gone = not table.fixed and any((name, metric) in withheld for name in (table.name, *table.tally.experiment_names))
-    return bool(table.columns) and metric in table.tally.metric_names and not gone
+    return metric in table.tally.metric_names and table.knows(metric) and not gone
 
 
 def _gives_way(shown: Sequence[ShownTable], remainders: Remainders, metric: str) -> Place | None:
