@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanab.inspection.attack.differencing import find_differences
+from kanab.inspection.attack.experiment_differences import find_experiment_differences
 from kanab.inspection.attack.published import published_from_dict
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import numbers_of, too_few_off
@@ -169,7 +170,18 @@ def check_chain(release: Release, ledger: Ledger | None) -> Check:
 
 
 def check_differences(releases: Mapping[str, Release]) -> Iterator[Check]:
-    """Check that no release differs from another by a few people; batches are of different people anyway."""
+    """Check that no release differs from another by a few people, nor an experiment from another of its release.
+
+    Batches are of different people anyway.
+    """
+    several = {name: release for name, release in releases.items() if len(release.plan.experiments) > 1}
+    if several:
+        published = [published_from_dict(release_to_dict(release), name) for name, release in several.items()]
+        told = find_experiment_differences(published, min(release.receipt.k for release in several.values()))
+        yield Check(
+            "experiments", not told, "no experiment differs from another of its release by fewer than k people",
+            "Do not use both; release them again.", len(told),
+        )  # fmt: skip
     alone = {name: release for name, release in releases.items() if release.receipt.batch is None}
     if len(alone) > 1:
         published = [published_from_dict(release_to_dict(release), name) for name, release in alone.items()]

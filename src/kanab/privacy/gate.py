@@ -32,6 +32,7 @@ from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.privacy.shown import Place, ShownTable, ValueRule
+from kanab.privacy.subtraction.experiments import coarsen_shared_levels, leave_out_experiments
 from kanab.privacy.subtraction.nested_classes import withhold_nested_classes
 from kanab.privacy.whole_numbers import withhold_whole_numbers
 from kanab.tally.tally import Tally
@@ -98,7 +99,9 @@ def make_release(
         )
     earlier = () if counted.span is not None else recount_earlier(counted, before)
     old = [classes for table in earlier for classes in table.columns]
-    gate = _Gate(counted, merge_jointly(counted, _drafts(counted, maps, before), old), earlier)
+    counted, apart = leave_out_experiments(counted, old)
+    drafts = coarsen_shared_levels(counted, _drafts(counted, maps, before))
+    gate = _Gate(counted, merge_jointly(counted, drafts, old), earlier, sentences=apart)
     gate.audit_arms()
     for name in gate.joint.drafts:
         gate.publish(name)

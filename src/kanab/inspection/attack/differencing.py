@@ -57,6 +57,13 @@ def find_differences(releases: Sequence[AttackedRelease], k: int) -> list[Findin
     return findings
 
 
+def values_of_few(before: AttackedTable, after: AttackedTable, place: _Place) -> list[str]:
+    """Say what the few people by whom two tables of the same classes differ in one of them have between them."""
+    comparison = _TableComparison(before, after, "", 0)
+    pairs = [(part, other) for part in before.moments if (other := _same(part, after)) is not None]
+    return [text for text in (comparison._values(*pair, place) for pair in pairs) if text]
+
+
 def _comparable(
     releases: Sequence[AttackedRelease],
 ) -> Iterator[tuple[AttackedRelease, AttackedRelease, AttackedTable, AttackedTable]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kanab.inspection.attack.background import Background
 from kanab.inspection.attack.count_bounds import BOUNDS, bound_counts
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
+from kanab.inspection.attack.experiment_differences import EXPERIMENTS, find_experiment_differences
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
 from kanab.inspection.attack.metric_differences import (
     METRIC_DIFFERENCES,
@@ -36,6 +37,7 @@ DOES = {
     CLOSED_FORMS: "Infers the largest and the smallest value of a class from people, sum and squares.",
     METRIC_DIFFERENCES: "Subtracts metrics of one table from each other, or multiples of them.",
     PRODUCTS: "Cuts arms by a 0/1 metric, by its products with another.",
+    EXPERIMENTS: "Subtracts experiments from each other whose people are the same but for a few.",
     NESTED: "Subtracts classes from larger ones that they lie in: what is left is in no table.",
     LEVERAGE: "Combines the sums of all tables so that one person weighs as much as possible.",
     LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
@@ -75,6 +77,7 @@ def play_attacker(
         Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(find_exposed_values(releases, rule))),
         Attempt(METRIC_DIFFERENCES, DOES[METRIC_DIFFERENCES], tuple(find_metric_differences(releases, rule))),
         Attempt(PRODUCTS, DOES[PRODUCTS], tuple(find_by_products(releases, rule))),
+        Attempt(EXPERIMENTS, DOES[EXPERIMENTS], tuple(find_experiment_differences(releases, rule))),
         Attempt(NESTED, DOES[NESTED], tuple(find_nested_classes(releases, rule, background))),
     ]
     if background is not None:

@@ -56,6 +56,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("blind-seal", {"leverage", "least squares"}),
         ("whole-numbers", {"whole numbers"}),
         ("nested-levels", {"nested classes"}),
+        ("two-experiments", {"experiment differences"}),
         ("paper", {"closed forms"}),
         ("metric-differences", {"metric differences"}),
         ("products", {"products"}),
@@ -72,7 +73,7 @@ def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, a
 def test_the_list_of_bad_examples_is_closed() -> None:
     assert set(EXAMPLES) == {
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
-        "scan-statistics", "blind-seal", "whole-numbers", "paper", "nested-levels",
+        "scan-statistics", "blind-seal", "whole-numbers", "paper", "nested-levels", "two-experiments",
         "metric-differences", "products",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):

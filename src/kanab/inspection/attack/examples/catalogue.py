@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "whole-numbers": whole_numbers.whole_numbers,
     "paper": tables.paper,
     "nested-levels": nested.nested_levels,
+    "two-experiments": nested.two_experiments,
 }
 
 

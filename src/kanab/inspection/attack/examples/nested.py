@@ -37,3 +37,25 @@ def nested_levels(name: str) -> BadExample:
     )
     release = AttackedRelease("places", tables, contributors={"spend": "bought"})
     return BadExample(name, story, (release,), {**people, "spend": spend})
+
+
+def two_experiments(name: str) -> BadExample:
+    """Make two site-wide experiments; one person came in only one of them."""
+    rng = np.random.default_rng(6)
+    total = 800
+    tier = rng.choice([1, 2, 3], total)
+    people = {"layout": rng.choice(["A", "B"], total), "price": rng.choice(["A", "B"], total), "tier": tier}
+    spend = draw_spend(rng, total, 0.3)
+    spend[-1] = 7_346
+    values = {BOUGHT: (spend > 0).astype(np.int64), SPEND: spend}
+    tables = []
+    for experiment, here in (("layout", total), ("price", total - 1)):
+        rows = {key: column[:here] for key, column in people.items()}
+        axes = arm_axis(experiment, "AB"), Axis("tier", (1, 2, 3))
+        own = {metric: steps[:here] for metric, steps in values.items()}
+        tables.append(tabulate(f"{experiment}/tier", rows, axes, own, [(experiment,)]))
+    story = (
+        "Two experiments with everybody in both, but for one person whose second enrollment was lost. Every class "
+        "holds more than 100 people."
+    )
+    return BadExample(name, story, (AttackedRelease("sealed", tuple(tables)),), {**people, "spend": spend})
