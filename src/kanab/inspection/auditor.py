@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.experiment_differences import find_experiment_differences
 from kanab.inspection.attack.published import published_from_dict
 from kanab.privacy.audit import audit_table
-from kanab.privacy.budget import numbers_of, too_few_off
+from kanab.privacy.budget import RareValues, most_off
 from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally
 
 
@@ -127,11 +129,16 @@ def _inference(release: Release) -> Check:
 
 
 def _unusual(release: Release) -> Check:
+    """Check what tables tell by themselves: people off the commonest value are known of 0/1 metrics, others at most."""
     few = 0
     for metric in {name for table in release.tables.values() for name in table.metric_names}:
-        tables = [table for table in release.tables.values() if metric in table.metric_names]
-        crossed = [table for table in tables if len(table.axes) > 1]
-        few += len(crossed) > 1 and any(too_few_off(table, metric, numbers_of(tables)) for table in crossed)
+        shown = [ShownTable(name, table) for name, table in release.tables.items() if metric in table.metric_names]
+        for total in {table.tally.total for table in shown}:  # of experiments with as many people: the same ones
+            tables = [table for table in shown if table.tally.total == total]
+            rare = RareValues.of(tables, partial(most_off, metric, tables))
+            for table in tables[:-1]:
+                rare.add(table)
+            few += not rare.hides(tables[-1])
     return Check(
         "unusual values", not few, "a metric is in several tables only where enough people are off its commonest value",
         "Release it again, with fewer covariates.", few,

@@ -11,13 +11,18 @@ totals stay.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.counted import Counted
 from kanab.privacy.shown import Place, ShownTable
+from kanab.tally.cells import marginal
+from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
 
 Experiment = TypeVar("Experiment")
@@ -104,20 +109,29 @@ def within_budget(people: int, off_commonest: int, numbers: int, k: int) -> bool
 
 
 def withhold_rare_values(counted: Counted, shown: Sequence[ShownTable]) -> dict[Place, str]:
-    """Return the tables and metrics to withhold, later tables first; what is released already stays."""
+    """Return the tables and metrics to withhold, later tables first; what is released already stays.
+
+    Arm totals go before tables. Where they are too many themselves, a metric is withheld in whole experiments.
+    """
     withheld: dict[Place, str] = {}
+    inside = _classes_inside()
     for metric in (planned.name for planned in counted.plan.counted_metrics):
         tables = [table for table in shown if metric in table.tally.metric_names]
-        before = [table.tally for table in tables if table.fixed]
-        numbers, crossed = numbers_of(before), sum(len(table.axes) > 1 for table in before)
+        rare = RareValues.of(tables, partial(people_off, counted, metric, tables), inside)
         for table in tables:
-            if table.fixed or table.only_arms:
+            if table.fixed:
+                rare.add(table)
+        gone: set[str] = set()
+        for table in tables:
+            experiments = set(table.tally.experiment_names)
+            if table.fixed or gone & experiments:
                 continue
-            more = numbers + _numbers_added(table.tally, first=not numbers)
-            if crossed and too_few_off(table.tally, metric, more, counted.ranges.get(metric)):
-                withheld[table.name, metric] = f"{metric} is withheld in {table.name}: {WHY}"
+            if rare.hides(table):
+                rare.add(table)
             else:
-                numbers, crossed = more, crossed + 1
+                where = "altogether" if table.only_arms else f"in {table.name}"
+                withheld[table.name, metric] = f"{metric} is withheld {where}: {WHY}"
+                gone |= experiments if table.only_arms else set()
     return withheld
 
 
@@ -125,29 +139,185 @@ def numbers_of(tables: Sequence[Tally]) -> int:
     """Count the independent sums of one metric that some tables hold, at most."""
     total = 0
     for table in tables:
-        total += _numbers_added(table, first=not total)
+        arms = len(table.arms[0].levels) if total and len(table.arms) == 1 else 0  # another one has them as well
+        total += max(int(np.count_nonzero(table.people)) - arms, 0)
     return total
 
 
-def _numbers_added(table: Tally, *, first: bool) -> int:
-    """Count the classes of a table, but for the arms that another one has as well."""
-    arms = 0 if first or len(table.arms) > 1 else len(table.arms[0].levels)
-    return max(int(np.count_nonzero(table.people)) - arms, 0)
+Off = NDArray[np.int64]
+"""People of every arm of an experiment who are off the commonest value: a row per arm, a column per way to tell."""
 
 
-def too_few_off(tally: Tally, metric: str, numbers: int, bounds: tuple[int, int] | None = None) -> bool:
-    """Return whether so many numbers could tell who is off the commonest value; if it is nobody, they cannot."""
-    off = _people_off(tally, metric, bounds)
-    nobody = off == 0 and tally.moments_of(metric).metric.binary
-    return not enough_unusual(off, numbers) and not nobody
+def people_off(counted: Counted, metric: str, tables: Sequence[ShownTable], experiment: str) -> Off:
+    """Return who is off the commonest value in every arm: exactly where rows were counted, else at least so many."""
+    for each in (counted, *counted.earlier):
+        if metric in each.unusual.get(experiment, {}):
+            return each.unusual[experiment][metric]
+    arms = _by_arm(experiment, metric, tables)
+    limits = arms.metric.grid_bounds or counted.ranges.get(metric)
+    fewest = []
+    for place, (n, s) in enumerate(zip(arms.counts, arms.sums, strict=True)):
+        if limits is None or (not arms.squares and not arms.metric.binary):
+            fewest.append(min(int(n), 1))
+        else:
+            q = int(s if arms.metric.binary else arms.squares[experiment,][place])
+            fewest.append(0 if n * q == s**2 else max(1, fewest_off(int(n), int(s), q, *limits)))
+    return np.array(fewest, dtype=np.int64)[:, None]
 
 
-def _people_off(tally: Tally, metric: str, bounds: tuple[int, int] | None) -> int:
-    """Return how many people of a table are off the commonest value at least."""
-    part = tally.moments_of(metric)
-    n, s = int(part.counts.sum()), int(part.sums.sum())
-    limits = part.metric.grid_bounds or bounds
-    squares = part.squares_by((tally.axes[0],), tally.axes)
-    if limits is None or squares is None or n == 0:
-        return 0
-    return fewest_off(n, s, int(squares.sum()), *limits)
+def most_off(metric: str, tables: Sequence[ShownTable], experiment: str) -> Off:
+    """Return how many people are off the commonest value in every arm at most, as far as sums and bounds tell."""
+    arms = _by_arm(experiment, metric, tables)
+    most = [int(n) for n in arms.counts]
+    if arms.metric.grid_bounds is not None:
+        low, high = arms.metric.grid_bounds
+        sums = zip(arms.counts, arms.sums, strict=True)
+        most = [min(int(n), int(s) - int(n) * low, int(n) * high - int(s)) for n, s in sums]
+    return np.array(most, dtype=np.int64)[:, None]
+
+
+def _by_arm(experiment: str, metric: str, tables: Sequence[ShownTable]) -> Moments:
+    """Return a metric by the arms of one experiment, out of the first table that has it."""
+    table = next(table.tally for table in tables if experiment in table.tally.experiment_names)
+    part, by = table.moments_of(metric), (experiment,)
+    counts, sums = (marginal(cells, table.axes, by) for cells in (part.counts, part.sums))
+    squares = None if part.metric.binary else part.squares_by(by, table.axes)
+    return Moments(part.metric, counts, sums, {} if squares is None else {by: squares})
+
+
+Inside = Callable[[ShownTable, NDArray[np.bool_] | None], int]
+"""How many classes of a table hold some of the people of these signatures."""
+
+
+def _classes_inside() -> Inside:
+    """Return a function that counts classes once for every table and every set of people."""
+    known: dict[tuple[int, bytes], int] = {}
+
+    def classes_inside(table: ShownTable, people: NDArray[np.bool_] | None) -> int:
+        if people is None or not table.columns:
+            return int(np.count_nonzero(table.tally.people))
+        key = id(table), people.tobytes()
+        if key not in known:
+            classes = table.columns[0][people]
+            known[key] = int(np.count_nonzero(np.bincount(classes[classes >= 0], minlength=1)))
+        return known[key]
+
+    return classes_inside
+
+
+@dataclass
+class _SumsAbout:
+    """Sums of a metric about some people: how many independent numbers they are, in how many tables that cross."""
+
+    off: Off
+    people: NDArray[np.bool_] | None = None
+    numbers: int = 0
+    arms: dict[str, int] = field(default_factory=dict)
+    crossed: dict[str, int] = field(default_factory=dict)
+    tables: int = 0
+    known: set[object] = field(default_factory=set)
+
+    @property
+    def hides(self) -> bool:
+        """Whether enough people are off the commonest value, or nobody is. One table alone tells of classes only."""
+        crossing = self.tables + sum(not self.crossed.get(name) for name in self.arms)
+        few = (self.off > 0) & ~np.array([enough_unusual(int(off), self.numbers) for off in self.off])
+        return crossing < 2 or not few.any()
+
+    def with_table(self, table: ShownTable, inside: Inside) -> _SumsAbout:
+        """Return the same people with one table more; their arms are counted once."""
+        tally = table.tally
+        classes = inside(table, self.people)
+        key = tally.factors
+        if not classes or key in self.known:
+            return self
+        more = replace(self, arms=dict(self.arms), crossed=dict(self.crossed), known={*self.known, key})
+        for factor in tally.arms:
+            if factor.name not in more.arms:
+                more.arms[factor.name] = min(len(factor.levels), classes)
+                more.numbers += more.arms[factor.name] - (len(more.arms) > 1)
+        if not table.only_arms:
+            alone = sum(more.arms[name] for name in tally.experiment_names) - (len(tally.arms) - 1)
+            more.numbers += max(0, classes - alone)
+            more.tables += 1
+            for name in tally.experiment_names:
+                more.crossed[name] = more.crossed.get(name, 0) + 1
+        return more
+
+    def with_arm_of(self, table: ShownTable, experiment: str, arm: int) -> _SumsAbout:
+        """Return the people of one arm with one table more of their experiment."""
+        axis = table.tally.axes.index(experiment)
+        classes = int(np.count_nonzero(table.tally.people.take(arm, axis=axis)))
+        key = table.tally.factors
+        if classes < 2 or key in self.known:
+            return self
+        return replace(self, numbers=self.numbers + classes - 1, tables=self.tables + 1, known={*self.known, key})
+
+
+@dataclass
+class RareValues:
+    """The sums of one metric so far, about everybody of every experiment and about every arm by itself.
+
+    All tables of an experiment are split by its arms, so that each arm is a system of its own; tables of other
+    experiments add to the system of all of its people.
+    """
+
+    everybody: dict[str, _SumsAbout]
+    by_arm: dict[tuple[str, int], _SumsAbout]
+    inside: Inside
+
+    @classmethod
+    def of(cls, tables: Sequence[ShownTable], off: Callable[[str], Off], inside: Inside | None = None) -> RareValues:
+        """Return the systems of all experiments that some tables are about, without a number yet."""
+        everybody: dict[str, _SumsAbout] = {}
+        by_arm: dict[tuple[str, int], _SumsAbout] = {}
+        for name in dict.fromkeys(name for table in tables for name in table.tally.experiment_names):
+            arms = off(name)
+            everybody[name] = _SumsAbout(arms.sum(axis=0), _people_of(name, tables, arms[:, 0] > 0))
+            by_arm |= {(name, arm): _SumsAbout(row, numbers=1) for arm, row in enumerate(arms)}
+        return cls(_alike(everybody), by_arm, inside or _classes_inside())
+
+    def hides(self, table: ShownTable) -> bool:
+        """Return whether nobody with a rare value could be told if a table joined the others."""
+        return all(system.hides for systems in self._with(table) for system in systems.values())
+
+    def add(self, table: ShownTable) -> None:
+        """Add a table to what is published."""
+        everybody, by_arm = self._with(table)
+        self.everybody |= everybody
+        self.by_arm |= by_arm
+
+    def _with(self, table: ShownTable) -> tuple[dict[str, _SumsAbout], dict[tuple[str, int], _SumsAbout]]:
+        everybody = {name: system.with_table(table, self.inside) for name, system in self.everybody.items()}
+        names = table.tally.experiment_names
+        arms = {} if table.only_arms else {key: system for key, system in self.by_arm.items() if key[0] in names}
+        return everybody, {key: system.with_arm_of(table, *key) for key, system in arms.items()}
+
+
+def _people_of(experiment: str, tables: Sequence[ShownTable], arms: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Return the signatures of an experiment's people, but for arms where everybody is alike; None if unknown."""
+    table = next(table for table in tables if experiment in table.tally.experiment_names)
+    if not table.columns:
+        return None
+    axis = table.tally.axes.index(experiment)
+    column = table.columns[0]
+    place = np.unravel_index(np.maximum(column, 0), table.tally.people.shape)[axis]
+    return np.asarray((column >= 0) & arms[place])
+
+
+def _alike(systems: Mapping[str, _SumsAbout]) -> dict[str, _SumsAbout]:
+    """Keep one system for experiments that are about the same people, with the fewest of any of them."""
+    kept: dict[str, _SumsAbout] = {}
+    for name, system in systems.items():
+        same = next((other for other, before in kept.items() if _same(before, system)), None)
+        if same is None:
+            kept[name] = system
+        else:
+            kept[same] = replace(kept[same], off=np.minimum(kept[same].off, system.off))
+    return kept
+
+
+def _same(first: _SumsAbout, second: _SumsAbout) -> bool:
+    if first.people is None or second.people is None:
+        return False
+    return first.off.shape == second.off.shape and np.array_equal(first.people, second.people)

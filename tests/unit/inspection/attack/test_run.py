@@ -57,6 +57,9 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("whole-numbers", {"whole numbers"}),
         ("nested-levels", {"nested classes"}),
         ("two-experiments", {"experiment differences"}),
+        ("rare-in-one-arm", {"sparse values"}),
+        ("arms-only", {"sparse values"}),
+        ("unusual-price", {"sparse values"}),
         ("paper", {"closed forms"}),
         ("metric-differences", {"metric differences"}),
         ("products", {"products"}),
@@ -75,6 +78,7 @@ def test_the_list_of_bad_examples_is_closed() -> None:
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
         "scan-statistics", "blind-seal", "whole-numbers", "paper", "nested-levels", "two-experiments",
         "metric-differences", "products",
+        "rare-in-one-arm", "arms-only", "unusual-price",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):
         example("nonsense")
@@ -157,6 +161,29 @@ def test_the_sparse_pair_scan_names_every_buyer() -> None:
     named = sorted(int(one.learnt.split()[1]) - 1 for one in found)
     assert named == np.flatnonzero(bad.people["bought"]).tolist()
     assert len(named) > 10
+
+
+def test_the_only_person_of_an_arm_with_a_value_is_named_whatever_the_other_arm_has() -> None:
+    bad = example("rare-in-one-arm")
+    (finding,) = found_by(attacked("rare-in-one-arm"), "sparse values")
+    (person,) = np.flatnonzero((bad.people["variant"] == "A") & (bad.people["bought"] == 1)) + 1
+    assert finding.learnt == f"person {person} has bought = 1"
+
+
+def test_the_arm_totals_of_many_experiments_name_the_few_who_bought() -> None:
+    bad = example("arms-only")
+    named = [finding.learnt for finding in found_by(attacked("arms-only"), "sparse values")]
+    buyers = np.flatnonzero(bad.people["bought"]) + 1
+    assert sorted(named) == sorted(f"person {person} has bought = 1" for person in buyers)
+
+
+def test_who_does_not_pay_what_everybody_pays_is_named_with_the_price_and_odd_cents_are_seen() -> None:
+    bad = example("unusual-price")
+    named = {finding.learnt for finding in found_by(attacked("unusual-price"), "sparse values")}
+    (odd,) = np.flatnonzero(bad.people["fee"] % 100) + 1
+    cheap = np.flatnonzero(bad.people["price"] == 499) + 1
+    whole = f"person {odd} is 0.37 off the steps of 1 that all other fee is in"
+    assert {whole, *(f"person {person} has price = 4.99" for person in cheap)} <= named
 
 
 def test_the_papers_value_lies_between_itself_and_itself() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import collector, metrics, nested, scans, tables, whole_numbers
+from kanab.inspection.attack.examples import collector, metrics, nested, rare, scans, tables, whole_numbers
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -20,6 +20,9 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "scan-statistics": scans.scan_statistics,
     "blind-seal": collector.blind_seal,
     "whole-numbers": whole_numbers.whole_numbers,
+    "rare-in-one-arm": rare.rare_in_one_arm,
+    "arms-only": rare.arms_only,
+    "unusual-price": rare.unusual_price,
     "paper": tables.paper,
     "nested-levels": nested.nested_levels,
     "two-experiments": nested.two_experiments,
