@@ -53,7 +53,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("pair-scan", {"leverage", "least squares"}),
         ("pair-scan-sparse", {"leverage", "sparse values"}),
         ("scan-statistics", {"scan statistics"}),
-        ("blind-seal", {"leverage", "least squares"}),
+        ("blind-seal", {"leverage", "least squares", "nested classes"}),
         ("whole-numbers", {"whole numbers"}),
         ("nested-levels", {"nested classes"}),
         ("two-experiments", {"experiment differences"}),
