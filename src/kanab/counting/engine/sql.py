@@ -447,8 +447,12 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
 
 
 def _may_dominate(derived: Derived, people: Cells, tally: Tally, query: CountQuery) -> bool:
-    """Return whether somebody may make up nearly all of a derived number of a class, as far as sums tell."""
-    if not people.any():
+    """Return whether somebody may make up nearly all of a derived number of a class, as far as sums tell.
+
+    Two 0/1 metrics differ by one at most.
+    """
+    binary = all(query.measure(name).metric.binary for name in (derived.first, derived.second))
+    if binary or not people.any():
         return False
     if derived.side is not None or not {derived.first, derived.second} <= set(tally.metric_names):
         return True

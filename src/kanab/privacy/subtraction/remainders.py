@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -122,8 +122,8 @@ class Remainders:
             number[group.outer[0]] = place
             gone[list(group.inner)] = True
         classes = np.where(gone[self.inner.classes], -1, number[self.outer.classes])
-        covers = frozenset({self.outer.key})
-        return Partition(classes, len(single), self.tables, replace(self, groups=single).numbers, covers, object())
+        numbers, covers = cache(replace(self, groups=single).numbers), frozenset({self.outer.key})
+        return Partition(classes, len(single), self.tables, numbers, covers, object())
 
 
 def _difference(outer: Numbers, inner: Numbers, groups: Sequence[Remainder]) -> Numbers:
@@ -155,7 +155,7 @@ def partitions_of(
     keys = {by: column.tobytes() for by, (column, _) in cells.items()}
     for by, (column, size) in cells.items():
         covers = frozenset(keys[other] for other in marginals if set(other) <= set(by))
-        numbers = partial(marginal_numbers, moments, axes, by)
+        numbers = cache(partial(marginal_numbers, moments, axes, by))
         yield Partition(column, size, frozenset({place}), numbers, covers, keys[by], (place, by))
 
 
