@@ -25,6 +25,7 @@ EXAMPLES = {
     "bounds": "{'spend': (0, 500)}",
     "contrasts": "['B - C']",
     "covariates": "['tier']",
+    "least_events": "{'bought': 10}",
     "looks": "Looks('spending', looks=5)",
     "lower_is_better": "['returns']",
     "margins": "{'spend': Margin('non-inferiority', 0.1)}",

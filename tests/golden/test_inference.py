@@ -13,6 +13,7 @@ from tests.unit.privacy.closed_forms import largest
 import kanab as kb
 from kanab.counted import LargestValues
 from kanab.datasets import count_eighteen, eighteen_rows
+from kanab.inspection.auditor import list_few_events
 from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import Audit, audit_table
 
@@ -93,3 +94,14 @@ def test_the_papers_people_are_given_away_if_only_one_of_three_has_minutes() -> 
             rows["minutes"][i] = 0.0
     by_arm = audit_table("treatment/tier", count_eighteen(rows), {})
     assert [(one.rule, one.classes) for one in by_arm.broken] == [("interval", 2)]  # the class, and its arm
+
+
+def test_the_audit_lists_where_fewer_than_ten_of_2000_customers_bought(rows: pd.DataFrame) -> None:
+    sample = rows.sample(2000, random_state=1)
+    choices: dict[str, Any] = {"arm": "segment", "metrics": ["visit", "conversion"], "covariates": ["channel"]}
+    listed = list_few_events(kb.release(kb.count(sample, **choices)))
+    assert [(few.table, few.metric, few.few, few.classes) for few in listed] == [
+        ("segment/channel", "conversion", 8, 9)
+    ]
+    asked = kb.release(kb.count(sample, **choices, least_events={"conversion": 10}))
+    assert list_few_events(asked) == ()

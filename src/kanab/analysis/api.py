@@ -139,6 +139,7 @@ def readout(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
     missing: Mapping[str, Missing] | None = None,
+    least_events: Mapping[str, int] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
     score: Sequence[str] = (),
@@ -197,8 +198,8 @@ def readout(
     of_plan, of_reading = (None, control) if pool else (control, None)  # a pool may be the control
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        score=score, bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms,
-        shares=shares, control=of_plan,
+        score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
+        bins=bins, top=top, arms=arms, shares=shares, control=of_plan,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,15 @@ import click
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
-from kanab.inspection.auditor import Check, check_chain, check_differences, check_release, passes
+from kanab.inspection.auditor import (
+    Check,
+    FewEvents,
+    check_chain,
+    check_differences,
+    check_release,
+    list_few_events,
+    passes,
+)
 from kanab.inspection.officer.account import plain_notes
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.ledger_note import asked_text
@@ -30,7 +38,7 @@ _MARKS = {True: "holds", False: "BROKEN", None: "not evaluated"}
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside a file.")
 @json_option
 def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
-    """Check releases against every rule.
+    """Check releases against every rule; list where few people of a class have a 0/1 metric, or lack it.
 
     FILE is a release file, a ledger or the data directory of a collector. Exits with 1 if a rule is broken.
 
@@ -39,20 +47,24 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     kanab audit kanab.ledger
     kanab audit ./kanab-data
     """
-    checked = audit_files(files, ledger)
+    checked, releases = _audit_files(files, ledger)
+    few = {name: list_few_events(released) for name, released in releases.items()}
     whole = all(passes(checks) for checks in checked.values())
     refused = _refused(files, ledger)
     if as_json:
         plain = {name: [asdict(check) for check in checks] for name, checks in checked.items()}
-        echo_json({"passed": whole, "files": plain, "ledgers": refused})
+        events = {name: [asdict(each) for each in listed] for name, listed in few.items()}
+        echo_json({"passed": whole, "files": plain, "few_events": events, "ledgers": refused})
     else:
-        click.echo("\n".join([*_attempts(refused), _as_text(checked, whole=whole)]))
+        click.echo("\n".join([*_attempts(refused), _as_text(checked, few, whole=whole)]))
     if not whole:
         sys.exit(1)
 
 
-def audit_files(files: tuple[str, ...], ledger: str | None = None) -> dict[str, list[Check]]:
-    """Check every file; one that cannot be read unchanged is a broken rule as well."""
+def _audit_files(
+    files: tuple[str, ...], ledger: str | None = None
+) -> tuple[dict[str, list[Check]], dict[str, Release]]:
+    """Check every file, and return its releases; one that cannot be read unchanged is a broken rule as well."""
     checked: dict[str, list[Check]] = {}
     releases: dict[str, Release] = {}
     for file in files:
@@ -68,7 +80,7 @@ def audit_files(files: tuple[str, ...], ledger: str | None = None) -> dict[str, 
             checked[name] = [*check_release(released), check_chain(released, _ledger_of(file, ledger))]
     if differences := list(check_differences(releases)):
         checked["all together"] = differences
-    return checked
+    return checked, releases
 
 
 def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
@@ -102,10 +114,11 @@ def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield ""
 
 
-def _as_text(checked: Mapping[str, list[Check]], *, whole: bool) -> str:
+def _as_text(checked: Mapping[str, list[Check]], few: Mapping[str, Sequence[FewEvents]], *, whole: bool) -> str:
     lines = []
     for name, checks in checked.items():
-        lines += [name, *map(_line, checks), ""]
+        told = [f"  for information: {each.sentence}." for each in few.get(name, ())]
+        lines += [name, *map(_line, checks), *told, ""]
     broken = sum(check.holds is False for checks in checked.values() for check in checks)
     lines.append("No rule is broken." if whole else f"{broken} rule{'s are' if broken > 1 else ' is'} broken.")
     return "\n".join(lines)

@@ -37,6 +37,7 @@ _EXAMPLES = {
     "--aggregate": "visits=max",
     "--bin": "age=5",
     "--bounds": "spend=0:500",
+    "--least-events": "bought=10",
     "--missing": "rating=exclude",
     "--per-day": "checkout=500",
     "--pool": "any=B+C",
@@ -177,6 +178,10 @@ _OPTIONS = (
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
     click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero."),
     click.option(
+        "--least-events", multiple=True, metavar="NAME=N",
+        help="People of a class who must have a 0/1 metric, and lack it, or nobody: --least-events bought=10.",
+    ),
+    click.option(
         "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
@@ -250,8 +255,8 @@ def check_single(source: tuple[str, ...]) -> None:
 
 
 _IN_A_PLAN = frozenset(
-    "--arm --metric --ratio --bounds --resolution --missing --bin --top --score --arms --shares --adjust --segment "
-    "--covariate".split()
+    "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --arms --shares "
+    "--adjust --segment --covariate".split()
 )
 """The flags that make a plan, and so cannot stand beside one."""
 
@@ -273,6 +278,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         bounds=bounds_of(flags["bounds"]),
         resolution=numbers(flags["resolution"], "--resolution"),
         missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
+        least_events={name: _whole(least) for name, least in numbers(flags["least_events"], "--least-events").items()},
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
         top={name: _whole(limit) for name, limit in numbers(flags["top"], "--top").items()},
         score=[name for text in flags["score"] for name in names(text)],

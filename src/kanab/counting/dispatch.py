@@ -48,6 +48,7 @@ def count(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
     missing: Mapping[str, Missing] | None = None,
+    least_events: Mapping[str, int] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
     score: Sequence[str] = (),
@@ -96,8 +97,8 @@ def count(
     """
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        score=score, bounds=bounds, resolution=resolution, missing=missing, bins=bins, top=top, arms=arms,
-        shares=shares, control=control,
+        score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
+        bins=bins, top=top, arms=arms, shares=shares, control=control,
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,

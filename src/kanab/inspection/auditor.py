@@ -15,7 +15,7 @@ import numpy as np
 from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.experiment_differences import find_experiment_differences
 from kanab.inspection.attack.published import published_from_dict
-from kanab.privacy.audit import audit_table
+from kanab.privacy.audit import audit_table, few_events
 from kanab.privacy.budget import RareValues, most_off
 from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
@@ -34,6 +34,48 @@ class Check:
     says: str
     remedy: str = ""
     classes: int = 0
+
+
+@dataclass(frozen=True)
+class FewEvents:
+    """In how many classes of a table some people, but fewer than k, have a 0/1 metric, or lack it.
+
+    That breaks no rule, unless the metric asks for more (`least_events`) or is sensitive.
+    """
+
+    table: str
+    metric: str
+    few: int
+    classes: int
+    k: int
+
+    @property
+    def sentence(self) -> str:
+        """The same in words.
+
+        >>> FewEvents("checkout/tier", "bought", 14, 33, 10).sentence
+        'bought in checkout/tier: in 14 of 33 classes some people, but fewer than 10, have it, or lack it'
+        """
+        classes = f"in {self.few:,} of {self.classes:,} classes"
+        return f"{self.metric} in {self.table}: {classes} some people, but fewer than {self.k}, have it, or lack it"
+
+
+def list_few_events(release: Release) -> tuple[FewEvents, ...]:
+    """List where classes of 0/1 metrics have few people on one side, as published."""
+    k = release.receipt.k
+    listed = (
+        FewEvents(
+            name,
+            part.metric.name,
+            int(np.count_nonzero(few_events(part.counts, part.sums, k))),
+            int(np.count_nonzero(part.counts)),
+            k,
+        )
+        for name, table in release.tables.items()
+        for part in table.moments
+        if part.metric.binary
+    )
+    return tuple(each for each in listed if each.few)
 
 
 def check_release(release: Release) -> tuple[Check, ...]:
@@ -115,7 +157,9 @@ def _freedom(release: Release) -> Check:
 def _inference(release: Release) -> Check:
     plans = release.plan.metrics_by_name
     tables = dict(release.tables) | {f"arms of {name}": table.keep() for name, table in release.tables.items()}
-    broken = [rule for name, table in tables.items() for rule in audit_table(name, table, plans).broken]
+    broken = [
+        rule for name, table in tables.items() for rule in audit_table(name, table, plans, k=release.receipt.k).broken
+    ]
     products = sum(
         not products_hide(cross, table, release.receipt.k)
         for table in release.tables.values()

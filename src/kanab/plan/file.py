@@ -180,7 +180,7 @@ def _undeclared(plan: Plan) -> Iterator[str]:
 
 
 def _metric(name: str, table: _Table) -> MetricPlan:
-    table.only("kind", "bounds", "resolution", "missing", "of", "sensitive", "ratio", "squares")
+    table.only("kind", "bounds", "resolution", "missing", "of", "sensitive", "ratio", "squares", "least_events")
     if not {"kind", "ratio"} & set(table.keys):
         table.needs("bounds", "[lower, upper], or kind = 'binary'")
     return MetricPlan(
@@ -193,6 +193,7 @@ def _metric(name: str, table: _Table) -> MetricPlan:
         {False: "no", True: "yes", "both": "both"}[table.get("sensitive", values.one_of(False, True, "both"), False)],  # type: ignore[arg-type]
         table.get("ratio", values.two_names, None),
         table.get("squares", values.one_of("marginals", "class"), MetricPlan.squares),
+        table.get("least_events", values.positive_whole, None),
     )
 
 
@@ -297,6 +298,7 @@ def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
         sensitive={"no": None, "yes": True, "both": "both"}[metric.sensitive],
         ratio=_plain(metric.ratio),
         squares=metric.squares if metric.squares != MetricPlan.squares else None,
+        least_events=metric.least_events,
     )
 
 

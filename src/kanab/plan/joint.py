@@ -230,7 +230,7 @@ def _levels(covariate: CovariatePlan) -> Hashable:
 
 def _counting_part(metric: MetricPlan) -> MetricPlan:
     """Return what matters for counting a metric."""
-    return replace(metric, of=None, sensitive="no")
+    return replace(metric, of=None, sensitive="no", least_events=None)
 
 
 def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:

@@ -34,7 +34,8 @@ class MetricPlan:
     """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data.
 
     Without a rule for ``missing`` values, people without one are left out where rows are counted,
-    and begin with 0 where events are added up.
+    and begin with 0 where events are added up. ``least_events`` people of a class have a 0/1 metric (or the one that
+    it is ``of``), and as many lack it, or nobody does.
     """
 
     name: str
@@ -46,6 +47,15 @@ class MetricPlan:
     sensitive: Literal["no", "yes", "both"] = "no"
     ratio: tuple[str, str] | None = None
     squares: Literal["marginals", "class"] = "marginals"
+    least_events: int | None = None
+
+    def events(self, k: int) -> int:
+        """Return how many people of a class must have it, and lack it: by default k of a sensitive metric.
+
+        >>> MetricPlan("ill", binary=True, sensitive="yes").events(10), MetricPlan("bought", binary=True).events(10)
+        (10, 1)
+        """
+        return self.least_events or (1 if self.sensitive == "no" else k)
 
     @property
     def declared(self) -> bool:
@@ -280,6 +290,7 @@ def make_plan(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     resolution: Mapping[str, float] | None = None,
     missing: Mapping[str, Missing] | None = None,
+    least_events: Mapping[str, int] | None = None,
     bins: Mapping[str, int | Sequence[float]] | None = None,
     top: Mapping[str, int] | None = None,
     score: Sequence[str] = (),
@@ -306,6 +317,7 @@ def make_plan(
     metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))
     for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
+        ("least_events", least_events, metrics),
         ("bins", bins, covariates), ("top", top, covariates), ("scores", score, covariates),
     ):  # fmt: skip
         for name in () if choices is None else choices:
@@ -318,6 +330,7 @@ def make_plan(
                 _tuple((bounds or {}).get(name)),
                 (resolution or {}).get(name),
                 missing=(missing or {}).get(name),
+                least_events=(least_events or {}).get(name),
             )
             for name in metrics
         )

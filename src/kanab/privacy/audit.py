@@ -31,7 +31,7 @@ from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
 from kanab.tally.tally import Tally
 
-Rule = Literal["interval", "homogeneous", "sensitive", "contributors", "dominance"]
+Rule = Literal["interval", "homogeneous", "sensitive", "contributors", "dominance", "events"]
 Mask = NDArray[np.bool_]
 Bounds = tuple[Bound, Bound]
 
@@ -48,21 +48,35 @@ MEANING: Mapping[Rule, str] = {
     "sensitive": "everyone of a class has the value that is marked sensitive",
     "contributors": f"a class has fewer than {LEAST_CONTRIBUTORS} people with a value that is not zero",
     "dominance": "one or two people make up nearly all of the sum of a class",
+    "events": "a class has fewer than {least} people with it, or without it",
 }
-"""What each rule forbids, in words."""
+"""What each rule forbids, in words; ``least`` is what a metric asks for."""
 
 REMEDY = "Its sums by class are withheld in this table; arm totals stay."
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that a metric breaks in a table: in how many classes or marginals of them, and what is done about it."""
+    """A rule that a metric breaks in a table: in how many classes or marginals of them, and what is done about it.
+
+    ``least`` people are what the metric asks for on both sides, where the rule is about events.
+    """
 
     table: str
     metric: str
     rule: Rule
     classes: int
     remedy: str = REMEDY
+    least: int = 1
+
+    @property
+    def meaning(self) -> str:
+        """What the rule forbids.
+
+        >>> Broken("checkout/tier", "bought", "events", 2, least=10).meaning
+        'a class has fewer than 10 people with it, or without it'
+        """
+        return MEANING[self.rule].format(least=self.least)
 
     @property
     def sentence(self) -> str:
@@ -71,7 +85,7 @@ class Broken:
         >>> Broken("checkout/tier", "spend", "dominance", 2).sentence
         'spend in checkout/tier: one or two people make up nearly all of the sum of a class'
         """
-        return f"{self.metric} in {self.table}: {MEANING[self.rule]}"
+        return f"{self.metric} in {self.table}: {self.meaning}"
 
 
 @dataclass(frozen=True)
@@ -116,13 +130,16 @@ def audit_table(
     tally: Tally,
     plans: Mapping[str, MetricPlan],
     *,
+    k: int = 1,
     ranges: Mapping[str, tuple[int, int]] | None = None,
     largest: Mapping[str, LargestValues] | None = None,
+    whole: Tally | None = None,
 ) -> Audit:
     """Apply every rule to every metric of a table as it would be published.
 
-    ``ranges`` are the grid bounds of metrics that declare none, ``largest`` the largest values of
-    the same classes, where they are known.
+    So many as ``k`` people have a sensitive value, and lack it, unless its plan says otherwise. ``ranges`` are the
+    grid bounds of metrics that declare none, ``largest`` the largest values of the same classes, where they are
+    known. ``whole`` is the table with the metrics that are withheld: they tell who has a value of the others, too.
 
     >>> from kanab.datasets import eighteen
     >>> audit_table("treatment/tier", eighteen(), {}).passed
@@ -140,7 +157,11 @@ def audit_table(
             if metric in (largest or {}):
                 classes = int(dominated((largest or {})[metric]).sum())
                 judged = replace(judged, broken={**judged.broken, "dominance": classes})
-        audit += judged.audit(name, metric)
+        least = plan.events(k)
+        having = part.sums if part.metric.binary else _having(part, whole or tally, plan)
+        few = 0 if having is None else int(few_events(part.counts, having, least).sum())
+        judged = replace(judged, broken={"events": few, **judged.broken})
+        audit += judged.audit(name, metric, least)
     return audit
 
 
@@ -153,8 +174,8 @@ class _Judged:
     not_enumerated: int = 0
     ratio: float | None = None
 
-    def audit(self, table: str, metric: str) -> Audit:
-        broken = [Broken(table, metric, rule, classes) for rule, classes in self.broken.items() if classes]
+    def audit(self, table: str, metric: str, least: int) -> Audit:
+        broken = [Broken(table, metric, rule, classes, least=least) for rule, classes in self.broken.items() if classes]
         worst = None if self.ratio is None else Worst(table, metric, self.ratio)
         return Audit(tuple(broken), self.homogeneous, self.not_enumerated, worst)
 
@@ -331,11 +352,27 @@ def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
 def _contributors(part: Moments, tally: Tally, plan: MetricPlan, bounds: Bounds) -> Cells | None:
     """Return the people of every class whose value is not zero, if a 0/1 metric of the same table tells them."""
     low, high = edges(*bounds)
-    having = [other for other in tally.moments if other.metric.name == plan.of and other.metric.binary]
-    if not having or not low <= 0 <= high:
+    people = _having(part, tally, plan)
+    if people is None or not low <= 0 <= high:
         return None
-    people = np.minimum(having[0].sums, part.counts)
     return np.where((people == 0) & (part.sums != 0), part.counts, people)
+
+
+def _having(part: Moments, tally: Tally, plan: MetricPlan) -> Cells | None:
+    """Return the people of every class who have the 0/1 metric that a metric is of, if the table has it."""
+    having = [other for other in tally.moments if other.metric.name == plan.of and other.metric.binary]
+    return np.minimum(having[0].sums, part.counts) if having else None
+
+
+def few_events(people: Cells, having: Cells, least: int) -> Mask:
+    """Return the classes where some people, but fewer than so many, have something, or lack it.
+
+    >>> few_events(np.array([40, 40, 40, 40]), np.array([0, 3, 20, 39]), 10).tolist()
+    [False, True, False, True]
+    """
+    lacking = people - having
+    few: Mask = (having > 0) & (having < least) | (lacking > 0) & (lacking < least)
+    return few
 
 
 def _off_zero(bounds: Bounds) -> Bounds:

@@ -8,10 +8,10 @@ from os import PathLike
 
 from kanab.arguments import check_arguments
 from kanab.counted import Counted, floor_to_k
-from kanab.errors import PrivacyError
+from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan, settle_missing
 from kanab.privacy.asking import Question, check_asking, check_choices, refusals_noted
-from kanab.privacy.audit import MEANING, Audit, audit_table
+from kanab.privacy.audit import Audit, audit_table
 from kanab.privacy.budget import withhold_rare_values
 from kanab.privacy.class_rules import (
     Draft,
@@ -72,6 +72,17 @@ def release(
         return made
 
 
+def _check_events(counted: Counted) -> None:
+    """Raise `PlanError` where events are asked for of a metric that nobody has or lacks."""
+    binary = {metric.name: metric.binary for tally in counted.tallies.values() for metric in tally.metrics}
+    for plan in counted.plan.counted_metrics:
+        if plan.least_events is not None and plan.of is None and not binary.get(plan.name, True):
+            raise PlanError(
+                f"least_events of {plan.name!r}: that is not a 0/1 metric",
+                "Ask for it of a 0/1 metric, or say in a plan file of which 0/1 metric this is (of).",
+            )
+
+
 def _checked(counted: Counted) -> Counted:
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
@@ -97,6 +108,7 @@ def make_release(
             "bounds were taken from the data, and a ledger would give them away",
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
+    _check_events(counted)
     earlier = () if counted.span is not None else recount_earlier(counted, before)
     old = [classes for table in earlier for classes in table.columns]
     counted, apart = leave_out_experiments(counted, old)
@@ -171,11 +183,11 @@ class _Gate:
         """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
-            arms = self._without_gaps(name, self.counted.tallies[linkage.name].keep())
-            audit = self._audit(name, arms, published_totals(linkage, self.counted))
+            whole = self.counted.tallies[linkage.name].keep()
+            arms = self._without_gaps(name, whole)
+            audit = self._audit(name, arms, published_totals(linkage, self.counted), whole)
             shown_metrics = set(arms.metric_names) - {broken.metric for broken in audit.broken}
-            metrics = self.counted.tallies[linkage.name].metric_names
-            self.barred |= {(name, metric) for metric in metrics if metric not in shown_metrics}
+            self.barred |= {(name, metric) for metric in whole.metric_names if metric not in shown_metrics}
 
     def publish(self, name: str) -> None:
         """Add a table without the metrics that may not be shown by class."""
@@ -186,11 +198,11 @@ class _Gate:
         levels = published_map(draft, self.counted.plan)
         if levels is not None and levels.merged:
             self.maps[name] = levels
-        table = draft.tally if levels is None else levels.apply(draft.tally)
+        whole = draft.tally if levels is None else levels.apply(draft.tally)
         barred = {metric for experiment, metric in self.barred if experiment in draft.linkage.experiments}
-        table = table.select_metrics(metric for metric in table.metric_names if metric not in barred)
+        table = whole.select_metrics(metric for metric in whole.metric_names if metric not in barred)
         table = self._without_gaps(name, table)
-        audit = self._audit(name, table, replace(as_published(draft), levels=levels))
+        audit = self._audit(name, table, replace(as_published(draft), levels=levels), whole)
         withheld = {broken.metric for broken in audit.broken}
         table = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         self.tables[name] = table
@@ -314,17 +326,20 @@ class _Gate:
                 )
         return replace(table, crosses=shown)
 
-    def _audit(self, name: str, table: Tally, published: ReleasedTable) -> Audit:
+    def _audit(self, name: str, table: Tally, published: ReleasedTable, whole: Tally) -> Audit:
         counted = self.counted
         plans = counted.plan.metrics_by_name
-        audit = audit_table(name, table, plans, ranges=counted.ranges, largest=largest_of(counted, published))
+        audit = audit_table(
+            name, table, plans, k=counted.plan.k, ranges=counted.ranges, largest=largest_of(counted, published),
+            whole=whole,
+        )  # fmt: skip
         withheld = {broken.metric for broken in audit.broken}
         rest = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
         # The receipt says how narrow intervals are: of what is published, not of what is withheld.
         self.audits.append(audit_table(name, rest, plans, ranges=counted.ranges) if withheld else audit)
         for broken in audit.broken:
             self.sentences[f"{name}: {broken.metric}"] = (
-                f"{broken.metric} is withheld {self._where(name)}: {MEANING[broken.rule]}"
+                f"{broken.metric} is withheld {self._where(name)}: {broken.meaning}"
             )
         return audit
 

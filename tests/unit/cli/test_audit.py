@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,26 @@ def test_squares_by_class_without_a_plan_for_them_are_a_broken_rule(tmp_path: Pa
 def test_a_file_that_is_not_there_is_an_error_not_a_finding(tmp_path: Path) -> None:
     result = run(str(tmp_path / "none.json"))
     assert isinstance(result.exception, kb.errors.SourceError)
+
+
+def test_classes_where_few_people_have_a_metric_are_listed_and_break_no_rule(tmp_path: Path) -> None:
+    rows = shop() | {"bought": np.random.default_rng(2).random(900) < 0.04}
+    kb.write_release(kb.release(counted(rows)), tmp_path / "shop.json")
+    result = run(str(tmp_path / "shop.json"))
+    assert result.exit_code == 0, result.output
+    sentence = "bought in variant/tier: in 6 of 6 classes some people, but fewer than 10, have it, or lack it"
+    assert f"  for information: {sentence}.\n" in result.output
+    data = json.loads(run(str(tmp_path / "shop.json"), "--json").output)
+    assert data["few_events"] == {
+        "shop.json": [{"table": "variant/tier", "metric": "bought", "few": 6, "classes": 6, "k": 10}]
+    }
+
+
+def test_a_release_with_fewer_events_than_its_plan_asks_for_is_broken(file: Path) -> None:
+    assert "for information" not in run(str(file)).output
+    made = kb.read_release(file)
+    metrics = tuple(replace(metric, least_events=60) for metric in made.plan.metrics if metric.name == "bought")
+    kb.write_release(replace(made, plan=replace(made.plan, metrics=metrics)), file.with_name("strict.json"))
+    result = run(str(file.with_name("strict.json")))
+    assert "inference - the rule: counts, sums and squares of a class give nobody's value away" in result.output
+    assert result.exit_code == 1

@@ -357,6 +357,7 @@ def test_a_directory_is_no_source(tmp_path: Path, program: Program) -> None:
 @pytest.mark.parametrize(
     "flags",
     [("--bin", "age=5"), ("--top", "country=3"), ("--resolution", "spend=1"), ("--missing", "spend=zero"),
+     ("--least-events", "bought=10"),
      ("--adjust", "device"), ("--segment", "device"), ("--metric", "spend")],
 )  # fmt: skip
 def test_single_choices_beside_a_plan_are_an_error_not_ignored(

@@ -61,7 +61,7 @@ country = { top = 20 }
 city = {}
 
 [metrics]
-bought = { kind = "binary", sensitive = "both" }
+bought = { kind = "binary", sensitive = "both", least_events = 20 }
 orders = { bounds = [0, 50], resolution = 1, missing = "exclude" }
 revenue = { bounds = [0, 500], resolution = 0.01, of = "bought", sensitive = true, squares = "class" }
 basket = { ratio = ["revenue", "orders"] }
@@ -143,7 +143,7 @@ def test_every_key_is_read() -> None:
         CovariatePlan("city"),
     )
     assert plan.metrics == (
-        MetricPlan("bought", binary=True, sensitive="both"),
+        MetricPlan("bought", binary=True, sensitive="both", least_events=20),
         MetricPlan("orders", (0, 50), 1, missing="exclude"),
         MetricPlan("revenue", (0, 500), 0.01, of="bought", sensitive="yes", squares="class"),
         MetricPlan("basket", ratio=("revenue", "orders")),
@@ -209,6 +209,8 @@ MISTAKES: dict[str, str] = {
     "resolution = 0.01 } → kind = 'binary' }": "metrics.minutes is binary: it has bounds 0 and 1",
     "resolution = 0.01 } → missing = 'level' }": 'metrics.minutes.missing must be "zero" or "exclude"',
     "resolution = 0.01 } → sensitive = 1 }": 'metrics.minutes.sensitive must be false or true or "both"',
+    "resolution = 0.01 } → least_events = 0 }": "metrics.minutes.least_events must be a whole number, at least 1",
+    "resolution = 0.01 } → least_events = 5 }": "metrics.minutes.least_events is for metrics of kind 'binary', or of",
     "resolution = 0.01 } → squares = 'arm' }": 'metrics.minutes.squares must be "marginals" or "class"',
     "resolution = 0.01 } → of = 'spend' }": "metrics.minutes.of must name another metric, of kind 'binary'",
     "resolution = 0.01 } → of = 'boght' }": "metrics.minutes.of names an unknown metric, 'boght'; nearest: bought",

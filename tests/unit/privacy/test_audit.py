@@ -303,6 +303,45 @@ def test_somebody_of_a_level_is_known_although_it_is_not_known_of_which_arm() ->
     assert rules(audit(table(classes, COUNT, "marginals"))) == {"interval": 1}
 
 
+def with_events(*events: int, people: int = 40) -> kb.Tally:
+    """Four classes of a 0/1 metric with so many people who have it."""
+    places = [("A", 1), ("A", 2), ("B", 1), ("B", 2)]
+    classes = {place: [1.0] * n + [0.0] * (people - n) for place, n in zip(places, events, strict=True)}
+    return table(classes, kb.Metric("y", 1, (0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("events", "classes"),
+    [((10, 20, 30, 0), 0), ((9, 20, 20, 20), 1), ((31, 1, 20, 20), 2), ((40, 20, 20, 20), 0), ((39, 38, 2, 1), 4)],
+)
+def test_classes_have_so_many_events_on_both_sides_or_none(events: tuple[int, ...], classes: int) -> None:
+    assert rules(audit(with_events(*events), least_events=10)) == ({"events": classes} if classes else {})
+    assert audit(with_events(*events)).passed
+    assert audit(with_events(*events), least_events=1).passed
+
+
+def test_sensitive_metrics_have_k_events_unless_their_plan_says_otherwise() -> None:
+    plan = MetricPlan("y", binary=True, sensitive="yes")
+    for k, passes in ((10, False), (3, True)):
+        assert audit_table("arm/level", with_events(3, 20, 20, 20), {"y": plan}, k=k).passed is passes
+    other = dataclasses.replace(plan, least_events=2)
+    assert audit_table("arm/level", with_events(3, 20, 20, 20), {"y": other}, k=10).passed
+    assert audit_table("arm/level", with_events(3, 20, 20, 20), {"y": MetricPlan("y", binary=True)}, k=10).passed
+
+
+def test_amounts_have_so_many_people_with_any_also_where_it_is_withheld_who_they_are() -> None:
+    rng = np.random.default_rng(1)
+    bought = np.r_[np.ones(4), np.zeros(36), np.ones(20), np.zeros(20)]
+    rows = {"arm": ["A"] * 40 + ["B"] * 40, "bought": bought, "y": bought * rng.integers(100, 9000, 80) / 100}
+    metrics = {"bought": kb.Metric("bought", 1, (0, 1)), "y": SPEND}
+    both = kb.count_columns(rows, arm="arm", metrics=metrics)
+    plans = {"y": MetricPlan("y", of="bought", least_events=5)}
+    alone = both.select_metrics(["y"])
+    assert rules(audit_table("arm", both, plans)) == {"events": 1}
+    assert audit_table("arm", alone, plans).passed  # nobody knows
+    assert rules(audit_table("arm", alone, plans, whole=both)) == {"events": 1}
+
+
 def test_audits_add() -> None:
     one = Audit((Broken("t", "y", "interval", 2),), 1, 2, Worst("t", "y", 0.2))
     two = Audit((Broken("u", "y", "dominance", 1),), 3, 4, Worst("u", "y", 0.1))
@@ -313,8 +352,8 @@ def test_audits_add() -> None:
 
 def test_texts_hold_no_number_of_people_and_name_the_rule() -> None:
     for rule, meaning in MEANING.items():
-        broken = Broken("checkout/tier", "spend", rule, 7)
-        assert broken.sentence == f"spend in checkout/tier: {meaning}"
+        broken = Broken("checkout/tier", "spend", rule, 7, least=10)
+        assert broken.sentence == f"spend in checkout/tier: {meaning.format(least=10)}"
         assert "7" not in broken.sentence + broken.remedy
     with pytest.raises(dataclasses.FrozenInstanceError):
         broken.classes = 3

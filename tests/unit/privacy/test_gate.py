@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.analysis.api import analyze
-from kanab.errors import PrivacyError
+from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.privacy.class_rules import smallest_share
 from kanab.privacy.gate import release
+from kanab.privacy.release_json import release_to_dict
 
 Counting = Callable[..., Any]
 BOUNDS = {"y": (-50, 50)}
@@ -210,3 +212,90 @@ def test_repr_shows_no_count(counting: Counting) -> None:
     counted = counting(people(n=617), **choices(adjust=["x"]))
     assert "617" not in repr(counted)
     assert repr(release(counted)) == "Release of arm/x: k-anonymous at k = 10"
+
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def patients(n: int = 1200, seed: int = 5, share: float = 0.06) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    ill = rng.random(n) < share
+    return {
+        "trial": rng.choice(["A", "B"], n),
+        "region": rng.integers(0, 6, n),
+        "ill": ill,
+        "cost": np.where(ill, np.round(rng.gamma(2, 20, n), 2), 0),
+    }
+
+
+def trial(*metrics: MetricPlan) -> Plan:
+    return Plan(metrics, (ExperimentPlan("trial", (("A", 1), ("B", 1)), segments=("region",)),))
+
+
+def small_numerators(made: kb.Release, metric: str = "ill") -> int:
+    """The attack: read off every class how many people have a value, and count those where they are a few."""
+    tables = [table for table in made.tables.values() if metric in table.metric_names]
+    return sum(
+        int(np.sum((part.sums > 0) & (part.sums < 10))) for table in tables for part in [table.moments_of(metric)]
+    )
+
+
+def test_a_sensitive_metric_has_nowhere_1_to_9_people_with_it() -> None:
+    plain = release(kb.count(patients(), trial(MetricPlan("ill", binary=True))))
+    assert small_numerators(plain) == 9
+    made = release(kb.count(patients(), trial(MetricPlan("ill", binary=True, sensitive="yes"))))
+    assert small_numerators(made) == 0
+    assert made.receipt.left_out["trial/region: ill"] == (
+        "ill is withheld in trial/region: a class has fewer than 10 people with it, or without it"
+    )
+    assert (
+        made.tables["trial"].moments_of("ill").sums.tolist()
+        == plain.tables["trial/region"].keep().moments_of("ill").sums.tolist()
+    )
+
+
+def test_a_sensitive_metric_with_few_people_in_an_arm_is_withheld_altogether() -> None:
+    made = release(kb.count(patients(share=0.01), trial(MetricPlan("ill", binary=True, sensitive="yes"))))
+    assert made.receipt.left_out["trial: ill"].startswith(
+        "ill is withheld altogether: a class has fewer than 10 people"
+    )
+    assert not any("ill" in table.metric_names for table in made.tables.values())
+
+
+@pytest.mark.parametrize(
+    ("share", "least", "shown"), [(0.06, 1, True), (0.06, 20, False), (0.5, 20, True), (0.97, 5, False)]
+)
+def test_least_events_holds_on_both_sides_of_any_0_1_metric(share: float, least: int, shown: bool) -> None:
+    rows = patients(share=share)
+    made = release(kb.count(rows, arm="trial", metrics=["ill"], segments=["region"], least_events={"ill": least}))
+    assert ("ill" in made.tables["trial/region"].metric_names) is shown
+
+
+def test_amounts_follow_the_0_1_metric_that_they_are_of() -> None:
+    ill, cost = MetricPlan("ill", binary=True, sensitive="yes"), MetricPlan("cost", (0, 500), 0.01, of="ill")
+    rows = patients(2400)
+    assert "cost" in release(kb.count(rows, trial(ill, cost))).tables["trial/region"].metric_names
+    made = release(kb.count(rows, trial(ill, replace(cost, least_events=10))))
+    assert made.receipt.left_out["trial/region: cost"] == (
+        "cost is withheld in trial/region: a class has fewer than 10 people with it, or without it"
+    )
+
+
+def test_least_events_of_an_amount_is_refused() -> None:
+    rows = patients()
+    with pytest.raises(
+        PlanError, match=r"^least_events of 'cost': that is not a 0/1 metric. Ask for it of a 0/1 metric"
+    ):
+        release(kb.count(rows, arm="trial", metrics=["cost"], least_events={"cost": 5}))
+    with pytest.raises(PlanError, match="least_events name something that is not counted: 'il'"):
+        kb.count(rows, arm="trial", metrics=["ill"], least_events={"il": 5})
+    for wrong in (0, 2.5, True):
+        with pytest.raises(PlanError):
+            kb.count(rows, arm="trial", metrics=["ill"], least_events={"ill": wrong})
+
+
+def test_the_published_plan_says_how_many_events_were_asked_for() -> None:
+    made = release(kb.count(patients(share=0.5), arm="trial", metrics=["ill"], least_events={"ill": 20}))
+    assert release_to_dict(made)["plan"]["metrics"]["ill"]["least_events"] == 20
+    silent = release(kb.count(patients(share=0.5), arm="trial", metrics=["ill"]))
+    assert "least_events" not in release_to_dict(silent)["plan"]["metrics"]["ill"]

@@ -179,7 +179,10 @@ def _mixed(old: Plan, new: Plan) -> Iterator[str]:
     """Yield what would give numbers that are there already another meaning."""
     yield from _mixed_terms(old, new)
     for metric, changed_metric in _both(old.metrics, new.metrics):
-        yield from _mixed_metric(metric, changed_metric)
+        mistakes = [*_mixed_metric(metric, changed_metric)]
+        yield from mistakes
+        if not mistakes and changed_metric.events(new.k) < metric.events(old.k):
+            yield f"{path_to('metrics', metric.name)}.least_events may not become smaller: batches were promised more"
     for covariate, changed in _both(old.covariates, new.covariates):
         if covariate.counting != changed.counting:
             yield f"{path_to('covariates', covariate.name)} may not change: people are counted by its levels already"

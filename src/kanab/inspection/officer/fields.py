@@ -45,7 +45,7 @@ def _table(name: str, table: Tally, release: Release) -> Plain:
             if len(table.covariates) == 1
             else None
         ),
-        "metrics": [_metric(part, table, plans.get(part.metric.name)) for part in table.moments],
+        "metrics": [_metric(part, table, plans.get(part.metric.name), plan.k) for part in table.moments],
         "products": [{"metrics": list(cross.pair), "by": list(cross.by)} for cross in table.crosses],
         "classes": len(sizes),
         "smallest_class": min(sizes),
@@ -113,8 +113,10 @@ def origin(covariate: CovariatePlan) -> str:
     return "as found in the data; names that fewer than k people have are left out"
 
 
-def _metric(part: Moments, table: Tally, plan: MetricPlan | None) -> Plain:
+def _metric(part: Moments, table: Tally, plan: MetricPlan | None, k: int) -> Plain:
     metric = part.metric
+    judged = plan is not None and (metric.binary or plan.of is not None)
+    least = plan.events(k) if plan is not None and judged else 1
     return {
         "name": metric.name,
         "binary": metric.binary,
@@ -123,13 +125,14 @@ def _metric(part: Moments, table: Tally, plan: MetricPlan | None) -> Plain:
         "missing": metric.missing,
         "sensitive": "no" if plan is None else plan.sensitive,
         "of": None if plan is None else plan.of,
+        "least_events": least if least > 1 else None,
         "sums": "class" if len(table.axes) > 1 else "arm",
         "squares": [list(by) for by in part.squares],
-        "limits": _limits(metric, plan),
+        "limits": _limits(metric, plan, least),
     }
 
 
-def _limits(metric: Metric, plan: MetricPlan | None) -> list[str]:
+def _limits(metric: Metric, plan: MetricPlan | None, least: int) -> list[str]:
     """Return what keeps a metric from saying much about one person."""
     limits = []
     if metric.binary:
@@ -144,4 +147,6 @@ def _limits(metric: Metric, plan: MetricPlan | None) -> list[str]:
         limits.append(f"sensitive: in no class everybody has the {ends} value")
     if plan is not None and plan.of is not None:
         limits.append(f"{plan.of} tells who has any: nobody or at least {LEAST_CONTRIBUTORS} of a class")
+    if least > 1:
+        limits.append(f"nobody or at least {least} people of a class have it, and nobody or as many lack it")
     return limits

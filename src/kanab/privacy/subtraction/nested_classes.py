@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from kanab.counted import LARGE_SUM, Counted, LargestValues, SignatureValues
-from kanab.privacy.audit import MEANING, Broken, audit_table
+from kanab.privacy.audit import Broken, audit_table
 from kanab.privacy.shown import Place, ShownTable
 from kanab.privacy.subtraction.remainders import (
     Numbers,
@@ -89,7 +89,7 @@ def _sentence(shown: Sequence[ShownTable], remainders: Remainders, place: Place,
     beside = " and ".join(others) or "what was released before"
     return (
         f"{metric} is withheld {where}: beside {beside} it shows, by subtraction, classes that no table has, and "
-        f"{MEANING[broken.rule]}"
+        f"{broken.meaning}"
     )
 
 
@@ -153,7 +153,7 @@ def _audit(
     factor = Factor(_AXIS, tuple(range(len(remainders.groups))), "arm")
     tally = Tally((factor,), people, tuple(parts))
     plans = counted.plan.metrics_by_name
-    broken = audit_table(_AXIS, tally, plans, ranges=counted.ranges, largest=largest).broken
+    broken = audit_table(_AXIS, tally, plans, k=counted.plan.k, ranges=counted.ranges, largest=largest).broken
     return list({rule.metric: rule for rule in reversed(broken) if rule.metric in metrics}.values())
 
 

@@ -148,6 +148,13 @@ def test_what_would_mix_meanings_is_refused_with_its_path(old: str, new: str, re
     assert reason in str(caught.value)
 
 
+def test_a_metric_may_ask_for_more_events_but_not_for_fewer() -> None:
+    strict = changed("bought = {", "bought = { least_events = 5, ")
+    assert check_change(PLAN, strict) == Change()
+    with pytest.raises(PlanError, match=r"metrics.bought.least_events may not become smaller: batches were promised"):
+        check_change(strict, PLAN)
+
+
 def test_a_metric_may_not_become_less_sensitive() -> None:
     strict = changed("bought = {", 'bought = { sensitive = "both", ')
     with pytest.raises(PlanError, match=r"metrics.bought.sensitive may only become stricter"):

@@ -162,12 +162,14 @@ def test_binary_sensitive_and_missing_metrics_are_told_apart(checkout: Release) 
         "only 0 or 1",
         "no value counts as 0",
         "sensitive: in no class everybody has the greatest, or the least, value",
+        "nobody or at least 10 people of a class have it, and nobody or as many lack it",
     ]
+    assert (metrics["cancelled"]["least_events"], metrics["bought"]["least_events"]) == (10, None)
     assert metrics["cancelled"]["squares"] == []
     assert metrics["rating"]["limits"][1] == "people without a value are not in it"
     yes = replace(checkout, plan=replace(PLAN, metrics=(MetricPlan("cancelled", binary=True, sensitive="yes"),)))
     told = [one["limits"] for table in fields_of(yes) for one in table["metrics"] if one["name"] == "cancelled"]
-    assert told[0][-1] == "sensitive: in no class everybody has the greatest value"
+    assert told[0][-2] == "sensitive: in no class everybody has the greatest value"
 
 
 def test_names_that_few_people_have_are_rarer_ones(checkout: Release) -> None:
@@ -202,7 +204,11 @@ def test_what_was_withheld_is_listed_with_its_reason(checkout: Release) -> None:
             "what": "checkout/city: rating",
             "why": "rating is withheld in checkout/city: fewer than k people could be told by having a value; "
             + WAYS_OUT.format(metric="rating"),
-        }
+        },
+        {
+            "what": "checkout/city: cancelled",
+            "why": "cancelled is withheld in checkout/city: a class has fewer than 10 people with it, or without it",
+        },
     ]
 
 
