@@ -22,6 +22,9 @@ from kanab.tally.moments import Cross, Moments
 METRIC_DIFFERENCES = "metric differences"
 PRODUCTS = "products"
 
+LARGE, SEVERAL = 100, 3
+"""Sums of so many steps, in so many classes, do not agree by chance."""
+
 _Place = tuple[int, ...]
 
 
@@ -84,8 +87,18 @@ class Subtracted:
         for (amount, _), classes in alone.items():
             proofs = [proof for _, proof in classes]
             proof = next((proof for proof in proofs if proof), "")
-            if proof or (None not in proofs and len(classes) == len(holding)):
+            if proof or (None not in proofs and len(classes) == len(holding) and self._no_chance(holding)):
                 yield amount, [words for words, _ in classes], proof
+
+    def _no_chance(self, tables: Sequence[AttackedTable]) -> bool:
+        """Tell whether sums that are large, in several classes, agree: small ones do by chance."""
+        agreeing = 0
+        for table in tables:
+            part = table.part(self.first.name)
+            if part is not None:
+                places = [place for place, amount in self.left(table).items() if not amount]
+                agreeing += sum(abs(int(part.sums[place])) >= LARGE for place in places)
+        return agreeing >= SEVERAL
 
     def left(self, table: AttackedTable) -> dict[_Place, Fraction]:
         """Return what is left in every class where there is something."""

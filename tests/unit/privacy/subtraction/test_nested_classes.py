@@ -116,7 +116,7 @@ def test_a_merged_level_without_what_another_release_shows_of_it_is_audited(tmp_
     """First 2 and 3 are one level, then 3 and 4: level 2 by itself is in no table, and one person of it bought."""
     tier = np.repeat([1, 2, 3, 4], [400, 60, 400, 400])
     variant = np.tile(["A", "B"], 630)
-    spend = np.where(np.arange(1_260) % 7 == 0, 20.0 + np.arange(1_260) % 11, 0)
+    spend = np.where(np.arange(1_260) % 7 == 0, np.round(20.13 + 1.37 * (np.arange(1_260) % 11), 2), 0)
     spend[tier == 2] = 0
     spend[400] = 73.46
     rows = {"variant": variant, "low": np.where(np.isin(tier, [2, 3]), "2 or 3", tier.astype(str)), "tier": tier,
