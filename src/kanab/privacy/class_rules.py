@@ -24,6 +24,8 @@ from kanab.tally.tally import Tally
 LEAST_DF = 10
 """Residual degrees of freedom that a fit of a published table has at least."""
 
+TOO_SPARSE = "its levels are too sparse, merged they would be one"
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -87,7 +89,7 @@ def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | 
     """
     if linkage.covariate is None:
         draft = Draft(linkage, tally, None)
-        return draft if _holds(tally, plan.k) else leave_out(draft)
+        return draft if _holds(tally, plan.k) else leave_out(draft, "too few people share its classes")
     needed = SAFETY_FACTOR * plan.k / smallest_share(plan.experiment(linkage.experiments[0]), tally)
     if earlier is None:
         levels = merge_levels(tally, linkage.covariate, needed)
@@ -102,24 +104,21 @@ def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | 
     people = tally.people_by(linkage.covariate).values()
     if draft.why and sum(people) - max(people) < plan.k:  # nor is it told that there is anybody
         alike = "all but fewer than k people are alike in it, so that there is nothing to adjust for or to compare"
-        return replace(draft, why=f"{linkage.covariate} is left out: {alike}")
+        return leave_out(draft, alike)
     return draft
 
 
-def coarsen_draft(draft: Draft) -> Draft:
+def coarsen_draft(draft: Draft, why: str = TOO_SPARSE) -> Draft:
     """Merge the next smallest level; leave the table out where nothing would be left to compare."""
     levels = draft.levels
     if levels is None or len(levels.groups) <= 2:
-        return leave_out(draft)
+        return leave_out(draft, why)
     return replace(draft, levels=merge_smallest(draft.tally, levels))
 
 
-def leave_out(draft: Draft) -> Draft:
+def leave_out(draft: Draft, why: str) -> Draft:
     """Leave a table out of the release, with the reason."""
-    linkage = draft.linkage
-    if linkage.covariate is None:
-        return replace(draft, why=f"{linkage.name} is left out: too few people share its classes")
-    return replace(draft, why=f"{linkage.covariate} is left out: its levels are too sparse, merged they would be one")
+    return replace(draft, why=f"{draft.linkage.covariate or draft.linkage.name} is left out: {why}")
 
 
 def published_map(draft: Draft, plan: Plan) -> LevelMap | None:

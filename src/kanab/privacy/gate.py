@@ -154,7 +154,7 @@ def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledge
     for linkage in counted.plan.linkages:
         draft = draft_table(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
         gone = counted.span is not None and linkage.name in planned_before and linkage.name not in maps
-        drafts[linkage.name] = leave_out(draft) if gone and not draft.why else draft
+        drafts[linkage.name] = leave_out(draft, "an earlier batch is without it") if gone and not draft.why else draft
     return drafts
 
 

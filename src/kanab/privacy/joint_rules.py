@@ -1,7 +1,8 @@
 """The rules for all tables at once: merge and withhold until nobody can be singled out of all of them.
 
 The leverage rule is about everything published: new tables, and those of earlier releases, which
-can no longer change. New tables give way first by merging levels; metrics that some people lack
+can no longer change. New tables give way first by merging levels, and are left out only where no
+table with more than two levels takes part in singling people out; metrics that some people lack
 give way by being withheld.
 """
 
@@ -18,11 +19,16 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
-from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
+from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
 from kanab.privacy.overlap import Column, ReleasedTable, by_experiment, column, value_columns
 from kanab.privacy.shown import Place
 
 Key = TypeVar("Key")
+
+TOGETHER = "together with the other tables it would single people out"
+
+TAKES_PART = 0.2
+"""The share of the largest weight in the most telling combination of sums from which on a table takes part in it."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +65,13 @@ def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequen
         result = _leverage([*earlier, *arms, *new.values()], people)
         if holds(result, k):
             break
-        mergeable = {name: classes for name, classes in new.items() if _mergeable(drafts[name])}
-        name = _smallest(mergeable, result.worst, people)
+        name = _next_to_coarsen(drafts, new, [*earlier, *arms], result.worst, people)
         if name is None:
             raise PrivacyError(
                 "together with what was released before, fewer than k people could be singled out",
                 "Nothing more can be released about these people; use the earlier releases.",
             )
-        drafts = dict(drafts) | {name: coarsen_draft(drafts[name])}
+        drafts = dict(drafts) | {name: coarsen_draft(drafts[name], TOGETHER)}
     return _withhold_values(counted, drafts, [*earlier, *arms, *new.values()], result)
 
 
@@ -151,8 +156,33 @@ def _leverage(columns: Sequence[Column], people: Column) -> Leverage:
     return leverage(np.stack(columns, axis=1), people)
 
 
-def _mergeable(draft: Draft) -> bool:
+def _next_to_coarsen(
+    drafts: Mapping[str, Draft], new: dict[str, Column], fixed: Sequence[Column], worst: int, people: Column
+) -> str | None:
+    """Return the table to coarsen next for the most exposed people: one that takes part in singling them out.
+
+    Of those the ones with more than two levels left come first, because merging costs less than leaving
+    out; then those that were merged before; then what weighs most; and then later ones.
+    """
+    names = [name for name in reversed(new) if new[name][worst] >= 0 and _gives_way(drafts[name])]
+    if not names:
+        return None
+    weights = telling_weights(np.stack([*fixed, *new.values()], axis=1), people, worst)[len(fixed) :]
+    by_name = dict(zip(new, weights, strict=True))
+    top = max(by_name[name] for name in names)
+    shares = {name: round(by_name[name] / top, 3) for name in names}  # what differs by rounding is alike
+    telling = [name for name in names if shares[name] >= TAKES_PART]
+    return min(telling, key=lambda name: (*_cost(drafts[name]), -shares[name]))
+
+
+def _gives_way(draft: Draft) -> bool:
     return draft.levels is not None or len(draft.linkage.experiments) > 1
+
+
+def _cost(draft: Draft) -> tuple[bool, bool]:
+    """Return whether a table can only be left out, and whether all of it would be lost by that."""
+    last = draft.levels is None or len(draft.levels.groups) <= 2
+    return last, last and not (draft.levels and draft.levels.merged)
 
 
 def _smallest(columns: Mapping[Key, Column], worst: int, people: Column) -> Key | None:

@@ -43,6 +43,7 @@ is more than this for every k up to a million.
 DOUBTFUL = 0.1  # a relative error from which on a computed leverage is worth nothing
 EXACT = 64, 2_000_000  # classes and look-ups for which exact fractions take about a second
 PACK = 48  # classes: small blocks are computed together, which is quicker than one by one
+ROUNDS = 200  # of an approximation that is good enough to choose by
 MANY_CLASSES = 12  # with so many classes per table, single entries are quicker than whole matrices
 
 
@@ -85,6 +86,32 @@ def leverages(cells: Ints, people: Ints) -> Floats:
     array([0.1 , 0.1 , 0.04])
     """
     return 1 / _sizes(cells, people)
+
+
+def telling_weights(cells: Ints, people: Ints, row: int) -> Floats:
+    """Return by table how heavily it weighs in the combination of sums that tells most about the people of one row.
+
+    A table that is independent of what singles them out weighs little. An approximation: it only
+    chooses among tables to coarsen. Here the last table says nothing about the person in the second row:
+
+    >>> cells = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1]])
+    >>> telling_weights(cells, np.array([19, 1, 30, 20, 30]), 1).round(1)
+    array([0.5, 0.5, 0. ])
+    """
+    from scipy.sparse import csr_array  # noqa: PLC0415 - `import kanab` stays light
+    from scipy.sparse.linalg import lsqr  # noqa: PLC0415
+
+    widths = cells.max(axis=0) + 1
+    ends = np.cumsum(widths)
+    rows, tables = np.nonzero(cells >= 0)
+    root = np.sqrt(people)
+    x = csr_array(
+        (root[rows], (rows, cells[rows, tables] + (ends - widths)[tables])), shape=(len(cells), int(ends[-1]))
+    )
+    target = np.zeros(len(cells))
+    target[row] = 1 / root[row]
+    weights = np.abs(lsqr(x, target, atol=1e-8, btol=1e-8, iter_lim=ROUNDS)[0])
+    return np.array([part.max(initial=0) for part in np.split(weights, ends[:-1])])
 
 
 def holds(result: Leverage, k: int) -> bool:

@@ -78,7 +78,7 @@ def test_tables_that_differ_by_many_people_stay() -> None:
     assert {table.shape for table in found.tables.values()} == {(2, 3), (2, 3, 3)}
 
 
-def test_a_pair_table_that_would_give_people_away_is_left_out() -> None:
+def test_a_pair_table_that_would_give_people_away_stays_if_merging_a_covariate_hides_them() -> None:
     rows = people()
     rng = np.random.default_rng(3)
     rows["other"] = np.where(rows["x"] == "a", "on", "off")
@@ -89,7 +89,45 @@ def test_a_pair_table_that_would_give_people_away_is_left_out() -> None:
     )
     found = release(count_rows(rows, two))
     assert (found.receipt.effective_k or 0) >= 10
-    assert found.receipt.left_out
+    assert found.receipt.maps["arm/x"].merged_labels == {"other": ["a", "b"]}
+    assert "arm/other" in found.tables
+
+
+def test_a_pair_table_that_would_give_people_away_is_left_out_where_nothing_can_be_merged(tmp_path: Path) -> None:
+    """Twelve people hide in the totals, but not six in each arm beside what the ledger has."""
+    rows, path = channels(few=12), tmp_path / "kanab.ledger"
+    release(count_rows(rows, plan("web")), ledger=path, new_ledger=True)
+    pair = Plan(
+        (MetricPlan("y", (-50, 50), 0.01),),
+        (ExperimentPlan("arm", interactions=("member",)), ExperimentPlan("member")),
+    )
+    found = release(count_rows(rows, pair, earlier=read_ledger(path).plans), ledger=path)
+    why = "arm/member is left out: together with the other tables it would single people out"
+    assert found.receipt.left_out == {"arm/member": why}
+
+
+def channels(few: int = 4) -> dict[str, Any]:
+    """500 people; members are those of two channels, and a few others: subtraction would tell these."""
+    channel = np.repeat(["web", "shop", "app", "post"], [235, 115, 110, 40])
+    member = np.where(np.isin(channel, ["shop", "app"]), "yes", "no")
+    member[:few] = "yes"
+    web = np.where(np.isin(channel, ["shop", "app"]), "no", "yes")
+    return people(500) | {"arm": np.resize(["A", "B"], 500), "member": member, "channel": channel, "web": web}
+
+
+def test_a_balanced_two_level_covariate_is_kept_while_tables_with_more_levels_can_be_merged() -> None:
+    found = release(count_rows(channels(), plan("member", "channel", "x", "z")))
+    levels = {name: table.shape[1] for name, table in found.tables.items() if len(table.shape) == 2}
+    assert levels == {"arm/member": 2, "arm/channel": 3, "arm/x": 3, "arm/z": 4}
+    assert not any(key in found.receipt.left_out for key in levels)
+    assert (found.receipt.effective_k or 0) >= 10
+
+
+def test_a_table_that_is_left_out_because_of_the_others_says_so() -> None:
+    found = release(count_rows(channels(), plan("member", "web")))
+    why = "web is left out: together with the other tables it would single people out"
+    assert found.receipt.left_out == {"arm/web": why}
+    assert why + "." in analyze(found).notes
 
 
 def test_who_has_a_value_counts_as_a_table() -> None:
