@@ -110,7 +110,7 @@ def counting_terms(plan: Plan) -> str:
     """
     experiments = [(each.name, each.arms, each.adjust, each.segments, each.interactions) for each in plan.experiments]
     covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
-    return repr((experiments, covariates, [_counting_part(metric) for metric in plan.metrics]))
+    return repr((experiments, covariates, [metric.counting for metric in plan.metrics]))
 
 
 def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool = False) -> JointPlan:
@@ -147,9 +147,7 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
         metrics = {}
         for metric in plan.counted_metrics:
             chosen = apart or not metric.declared or metric.missing is None
-            metrics[metric.name] = names.of(
-                "metric", metric.name, repr(_counting_part(metric)), people if chosen else ()
-            )
+            metrics[metric.name] = names.of("metric", metric.name, repr(metric.counting), people if chosen else ())
         views.append(View(plan, people, experiments, levels, metrics))
     return _joint(views, order, names)
 
@@ -228,11 +226,6 @@ def _levels(covariate: CovariatePlan) -> Hashable:
     return _typed(covariate.levels), covariate.bins, covariate.top
 
 
-def _counting_part(metric: MetricPlan) -> MetricPlan:
-    """Return what matters for counting a metric."""
-    return replace(metric, of=None, sensitive="no", least_events=None)
-
-
 def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:
     """Return every table once, with all the squares that any plan wants of it."""
     tables: dict[tuple[Any, ...], Linkage] = {}
@@ -266,7 +259,7 @@ def _covariate_plans(views: Sequence[View]) -> Iterable[CovariatePlan]:
 
 def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
     metrics = {
-        view.metrics[metric.name]: replace(_counting_part(metric), name=view.metrics[metric.name])
+        view.metrics[metric.name]: replace(metric.counting, name=view.metrics[metric.name])
         for view in views
         for metric in view.plan.counted_metrics
     }

@@ -49,6 +49,11 @@ class MetricPlan:
     squares: Literal["marginals", "class"] = "marginals"
     least_events: int | None = None
 
+    @property
+    def counting(self) -> MetricPlan:
+        """What matters for counting it; the rest is for the gate."""
+        return replace(self, of=None, sensitive="no", least_events=None)
+
     def events(self, k: int) -> int:
         """Return how many people of a class must have it, and lack it: by default k of a sensitive metric.
 

@@ -284,7 +284,7 @@ def continues(plan: Plan, old: Plan) -> bool:
     return (
         plan.cohorts == old.cohorts
         and _agree(plan.metrics, old.metrics)
-        and _agree(*([each.counting for each in parts] for parts in (plan.covariates, old.covariates)))
+        and _agree(plan.covariates, old.covariates)
         and all(_meaning(new) == _meaning(earlier.get(new.name, new)) for new in plan.experiments)
     )
 
@@ -310,7 +310,7 @@ def unite_plans(plans: Sequence[Plan]) -> Plan:
 
 def _agree(new: Sequence[MetricPlan] | Sequence[CovariatePlan], old: Sequence[MetricPlan | CovariatePlan]) -> bool:
     earlier = {part.name: part for part in old}
-    return all(earlier.get(part.name, part) == part for part in new)
+    return all(earlier.get(part.name, part).counting == part.counting for part in new)
 
 
 def _meaning(experiment: ExperimentPlan) -> tuple[object, ...]:

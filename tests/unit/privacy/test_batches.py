@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,13 @@ def test_releases_of_different_plans_are_refused(counting: Counting) -> None:
         add_releases(found)
     with pytest.raises(PrivacyError, match="no release"):
         add_releases([])
+
+
+def test_batches_add_up_although_the_plan_became_stricter_between_them(counting: Counting) -> None:
+    strict = replace(PLAN, metrics=(replace(PLAN.metrics[0], sensitive="yes"),))
+    added = add_releases([release(counting(batch(1), PLAN)), release(counting(batch(2), strict))])
+    assert added.tables["arm/tier"].total == 1600
+    assert added.plan.metrics[0].sensitive == "yes"
 
 
 def test_ranges_of_undeclared_metrics_are_kept_in_units_and_joined_over_batches(counting: Counting) -> None:
