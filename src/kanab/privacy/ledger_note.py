@@ -30,8 +30,12 @@ class LedgerNote:
     salt: str = field(default_factory=new_salt)
 
     def same(self, other: LedgerNote) -> bool:
-        """Tell whether two notes say the same, wherever they stand."""
-        return (self.kind, self.says, dict(self.asked)) == (other.kind, other.says, dict(other.asked))
+        """Tell whether two notes say the same, wherever they stand: a job that asks for every new period asks once."""
+        return (self.kind, self.says, self._but_cohorts) == (other.kind, other.says, other._but_cohorts)
+
+    @property
+    def _but_cohorts(self) -> dict[str, str]:
+        return {name: text for name, text in self.asked.items() if name != "cohorts"}
 
 
 class NoteEntry(msgspec.Struct, forbid_unknown_fields=True):

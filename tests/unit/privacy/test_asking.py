@@ -17,7 +17,7 @@ import kanab as kb
 from kanab.errors import LedgerError, PrivacyError
 from kanab.privacy.asking import MOST_REFUSED, check_choices, plain_text
 from kanab.privacy.ledger import read_ledger
-from kanab.privacy.ledger_note import MOST_TEXT
+from kanab.privacy.ledger_note import MOST_TEXT, LedgerNote
 from kanab.privacy.release_json import hash_of
 
 FLAGS = ("--arm", "variant", "--metric", "bought", "--bounds", "bought=0:1", "--resolution", "bought=1")
@@ -332,3 +332,9 @@ def test_notes_hold_no_number_of_the_data(tmp_path: Path) -> None:
             kb.release(kb.count(rows, **CHOICES), ledger=path, new_ledger=True)
         notes.append(replace(read_ledger(path).notes[0], salt=""))
     assert notes[0] == notes[1]
+
+
+def test_a_job_that_asks_for_every_new_period_is_noted_once() -> None:
+    notes = [LedgerNote("refused", "an arm is too small", {"k": "10", "cohorts": f"through {day}"}) for day in (1, 2)]
+    assert notes[0].same(notes[1])
+    assert not notes[0].same(LedgerNote("refused", "an arm is too small", {"k": "20", "cohorts": "through 2"}))
