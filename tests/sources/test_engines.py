@@ -152,6 +152,14 @@ def test_what_two_metrics_tell_together_is_the_same_from_every_engine(engine: Lo
     assert_same(counted, expected)
 
 
+def test_many_people_off_the_commonest_value_are_counted_in_groups(
+    engine: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.counting.engine.unusual.FEW_PEOPLE", 0)
+    counted, expected = count_table(engine.load(SHOP), DECLARED), count_rows(SHOP, DECLARED)
+    assert plain_unusual(counted) == plain_unusual(expected) != {}
+
+
 def test_a_metric_of_an_earlier_plan_is_compared_with_those_of_this_one(engine: Loader) -> None:
     rng = np.random.default_rng(18)
     gross = np.where(rng.random(300) < 0.5, rng.integers(1, 90, 300), 0)

@@ -6,6 +6,7 @@ rows per arm leave the engine, each with its people and the largest group among 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,11 +16,11 @@ import numpy as np
 import sqlglot
 
 from kanab.counted import Unusual
-from kanab.counting.engine.answer import Places, parse_int
+from kanab.counting.engine.answer import Places, Text, parse_int
 from kanab.counting.engine.dialects import cached, query_text, run_query
 from kanab.counting.engine.grids import floor
 from kanab.counting.engine.metrics import Measure
-from kanab.counting.engine.statement import CountQuery
+from kanab.counting.engine.statement import CountQuery, as_texts
 from kanab.counting.unusual import CENTS, REMAINDERS, off_commonest
 from kanab.plan.joint import Population
 from kanab.tally.cells import DROPPED
@@ -37,6 +38,9 @@ FROM (
 
 _Groups = tuple[np.ndarray, list[int]]
 
+FEW_PEOPLE = 20_000
+"""So many people, over all tables, are looked at one by one in memory: grouping them would take an engine longer."""
+
 
 def query_unusual(
     people: Any, query: CountQuery, group: Population, places: Mapping[str, Places], tallies: Mapping[str, Tally]
@@ -50,7 +54,8 @@ def query_unusual(
     wanted = [
         (name, measure) for name in group for measure in _measures(query, tallies, name) if not measure.metric.binary
     ]
-    looked_up = dict(zip(wanted, _look_up(people, query, wanted, places), strict=True)) if wanted else {}
+    few = sum(tally.total for tally in tallies.values()) <= FEW_PEOPLE
+    looked_up = dict(zip(wanted, _look_up(people, query, wanted, places, few=few), strict=True)) if wanted else {}
     return {
         name: {
             measure.name: looked_up[name, measure]
@@ -87,15 +92,26 @@ def _of_truths(part: Moments) -> Unusual:
 
 
 def _look_up(
-    people: Any, query: CountQuery, wanted: Sequence[tuple[str, Measure]], places: Mapping[str, Places]
+    people: Any, query: CountQuery, wanted: Sequence[tuple[str, Measure]], places: Mapping[str, Places], *, few: bool
 ) -> list[Unusual]:
-    """Ask the engine for the values of all arms and metrics that are wanted."""
+    """Ask the engine for the values of all arms and metrics that are wanted: in groups, or of few people one by one."""
     measures = {measure.place: measure for _, measure in wanted}
     columns = {query.arms[name].column: query.arms[name].expression(people) for name, _ in wanted}
     for place, measure in measures.items():
         columns[f"v{place}"] = _steps(people, measure)
         columns[f"c{place}"] = _cent_steps(columns[f"v{place}"], measure.metric.scale)
     backend = people.get_backend()
+    sizes = [len(places[name].factor.levels) for name, _ in wanted]
+    groups: list[_Groups] = [(np.zeros((size, REMAINDERS[-1]), dtype=np.int64), [0] * size) for size in sizes]
+    if few:
+        selected = people.select(**columns)
+        rows = list(run_query(backend, as_texts(query_text(selected), selected.columns, backend.dialect)))
+        values = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+        return [
+            _of_values(values[query.arms[name].column], values[f"v{measure.place}"], values[f"c{measure.place}"],
+                       places[name], group)
+            for (name, measure), group in zip(wanted, groups, strict=True)
+        ]  # fmt: skip
     text = "\nUNION ALL\n".join(
         _BRANCH.format(
             place=place,
@@ -108,8 +124,6 @@ def _look_up(
     )
     branches = sqlglot.parse_one(text).sql(dialect=backend.dialect, identify=True)
     stage = sqlglot.exp.to_identifier("kanab_values", quoted=True).sql(dialect=backend.dialect)
-    sizes = [len(places[name].factor.levels) for name, _ in wanted]
-    groups: list[_Groups] = [(np.zeros((size, REMAINDERS[-1]), dtype=np.int64), [0] * size) for size in sizes]
     with cached(people.select(**columns), query.engine) as values:
         for place, arm, rest, n, top in run_query(backend, f"WITH {stage} AS (\n{query_text(values)}\n)\n{branches}"):
             spot = places[wanted[place][0]].into.get(arm, DROPPED)
@@ -118,6 +132,21 @@ def _look_up(
                 remainders[spot, parse_int(rest) % REMAINDERS[-1]] += parse_int(n)
                 most[spot] = max(most[spot], parse_int(top))
     return [off_commonest(remainders, most) for remainders, most in groups]
+
+
+def _of_values(
+    arms: Sequence[Text], steps: Sequence[Text], cents: Sequence[Text], places: Places, group: _Groups
+) -> Unusual:
+    """Count people off the commonest values from everybody's own, as texts."""
+    remainders, most = group
+    times: Counter[tuple[int, Text]] = Counter()
+    for arm, value, left in zip(arms, steps, cents, strict=True):
+        spot = DROPPED if arm is None else places.into.get(arm, DROPPED)
+        if spot != DROPPED and value is not None:
+            remainders[spot, parse_int(left) % REMAINDERS[-1]] += 1
+            times[spot, value] += 1
+            most[spot] = max(most[spot], times[spot, value])
+    return off_commonest(remainders, most)
 
 
 def _steps(people: Any, measure: Measure) -> Any:
