@@ -538,7 +538,10 @@ class Cohorts:
             assert counted_again(there, added, name) == published(added, name)
 
     def only_coarser(self, last: Release, found: Release) -> None:
-        crossed = {name for name, table in found.tables.items() if table.covariates}
+        before = set(last.plan.experiment_names)  # one that was left out of the last batch may be in this one
+        crossed = {
+            name for name, table in found.tables.items() if table.covariates and set(table.experiment_names) <= before
+        }
         assert crossed <= set(last.tables)
         for name in crossed:
             old, new = groups_of(last, name), groups_of(found, name)
