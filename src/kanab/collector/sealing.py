@@ -27,6 +27,7 @@ from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, verified_entries
 from kanab.privacy.release import COLLECTORS_CLOCK, Release
 from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.subtraction.experiments import without_experiments
 from kanab.tally.tally import Tally
 
 
@@ -164,7 +165,7 @@ def _counted(
     _check_agreement(plan, tallies)
     small = [experiment.name for experiment in plan.experiments if _too_small(experiment.name, tallies, plan.k)]
     if small and len(small) < len(plan.experiments):
-        plan = _without(plan, small)
+        plan = without_experiments(plan, small)
         tallies = {name: tallies[name] for name in plan.linkage_names}
         left |= {name: f"{name} is left out of this batch: an arm holds fewer than k people" for name in small}
     span = None
@@ -248,18 +249,3 @@ def _check_agreement(plan: Plan, tallies: Mapping[str, Tally]) -> None:
 def _too_small(experiment: str, tallies: Mapping[str, Tally], k: int) -> bool:
     table = next(tally for tally in tallies.values() if tally.experiment_names == (experiment,))
     return min(table.people_by(experiment).values()) < k
-
-
-def _without(plan: Plan, names: Sequence[str]) -> Plan:
-    """Return the plan without some experiments, and without the pairs that they are in."""
-    experiments = [
-        replace(
-            experiment,
-            interactions=tuple(other for other in experiment.interactions if other not in names),
-            exclude_with=tuple(other for other in experiment.exclude_with if other not in names),
-            joint_shares={other: shares for other, shares in experiment.joint_shares.items() if other not in names},
-        )
-        for experiment in plan.experiments
-        if experiment.name not in names
-    ]
-    return replace(plan, experiments=tuple(experiments))
