@@ -371,7 +371,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
             kind(tmp_path / "store.sqlite")
     closing(PostgresStore(postgres_url))
     with psycopg.connect(postgres_url) as db:
-        db.execute("UPDATE kanab_store SET version = 2")
+        db.execute("UPDATE kanab_store SET version = 99")
     with pytest.raises(StoreError, match="written by a newer kanab"):
         PostgresStore(postgres_url)
 
@@ -394,7 +394,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
     assert totals(store)[4]["banner|on|n"] == 3
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
-        assert file.execute("PRAGMA user_version").fetchone() == (2,)
+        assert file.execute("PRAGMA user_version").fetchone() == (3,)
     file.close()
     assert tables == {"records", "nonces", "log", "store", "sealed", "plans", "sqlite_autoindex_sealed_1"}
 

@@ -50,6 +50,11 @@ _MIGRATIONS = (
     CREATE TABLE kanab_plans (number integer PRIMARY KEY, since integer NOT NULL, digest text NOT NULL,
                               document bytea NOT NULL);
     """,
+    # version 2: the epoch, another one once something was lost; the generation, which grows as records merge
+    """
+    ALTER TABLE kanab_store ADD COLUMN epoch text NOT NULL DEFAULT '';
+    ALTER TABLE kanab_store ADD COLUMN generation integer NOT NULL DEFAULT 0;
+    """,
 )
 SCHEMA = len(_MIGRATIONS)
 
@@ -202,6 +207,10 @@ class PostgresStore:
     def sealed_through(self) -> int:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
         return self._run(lambda db: int(_value(db.execute("SELECT sealed_through FROM kanab_store"))))
+
+    def epoch(self) -> str:
+        """Return the epoch of the store: empty in the first one."""
+        return self._run(lambda db: str(_value(db.execute("SELECT epoch FROM kanab_store"))))
 
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""

@@ -66,6 +66,11 @@ DROP TABLE single;
 CREATE TABLE log (number INTEGER NOT NULL);
 INSERT INTO log SELECT coalesce(max(number), 0) FROM nonces;
 """,
+    # version 3: the epoch, another one once something was lost; the generation, which grows as records merge
+    """
+ALTER TABLE store ADD COLUMN epoch TEXT NOT NULL DEFAULT '';
+ALTER TABLE store ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+""",
 )
 SCHEMA = len(_MIGRATIONS)
 
@@ -176,6 +181,11 @@ class SqliteStore:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
         with self._reading() as db:
             return int(db.execute("SELECT sealed_through FROM store").fetchone()[0])
+
+    def epoch(self) -> str:
+        """Return the epoch of the store: empty in the first one."""
+        with self._reading() as db:
+            return str(db.execute("SELECT epoch FROM store").fetchone()[0])
 
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""

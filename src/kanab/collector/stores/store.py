@@ -109,6 +109,9 @@ class Store(Protocol):
     def sealed_through(self) -> int:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
 
+    def epoch(self) -> str:
+        """Return the epoch of the store: empty in the first one, another one since it lost something."""
+
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""
 
