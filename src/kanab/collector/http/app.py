@@ -35,6 +35,8 @@ _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _HERE = ("127.0.0.1", "::1")
 _CLOSE = (b"connection", b"close")
+_READABLE = (b"access-control-expose-headers", b"kanab-answer, kanab-epoch")
+_ANSWERS = {reason: (b"kanab-answer", reason.value.encode()) for reason in Reason}
 
 FAST_POST = "kanab.fast_post"
 """Under this name the lifespan's state holds ``Collector.fast_post``, for ``http/connections``."""
@@ -53,7 +55,8 @@ class Response(NamedTuple):
         return _CLOSE in self.headers
 
 
-DONE = Response(204, _SECURITY)
+_COUNTED = (b"kanab-answer", b"counted")
+DONE = Response(204, [*_SECURITY, _COUNTED])
 """The response to nearly every post."""
 
 Reply = Callable[[Response], None]
@@ -106,13 +109,13 @@ class Collector:
         try:
             self._admit(allowed, _address(scope))
             body = await _body(receive, length)
-            await self.service.take(body, None if kind is None else kind.decode("latin-1"))
+            dropped = await self.service.take(body, None if kind is None else kind.decode("latin-1"))
         except _DisconnectedError:
             return
         except Exception as problem:
             response = self._refused(problem, allowed)
         else:
-            response = _done(allowed)
+            response = _done(allowed, dropped)
         await _send(send, response)
 
     def fast_post(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
@@ -138,20 +141,20 @@ class Collector:
             allowed = self._cors(origin)
             try:
                 self._admit(allowed, address)
-                waits = self.service.begin(body, kind, now, partial(self._ended, allowed, reply))
+                dropped = self.service.begin(body, kind, now, partial(self._ended, allowed, reply))
             except Exception as problem:
                 reply(self._refused(problem, allowed))
             else:
-                if not waits:
-                    reply(_done(allowed))
+                if dropped is not None:
+                    reply(_done(allowed, dropped))
 
     def _ended(self, allowed: Headers | None, reply: Reply, outcome: PostOutcome | StoreError) -> None:
         try:
-            self.service.end(outcome)
+            dropped = self.service.end(outcome)
         except Exception as problem:
             reply(self._refused(problem, allowed))
         else:
-            reply(_done(allowed))
+            reply(_done(allowed, dropped))
 
     def _admit(self, allowed: Headers | None, address: str | None) -> None:
         """Check that posts from this page and this address are allowed; raises `MessageError` if not."""
@@ -164,10 +167,11 @@ class Collector:
         """Return the response instead of a 204. Only our own words about messages are passed on."""
         if isinstance(problem, MessageError):
             self.service.drops.add(problem.reason)
-            return _response(problem.status, f"{problem}\n".encode(), [_TEXT, *(allowed or ())])
+            answer = _ANSWERS[Reason(problem.reason)]
+            return _response(problem.status, f"{problem}\n".encode(), [_TEXT, answer, *(allowed or ())])
         # the store, or a mistake of this program, whose words might repeat what was sent
         self.service.drops.add(Reason.BUSY)
-        more = [_TEXT, (b"retry-after", b"%d" % RETRY_AFTER_SECONDS), *(allowed or ())]
+        more = [_TEXT, _ANSWERS[Reason.BUSY], (b"retry-after", b"%d" % RETRY_AFTER_SECONDS), *(allowed or ())]
         return _response(503, b"the collector cannot write at the moment\n", more)
 
     async def _not_post(self, method: str, allowed: Headers | None, send: Send) -> None:
@@ -175,7 +179,7 @@ class Collector:
             more = [(b"access-control-allow-methods", b"POST"), (b"access-control-allow-headers", b"content-type")]
             await _answer(send, 204, b"", [*allowed, *more, (b"access-control-max-age", b"86400")])
         else:
-            await _answer(send, 405, b"use POST\n", [_TEXT, (b"allow", b"POST")])
+            await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
 
     def _cors(self, origin: bytes | None) -> Headers | None:
         """Return the headers that let a page read the response; None for a page that the plan does not name."""
@@ -184,7 +188,7 @@ class Collector:
             return []
         if origin not in origins:
             return None
-        return [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
+        return [(b"access-control-allow-origin", origin), _READABLE, (b"vary", b"origin")]
 
     # ── what may be read ───────────────────────────────────────────────────────────────────────
 
@@ -281,8 +285,11 @@ def is_short_enough(length: bytes) -> bool:
     return length.isdigit() and len(length) <= 9 and int(length) <= MOST_POST_BYTES
 
 
-def _done(allowed: Headers | None) -> Response:
-    return Response(204, [*_SECURITY, *allowed]) if allowed else DONE
+def _done(allowed: Headers | None, dropped: Reason | None) -> Response:
+    """Return the response to a post that is counted, or dropped for a reason."""
+    if dropped is None and not allowed:
+        return DONE
+    return Response(204, [*_SECURITY, _COUNTED if dropped is None else _ANSWERS[dropped], *(allowed or ())])
 
 
 def _response(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Response:

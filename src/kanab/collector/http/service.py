@@ -22,7 +22,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
-from kanab.collector.protocol.reasons import Drops
+from kanab.collector.protocol.reasons import Drops, Reason
 from kanab.collector.sealing import people_by_arm, seal_ripe
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
@@ -86,21 +86,21 @@ class Service:
 
     # ── posts ──────────────────────────────────────────────────────────────────────────────────
 
-    async def take(self, body: bytes, content_type: str | None) -> None:
-        """Count a post, and return when that is on disk.
+    async def take(self, body: bytes, content_type: str | None) -> Reason | None:
+        """Count a post, and return when that is on disk: None, or the reason why it was dropped.
 
         Raises `MessageError` where the post is refused, and `StoreError` where it cannot be written.
         """
         waiting: asyncio.Future[PostOutcome | StoreError] = asyncio.get_running_loop().create_future()
-        if self.begin(body, content_type, self.now(), partial(_settle, waiting)):
-            self.end(await waiting)
+        dropped = self.begin(body, content_type, self.now(), partial(_settle, waiting))
+        return self.end(await waiting) if dropped is None else dropped
 
     def now(self) -> datetime:
         """Return the time on the collector's clock."""
         return self._clock()
 
-    def begin(self, body: bytes, content_type: str | None, now: datetime, on_outcome: OnOutcome) -> bool:
-        """Read a post and queue what it adds; return False if it adds nothing.
+    def begin(self, body: bytes, content_type: str | None, now: datetime, on_outcome: OnOutcome) -> Reason | None:
+        """Read a post and queue what it adds; return the reason if it adds nothing.
 
         ``on_outcome`` is called on the event loop when the post is on disk, or cannot be written.
         """
@@ -110,24 +110,27 @@ class Service:
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
         if not accepted.deltas:
-            return False
+            return accepted.dropped[0]
         try:
             self._writer.post(accepted.nonce, accepted.deltas, on_outcome)
         except StoreError as problem:
             self._fail(problem)
             raise
-        return True
+        return None
 
-    def end(self, outcome: PostOutcome | StoreError) -> None:
-        """Finish a post by its outcome; raises the error for a post that is not counted."""
+    def end(self, outcome: PostOutcome | StoreError) -> Reason | None:
+        """Finish a post by its outcome: return the reason if it was dropped, raise the error if it is refused."""
         if isinstance(outcome, StoreError):
             self._fail(outcome)
             raise outcome
         self._failing = False
         if outcome is PostOutcome.EXPIRED:
             raise expired_error()
-        if outcome is not PostOutcome.NEW:
-            self.drops.add(outcome.value)
+        if outcome is PostOutcome.NEW:
+            return None
+        reason = Reason(outcome.value)
+        self.drops.add(reason)
+        return reason
 
     def _follow(self, period: int) -> None:
         """Follow the plan that is in force in a period; totals of experiments that ended are still taken."""

@@ -27,7 +27,31 @@ def test_a_post_is_counted_and_answered_with_nothing(app: Collector, running: Ru
     answer = ask(app, "POST", "/v1/t", running.enroll(), TEXT)
     assert (answer.status, answer.body) == (204, b"")
     assert running.service.store.sizes() == {2966: 1}
-    assert answer.headers == {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+    assert answer.headers == {
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "kanab-answer": "counted",
+    }
+
+
+def test_every_answer_to_a_post_says_in_a_header_what_became_of_it(app: Collector, running: RunningService) -> None:
+    again = running.enroll()
+    full = Collector(running.service, buckets=Buckets(rate=0.0, burst=0))
+    posts: list[tuple[Collector, str, bytes, dict[str, str], int, str]] = [
+        (app, "POST", again, TEXT, 204, "counted"),
+        (app, "POST", again, TEXT, 204, "duplicate"),
+        (app, "POST", running.body("retired:B@2026-W46"), TEXT, 204, "experiment"),
+        (app, "POST", running.body("checkout/tier:B:3@2026-W40:minutes:0>4"), TEXT, 204, "late"),
+        (app, "POST", running.body("checkout/tier:B:9@2026-W46"), TEXT, 400, "level"),
+        (app, "POST", running.enroll(week="2026-W45"), TEXT, 410, "untimely"),
+        (app, "POST", b"x" * 17_000, TEXT, 413, "size"),
+        (app, "POST", running.enroll(), {"Origin": "https://other.example"}, 403, "origin"),
+        (full, "POST", running.enroll(), TEXT, 429, "rate"),
+        (app, "GET", b"", {}, 405, "format"),
+    ]
+    for collector, method, body, headers, status, reason in posts:
+        answer = ask(collector, method, "/v1/t", body, headers, client=("192.0.2.7", 1))
+        assert (answer.status, answer.headers["kanab-answer"]) == (status, reason)
 
 
 def test_a_body_may_come_in_pieces_and_without_a_length(app: Collector, running: RunningService) -> None:
@@ -157,6 +181,7 @@ def test_a_declared_page_may_read_the_answer_also_when_it_is_a_refusal(app: Coll
         answer = ask(app, "POST", "/v1/t", body, {"Origin": HOME})
         assert answer.status == status
         assert (answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (HOME, "origin")
+        assert answer.headers["access-control-expose-headers"] == "kanab-answer, kanab-epoch"
 
 
 def test_a_preflight_is_for_declared_pages_only(app: Collector) -> None:
@@ -195,6 +220,7 @@ def test_a_store_that_cannot_write_is_told_to_clients_and_once_to_the_operator(
         for _ in range(3):
             answer = ask(app, "POST", "/v1/t", running.enroll(), {"Origin": HOME})
             assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+            assert answer.headers["kanab-answer"] == "busy"
             assert answer.headers["access-control-allow-origin"] == HOME
         assert ask(app, "GET", "/healthz").status == 503
     assert running.said == ["kanab: the disk of the store is full. Free some room."]

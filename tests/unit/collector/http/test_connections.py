@@ -129,7 +129,8 @@ def test_a_plain_post_takes_the_fast_path_and_is_counted(
     ways = counted_ways(app, monkeypatch)
     written, ended = exchange(app, request(running.enroll(), "Content-Type: text/plain"))
     assert written == (
-        b"HTTP/1.1 204 No Content\r\nx-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n\r\n"
+        b"HTTP/1.1 204 No Content\r\nx-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n"
+        b"kanab-answer: counted\r\n\r\n"
     )
     assert (ways, ended) == (["direct"], "")
     assert running.service.store.sizes() == {2966: 1}
