@@ -8,7 +8,8 @@ import shutil
 import socket
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,6 +140,40 @@ def test_a_store_of_another_plan_is_refused_and_stays(used: Place, filled: Fille
     sealed = used.run("seal", "--plan", used.root / "kanab.toml", "--data", used.data, "--as-of", after_everything())
     check_refused(sealed, "metrics.minutes.bounds may not change")
     check_intact(used, filled)
+
+
+def test_a_restart_with_yesterdays_plan_takes_nobody_elses_plan_back(
+    used: Place, closing: Callable[[Any], Any]
+) -> None:
+    """Two collectors share a store; one starts with a new plan, the other starts again with the old file."""
+    newer = PLAN_TEXT + "\n[experiments.menu]\narms = { short = 1, long = 1 }\n"
+    (today := used.root / "today.toml").write_text(newer)
+    server = closing(Server(used, "--plan", today, "--data", used.data)).start()
+    stale = serve(used, "--data", used.data)
+    check_refused(stale, "this plan is version 1 of the store's, and version 2 has replaced it", "--replace-plan 2")
+    sealed = used.run("seal", "--plan", used.root / "kanab.toml", "--data", used.data)
+    check_refused(sealed, "this plan is version 1 of the store's, and version 2 has replaced it")
+    assert b"menu" in served_config(server)
+    with closing_store(used) as store:
+        assert len(store.versions()) == 2
+
+    old = closing(
+        Server(used, "--plan", used.root / "kanab.toml", "--data", used.data, "--replace-plan", "2", name="old")
+    ).start()
+    assert "from the next period on: experiments.menu ends" in old.stderr
+    with closing_store(used) as store:
+        assert len(store.versions()) == 3
+
+
+def served_config(server: Server) -> bytes:
+    return server.ask("GET", server.ask("GET", "/v1/config.json")[1]["location"])[2]
+
+
+@contextmanager
+def closing_store(place: Place) -> Iterator[SqliteStore]:
+    store = SqliteStore(place.data / "store.db")
+    yield store
+    store.close()
 
 
 def test_a_store_of_a_newer_version_is_refused_and_stays(used: Place, filled: Filled) -> None:

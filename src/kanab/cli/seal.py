@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from kanab.cli.source_options import moment
-from kanab.cli.stores import opened_keyring, opened_store, store_options
+from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -19,10 +19,18 @@ from kanab.privacy.costs import costs_of
 
 
 @click.command()
-@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml.")
+@plan_options
 @store_options
 @click.option("--as-of", metavar="DATE", help="Day to take as today; recorded as a deviation.")
-def seal(plan_file: str, data: str | None, store: str | None, key: str | None, as_of: str | None) -> None:
+def seal(
+    plan_file: str,
+    replace_plan: int | None,
+    data: str | None,
+    store: str | None,
+    key: str | None,
+    *,
+    as_of: str | None,
+) -> None:
     """Seal the cohorts that are ripe, as one batch.
 
     A cohort is ripe when its period, the window after it and the life of a message are over. Without cohorts this is
@@ -38,7 +46,8 @@ def seal(plan_file: str, data: str | None, store: str | None, key: str | None, a
     try:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
         calendar, now = PostAcceptor(plan).calendar, datetime.now(UTC)
-        versions, _ = Versions.read(opened).record(opened, plan, calendar.opening(seconds_of(now)).current)
+        current = calendar.opening(seconds_of(now)).current
+        versions, _ = Versions.read(opened).record(opened, plan, current, replaces=replace_plan)
         ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))
         deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
         sealed = seal_ripe(opened, cipher, versions, 0 if ripe is None else ripe, deviations)

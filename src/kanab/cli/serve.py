@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kanab.cli.stores import dashboard_token, opened_keyring, opened_store, store_options
+from kanab.cli.stores import dashboard_token, opened_keyring, opened_store, plan_options, store_options
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets, network
@@ -18,7 +18,7 @@ from kanab.plan.file import read_plan
 
 
 @click.command()
-@click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml.")
+@plan_options
 @store_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -32,6 +32,7 @@ from kanab.plan.file import read_plan
 )
 def serve(
     plan_file: str,
+    replace_plan: int | None,
     data: str | None,
     store: str | None,
     key: str | None,
@@ -55,7 +56,8 @@ def serve(
     listening = bind(host, port)
     opened = opened_store(data, store, plan.durability, new=True)
     try:
-        service = Service(opened, opened_keyring(opened, data, key, say=_say), plan, say=_say)
+        keyring = opened_keyring(opened, data, key, say=_say)
+        service = Service(opened, keyring, plan, replaces=replace_plan, say=_say)
         _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
         serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening, say=_say)
     finally:

@@ -35,6 +35,19 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say by which plan a store is kept."""
+    replaced = "Version of the store's plan that this earlier one replaces, to go back on purpose."
+    for option in (
+        click.option("--replace-plan", metavar="NUMBER", type=click.IntRange(1), help=replaced),
+        click.option(
+            "--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def opened_store(
     data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
 ) -> Store:

@@ -9,6 +9,9 @@ numbers a new meaning is refused:
 
 An experiment counts the metrics that it began with: people who enrolled before a metric existed
 would otherwise be counted as if they had none of it.
+
+Versions only go up: a plan that a newer version replaced comes from a file that somebody forgot to update, and is
+refused, or one collector that restarts would take everybody's plan back.
 """
 
 from __future__ import annotations
@@ -77,9 +80,10 @@ class Versions:
         """The plan that was accepted last."""
         return self.entries[-1].plan
 
-    def adopt(self, plan: Plan, period: int) -> tuple[Versions, Change]:
+    def adopt(self, plan: Plan, period: int, *, replaces: int | None = None) -> tuple[Versions, Change]:
         """Return the versions with a plan that is accepted in a period; the newest one again changes nothing.
 
+        A plan that was replaced before comes back only if ``replaces`` is the number of the newest version (1, 2, …).
         Raises `PlanError` if the plan may not follow.
         """
         if not self.entries:
@@ -88,16 +92,37 @@ class Versions:
             return self, Change()
         if period < self.entries[-1].since:
             raise PlanError("the newest plan began in a later period than this one", "Check the clock.")
+        if replaces != len(self.entries):
+            self._refuse_earlier(plan)
         began = {name: self.metrics(name) for name in self.newest.experiment_names}
         refuse([*_mixed(self.known, plan), *_dropped(self.newest, plan, began)], _WHERE)
         return Versions((*self.entries, Version(period, plan))), _change(self.newest, plan)
 
-    def record(self, store: Store, plan: Plan, period: int) -> tuple[Versions, Change]:
+    def _refuse_earlier(self, plan: Plan) -> None:
+        """Raise `PlanError` for a plan that a newer version has replaced."""
+        digest, newest = plan_digest(plan), len(self.entries)
+        same = [number for number, version in enumerate(self.entries, 1) if plan_digest(version.plan) == digest]
+        if same:
+            raise PlanError(
+                f"this plan is version {same[-1]} of the store's, and version {newest} has replaced it",
+                f"Give the newest plan file; to go back to this plan on purpose, add --replace-plan {newest}.",
+            )
+
+    def record(self, store: Store, plan: Plan, period: int, *, replaces: int | None = None) -> tuple[Versions, Change]:
         """Adopt a plan, and write it into the store if it is another one."""
-        versions, change = self.adopt(plan, period)
-        if versions is not self:
-            document = json.dumps(plan_to_dict(plan), ensure_ascii=False, allow_nan=False).encode()
+        versions, change = self.adopt(plan, period, replaces=replaces)
+        if versions is self:
+            return self, change
+        document = json.dumps(plan_to_dict(plan), ensure_ascii=False, allow_nan=False).encode()
+        try:
             store.add_version(len(self.entries), StoredPlan(period, plan_digest(plan), document))
+        except StoreError:
+            recorded = Versions.read(
+                store
+            )  # another collector that starts with the same new plan may have been quicker
+            if len(recorded.entries) <= len(self.entries) or recorded.newest != plan:
+                raise
+            return recorded, change
         return versions, change
 
     def in_force(self, period: int) -> Plan:

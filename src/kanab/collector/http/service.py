@@ -48,6 +48,7 @@ def system_clock() -> datetime:
 class Service:
     """Takes posts for a plan into a store, and seals on the clock.
 
+    ``replaces`` is the number of the newest version where an earlier plan shall hold again instead of it.
     ``clock`` is injected by rehearsals and demonstrations only. ``say`` gets the few sentences that an
     operator should read: none of them is about a person.
     """
@@ -58,6 +59,7 @@ class Service:
         keyring: Keyring,
         plan: Plan,
         *,
+        replaces: int | None = None,
         clock: Clock = system_clock,
         check_seconds: float = CHECK_SECONDS,
         say: Callable[[str], None] = lambda _: None,
@@ -71,7 +73,7 @@ class Service:
         life = acceptor.calendar.life
         self._writer = Writer(store, keyring, life=life, clock=lambda: clock().timestamp())
         now = acceptor.calendar.opening(seconds_of(clock())).current
-        self._versions, change = Versions.read(store).record(store, plan, now)
+        self._versions, change = Versions.read(store).record(store, plan, now, replaces=replaces)
         for sentence in (*change.at_once, *(f"from the next period on: {text}" for text in change.next_period)):
             say(f"kanab: {sentence}.")
         self._follow(now)

@@ -196,7 +196,7 @@ def test_without_cohorts_nothing_can_wait_for_the_next_period() -> None:
 def adopted(*plans: tuple[int, Plan]) -> Versions:
     versions = Versions()
     for period, plan in plans:
-        versions, _ = versions.adopt(plan, period)
+        versions, _ = versions.adopt(plan, period, replaces=len(versions.entries))
     return versions
 
 
@@ -269,7 +269,40 @@ def test_an_experiment_that_ended_does_not_come_back_as_another_one() -> None:
     versions = adopted((7, PLAN), (9, WITHOUT_BANNER))
     with pytest.raises(PlanError, match=r"experiments.banner.arms may not be added, removed or renamed"):
         versions.adopt(changed("off = 9, on = 1", "off = 9, low = 1"), 20)
-    assert versions.adopt(PLAN, 20)[1] == Change(("experiments.banner begins",))
+    assert versions.adopt(PLAN, 20, replaces=2)[1] == Change(("experiments.banner begins",))
+
+
+def test_a_plan_that_a_newer_one_replaced_is_refused_with_the_way_back() -> None:
+    """Also written otherwise, and although the newer one has what the older one lacks."""
+    versions = adopted((7, PLAN), (9, parse_plan(TEXT + MENU)))
+    sentence = r"this plan is version 1 of the store's, and version 2 has replaced it. .* add --replace-plan 2\."
+    for text in (TEXT, "\n# yesterday's\n" + TEXT.replace(" = ", "  =  ")):
+        for replaces in (None, 1, 3):  # 3: the newest one is meant to be another one than it is
+            with pytest.raises(PlanError, match=sentence):
+                versions.adopt(parse_plan(text), 9, replaces=replaces)
+    again, change = versions.adopt(PLAN, 9, replaces=2)
+    assert (again.newest, change.next_period) == (PLAN, ("experiments.menu ends",))
+
+
+def test_two_files_that_alternate_stop_at_the_newest() -> None:
+    """A number that stays in a unit file goes back once, and never again."""
+    versions = adopted((7, PLAN), (8, OTHER_SHARES), (9, PLAN))
+    assert versions.adopt(PLAN, 10, replaces=2) == (versions, Change())
+    with pytest.raises(PlanError, match="this plan is version 2 of the store's, and version 3 has replaced it"):
+        versions.adopt(OTHER_SHARES, 10, replaces=1)
+    later, _ = versions.adopt(parse_plan(TEXT + MENU), 10)
+    with pytest.raises(PlanError, match="this plan is version 3 of the store's, and version 4 has replaced it"):
+        later.adopt(PLAN, 10, replaces=2)
+
+
+def test_collectors_that_start_together_with_the_same_new_plan_agree(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    first, _ = Versions.read(store).record(store, PLAN, 7)
+    assert first.record(store, OTHER_SHARES, 9)[0] == first.record(store, OTHER_SHARES, 9)[0]
+    with pytest.raises(StoreError, match="another collector changed the plan at the same moment"):
+        first.record(store, parse_plan(TEXT + MENU), 9)
+    assert len(store.versions()) == 2
+    store.close()
 
 
 def test_a_clock_that_went_back_is_noticed() -> None:
