@@ -224,6 +224,34 @@ def test_what_another_collector_sealed_or_forgot_is_noticed_at_once(shared: Open
     assert totals(second)[5]["banner|on|n"] == 1
 
 
+def of_epoch(epoch: str, number: int) -> CountedPost:
+    return entry(number)._replace(epoch=epoch)
+
+
+def test_posts_of_another_epoch_are_refused_and_not_remembered(store: Store) -> None:
+    encrypt = cipher().encrypt
+    assert (store.append([entry(1)], encrypt).epoch, store.epoch()) == ("", "")
+    store.begin_epoch("5f3a9c01")
+    done = store.append([entry(1), entry(2), of_epoch("5f3a9c01", 2), of_epoch("00000000", 3)], encrypt)
+    assert done.outcomes == [PostOutcome.EPOCH, PostOutcome.EPOCH, PostOutcome.NEW, PostOutcome.EPOCH]
+    assert (done.epoch, store.epoch()) == ("5f3a9c01", "5f3a9c01")
+    again = store.append([of_epoch("5f3a9c01", 2), of_epoch("5f3a9c01", 3), of_epoch("5f3a9c01", 1)], encrypt)
+    assert again.outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW, PostOutcome.DUPLICATE]  # nonces stay
+    assert totals(store)[4] == {"banner|on|n": 3, "banner|on|spend|s": 6}
+
+
+def test_an_epoch_that_another_collector_began_is_noticed_in_the_same_commit(shared: Opener) -> None:
+    first, second = shared(), shared()
+    encrypt = cipher().encrypt
+    assert first.append([entry(1)], encrypt).outcomes == [PostOutcome.NEW]
+    second.begin_epoch("5f3a9c01")
+    assert first.append([entry(2)], encrypt).outcomes == [PostOutcome.EPOCH]
+    assert first.append([of_epoch("5f3a9c01", 2)], encrypt).outcomes == [PostOutcome.NEW]
+    second.begin_epoch("77777777")
+    assert first.append([of_epoch("77777777", 3)], encrypt).outcomes == [PostOutcome.NEW]  # newer than it knew of
+    assert totals(second)[4]["banner|on|n"] == 3
+
+
 def test_two_collectors_share_the_nonces(shared: Opener) -> None:
     first, second = shared(), shared()
     assert first.append([entry(1), entry(2)], cipher().encrypt).outcomes == [PostOutcome.NEW] * 2

@@ -52,7 +52,9 @@ def test_the_file_says_its_version_and_names_every_case_once() -> None:
 
 @pytest.mark.parametrize("case", [one for one in POSTS if "error" not in one], ids=lambda case: case["name"])
 def test_a_good_post_is_decoded_and_counted(case: dict[str, Any]) -> None:
-    lines = read_post(body(case), case["content_type"]).lines
+    post = read_post(body(case), case["content_type"])
+    lines = post.lines
+    assert post.epoch == case.get("epoch", "")
     assert [[plain(part) for part in line] for line in lines] == case["decoded"]
     for _ in range(2):  # the second time its heads are known
         found = accept(case)
@@ -78,7 +80,8 @@ def test_a_bad_post_is_refused_for_its_reason(case: dict[str, Any]) -> None:
 def test_every_reason_that_a_post_can_have_is_among_the_cases() -> None:
     seen = {case["error"]["reason"] for case in POSTS if "error" in case}
     seen |= {reason for case in POSTS for reason in case.get("dropped", [])}
-    assert {*Reason} - seen == {Reason.ORIGIN, Reason.RATE, Reason.BUSY, Reason.DUPLICATE}  # those are not in the post
+    elsewhere = {Reason.ORIGIN, Reason.RATE, Reason.BUSY, Reason.DUPLICATE, Reason.EPOCH}  # not in the post alone
+    assert {*Reason} - seen == elsewhere
 
 
 def test_names_and_levels_are_spelled_as_written() -> None:

@@ -41,6 +41,7 @@ class _WaitingPost(NamedTuple):
     deltas: Mapping[int, Counters]
     loop: asyncio.AbstractEventLoop | None
     on_outcome: OnOutcome
+    epoch: str
 
 
 _Result = tuple[_WaitingPost, PostOutcome | StoreError]
@@ -50,7 +51,7 @@ class Writer:
     """Writes posts into a store, many at once, from any number of event loops and threads.
 
     ``life`` is how long nonces are remembered, in seconds. The keys of what the store has sealed
-    are forgotten at the start, in case a crash came in between.
+    are forgotten at the start, in case a crash came in between. ``epoch`` is the store's at the last commit.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Writer:
     ) -> None:
         store.claim(keyring.fingerprint)
         keyring.forget(store.sealed_through())
+        self.epoch = store.epoch()
         self._store = store
         self._keyring = keyring
         self._cipher = RecordCipher(keyring)
@@ -87,18 +89,18 @@ class Writer:
         """The problem of the last housekeeping, if there was one: a key that cannot be erased, a full disk."""
         return self._housekeeping.trouble
 
-    def submit(self, nonce: bytes, deltas: Mapping[int, Counters]) -> Future[PostOutcome]:
+    def submit(self, nonce: bytes, deltas: Mapping[int, Counters], epoch: str = "") -> Future[PostOutcome]:
         """Queue a post from any thread; the future has its outcome once it is on disk."""
         future: Future[PostOutcome] = Future()
-        self._put(_WaitingPost(nonce, deltas, None, partial(_settle, future)))
+        self._put(_WaitingPost(nonce, deltas, None, partial(_settle, future), epoch))
         return future
 
-    def post(self, nonce: bytes, deltas: Mapping[int, Counters], on_outcome: OnOutcome) -> None:
+    def post(self, nonce: bytes, deltas: Mapping[int, Counters], on_outcome: OnOutcome, epoch: str = "") -> None:
         """Queue a post from a running event loop, on which ``on_outcome`` is called once it is on disk.
 
         Raises `StoreError` where too many posts wait, or the writer is closed.
         """
-        self._put(_WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome))
+        self._put(_WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome, epoch))
 
     def close(self) -> None:
         """Take no more posts, commit those that wait, and end; the store stays open."""
@@ -140,7 +142,7 @@ class Writer:
         """Commit a group; a store that fails fails this group only, and nothing of it is stored."""
         digest = self._keyring.nonce_hash
         try:
-            posts = [CountedPost(digest(post.nonce), hour_of(post.nonce), post.deltas) for post in group]
+            posts = [CountedPost(digest(post.nonce), hour_of(post.nonce), post.deltas, post.epoch) for post in group]
             appended = self._store.append(posts, self._cipher.encrypt)
         except KanabError as problem:
             return [(post, StoreError(problem.fact, problem.remedy)) for post in group]
@@ -148,6 +150,7 @@ class Writer:
             if len(group) > 1:
                 return [result for post in group for result in self._commit([post])]
             return [(group[0], StoreError("a message could not be stored", "Send it again later."))]
+        self.epoch = appended.epoch
         self._housekeeping.note(appended)
         return list(zip(group, appended.outcomes, strict=True))
 

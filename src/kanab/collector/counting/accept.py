@@ -30,11 +30,12 @@ Groups = dict[CohortClass, dict[int, Transition]]
 
 
 class Accepted(NamedTuple):
-    """What a post adds: counters by the number of the cohort; and why lines were dropped, one reason each."""
+    """What a post adds: counters by the number of the cohort; why lines were dropped, one reason each; its epoch."""
 
     nonce: bytes
     deltas: dict[int, Counters]
     dropped: tuple[Reason, ...]
+    epoch: str = ""
 
 
 class PostAcceptor:
@@ -82,7 +83,7 @@ class PostAcceptor:
             first = targets[0]
             if len(targets) > 1 and ENROLLED in groups[first] and first.cohort in deltas:
                 deltas[first.cohort][signature_name([target.counters for target in targets])] = 1
-        return Accepted(post.nonce, deltas, tuple(dropped))
+        return Accepted(post.nonce, deltas, tuple(dropped), post.epoch)
 
     def _at(self, now: datetime) -> _Moment:
         seconds = seconds_of(now)

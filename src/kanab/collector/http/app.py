@@ -167,8 +167,10 @@ class Collector:
         """Return the response instead of a 204. Only our own words about messages are passed on."""
         if isinstance(problem, MessageError):
             self.service.drops.add(problem.reason)
-            answer = _ANSWERS[Reason(problem.reason)]
-            return _response(problem.status, f"{problem}\n".encode(), [_TEXT, answer, *(allowed or ())])
+            headers = [_TEXT, _ANSWERS[Reason(problem.reason)], *(allowed or ())]
+            if problem.reason == Reason.EPOCH:
+                headers.append((b"kanab-epoch", self.service.epoch.encode()))
+            return _response(problem.status, f"{problem}\n".encode(), headers)
         # the store, or a mistake of this program, whose words might repeat what was sent
         self.service.drops.add(Reason.BUSY)
         more = [_TEXT, _ANSWERS[Reason.BUSY], (b"retry-after", b"%d" % RETRY_AFTER_SECONDS), *(allowed or ())]

@@ -22,7 +22,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
-from kanab.collector.protocol.reasons import Drops, Reason
+from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.sealing import people_by_arm, seal_ripe
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
@@ -114,7 +114,7 @@ class Service:
         if not accepted.deltas:
             return accepted.dropped[0]
         try:
-            self._writer.post(accepted.nonce, accepted.deltas, on_outcome)
+            self._writer.post(accepted.nonce, accepted.deltas, on_outcome, accepted.epoch)
         except StoreError as problem:
             self._fail(problem)
             raise
@@ -130,6 +130,10 @@ class Service:
             raise expired_error()
         if outcome is PostOutcome.NEW:
             return None
+        if outcome is PostOutcome.EPOCH:
+            if self.epoch != self._writer.epoch:
+                self._publish()
+            raise epoch_error()
         reason = Reason(outcome.value)
         self.drops.add(reason)
         return reason
@@ -141,9 +145,15 @@ class Service:
         known = self._versions.known
         began = {name: self._versions.metrics(name) for name in known.experiment_names}
         self._acceptor = PostAcceptor(known, began)
-        self._config = public_config(self.plan, began)
-        self.digest = config_digest(self._config)
         self.origins = frozenset(origin.encode() for origin in self.plan.origins)
+        self._began = began
+        self._publish()
+
+    def _publish(self) -> None:
+        """Make the config of the plan in force and the store's epoch."""
+        self.epoch = self._writer.epoch
+        self._config = public_config(self.plan, self._began, self.epoch)
+        self.digest = config_digest(self._config)
 
     def config_named(self, digest: str) -> bytes | None:
         """Return the config with this digest; None if it is not the current one."""
@@ -206,7 +216,8 @@ class Service:
         """Follow another plan if a new period, or another collector with a newer plan, has put it in force."""
         self._versions = Versions.read(self.store)
         period = self._current(now)
-        if self._followed != (period, len(self._versions.entries)):
+        self._writer.epoch = self.store.epoch()
+        if self._followed != (period, len(self._versions.entries)) or self.epoch != self._writer.epoch:
             self._follow(period)
 
     def _current(self, now: datetime) -> int:

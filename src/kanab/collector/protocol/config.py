@@ -16,17 +16,18 @@ from kanab.plan.values import duration
 FORMAT = "kanab-config/1"
 
 
-def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> bytes:
+def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None, epoch: str = "") -> bytes:
     """Return the plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k.
 
-    ``began`` are the metrics that experiments began with, where the plan has grown since.
+    ``began`` are the metrics that experiments began with, where the plan has grown since; ``epoch`` is the store's.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A")
     >>> msgspec.json.decode(public_config(Plan((MetricPlan("bought", binary=True),), (shop,))))["experiments"]
     {'checkout': {'arms': [['A', 1], ['B', 1]], 'control': 'A', 'covariates': []}}
     """
-    return msgspec.json.encode(_document(plan, began or {}), order="deterministic")
+    document = _document(plan, began or {})
+    return msgspec.json.encode(document | {"epoch": epoch} if epoch else document, order="deterministic")
 
 
 def config_digest(config: bytes) -> str:

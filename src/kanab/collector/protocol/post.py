@@ -1,6 +1,6 @@
 """Reads the bytes of a post into its nonce and lines, strictly, in the text form or the JSON form, without the plan.
 
-    kanab/1 00079b70…                            the format and a nonce
+    kanab/1 00079b70…                            the format, a nonce, and the epoch of the store unless it is the first
     checkout/tier:B:3@2026-W46                   enrolled
     checkout/tier:B:3@2026-W46:minutes:0>4       a running total moved from 0 to 4
 
@@ -29,17 +29,19 @@ Line = tuple[str, Value | None, Value | None]
 """The prefix (everything before the totals), the old total (None: there was none), the new (None: an enrollment)."""
 
 _FIRST = "kanab/1 "
+_EPOCH = re.compile("[0-9a-f]{8}")
 _DIGITS = "0123456789.+-eE"
 _PLAIN, _SHORT = re.compile(r"[0-9.+\->]*"), 99
 """Totals of at most so many characters, and without exponents, are finite if they are numbers at all."""
 
 
 class Post(NamedTuple):
-    """The content of one POST: a nonce, and lines in the order in which they were written."""
+    """The content of one POST: a nonce, lines in the order in which they were written, the epoch of their totals."""
 
     nonce: bytes
     lines: list[Line]
     json: bool = False
+    epoch: str = ""
 
     def place(self, position: int) -> str:
         """Return where a line stands, for an error."""
@@ -74,11 +76,19 @@ def _read_text(body: bytes) -> Post:
     first, *lines = text.split("\n")
     if not first.startswith(_FIRST):
         raise refused(Reason.FORMAT, "a post must begin with kanab/1 and a nonce", at="line 1")
-    nonce = read_nonce(first[len(_FIRST) :], "line 1")
+    digits, _, epoch = first[len(_FIRST) :].partition(" ")
+    nonce = read_nonce(digits, "line 1")
+    if epoch or first.endswith(" "):
+        _check_epoch(epoch, "line 1")
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
-    return Post(nonce, _read_lines(lines))
+    return Post(nonce, _read_lines(lines), epoch=epoch)
+
+
+def _check_epoch(epoch: str, at: str) -> None:
+    if not _EPOCH.fullmatch(epoch):
+        raise refused(Reason.FORMAT, "an epoch is not 8 hex digits", "Write the one of the config, or none.", at)
 
 
 def _decode(body: bytes) -> str | None:
@@ -172,6 +182,7 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     kanab: int
     nonce: str
     messages: list[_Message]
+    epoch: str = ""
 
 
 _JSON = msgspec.json.Decoder(_Body)
@@ -185,7 +196,10 @@ def _read_json(body: bytes) -> Post:
         raise refused(Reason.FORMAT, "the JSON is of an unknown version", 'Write "kanab": 1.', "$.kanab")
     nonce = read_nonce(content.nonce, "$.nonce")
     _check_lines(len(content.messages))
-    return Post(nonce, [_json_line(message, position) for position, message in enumerate(content.messages)], json=True)
+    if content.epoch:
+        _check_epoch(content.epoch, "$.epoch")
+    lines = [_json_line(message, position) for position, message in enumerate(content.messages)]
+    return Post(nonce, lines, json=True, epoch=content.epoch)
 
 
 def _parse(body: bytes) -> _Body | None:

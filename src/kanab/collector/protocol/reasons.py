@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NONCE = "nonce"  # no nonce, or one that was made in the future
     EXPIRED = "expired"  # a nonce older than its life
     UNTIMELY = "untimely"  # an enrollment whose period is over
+    EPOCH = "epoch"  # totals of people who enrolled before the store lost something
     SIZE = "size"  # more bytes or lines than one post may have
     ORIGIN = "origin"  # a web page that the plan does not name
     RATE = "rate"  # too many posts from one place
@@ -46,6 +47,7 @@ class Reason(StrEnum):
 _STATUS = {
     Reason.EXPIRED: 410,
     Reason.UNTIMELY: 410,
+    Reason.EPOCH: 410,
     Reason.SIZE: 413,
     Reason.ORIGIN: 403,
     Reason.RATE: 429,
@@ -63,6 +65,15 @@ def refused(reason: Reason, fact: str, remedy: str = "", at: str = "") -> Messag
     a post has too many bytes. Send at most 16 kB.
     """
     return MessageError(fact, remedy, at=at, reason=reason, status=reason.status)
+
+
+def epoch_error() -> MessageError:
+    """Return the error for totals of people who enrolled in another epoch of the store."""
+    return refused(
+        Reason.EPOCH,
+        "the store has lost what came before, and this post is about somebody who enrolled then",
+        "Send nothing more of this person in these experiments; enroll newcomers under the epoch of the config.",
+    )
 
 
 class Drops:

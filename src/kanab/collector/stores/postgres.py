@@ -22,7 +22,9 @@ from kanab.collector.stores.store import (
     Record,
     StoredPlan,
     newer_schema_error,
+    of_epoch,
     plan_race_error,
+    refuse_others,
     sort_posts,
     wrong_key_error,
 )
@@ -67,7 +69,7 @@ _APPEND = """
     ), kept AS (
         INSERT INTO kanab_records (cohort, box) SELECT * FROM unnest(%(cohorts)b::integer[], %(boxes)b::bytea[])
     )
-    SELECT 1 / CASE WHEN sealed_through = %(sealed_through)s AND forgotten = %(forgotten)s
+    SELECT 1 / CASE WHEN sealed_through = %(sealed_through)s AND forgotten = %(forgotten)s AND epoch = %(epoch)s
                      AND (SELECT count(*) FROM remembered) = cardinality(%(hours)b::integer[]) THEN 1 ELSE 0 END
     FROM kanab_store
 """
@@ -110,7 +112,7 @@ class PostgresStore:
         self._wait = wait
         self._lock = threading.RLock()
         self._connection: Connection | None = None
-        self._ends: tuple[int, int] | None = None  # what was sealed and forgotten at the last append
+        self._ends: tuple[int, int, str] | None = None  # what was sealed and forgotten at the last append; the epoch
         self.sealed_through()  # a wrong address is an error now, not at the first message
 
     def claim(self, fingerprint: bytes) -> None:
@@ -130,13 +132,13 @@ class PostgresStore:
         Nearly always all posts are new and nothing was sealed since the last time, so that is tried first:
         it takes one round trip to the database, which is queried only if it turns out otherwise.
         """
-        keys = sorted({(post.hour, post.nonce) for post in posts})  # in one order: no two groups wait in a circle
+        keys = _keys(posts)
 
         def work(db: Connection) -> Appended:
-            if self._ends is not None and len(keys) == len(posts) > 0:
+            if self._ends is not None and len(keys) == len(of_epoch(posts, self._ends[2])) == len(posts) > 0:
                 with suppress(_psycopg().errors.DivisionByZero):
                     return _append_new(db, posts, keys, self._ends, encrypt)
-            appended, self._ends = _append_any(db, posts, keys, encrypt)
+            appended, self._ends = _append_any(db, posts, encrypt)
             return appended
 
         return self._run(work)
@@ -212,6 +214,16 @@ class PostgresStore:
         """Return the epoch of the store: empty in the first one."""
         return self._run(lambda db: str(_value(db.execute("SELECT epoch FROM kanab_store"))))
 
+    def begin_epoch(self, epoch: str) -> None:
+        """Change the epoch: posts that were made for another one are refused from now on."""
+
+        def work(db: Connection) -> None:
+            with db.transaction():
+                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                db.execute("UPDATE kanab_store SET epoch = %s", (epoch,))
+
+        self._run(work)
+
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""
         query = "SELECT since, digest, document FROM kanab_plans ORDER BY number"
@@ -272,11 +284,11 @@ def _append_new(
     db: Connection,
     posts: Sequence[CountedPost],
     keys: Sequence[tuple[int, bytes]],
-    ends: tuple[int, int],
+    ends: tuple[int, int, str],
     encrypt: Encrypt,
 ) -> Appended:
     """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
-    sealed_through, forgotten = ends
+    sealed_through, forgotten, epoch = ends
     outcomes, sums = sort_posts(posts, [True] * len(posts), sealed_through, forgotten)
     values = {
         "hours": [hour for hour, _ in keys],
@@ -285,29 +297,37 @@ def _append_new(
         "boxes": [encrypt(cohort, counters) for cohort, counters in sums.items()],
         "sealed_through": sealed_through,
         "forgotten": forgotten,
+        "epoch": epoch,
     }
     with db.pipeline():
         db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
         db.execute(_APPEND, values, binary=True)
-    return Appended(outcomes, list(sums), sealed_through)
+    return Appended(outcomes, list(sums), sealed_through, epoch)
 
 
 def _append_any(
-    db: Connection, posts: Sequence[CountedPost], keys: Sequence[tuple[int, bytes]], encrypt: Encrypt
-) -> tuple[Appended, tuple[int, int]]:
-    """Append a group after a query for which nonces are new and what is sealed and forgotten by now."""
-    columns = [list(column) for column in zip(*keys, strict=True)] or [[], []]
+    db: Connection, posts: Sequence[CountedPost], encrypt: Encrypt
+) -> tuple[Appended, tuple[int, int, str]]:
+    """Append a group after queries for what is sealed and forgotten by now, the epoch, and which nonces are new."""
     with db.pipeline(), db.transaction():
         db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
-        state = db.execute("SELECT sealed_through, forgotten FROM kanab_store", binary=True)
-        remembered = db.execute(_REMEMBER, columns, binary=True)
-        [(sealed_through, forgotten)] = state.fetchall()
-        new = {nonce for (nonce,) in remembered.fetchall()}
-        fresh = [_take(new, post.nonce) for post in posts]
-        outcomes, sums = sort_posts(posts, fresh, sealed_through, forgotten)
+        state = db.execute("SELECT sealed_through, forgotten, epoch FROM kanab_store", binary=True)
+        [(sealed_through, forgotten, epoch)] = state.fetchall()
+        own = of_epoch(posts, epoch)
+        keys = _keys(own)
+        columns = [list(column) for column in zip(*keys, strict=True)] or [[], []]
+        new = {nonce for (nonce,) in db.execute(_REMEMBER, columns, binary=True).fetchall()}
+        fresh = [_take(new, post.nonce) for post in own]
+        outcomes, sums = sort_posts(own, fresh, sealed_through, forgotten)
         for cohort, counters in sums.items():
             db.execute(_ADD_RECORD, (cohort, encrypt(cohort, counters)))
-    return Appended(outcomes, list(sums), sealed_through), (sealed_through, forgotten)
+    appended = Appended(outcomes, list(sums), sealed_through, epoch)
+    return refuse_others(posts, appended), (sealed_through, forgotten, epoch)
+
+
+def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:
+    """Return hours and nonces in one order, so that no two groups wait in a circle."""
+    return sorted({(post.hour, post.nonce) for post in posts})
 
 
 def _connected(url: str, wait: float) -> Connection:

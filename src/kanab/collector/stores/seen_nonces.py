@@ -39,14 +39,14 @@ class SeenNonces:
     def fresh(self, posts: Sequence[CountedPost]) -> list[bool]:
         """Return which posts are new: neither remembered, nor earlier in the same group."""
         hours: dict[int, list[bytes]] = {}
-        for nonce, hour, _ in posts:
+        for nonce, hour, *_ in posts:
             hours.setdefault(hour, []).append(nonce)
         seen: set[bytes] = set()
         for hour, nonces in hours.items():
             if hour in self._hours:
                 seen |= self._hours[hour].seen(nonces)
         fresh = []
-        for nonce, _, _ in posts:
+        for nonce, *_ in posts:
             fresh.append(nonce not in seen)
             seen.add(nonce)
         return fresh

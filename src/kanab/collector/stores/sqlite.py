@@ -29,7 +29,9 @@ from kanab.collector.stores.store import (
     Record,
     StoredPlan,
     newer_schema_error,
+    of_epoch,
     plan_race_error,
+    refuse_others,
     wrong_key_error,
 )
 from kanab.errors import StoreError
@@ -108,16 +110,16 @@ class SqliteStore:
     def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
         """Remember the nonces, add up what is new by cohort, and write one record per cohort."""
         with self._lock:
-            if self._state is not None:
+            if self._state is not None and len(of_epoch(posts, self._state.epoch)) == len(posts):
                 with suppress(BehindError), _explained():
                     group = PostGroup(self._state, posts, encrypt)
                     group.store(self._db)
                     return group.learn()
             with self._transaction() as db:
                 self._state = read_state(db, self._state)
-                group = PostGroup(self._state, posts, encrypt)
+                group = PostGroup(self._state, of_epoch(posts, self._state.epoch), encrypt)
                 group.store(db)
-            return group.learn()
+            return refuse_others(posts, group.learn())
 
     def sizes(self) -> dict[int, int]:
         """Return how many records each open cohort has."""
@@ -186,6 +188,12 @@ class SqliteStore:
         """Return the epoch of the store: empty in the first one."""
         with self._reading() as db:
             return str(db.execute("SELECT epoch FROM store").fetchone()[0])
+
+    def begin_epoch(self, epoch: str) -> None:
+        """Change the epoch: posts that were made for another one are refused from now on."""
+        with self._transaction() as db:
+            db.execute("UPDATE store SET epoch = ?", (epoch,))
+            db.execute("UPDATE log SET number = number + 1")  # appenders that know an older one are behind
 
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""

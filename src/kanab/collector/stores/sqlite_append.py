@@ -39,11 +39,15 @@ LARGE_ROW = 65_536
 
 @dataclass
 class StoreState:
-    """What this process knows of the store: the last row of nonces, the nonces, what is sealed and what forgotten."""
+    """What this process knows of the store: the last row of nonces, the nonces, what is sealed, what forgotten.
+
+    The epoch changes with the number of the last row, so that a change is noticed by that.
+    """
 
     number: int
     sealed_through: int
     forgotten: int
+    epoch: str
     nonces: SeenNonces
 
     def forget(self, before: int) -> None:
@@ -65,7 +69,7 @@ class PostGroup:
         self._outcomes, sums = sort_posts(posts, fresh, state.sealed_through, state.forgotten)
         self._records = [(cohort, encrypt(cohort, counters)) for cohort, counters in sums.items()]
         hours: dict[int, list[bytes]] = {}
-        for (nonce, hour, _), is_fresh in zip(posts, fresh, strict=True):
+        for (nonce, hour, *_), is_fresh in zip(posts, fresh, strict=True):
             if is_fresh and hour >= state.forgotten:
                 hours.setdefault(hour, []).append(nonce)
         self._nonces = sorted(hours.items())
@@ -90,17 +94,19 @@ class PostGroup:
         self._state.number += len(self._nonces)
         for hour, nonces in self._nonces:
             self._state.nonces.add(hour, nonces)
-        return Appended(self._outcomes, [cohort for cohort, _ in self._records], self._state.sealed_through)
+        cohorts = [cohort for cohort, _ in self._records]
+        return Appended(self._outcomes, cohorts, self._state.sealed_through, self._state.epoch)
 
 
 def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
     """Read the state of the store, with the nonces that other processes have appended since."""
-    sealed_through, forgotten = db.execute("SELECT sealed_through, forgotten FROM store").fetchone()
+    query = "SELECT sealed_through, forgotten, epoch FROM store"
+    sealed_through, forgotten, epoch = db.execute(query).fetchone()
     since, nonces = (0, SeenNonces()) if known is None else (known.number, known.nonces)
     for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
         nonces.add(hour, split_nonces(more))
     nonces.forget(forgotten)
-    return StoreState(_number(db), sealed_through, forgotten, nonces)
+    return StoreState(_number(db), sealed_through, forgotten, epoch, nonces)
 
 
 def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:

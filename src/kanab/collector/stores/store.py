@@ -31,14 +31,16 @@ class PostOutcome(StrEnum):
     DUPLICATE = "duplicate"  # its nonce was seen before: nothing is added
     LATE = "late"  # one of its cohorts is sealed: that part is dropped
     EXPIRED = "expired"  # its nonce is older than what is remembered: nobody can tell, nothing is added
+    EPOCH = "epoch"  # it was made for another epoch of the store: nothing is added or remembered
 
 
 class CountedPost(NamedTuple):
-    """One post: the hash (16 bytes) and hour of its nonce, and what it adds to each cohort."""
+    """One post: the hash (16 bytes) and hour of its nonce, what it adds to each cohort, and for which epoch."""
 
     nonce: bytes
     hour: int
     deltas: Mapping[int, Counters]
+    epoch: str = ""
 
 
 class Record(NamedTuple):
@@ -61,11 +63,12 @@ MakeBatch = Callable[[list[Record], list[bytes]], bytes]
 
 
 class Appended(NamedTuple):
-    """What became of every post of a group, the cohorts that got a record, and what is sealed by now."""
+    """What became of every post of a group, the cohorts that got a record, what is sealed by now, and the epoch."""
 
     outcomes: list[PostOutcome]
     cohorts: list[int]
     sealed_through: int
+    epoch: str = ""
 
 
 class Store(Protocol):
@@ -80,7 +83,10 @@ class Store(Protocol):
         """Bind the store to a key chain; raises `StoreError` if it is bound to another one."""
 
     def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
-        """Remember the nonces, add up what is new by cohort, and write one record per cohort."""
+        """Remember the nonces, add up what is new by cohort, and write one record per cohort.
+
+        Posts of another epoch than the store's are refused, by what the store holds in the same transaction.
+        """
 
     def sizes(self) -> dict[int, int]:
         """Return how many records each open cohort has."""
@@ -111,6 +117,9 @@ class Store(Protocol):
 
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one, another one since it lost something."""
+
+    def begin_epoch(self, epoch: str) -> None:
+        """Change the epoch: posts that were made for another one are refused from now on."""
 
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""
@@ -145,6 +154,23 @@ def sort_posts(
                     add_counters(sums.setdefault(cohort, {}), counters)
         outcomes.append(outcome)
     return outcomes, sums
+
+
+def of_epoch(posts: Sequence[CountedPost], epoch: str) -> list[CountedPost]:
+    """Return the posts that were made for an epoch."""
+    return [post for post in posts if post.epoch == epoch]
+
+
+def refuse_others(posts: Sequence[CountedPost], appended: Appended) -> Appended:
+    """Return what became of all posts of a group, of which those of the store's epoch were appended.
+
+    >>> done = Appended([PostOutcome.NEW], [4], -1, epoch="5f3a9c01")
+    >>> refuse_others([CountedPost(b"a", 9, {}), CountedPost(b"b", 9, {}, epoch="5f3a9c01")], done).outcomes
+    [<PostOutcome.EPOCH: 'epoch'>, <PostOutcome.NEW: 'new'>]
+    """
+    outcomes = iter(appended.outcomes)
+    every = [next(outcomes) if post.epoch == appended.epoch else PostOutcome.EPOCH for post in posts]
+    return appended._replace(outcomes=every)
 
 
 def newer_schema_error() -> StoreError:

@@ -129,6 +129,31 @@ def test_the_store_may_know_better_how_old_a_nonce_is(app: Collector, running: R
     assert ask(app, "POST", "/v1/t", running.enroll()).status == 410
 
 
+def test_a_post_of_another_epoch_is_refused_and_told_the_one_of_the_store(
+    app: Collector, running: RunningService
+) -> None:
+    before = running.service.digest
+    body = running.enroll()
+    running.service.store.begin_epoch("5f3a9c01")
+    answer = ask(app, "POST", "/v1/t", body, TEXT)
+    assert (answer.status, answer.headers["kanab-epoch"]) == (410, "5f3a9c01")
+    assert b"enrolled" in answer.body
+    assert drops(running) == {"epoch": 1}
+    assert running.service.digest != before
+    config = ask(app, "GET", f"/v1/config/{running.service.digest}.json")
+    assert json.loads(config.body)["epoch"] == "5f3a9c01"
+    first, rest = body.split(b"\n", 1)
+    assert ask(app, "POST", "/v1/t", first + b" 5f3a9c01\n" + rest, TEXT).status == 204
+    assert running.service.store.sizes() == {2966: 1}
+
+
+def test_the_clock_notices_an_epoch_that_another_process_began(app: Collector, running: RunningService) -> None:
+    running.service.store.begin_epoch("5f3a9c01")
+    running.service.check_clock()
+    config = ask(app, "GET", f"/v1/config/{running.service.digest}.json")
+    assert json.loads(config.body)["epoch"] == "5f3a9c01"
+
+
 def test_an_enrollment_of_last_week_counts_for_a_day(app: Collector, running: RunningService) -> None:
     assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W45")).status == 410
     running.now = NOON.replace(day=9)  # Monday

@@ -53,3 +53,11 @@ def test_the_name_of_a_config_is_its_digest() -> None:
     one, other = (public_config(Plan((MetricPlan(name, binary=True),), ())) for name in ("a", "b"))
     assert config_digest(one) == config_digest(one) != config_digest(other)
     assert len(config_digest(one)) == 32
+
+
+def test_the_first_epoch_is_not_mentioned_and_a_later_one_gives_another_config() -> None:
+    plan = Plan((MetricPlan("a", binary=True),), ())
+    assert "epoch" not in json.loads(public_config(plan))
+    later = public_config(plan, epoch="5f3a9c01")
+    assert json.loads(later)["epoch"] == "5f3a9c01"
+    assert config_digest(later) != config_digest(public_config(plan))

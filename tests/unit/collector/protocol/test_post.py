@@ -164,3 +164,19 @@ def test_plain_totals_are_read_as_any_others(lines: list[str]) -> None:
     found = _plain_lines(lines)
     if found is not None:
         assert found == _any_lines(lines)
+
+
+def test_the_epoch_is_a_third_word_and_none_in_the_first_epoch() -> None:
+    assert text("a:B").epoch == in_json(LINE).epoch == ""
+    assert read_post(f"kanab/1 {NONCE} 5f3a9c01\na:B".encode()).epoch == "5f3a9c01"
+    assert in_json(LINE, epoch="5f3a9c01").epoch == "5f3a9c01"
+
+
+@pytest.mark.parametrize(
+    "epoch", [" ", " 5f3a9c0", " 5F3A9C01", " 5f3a9c01 ", "  5f3a9c01", " zzzzzzzz", " 5f3a9c01\t"]
+)
+def test_an_epoch_that_is_none_is_refused(epoch: str) -> None:
+    with pytest.raises(MessageError, match="an epoch is not 8 hex digits - at line 1"):
+        read_post(f"kanab/1 {NONCE}{epoch}\na:B".encode())
+    with pytest.raises(MessageError, match="an epoch is not 8 hex digits"):
+        in_json(LINE, epoch=epoch)
