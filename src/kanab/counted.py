@@ -81,7 +81,8 @@ Unusual = NDArray[np.int64]
 """People off the commonest value of each arm of an experiment, a row per arm.
 
 The first column are people whose value is another one; the others, people whose value leaves another remainder than
-the commonest, by `kanab.counting.unusual.REMAINDERS`: odd cents among whole euros.
+the commonest, by `kanab.counting.unusual.REMAINDERS`: odd cents among whole euros. No count is larger than
+`kanab.counting.unusual.plenty`.
 """
 
 

@@ -11,6 +11,8 @@ import pytest
 
 import kanab as kb
 from kanab.counted import Counted
+from kanab.counting.engine import unusual
+from kanab.counting.engine.dialects import query_text
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
 from kanab.errors import GridError, SourceError
@@ -158,6 +160,32 @@ def test_many_people_off_the_commonest_value_are_counted_in_groups(
     monkeypatch.setattr("kanab.counting.engine.unusual.FEW_PEOPLE", 0)
     counted, expected = count_table(engine.load(SHOP), DECLARED), count_rows(SHOP, DECLARED)
     assert plain_unusual(counted) == plain_unusual(expected) != {}
+
+
+def test_of_many_people_all_are_looked_at_only_where_the_first_ones_are_not_plenty(
+    duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(19)
+    people = 60_000
+    rare = np.zeros(people)
+    rare[-3:] = 7  # nobody among the first ones is off the commonest value
+    columns = {"variant": rng.choice(["A", "B"], people), "tier": rng.integers(1, 4, people)}
+    columns |= {"device": rng.integers(0, 2, people), "spend": np.round(rng.random(people) * 300, 2), "rare": rare}
+    bounds = {"spend": (0, 300), "rare": (0, 9)}
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    plan = make_plan("variant", ["spend", "rare"], adjust=["tier"], segments=["device"], bounds=bounds)
+    asked: list[tuple[str, bool]] = []
+    look_up = unusual._look_up
+
+    def noting(rows: Any, query: Any, wanted: Any, places: Any, **kind: bool) -> Any:
+        asked.extend((measure.name, "LIMIT" in query_text(rows)) for _, measure in wanted)
+        return look_up(rows, query, wanted, places, **kind)
+
+    monkeypatch.setattr(unusual, "_look_up", noting)
+    counted, expected = count_table(duckdb_loader.load(table), plan), count_rows(table, plan)
+    assert plain_unusual(counted) == plain_unusual(expected)
+    assert counted.unusual["variant"]["rare"][:, 0].sum() == 3
+    assert asked == [("spend", True), ("rare", True), ("rare", False)]
 
 
 def test_a_metric_of_an_earlier_plan_is_compared_with_those_of_this_one(engine: Loader) -> None:

@@ -37,7 +37,7 @@ from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.signatures import Membership, make_signatures
-from kanab.counting.unusual import count_unusual
+from kanab.counting.unusual import count_unusual, plenty
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
@@ -138,6 +138,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
     ranges = {name: value.range for name, value in values.items() if value.range is not None}
     together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
     derived = choose_derived([*together.values()], plan.ratios)
+    enough = plenty(tallies.values())
     counted = Counted(
         plan,
         tallies,
@@ -153,7 +154,8 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
         },
         unusual={
             name: {
-                metric: count_unusual(values, coded.codes, len(coded.factor.levels)) for metric, values in steps.items()
+                metric: np.minimum(count_unusual(values, coded.codes, len(coded.factor.levels)), enough)
+                for metric, values in steps.items()
             }
             for name, coded in arms.items()
         },

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from kanab.counted import Unusual
 from kanab.counting.columns import MetricSteps
 from kanab.tally.cells import DROPPED
+from kanab.tally.tally import Tally
 
 REMAINDERS = (2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 """Numbers of steps by whose remainders values are told apart; each divides the last. No step is finer than a cent."""
 
 CENTS = 100
 
+_FEWEST_PLENTY = 2_000
 _DIRECT = 1 << 22  # so many values are counted in place, without sorting everybody
 
 
@@ -39,6 +41,15 @@ def count_unusual(metric: MetricSteps, arm: NDArray[np.intp], arms: int) -> Unus
     left = cent_steps(steps, metric.metric.scale) % last
     counts = np.bincount(place * last + left, minlength=arms * last).reshape(arms, last)
     return off_commonest(counts, (_most_alike(steps, place, own) for own in range(arms)))
+
+
+def plenty(tables: Iterable[Tally]) -> int:
+    """Return how many people off the commonest value are enough for any rule: beyond, they are not told apart.
+
+    The rules ask for two of them to every number that is published about an arm, and an earlier plan may have published
+    as many again.
+    """
+    return max(_FEWEST_PLENTY, 4 * sum(table.people.size for table in tables))
 
 
 def cent_steps(steps: NDArray[np.int64], scale: int) -> NDArray[np.int64]:

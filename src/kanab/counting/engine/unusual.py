@@ -21,7 +21,7 @@ from kanab.counting.engine.dialects import cached, query_text, run_query
 from kanab.counting.engine.grids import floor
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, as_texts
-from kanab.counting.unusual import CENTS, REMAINDERS, off_commonest
+from kanab.counting.unusual import CENTS, REMAINDERS, off_commonest, plenty
 from kanab.plan.joint import Population
 from kanab.tally.cells import DROPPED
 from kanab.tally.moments import Moments
@@ -41,26 +41,40 @@ _Groups = tuple[np.ndarray, list[int]]
 FEW_PEOPLE = 20_000
 """So many people, over all tables, are looked at one by one in memory: grouping them would take an engine longer."""
 
+FIRST_PEOPLE = 16
+"""Times as many people as are plenty are looked at first. Among all, no fewer are off the commonest value."""
+
 
 def query_unusual(
     people: Any, query: CountQuery, group: Population, places: Mapping[str, Places], tallies: Mapping[str, Tally]
 ) -> dict[str, dict[str, Unusual]]:
-    """Count people off the commonest values of every arm, for the metrics of some tables, in one statement.
+    """Count people off the commonest values of every arm, for the metrics of some tables.
 
-    A 0/1 metric needs none: its sums say it. Where there is one table only, no rule asks.
+    A 0/1 metric needs no query: its sums say it. Where there is one table only, no rule asks. Of many people, the
+    first ones are nearly always plenty; all are looked at only for metrics where they are not.
     """
     if len(query.plan.linkages) < 2:
         return {}
     wanted = [
         (name, measure) for name in group for measure in _measures(query, tallies, name) if not measure.metric.binary
     ]
-    few = sum(tally.total for tally in tallies.values()) <= FEW_PEOPLE
-    looked_up = dict(zip(wanted, _look_up(people, query, wanted, places, few=few), strict=True)) if wanted else {}
+    enough = plenty(tallies.values())
+    everybody = sum(tally.total for tally in tallies.values())
+    looked_up: dict[tuple[str, Measure], Unusual] = {}
+    if everybody > FEW_PEOPLE:
+        some = people.filter(query.anywhere(people)).limit(FIRST_PEOPLE * enough)
+        first = _look_up(some, query, wanted, places)
+        looked_up = {key: off for key, off in first.items() if (off >= enough).all()}
+    rest = [key for key in wanted if key not in looked_up]
+    looked_up |= _look_up(people, query, rest, places, few=everybody <= FEW_PEOPLE)
     return {
         name: {
-            measure.name: looked_up[name, measure]
-            if (name, measure) in looked_up
-            else _of_truths(_part(tallies, name, measure.name))
+            measure.name: np.minimum(
+                looked_up[name, measure]
+                if (name, measure) in looked_up
+                else _of_truths(_part(tallies, name, measure.name)),
+                enough,
+            )
             for measure in _measures(query, tallies, name)
         }
         for name in group
@@ -92,9 +106,16 @@ def _of_truths(part: Moments) -> Unusual:
 
 
 def _look_up(
-    people: Any, query: CountQuery, wanted: Sequence[tuple[str, Measure]], places: Mapping[str, Places], *, few: bool
-) -> list[Unusual]:
+    people: Any,
+    query: CountQuery,
+    wanted: Sequence[tuple[str, Measure]],
+    places: Mapping[str, Places],
+    *,
+    few: bool = False,
+) -> dict[tuple[str, Measure], Unusual]:
     """Ask the engine for the values of all arms and metrics that are wanted: in groups, or of few people one by one."""
+    if not wanted:
+        return {}
     measures = {measure.place: measure for _, measure in wanted}
     columns = {query.arms[name].column: query.arms[name].expression(people) for name, _ in wanted}
     for place, measure in measures.items():
@@ -107,11 +128,13 @@ def _look_up(
         selected = people.select(**columns)
         rows = list(run_query(backend, as_texts(query_text(selected), selected.columns, backend.dialect)))
         values = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
-        return [
-            _of_values(values[query.arms[name].column], values[f"v{measure.place}"], values[f"c{measure.place}"],
-                       places[name], group)
+        return {
+            (name, measure): _of_values(
+                values[query.arms[name].column], values[f"v{measure.place}"], values[f"c{measure.place}"], places[name],
+                group,
+            )
             for (name, measure), group in zip(wanted, groups, strict=True)
-        ]  # fmt: skip
+        }  # fmt: skip
     text = "\nUNION ALL\n".join(
         _BRANCH.format(
             place=place,
@@ -131,7 +154,7 @@ def _look_up(
                 remainders, most = groups[place]
                 remainders[spot, parse_int(rest) % REMAINDERS[-1]] += parse_int(n)
                 most[spot] = max(most[spot], parse_int(top))
-    return [off_commonest(remainders, most) for remainders, most in groups]
+    return {key: off_commonest(remainders, most) for key, (remainders, most) in zip(wanted, groups, strict=True)}
 
 
 def _of_values(
