@@ -146,6 +146,39 @@ def test_a_seal_that_is_refused_changes_nothing(store: Store) -> None:
     assert store.append([entry(2)], cipher().encrypt).outcomes == [PostOutcome.NEW]
 
 
+def test_voided_cohorts_are_gone_and_closed_and_their_note_follows_the_entries_before(store: Store) -> None:
+    store.append([entry(1, cohort=3), entry(2, cohort=4), entry(3, cohort=5)], cipher().encrypt)
+    assert store.seal(3, joined)
+    assert store.void(4, lambda before: b"a note after %d" % len(before))
+    assert store.sealed() == [b"1 records after 0 batches", b"a note after 1"]
+    assert (store.sizes(), store.sealed_through()) == ({5: 1}, 4)
+    assert store.append([entry(4, cohort=4)], cipher().encrypt).outcomes == [PostOutcome.LATE]
+    assert not store.void(4, lambda _: b"again")
+    assert store.seal(5, joined)
+    assert len(store.sealed()) == 3
+
+
+def test_a_new_epoch_voids_cohorts_that_stay_open_and_begins_once(store: Store) -> None:
+    store.append([entry(1, cohort=4)], cipher().encrypt)
+    assert store.void(4, lambda _: b"a new epoch", "00c0ffee")
+    assert not store.void(4, lambda _: b"the same one again", "00c0ffee")
+    assert (store.epoch(), store.sizes(), store.sealed_through()) == ("00c0ffee", {}, NOTHING_SEALED)
+    assert store.void(4, lambda _: b"another one", "0badcafe")
+    assert store.seal(4, joined)
+    assert store.sealed() == [b"a new epoch", b"another one", b"0 records after 2 batches"]
+
+
+def test_a_void_that_fails_changes_nothing(store: Store) -> None:
+    store.append([entry(1)], cipher().encrypt)
+
+    def fail(_before: list[bytes]) -> bytes:
+        raise StoreError("no", "")
+
+    with pytest.raises(StoreError, match="no"):
+        store.void(4, fail)
+    assert (store.sealed(), store.sizes(), store.sealed_through()) == ([], {4: 1}, NOTHING_SEALED)
+
+
 def test_what_comes_for_a_sealed_cohort_is_late(store: Store) -> None:
     store.seal(4, joined)
     both = CountedPost(b"b" * 16, HOUR, {4: {"banner|on|n": 1}, 5: {"banner|on|n": 1}})
@@ -411,6 +444,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
         file.execute("PRAGMA user_version = 1")
         file.execute("INSERT INTO records (cohort, box) VALUES (4, ?)", (cipher().encrypt(4, {"banner|on|n": 2}),))
         file.executemany("INSERT INTO nonces VALUES (?, ?)", [entry(n, hour=HOUR + n)[1::-1] for n in (2, 1)])
+        file.execute("INSERT INTO sealed (through, batch) VALUES (2, ?), (3, ?)", (b"first", b"second"))
     file.close()
     store = closing(SqliteStore(tmp_path / "store.sqlite"))
     posts = [entry(1, hour=HOUR + 1), entry(2, hour=HOUR + 2), entry(3)]
@@ -422,9 +456,10 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
     assert totals(store)[4]["banner|on|n"] == 3
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
-        assert file.execute("PRAGMA user_version").fetchone() == (3,)
+        assert file.execute("PRAGMA user_version").fetchone() == (sqlitestore.SCHEMA,)
     file.close()
-    assert tables == {"records", "nonces", "log", "store", "sealed", "plans", "sqlite_autoindex_sealed_1"}
+    assert tables == {"records", "nonces", "log", "store", "sealed", "plans"}
+    assert store.sealed() == [b"first", b"second"]
 
 
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ if others are large enough: it must not hold them back.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,14 +18,15 @@ from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.encoding import encode
 from kanab.collector.stores.store import Record, Store
+from kanab.collector.voiding import voided_since
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import KanabError, LedgerError, PrivacyError, StoreError, TallyError
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.gate import make_release
-from kanab.privacy.ledger import Ledger, verified_entries
+from kanab.privacy.ledger import Ledger, entry_text, verified_entries
+from kanab.privacy.ledger_note import EVERYTHING, LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, Release
-from kanab.privacy.release_json import release_to_dict
 from kanab.privacy.subtraction.experiments import without_experiments
 from kanab.tally.tally import Tally
 
@@ -80,7 +80,8 @@ def seal_cohorts(
         counted, left, doubts = _counted(plan, counters, _last_sealed(ledger), through)
         counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
         release = make_release(counted, ledger=ledger)
-        left_out, noted = dict(release.receipt.left_out) | left, (*release.receipt.deviations, *deviations, *doubts)
+        left_out = dict(release.receipt.left_out) | left
+        noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts)
         made.append(replace(release, receipt=replace(release.receipt, left_out=left_out, deviations=noted)))
         seen[:] = [(records, entries)]
         return _document(made[-1])
@@ -101,30 +102,51 @@ def stored_ledger(store: Store) -> Ledger:
 
 
 def put_back(store: Store, ledger: Ledger) -> int:
-    """Put the batches that an exported ledger has beyond a store's back into it, and return how many these are.
+    """Put the entries that an exported ledger has beyond a store's back into it, and return how many these are.
 
     A store that was restored from a backup has records of sealed cohorts again, which no key decrypts: they are
     deleted, as at the seal. Raises `LedgerError` if the ledger is not this store's.
     """
     stored, versions = stored_ledger(store), Versions.read(store)
-    noted_between = ledger.entries[: len(ledger.releases)] != ledger.releases  # by kanab release, not by a store
+    kept = [place for place, entry in enumerate(ledger.entries) if _is_stored(entry)]
+    noted_between = kept != [*range(len(kept))]  # by kanab release, not by a store
     if not versions.entries or noted_between or ledger.hashes[: len(stored.hashes)] != stored.hashes:
         raise LedgerError(
             "the ledger is not this store's: its first batches are not those of the store",
             "Give the one that kanab export wrote from it.",
         )
     cohorts = versions.newest.cohorts
-    missing = ledger.releases[len(stored.hashes) :]
-    for release in missing:
-        batch, document = release.receipt.batch, _document(release)
-        through = 0 if cohorts is None or batch is None else Periods(cohorts.every).number(batch.through)
-        if not store.seal(through, lambda _records, _entries, document=document: document):  # type: ignore[misc]
+    missing = ledger.entries[len(stored.hashes) : len(kept)]
+    for entry in missing:
+        label = _last_cohort(entry)
+        through = 0 if cohorts is None or label is None else Periods(cohorts.every).number(label)
+        if not _put(store, through, entry):
             raise StoreError("somebody has sealed these cohorts meanwhile", "Stop the collectors, and try again.")
     return len(missing)
 
 
-def _document(release: Release) -> bytes:
-    return json.dumps(release_to_dict(release), ensure_ascii=False, allow_nan=False).encode()
+def _put(store: Store, through: int, entry: Release | LedgerNote) -> bool:
+    document = _document(entry)
+    if isinstance(entry, LedgerNote):
+        return store.void(through, lambda _entries: document, entry.asked.get("epoch"))
+    return store.seal(through, lambda _records, _entries: document)
+
+
+def _is_stored(entry: Release | LedgerNote) -> bool:
+    """Return whether an entry of a ledger is a store's own: a batch, or the note of cohorts that were voided."""
+    return isinstance(entry, Release) or entry.kind == "voided"
+
+
+def _last_cohort(entry: Release | LedgerNote) -> str | None:
+    """Return the label of the last cohort that an entry is about."""
+    if isinstance(entry, LedgerNote):
+        through = entry.asked.get("through", EVERYTHING)
+        return None if through == EVERYTHING else through
+    return None if entry.receipt.batch is None else entry.receipt.batch.through
+
+
+def _document(entry: Release | LedgerNote) -> bytes:
+    return entry_text(entry).encode()
 
 
 def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, dict[str, int]]:
@@ -152,8 +174,7 @@ def _sum(records: Sequence[Record], cipher: RecordCipher) -> Counters:
 
 def _last_sealed(ledger: Ledger) -> str | None:
     """Return the label of the last sealed cohort."""
-    batch = ledger.releases[-1].receipt.batch if ledger.releases else None
-    return None if batch is None else batch.through
+    return _last_cohort(ledger.releases[-1]) if ledger.releases else None
 
 
 def _counted(

@@ -44,14 +44,14 @@ class Ledger:
 
     @property
     def notes(self) -> tuple[LedgerNote, ...]:
-        """Attempts that were refused, and reviews of them."""
+        """Attempts that were refused, reviews of them, and what was voided."""
         return tuple(entry for entry in self.entries if isinstance(entry, LedgerNote))
 
     @property
     def unreviewed(self) -> tuple[LedgerNote, ...]:
         """Attempts that were refused since the last review."""
         last = max((place for place, note in enumerate(self.notes) if note.kind == "reviewed"), default=-1)
-        return self.notes[last + 1 :]
+        return tuple(note for note in self.notes[last + 1 :] if note.kind == "refused")
 
     @property
     def head(self) -> str:
@@ -150,8 +150,12 @@ def _append(path: str | PathLike[str], ledger: Ledger, entry: Release | LedgerNo
 
 def ledger_text(ledger: Ledger) -> str:
     """Return the text of a ledger's file."""
-    lines = (json.dumps(_entry_to_dict(entry), ensure_ascii=False, allow_nan=False) for entry in ledger.entries)
-    return "\n".join((_HEADER, *lines)) + "\n"
+    return "\n".join((_HEADER, *map(entry_text, ledger.entries))) + "\n"
+
+
+def entry_text(entry: Release | LedgerNote) -> str:
+    """Return the line of an entry."""
+    return json.dumps(_entry_to_dict(entry), ensure_ascii=False, allow_nan=False)
 
 
 def _entry_to_dict(entry: Release | LedgerNote) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a ledger holds beside releases: attempts that were refused, and that somebody looked at them."""
+"""What a ledger holds beside releases: attempts that were refused, reviews of them, cohorts that were destroyed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from kanab.errors import LedgerError
 from kanab.privacy.release import new_salt
 from kanab.privacy.release_json import hash_of
 
+NoteKind = Literal["refused", "reviewed", "voided"]
+
+EVERYTHING = "everything"
+"""What is voided where a plan has no cohorts."""
+
 MOST_TEXT = 1_000
 """So many characters of a text that was asked are kept."""
 
@@ -20,10 +25,11 @@ MOST_TEXT = 1_000
 class LedgerNote:
     """A release that was refused: what was ``asked``, and ``says``, the rule that refused it; never a count.
 
-    Or a review: ``says`` is why refused attempts up to here are no reason to stop.
+    Or a review: ``says`` is why refused attempts up to here are no reason to stop. Or open cohorts of a collector that
+    were destroyed (voided): ``says`` is why, ``asked`` holds the last of them and the time.
     """
 
-    kind: Literal["refused", "reviewed"]
+    kind: NoteKind
     says: str
     asked: Mapping[str, str] = field(default_factory=dict)
     previous: str = ""
@@ -42,7 +48,7 @@ class NoteEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One line of a ledger."""
 
     format: Literal["kanab-ledger-note/1"]
-    kind: Literal["refused", "reviewed"]
+    kind: NoteKind
     says: str
     asked: dict[str, str]
     salt: str
@@ -72,6 +78,17 @@ def note_from_dict(data: Any) -> LedgerNote:
 def is_note(data: Any) -> bool:
     """Tell whether a line of a ledger is a note, and not a release."""
     return isinstance(data, dict) and data.get("format") == "kanab-ledger-note/1"
+
+
+def void_sentence(note: LedgerNote) -> str:
+    """Say which cohorts were voided, when and why.
+
+    >>> void_sentence(LedgerNote("voided", "forged.", {"through": "2026-W45", "at": "2026-11-16T11:00:00Z"}))
+    'open cohorts through 2026-W45 were voided at 2026-11-16T11:00:00Z, and nobody of them is in a batch: forged'
+    """
+    through, at = note.asked.get("through", EVERYTHING), note.asked.get("at", "an unknown time")
+    cohorts = "the open cohorts" if through == EVERYTHING else f"open cohorts through {through}"
+    return f"{cohorts} were voided at {at}, and nobody of them is in a batch: {note.says.rstrip('. ')}"
 
 
 def asked_text(asked: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from kanab.collector.stores.store import (
     CountedPost,
     Encrypt,
     MakeBatch,
+    MakeNote,
     Merge,
     Record,
     StoredPlan,
@@ -57,6 +58,8 @@ _MIGRATIONS = (
     ALTER TABLE kanab_store ADD COLUMN epoch text NOT NULL DEFAULT '';
     ALTER TABLE kanab_store ADD COLUMN generation integer NOT NULL DEFAULT 0;
     """,
+    # version 3: a note may be about the same cohorts as a batch
+    "ALTER TABLE kanab_sealed DROP CONSTRAINT kanab_sealed_through_key;",
 )
 SCHEMA = len(_MIGRATIONS)
 
@@ -202,8 +205,31 @@ class PostgresStore:
             self.tidy()
         return True
 
+    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+        """Destroy the records through a period and append the note of it; return False if it was done before."""
+
+        def work(db: Connection) -> bool:
+            with db.transaction():
+                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                [(sealed_through, last_epoch)] = db.execute("SELECT sealed_through, epoch FROM kanab_store").fetchall()
+                if through <= sealed_through if epoch is None else epoch == last_epoch:
+                    return False
+                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, make(_sealed(db))))
+                db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
+                if epoch is None:
+                    db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
+                else:
+                    db.execute("UPDATE kanab_store SET epoch = %s", (epoch,))
+            return True
+
+        if not self._run(work):
+            return False
+        with suppress(StoreError):  # as after a seal
+            self.tidy()
+        return True
+
     def sealed(self) -> list[bytes]:
-        """Return the sealed batches in their order. No key is needed."""
+        """Return the entries of the ledger in their order. No key is needed."""
         return self._run(_sealed)
 
     def sealed_through(self) -> int:

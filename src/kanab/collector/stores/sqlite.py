@@ -25,6 +25,7 @@ from kanab.collector.stores.store import (
     CountedPost,
     Encrypt,
     MakeBatch,
+    MakeNote,
     Merge,
     Record,
     StoredPlan,
@@ -72,6 +73,13 @@ INSERT INTO log SELECT coalesce(max(number), 0) FROM nonces;
     """
 ALTER TABLE store ADD COLUMN epoch TEXT NOT NULL DEFAULT '';
 ALTER TABLE store ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+""",
+    # version 4: a note may be about the same cohorts as a batch
+    """
+ALTER TABLE sealed RENAME TO batches;
+CREATE TABLE sealed (number INTEGER PRIMARY KEY, through INTEGER NOT NULL, batch BLOB NOT NULL);
+INSERT INTO sealed SELECT number, through, batch FROM batches;
+DROP TABLE batches;
 """,
 )
 SCHEMA = len(_MIGRATIONS)
@@ -174,8 +182,24 @@ class SqliteStore:
             self.tidy()
         return True
 
+    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+        """Destroy the records through a period and append the note of it; return False if it was done before."""
+        with self._transaction() as db:
+            sealed_through, last_epoch = db.execute("SELECT sealed_through, epoch FROM store").fetchone()
+            if through <= sealed_through if epoch is None else epoch == last_epoch:
+                return False
+            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, make(_sealed(db))))
+            db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
+            if epoch is None:
+                db.execute("UPDATE store SET sealed_through = ?", (through,))
+            else:
+                db.execute("UPDATE store SET epoch = ?", (epoch,))
+        with suppress(StoreError):  # as after a seal
+            self.tidy()
+        return True
+
     def sealed(self) -> list[bytes]:
-        """Return the sealed batches in their order. No key is needed."""
+        """Return the entries of the ledger in their order. No key is needed."""
         with self._reading() as db:
             return _sealed(db)
 

@@ -59,7 +59,10 @@ class StoredPlan(NamedTuple):
 
 
 MakeBatch = Callable[[list[Record], list[bytes]], bytes]
-"""Makes the sealed batch from the records of its cohorts and the batches before it."""
+"""Makes the sealed batch from the records of its cohorts and the entries of the ledger before it."""
+
+MakeNote = Callable[[list[bytes]], bytes]
+"""Makes an entry that holds no batch from the entries before it."""
 
 
 class Appended(NamedTuple):
@@ -109,8 +112,15 @@ class Store(Protocol):
         If ``make`` raises, nothing changes.
         """
 
+    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+        """Destroy the records through a period and append the note of it to the ledger, in one transaction.
+
+        The cohorts are closed as by a seal. With the name of a new ``epoch`` they stay open instead, for people who
+        enroll in it. Return False if they were closed, or the epoch begun, before. If ``make`` raises, nothing changes.
+        """
+
     def sealed(self) -> list[bytes]:
-        """Return the sealed batches in their order. No key is needed."""
+        """Return the entries of the ledger in their order: sealed batches, and notes. No key is needed."""
 
     def sealed_through(self) -> int:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
