@@ -29,6 +29,9 @@ from kanab.errors import KanabError, StoreError
 MOST_IN_COMMIT = 5_000
 """Posts in one commit, so that no sender waits for a very long one."""
 
+NEARLY_FULL = 0.8
+"""The share of the posts that may wait beyond which the queue is called nearly full."""
+
 HOUSEKEEPING_SECONDS = 5.0
 """Seconds after which housekeeping is done although no post came."""
 
@@ -83,6 +86,11 @@ class Writer:
     def waiting(self) -> int:
         """The number of posts that wait for the next commit."""
         return len(self._queue)
+
+    @property
+    def nearly_full(self) -> bool:
+        """Whether nearly as many posts wait as may."""
+        return len(self._queue) > NEARLY_FULL * self._limit
 
     @property
     def trouble(self) -> StoreError | None:

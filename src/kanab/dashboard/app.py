@@ -27,7 +27,7 @@ from kanab.errors import KanabError
 RETRY_SECONDS = 2
 """Seconds after which a page that waits for a computation refreshes."""
 
-COLLECTOR_PATHS = ("/v1/t", "/v1/config", "/healthz", "/metrics", "/kanab")
+COLLECTOR_PATHS = ("/v1/t", "/v1/config", "/healthz", "/livez", "/readyz", "/metrics", "/kanab")
 """How paths begin that belong to the collector; all others are the dashboard's."""
 
 _FAILURES = {

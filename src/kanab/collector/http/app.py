@@ -17,6 +17,7 @@ from kanab.collector.http.rate_limit import Buckets, is_loopback
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import MOST_POST_BYTES, RETRY_AFTER_SECONDS
 from kanab.collector.protocol.reasons import Reason
+from kanab.collector.readiness import ready_answer
 from kanab.collector.stores.store import PostOutcome
 from kanab.errors import MessageError, StoreError
 
@@ -212,9 +213,11 @@ class Collector:
                 await _answer(send, 200, config, [_JSON, _FOR_EVER, *public])
         elif path == "/kanab.js":
             await _answer(send, 200, self._script, [_SCRIPT, _FOR_AN_HOUR, *public])
-        elif path == "/healthz":
-            fine = service.healthy
-            await _answer(send, 200 if fine else 503, b"ok\n" if fine else b"the store cannot be written\n", [_TEXT])
+        elif path == "/livez":
+            await _answer(send, 200, b"ok\n", [_TEXT, _FRESH])
+        elif path in ("/readyz", "/healthz"):
+            status, lines = ready_answer(service.readiness)
+            await _answer(send, status, lines.encode(), [_TEXT, _FRESH])
         elif path == "/metrics":
             if self._may_read(scope):
                 await _answer(send, 200, service.metrics().encode(), [_TEXT, _FRESH])

@@ -7,6 +7,7 @@ Every few seconds it checks whether a tick has come (then ripe cohorts are seale
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
+from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.sealing import people_by_arm, seal_ripe
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
@@ -36,6 +38,12 @@ CHECK_SECONDS = 15.0
 
 REPEAT_SECONDS = 60.0
 """Seconds after which a problem that persists is reported again."""
+
+OVERDUE_SECONDS = 3600.0
+"""Seconds after a tick at which a seal that has not come is called overdue."""
+
+STUCK_SECONDS = 300.0
+"""Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
 
 Clock = Callable[[], datetime]
 
@@ -67,10 +75,12 @@ class Service:
         self.store = store
         self.drops = Drops()
         self.live = LiveHealth()
+        self.readiness = Readiness()
         self._cipher = RecordCipher(keyring)
         self._clock, self._check_seconds, self._say = clock, check_seconds, say
         acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
         life = acceptor.calendar.life
+        self._keyring = keyring
         self._writer = Writer(store, keyring, life=life, clock=lambda: clock().timestamp())
         now = acceptor.calendar.opening(seconds_of(clock())).current
         self._versions, change = Versions.read(store).record(store, plan, now, replaces=replaces)
@@ -79,12 +89,14 @@ class Service:
         self._follow(now)
         self._sealed_through = store.sealed_through()
         self._held_back: tuple[int, str] | None = None
-        self._failing = False
+        self._due_since: datetime | None = None
         self._behind = False
         self._reported: tuple[str, float] | None = None
         self._floored_drops: dict[str, int] = {}
         self._batches = 0
         self._clock_task: asyncio.Task[None] | None = None
+        self._check_began: float | None = None
+        self._watch()
 
     # ── posts ──────────────────────────────────────────────────────────────────────────────────
 
@@ -116,16 +128,18 @@ class Service:
         try:
             self._writer.post(accepted.nonce, accepted.deltas, on_outcome, accepted.epoch)
         except StoreError as problem:
-            self._fail(problem)
+            self._tell(problem)
             raise
         return None
 
     def end(self, outcome: PostOutcome | StoreError) -> Reason | None:
         """Finish a post by its outcome: return the reason if it was dropped, raise the error if it is refused."""
         if isinstance(outcome, StoreError):
-            self._fail(outcome)
+            self.readiness.set(Problem.STORE, wrong=True)
+            self._tell(outcome)
             raise outcome
-        self._failing = False
+        if self.readiness.noted:
+            self.readiness.set(Problem.STORE, wrong=False)
         if outcome is PostOutcome.EXPIRED:
             raise expired_error()
         if outcome is PostOutcome.NEW:
@@ -183,23 +197,27 @@ class Service:
     def check_clock(self) -> None:
         """Do what is due by the clock; what fails is reported and tried again at the next check."""
         now = self._clock()
+        self._check_began = time.monotonic()
+        guard = self.readiness.guard
         try:
-            self._sealed_through = max(self._sealed_through, self.store.sealed_through())
-            self._compare_clock(now)
-            self._follow_plan(now)
-            self._seal(now)
-            self._refresh_live(now)
-            self._floored_drops = self.drops.floored(self.plan.k)
-            self._batches = len(self.store.sealed())
-            self._failing = False
+            with guard(Problem.STORE):
+                self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+                self._compare_clock(now)
+                self._follow_plan(now)
+            with guard(Problem.SEAL):
+                self._seal(now)
+            with guard(Problem.STORE):
+                self._refresh_live(now)
+                self._floored_drops = self.drops.floored(self.plan.k)
+                self._batches = len(self.store.sealed())
         except KanabError as problem:
-            self._fail(problem)
+            self._tell(problem)
         except Exception as problem:  # a mistake of this program must not end the clock, nor repeat what it held
-            self._fail(StoreError(f"what the clock demands failed ({type(problem).__name__})", "It is tried again."))
+            self._tell(StoreError(f"what the clock demands failed ({type(problem).__name__})", "It is tried again."))
+        self._check_began = None
 
-    def _fail(self, problem: KanabError) -> None:
+    def _tell(self, problem: KanabError) -> None:
         """Report a problem to the operator, but not the same one again and again."""
-        self._failing = True
         sentence, now = f"kanab: {problem}", time.monotonic()
         if self._reported is None or self._reported[0] != sentence or now - self._reported[1] > REPEAT_SECONDS:
             self._reported = sentence, now
@@ -211,6 +229,7 @@ class Service:
         if behind and not self._behind:
             self._say(f"kanab: {_clock_behind_error()}")
         self._behind = behind
+        self.readiness.set(Problem.CLOCK, wrong=behind)
 
     def _follow_plan(self, now: datetime) -> None:
         """Follow another plan if a new period, or another collector with a newer plan, has put it in force."""
@@ -225,9 +244,10 @@ class Service:
 
     def _seal(self, now: datetime) -> None:
         """Seal, after a tick, everything that was ripe then as one batch, or leave it for the next tick."""
-        through = ripe_at_tick(self.plan, self._acceptor.calendar, now)
-        if through is None or through <= self._sealed_through or self._held_back == (through, self.digest):
+        through = self._due(now)
+        if through is None:
             return
+        self._due_since = self._due_since or last_tick(self.plan, now)
         for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
             if sealed.release is None:
                 self._held_back = through, self.digest
@@ -236,6 +256,14 @@ class Service:
                 batch = sealed.release.receipt.batch
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
         self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+        self._due_since = None
+
+    def _due(self, now: datetime) -> int | None:
+        """Return the cohort through which everything should be sealed by now; None if nothing is due."""
+        through = ripe_at_tick(self.plan, self._acceptor.calendar, now)
+        if through is None or through < max(self._sealed_through + 1, self._versions.entries[0].since):
+            return None
+        return None if self._held_back == (through, self.digest) else through
 
     def _refresh_live(self, now: datetime) -> None:
         """Refresh, once an hour, the floored people per arm, and whether they arrive as planned."""
@@ -252,8 +280,25 @@ class Service:
 
     @property
     def healthy(self) -> bool:
-        """Whether posts can be written, and keys be erased."""
-        return not self._failing and not self._behind and self._writer.trouble is None
+        """Whether nothing is wrong: posts can be written, what is ripe is sealed, keys are erased."""
+        return not self.readiness.problems()
+
+    def seal_lag(self) -> float:
+        """Return the seconds since the tick at which something should have been sealed that is not; 0 if all is."""
+        now = self._clock()
+        if self._due(now) is None:
+            return 0.0
+        tick = self._due_since or last_tick(self.plan, now) or now
+        return max((now - tick).total_seconds(), 0.0)
+
+    def _watch(self) -> None:
+        """Have readiness ask for what can be seen at any time."""
+        watch, writer = self.readiness.watch, self._writer
+        watch(Problem.QUEUE, lambda: writer.nearly_full)
+        watch(Problem.SEAL, lambda: self.seal_lag() > OVERDUE_SECONDS)
+        watch(Problem.KEY, lambda: writer.trouble is not None and self._keyring.period <= self._sealed_through)
+        watch(Problem.STORE, lambda: writer.trouble is not None and self._keyring.period > self._sealed_through)
+        watch(Problem.STORE, lambda: time.monotonic() - (self._check_began or math.inf) > STUCK_SECONDS)
 
     def metrics(self) -> str:
         """Return the state for a monitoring system: numbers about people in steps of k, refreshed on the clock."""
@@ -274,9 +319,14 @@ def _clock_behind_error() -> StoreError:
 
 def ripe_at_tick(plan: Plan, calendar: Calendar, now: datetime) -> int | None:
     """Return the last cohort that was ripe when the last tick came; None where only ``kanab seal`` seals."""
+    tick = last_tick(plan, now)
+    return None if tick is None else calendar.last_ripe(seconds_of(tick))
+
+
+def last_tick(plan: Plan, now: datetime) -> datetime | None:
+    """Return when the last tick came; None where only ``kanab seal`` seals."""
     if plan.cohorts is None or plan.cohorts.seal == "end":
         return None
     ticks = Periods(plan.cohorts.seal)
     day = ticks.first_day(ticks.of_day(now.astimezone(UTC).date()))
-    tick = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
-    return calendar.last_ripe(seconds_of(tick))
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)

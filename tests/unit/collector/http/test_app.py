@@ -12,6 +12,7 @@ from tests.unit.collector.http.conftest import NOON, RunningService, ask
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.protocol.limits import MOST_POST_BYTES
+from kanab.collector.readiness import Problem
 from kanab.errors import StoreError
 
 SECRET = "zq7secret"
@@ -290,10 +291,22 @@ def test_other_configs_and_paths_are_not_there_and_not_repeated(app: Collector) 
 
 
 def test_health_is_for_everybody(app: Collector) -> None:
-    answer = ask(app, "GET", "/healthz", client=("192.0.2.7", 1))
-    assert (answer.status, answer.body) == (200, b"ok\n")
-    assert ask(app, "HEAD", "/healthz").status == 200
-    assert ask(app, "POST", "/healthz").status == 405
+    for path in ("/livez", "/readyz", "/healthz"):
+        answer = ask(app, "GET", path, client=("192.0.2.7", 1))
+        assert (answer.status, answer.body, answer.headers["cache-control"]) == (200, b"ok\n", "no-cache")
+        assert ask(app, "HEAD", path).status == 200
+        assert ask(app, "POST", path).status == 405
+
+
+def test_a_collector_with_problems_lives_but_is_not_ready_and_names_each(
+    app: Collector, running: RunningService
+) -> None:
+    running.service.readiness.set(Problem.SEAL, wrong=True)
+    running.service.readiness.set(Problem.CLOCK, wrong=True)
+    for path in ("/readyz", "/healthz"):
+        answer = ask(app, "GET", path)
+        assert (answer.status, answer.body.decode()) == (503, f"{Problem.CLOCK.line}\n{Problem.SEAL.line}\n")
+    assert ask(app, "GET", "/livez").status == 200
 
 
 def test_numbers_are_for_this_machine_while_no_token_is_set(app: Collector) -> None:

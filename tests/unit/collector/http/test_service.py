@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, ripe_at_tick
 from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.readiness import Problem
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import MessageError, StoreError
@@ -234,6 +238,101 @@ def test_a_clock_that_went_back_takes_nothing_until_it_is_right(running: Running
     running.now = RIPE
     running.service.check_clock()
     assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W49")).status == 204
+
+
+def test_a_seal_that_fails_is_named_and_posts_are_taken_meanwhile(
+    running: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: Any) -> None:
+        raise StoreError("a record cannot be read", "Take the store from a backup.")
+
+    post_people(running, 240)
+    running.now = RIPE
+    with monkeypatch.context() as broken:
+        broken.setattr(running.service.store, "seal", damaged)
+        running.service.check_clock()
+        assert running.service.readiness.problems() == [Problem.SEAL]
+        post_people(running, 1)
+        assert running.service.readiness.problems() == [Problem.SEAL]
+    running.service.check_clock()
+    assert running.service.healthy
+
+
+def test_a_seal_is_overdue_an_hour_after_its_tick_also_at_later_ticks(
+    running: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post_people(running, 240)
+    running.service.check_clock()
+    running.now = RIPE + timedelta(minutes=59)
+    assert running.service.seal_lag() == 59 * 60
+    assert running.service.healthy
+    running.now = RIPE + timedelta(minutes=61)  # nobody checks: the thread that would is stuck, say
+    assert running.service.readiness.problems() == [Problem.SEAL]
+    with monkeypatch.context() as broken:
+        broken.setattr("kanab.collector.http.service.seal_ripe", lambda *_: 1 / 0)
+        running.service.check_clock()
+    running.now = RIPE + timedelta(days=7, minutes=1)
+    assert running.service.seal_lag() == 7 * 86_400 + 60
+    running.service.check_clock()
+    assert running.service.seal_lag() == 0.0
+    assert running.service.healthy
+
+
+def test_nothing_is_overdue_where_nothing_is_ripe_or_cohorts_wait_for_more_people(running: RunningService) -> None:
+    running.now = NOON + timedelta(days=3)
+    assert running.service.seal_lag() == 0.0  # the store is younger than what would be ripe
+    post_people(running, 8, only="A")
+    running.now = RIPE + timedelta(hours=2)
+    running.service.check_clock()
+    assert "not sealed" in running.said[-1]
+    assert running.service.seal_lag() == 0.0
+    assert running.service.healthy
+
+
+def test_a_key_that_cannot_be_erased_is_named(
+    running: RunningService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.collector.writer.HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr("kanab.collector.housekeeping.RETRY_AFTER", 0.0)
+    post_people(running, 240)
+    running.now = RIPE
+    (tmp_path / "data.key").rename(tmp_path / "away.key")
+    running.service.check_clock()
+    running.service.check_clock()
+    post_people(running, 1)
+    _until(lambda: running.service.readiness.problems() == [Problem.KEY])
+    (tmp_path / "away.key").rename(tmp_path / "data.key")
+    _until(lambda: running.service.healthy)
+
+
+def test_a_check_that_does_not_end_and_a_queue_that_fills_up_are_named(
+    running: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, entered = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        entered.set()
+        held.wait(20)
+        return W46 - 1
+
+    monkeypatch.setattr(running.service.store, "sealed_through", slow)
+    monkeypatch.setattr("kanab.collector.http.service.STUCK_SECONDS", 0.05)
+    checking = threading.Thread(target=running.service.check_clock)
+    checking.start()
+    entered.wait(20)
+    _until(lambda: running.service.readiness.problems() == [Problem.STORE])
+    held.set()
+    checking.join()
+    assert running.service.healthy
+    monkeypatch.setattr("kanab.collector.writer.NEARLY_FULL", -1.0)
+    assert running.service.readiness.problems() == [Problem.QUEUE]
+
+
+def _until(fact: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_the_clock_beats_while_it_serves(running: RunningService) -> None:

@@ -1,0 +1,90 @@
+"""What is wrong with a collector now: a closed list of problems, each with a sentence and what to do.
+
+`/readyz`, `/healthz`, `kanab status`, the dashboard and `/metrics` show the same list. No sentence has a number in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+
+class Problem(StrEnum):
+    """One word for each thing that can be wrong.
+
+    >>> print(Problem.KEY.line)
+    key: the key of a sealed cohort cannot be erased. Make the key file writable for the collector.
+    """
+
+    CLOCK = "clock"
+    STORE = "store"
+    EPOCH = "epoch"
+    QUEUE = "queue"
+    SEAL = "seal"
+    KEY = "key"
+
+    @property
+    def line(self) -> str:
+        """The word, what is wrong, and what to do."""
+        return f"{self.value}: {_LINES[self]}"
+
+
+_LINES = {
+    Problem.CLOCK: "this machine's clock cannot be right, and nothing is taken. Set it right.",
+    Problem.STORE: "the store cannot be read or written. The log says why; clients send again until it can.",
+    Problem.EPOCH: "the store is older than what was seen of it, and nothing is taken. Decide with kanab restore.",
+    Problem.QUEUE: "more posts wait than can be written. Give the store a faster disk, or visitors another collector.",
+    Problem.SEAL: "what is ripe is not sealed. The log says why; it is tried again, and posts are taken meanwhile.",
+    Problem.KEY: "the key of a sealed cohort cannot be erased. Make the key file writable for the collector.",
+}
+
+
+class Readiness:
+    """What is wrong now. Any thread may say so, and any may ask.
+
+    >>> readiness = Readiness()
+    >>> readiness.set(Problem.SEAL, wrong=True)
+    >>> readiness.watch(Problem.CLOCK, lambda: True)                   # is asked whenever somebody wants to know
+    >>> readiness.problems()
+    [<Problem.CLOCK: 'clock'>, <Problem.SEAL: 'seal'>]
+    """
+
+    def __init__(self) -> None:
+        self.noted: set[Problem] = set()
+        self._watched: list[tuple[Problem, Callable[[], bool]]] = []
+
+    def set(self, problem: Problem, *, wrong: bool) -> None:
+        """Note that something is wrong from now on, or no longer."""
+        (self.noted.add if wrong else self.noted.discard)(problem)
+
+    def watch(self, problem: Problem, is_wrong: Callable[[], bool]) -> None:
+        """Have a function asked, too; it must be quick and not raise."""
+        self._watched.append((problem, is_wrong))
+
+    @contextmanager
+    def guard(self, problem: Problem) -> Iterator[None]:
+        """Note that something is wrong if what follows raises, and that it is right if it does not."""
+        try:
+            yield
+        except BaseException:
+            self.set(problem, wrong=True)
+            raise
+        self.set(problem, wrong=False)
+
+    def problems(self) -> list[Problem]:
+        """Return everything that is wrong now, in the order of the list."""
+        wrong = self.noted | {problem for problem, is_wrong in self._watched if is_wrong()}
+        return [problem for problem in Problem if problem in wrong]
+
+
+def ready_answer(readiness: Readiness) -> tuple[int, str]:
+    """Return status and text of the answer to whoever asks whether the collector is ready.
+
+    >>> ready_answer(Readiness())
+    (200, 'ok\\n')
+    """
+    problems = readiness.problems()
+    if not problems:
+        return 200, "ok\n"
+    return 503, "".join(f"{problem.line}\n" for problem in problems)
