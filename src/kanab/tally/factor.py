@@ -76,15 +76,16 @@ class Factor:
             return "arm"
         return "categorical" if self.scores is None else "numeric"
 
+    @cached_property
     def _key(self) -> tuple[Any, ...]:
         truths = tuple(isinstance(level, bool) for level in self.levels)  # True is not the number 1
         return self.name, self.role, self.levels, truths, self.scores
 
     def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, Factor) else NotImplemented
+        return self._key == other._key if isinstance(other, Factor) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self._key)
 
     def index(self, level: Any) -> int:
         """Return the position of a level. Raises `LevelError`, which lists the levels, where it is unknown."""
