@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -40,10 +41,14 @@ def write_whole(path: str | PathLike[str], text: str) -> None:
 def staged(path: str | PathLike[str], text: str) -> Iterator[Callable[[], None]]:
     """Write a text under a temporary name, and yield the function that renames it to its own.
 
-    Without that call nothing is left behind. Raises `SourceError` where the file cannot be written.
+    Without that call nothing is left behind. A pipe or a device (``/dev/null``) is written into, never replaced.
+    Raises `SourceError` where the file cannot be written.
     """
     target = Path(path)
     temporary = ""
+    if target.exists() and not target.is_file() and not target.is_dir():
+        yield partial(_write_into, target, text)
+        return
 
     def finish() -> None:
         with _explained(target):
@@ -62,6 +67,11 @@ def staged(path: str | PathLike[str], text: str) -> Iterator[Callable[[], None]]
         if temporary:
             with suppress(OSError):
                 Path(temporary).unlink()
+
+
+def _write_into(target: Path, text: str) -> None:
+    with _explained(target):
+        target.write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -8,7 +8,8 @@ its own files, folder and environment and runs ``main()`` as the shell would. Ch
 sync of the key file. Counting n up visits every place at which a machine may crash.
 
 ``clock`` names a file with the seconds by which a child's clock is fast; such a child also keeps house and
-looks at the clock all the time. ``limits`` are soft ones of the system: files, bytes of a file.
+looks at the clock all the time. ``limits`` are soft ones of the system: files, bytes of a file. ``uid`` is the
+user that a child becomes: root may write everywhere.
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ def child(order: dict[str, Any]) -> int:
         handle = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(handle, number)
         os.close(handle)
+    if order.get("uid") is not None:
+        os.setgroups([])
+        os.setgid(order["uid"])
+        os.setuid(order["uid"])
     if order.get("die_at") is not None:
         arm(order["die_at"])
     for name, soft in order.get("limits", {}).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.cli.stores import opened_store
+from kanab.cli.stores import store_to_read
 from kanab.collector.sealing import stored_ledger
 from kanab.errors import SourceError
 from kanab.privacy.ledger import ledger_text
@@ -24,7 +24,7 @@ def export(data: str | None, store: str | None, output: str) -> None:
     kanab export --store postgresql://localhost/kanab -o kanab.ledger
     kanab analyze kanab.ledger
     """
-    opened = opened_store(data, store)
+    opened = store_to_read(data, store)
     try:
         ledger = stored_ledger(opened)
     finally:

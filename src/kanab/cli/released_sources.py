@@ -33,7 +33,7 @@ def ledger_at(source: str) -> Ledger:
             f"{path.name or path} is not the data directory of a collector",
             "Name one of kanab serve, or a file.",
         )
-    store = SqliteStore(path / FILE)
+    store = SqliteStore(path / FILE, read_only=True)
     try:
         return stored_ledger(store)
     finally:

@@ -52,22 +52,40 @@ def opened_store(
     data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
 ) -> Store:
     """Open the store that flags name; where a new one may begin, make a new data directory."""
-    if (data is None) == (url is None):
-        raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
+    _check_place(data, url)
     if url is not None:
-        if not url.startswith(("postgresql://", "postgres://")):
-            raise StoreError("that is not the address of a database", "Write --store postgresql://host/database.")
         if durability == "memory":
             raise StoreError("durability = 'memory' keeps no open cohort in a database", "Use --data DIRECTORY.")
         return PostgresStore(url)
     folder = Path(data or "")
-    if not new and not (folder / FILE).exists():
-        raise StoreError(f"there is no store in {folder.name!r}", "Name the data directory of a collector (--data).")
+    if not new:
+        _file_in(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as problem:
         raise StoreError(f"{folder.name} cannot be made: {problem.strerror}", "Check the path.") from None
     return (MemoryStore if durability == "memory" else SqliteStore)(folder / FILE)
+
+
+def store_to_read(data: str | None, url: str | None) -> Store:
+    """Open the store that flags name to read it: nothing is written, and no table is brought up to date."""
+    _check_place(data, url)
+    if url is not None:
+        return PostgresStore(url, read_only=True)
+    return SqliteStore(_file_in(Path(data or "")), read_only=True)
+
+
+def _check_place(data: str | None, url: str | None) -> None:
+    if (data is None) == (url is None):
+        raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
+    if url is not None and not url.startswith(("postgresql://", "postgres://")):
+        raise StoreError("that is not the address of a database", "Write --store postgresql://host/database.")
+
+
+def _file_in(folder: Path) -> Path:
+    if not (folder / FILE).exists():
+        raise StoreError(f"there is no store in {folder.name!r}", "Name the data directory of a collector (--data).")
+    return folder / FILE
 
 
 def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Callable[[str], None]) -> Keyring:

@@ -87,7 +87,7 @@ class FileReleases:
         for path in self._paths:
             if (path / self._store_file).is_file():
                 try:
-                    with closing(SqliteStore(path / self._store_file)) as store:
+                    with closing(SqliteStore(path / self._store_file, read_only=True)) as store:
                         return collection_status(store, None, self._clock())
                 except KanabError:
                     return None
@@ -98,7 +98,7 @@ class FileReleases:
         for path in self._paths:
             if (path / self._store_file).is_file():
                 self._stores.add(path)
-                with closing(SqliteStore(path / self._store_file)) as store:
+                with closing(SqliteStore(path / self._store_file, read_only=True)) as store:
                     yield RawSource(path.name, tuple(store.sealed()), ledger=True)
             elif path in self._stores or not path.exists():
                 raise SourceError(f"{path.name} is gone", "Put it back.")

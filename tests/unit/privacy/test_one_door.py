@@ -186,6 +186,7 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
         "staged": {"atomicfile", "cli/release"},
         "mkstemp": {"atomicfile", "collector/keys/keyfile"},
         "fdopen": {"atomicfile"},
+        "write_text": {"atomicfile"},
     }
 
 

@@ -24,6 +24,7 @@ from kanab.collector.stores.store import (
     StoredPlan,
     newer_schema_error,
     of_epoch,
+    older_schema_error,
     plan_race_error,
     refuse_others,
     sort_posts,
@@ -108,11 +109,16 @@ _CAUSES = {
 
 
 class PostgresStore:
-    """A store in its own database (or its own schema, by the search path of its address)."""
+    """A store in its own database (or its own schema, by the search path of its address).
 
-    def __init__(self, url: str, *, wait: float = 10.0) -> None:
+    ``read_only`` writes nothing: the right to read the tables is enough, also on a standby; those of an earlier
+    version stay as they are.
+    """
+
+    def __init__(self, url: str, *, wait: float = 10.0, read_only: bool = False) -> None:
         self._url = url
         self._wait = wait
+        self._read_only = read_only
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._ends: tuple[int, int, str] | None = None  # what was sealed and forgotten at the last append; the epoch
@@ -238,7 +244,14 @@ class PostgresStore:
 
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one."""
-        return self._run(lambda db: str(_value(db.execute("SELECT epoch FROM kanab_store"))))
+        query = "SELECT coalesce(to_jsonb(kanab_store) ->> 'epoch', '') FROM kanab_store"  # earlier versions have none
+        return self._run(lambda db: str(_value(db.execute(query))))
+
+    def fingerprint(self) -> bytes | None:
+        """Return which key chain the store is bound to; None before the first one."""
+        query = "SELECT fingerprint FROM kanab_store"
+        fingerprint: bytes | None = self._run(lambda db: _value(db.execute(query, binary=True)))
+        return fingerprint
 
     def begin_epoch(self, epoch: str) -> None:
         """Change the epoch: posts that were made for another one are refused from now on."""
@@ -277,12 +290,19 @@ class PostgresStore:
                 return work(self._open())
             except _psycopg().Error as problem:
                 if not self._may_retry(problem):
-                    raise _explained(problem) from None
+                    raise self._explained(problem) from None
             try:
                 return work(self._open())
             except _psycopg().Error as problem:
                 self._may_retry(problem)
-                raise _explained(problem) from None
+                raise self._explained(problem) from None
+
+    def _explained(self, problem: Any) -> StoreError:
+        if self._read_only and problem.sqlstate in ("42703", "42P01"):  # a column or table of later
+            return older_schema_error()
+        if self._read_only and problem.sqlstate == "42501":
+            return StoreError(_REFUSED[0], "Grant it the right to read the tables kanab_….")
+        return _explained(problem)
 
     def _may_retry(self, problem: Any) -> bool:
         """Return whether the connection was lost (and drop it), or two transactions were in each other's way."""
@@ -296,7 +316,7 @@ class PostgresStore:
             raise StoreError("the store is closed", "Open it again.")
         if self._connection is None or self._connection.closed:
             self._drop()
-            self._connection = _connected(self._url, self._wait)
+            self._connection = (_connected_to_read if self._read_only else _connected)(self._url, self._wait)
         return self._connection
 
     def _drop(self) -> None:
@@ -367,6 +387,25 @@ def _connected(url: str, wait: float) -> Connection:
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))
             _migrate(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _connected_to_read(url: str, wait: float) -> Connection:
+    """Open a connection that writes nothing, to tables that are there."""
+    db: Connection = _psycopg().connect(url, **_OPTIONS)
+    try:
+        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+        db.execute("SET default_transaction_read_only TO on")
+        if not _value(db.execute("SELECT to_regclass('kanab_store') IS NOT NULL")):
+            raise StoreError(
+                "there is no store in this database for this user",
+                "Check the address, and that the user may use the schema of the tables kanab_….",
+            )
+        if _value(db.execute("SELECT version FROM kanab_store")) > SCHEMA:
+            raise newer_schema_error()
     except BaseException:
         db.close()
         raise

@@ -19,6 +19,7 @@ from kanab.collector.stores.sqlite_append import (
     merge_nonces,
     read_state,
 )
+from kanab.collector.stores.sqlite_reading import FileToRead
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
@@ -31,6 +32,7 @@ from kanab.collector.stores.store import (
     StoredPlan,
     newer_schema_error,
     of_epoch,
+    older_schema_error,
     plan_race_error,
     refuse_others,
     wrong_key_error,
@@ -83,6 +85,7 @@ DROP TABLE batches;
 """,
 )
 SCHEMA = len(_MIGRATIONS)
+_EPOCHS = 3  # the version that brought them
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
@@ -95,18 +98,29 @@ _CAUSES = {
 
 
 class SqliteStore:
-    """A store in a file, for one machine; several processes may share it."""
+    """A store in a file, for one machine; several processes may share it.
 
-    def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
+    ``read_only`` writes nothing, into the file or beside it, and needs no right to: the tables of an earlier
+    version stay as they are.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, wait: float = 10.0, read_only: bool = False) -> None:
         self._lock = threading.RLock()
         self._state: StoreState | None = None  # read at the first append: who only seals needs no nonces
         self._path = Path(path)
+        self._file: FileToRead | None = None
+        if read_only:
+            with _explained():
+                self._file = FileToRead(self._path, wait)
+                self._take_file(self._file)
+            return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise StoreError(f"the store cannot be opened: {problem.strerror}", "Check the path.") from None
         with _explained():
             self._db = _connected(self._path, wait)
+        self._schema = SCHEMA
 
     def claim(self, fingerprint: bytes) -> None:
         """Bind the store to a key chain; raises `StoreError` if it is bound to another one."""
@@ -211,6 +225,8 @@ class SqliteStore:
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one."""
         with self._reading() as db:
+            if self._schema < _EPOCHS:
+                return ""
             return str(db.execute("SELECT epoch FROM store").fetchone()[0])
 
     def begin_epoch(self, epoch: str) -> None:
@@ -218,6 +234,12 @@ class SqliteStore:
         with self._transaction() as db:
             db.execute("UPDATE store SET epoch = ?", (epoch,))
             db.execute("UPDATE log SET number = number + 1")  # appenders that know an older one are behind
+
+    def fingerprint(self) -> bytes | None:
+        """Return which key chain the store is bound to; None before the first one."""
+        with self._reading() as db:
+            fingerprint: bytes | None = db.execute("SELECT fingerprint FROM store").fetchone()[0]
+            return fingerprint
 
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""
@@ -241,6 +263,8 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Do everything or nothing, synced to disk before it ends; no other process writes meanwhile."""
+        if self._file is not None:
+            raise StoreError("the store was opened to be read", "Open it without read_only to write.")
         with self._lock, _explained():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -254,7 +278,29 @@ class SqliteStore:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, _explained():
-            yield self._db
+            if self._file is None:
+                yield self._db
+                return
+            if self._file.refresh():
+                self._take_file(self._file)
+            try:
+                yield self._db
+            except sqlite3.OperationalError as problem:
+                if self._schema < SCHEMA and _code(problem) == sqlite3.SQLITE_ERROR:  # a table or column of later
+                    raise older_schema_error() from None
+                raise
+            finally:
+                self._file.check()
+
+    def _take_file(self, file: FileToRead) -> None:
+        self._db = file.db
+        try:
+            self._schema = _version(file.db)
+            if not self._schema:
+                raise StoreError(*_CAUSES[sqlite3.SQLITE_NOTADB])
+        except BaseException:
+            file.db.close()
+            raise
 
 
 def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:

@@ -131,6 +131,9 @@ class Store(Protocol):
     def begin_epoch(self, epoch: str) -> None:
         """Change the epoch: posts that were made for another one are refused from now on."""
 
+    def fingerprint(self) -> bytes | None:
+        """Return which key chain the store is bound to; None before the first one."""
+
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""
 
@@ -186,6 +189,13 @@ def refuse_others(posts: Sequence[CountedPost], appended: Appended) -> Appended:
 def newer_schema_error() -> StoreError:
     """Return the error for tables that a later version of this program wrote."""
     return StoreError("the store was written by a newer kanab", "Update this one, or give another store.")
+
+
+def older_schema_error() -> StoreError:
+    """Return the error for tables of an earlier version, which who reads them does not bring up to date."""
+    return StoreError(
+        "the store was last used by an older kanab", "Start the collector once (kanab serve): it brings it up to date."
+    )
 
 
 def wrong_key_error() -> StoreError:
