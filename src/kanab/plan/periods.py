@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from kanab.errors import PlanError
@@ -33,7 +34,7 @@ class Periods:
         if duration(self.every) % timedelta(days=1):
             raise PlanError("a cohort is a period of whole days", "For example every='7d' (--every 7d).")
 
-    @property
+    @cached_property
     def days(self) -> int:
         """The length of a period in days."""
         return duration(self.every).days

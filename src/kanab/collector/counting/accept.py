@@ -16,13 +16,13 @@ from kanab.collector.counting.apply import ENROLLED, Transition, Transitions, in
 from kanab.collector.counting.cohorts import Calendar, Opening
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import TableLayout
-from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid
+from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid, OwnTables
 from kanab.collector.counting.signatures import signature_name
 from kanab.collector.counting.tables import tables
 from kanab.collector.protocol.nonces import hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
-from kanab.errors import MessageError, listed
+from kanab.errors import MessageError
 from kanab.plan.model import Plan
 
 Groups = dict[CohortClass, dict[int, Transition]]
@@ -69,10 +69,11 @@ class PostAcceptor:
         groups, dropped = self._grouped(post)
         by_experiment = _check_whole(groups, self._prefixes.own_tables) if groups else {}
         deltas: dict[int, Counters] = {}
+        late: set[CohortClass] = set()
         for target, transitions in groups.items():
             cohort = target.cohort
             if _is_late(cohort, transitions, moment.opening, sealed_through):
-                dropped += [Reason.LATE] * self._lines_of(target, post)
+                late.add(target)
                 continue
             more = increment(target.counters, transitions)
             if cohort in deltas:
@@ -83,6 +84,8 @@ class PostAcceptor:
             first = targets[0]
             if len(targets) > 1 and ENROLLED in groups[first] and first.cohort in deltas:
                 deltas[first.cohort][signature_name([target.counters for target in targets])] = 1
+        if late:
+            dropped += [Reason.LATE] * self._lines_of(late, post)
         return Accepted(post.nonce, deltas, tuple(dropped), post.epoch)
 
     def _at(self, now: datetime) -> _Moment:
@@ -128,10 +131,15 @@ class PostAcceptor:
                 raise _discontinuous(target, measure)
         return groups, dropped
 
-    def _lines_of(self, target: CohortClass, post: Post) -> int:
-        """Return how many lines of a post name a class, in whatever spelling."""
-        results = (self._prefixes.find(line, post.place(position)) for position, line in enumerate(post.lines))
-        return sum(result is not None and result[0][0] is target for result in results)
+    def _lines_of(self, targets: set[CohortClass], post: Post) -> int:
+        """Return how many lines of a post name one of the classes, in whatever spelling."""
+        count = 0
+        for position, line in enumerate(post.lines):
+            meaning = self._prefixes.known.get(line[0])
+            if meaning is None and (result := self._prefixes.find(line, post.place(position))) is not None:
+                meaning = result[0]
+            count += meaning is not None and meaning[0] in targets
+        return count
 
 
 class _Moment(NamedTuple):
@@ -183,7 +191,7 @@ def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_thr
 
 
 def _check_whole(
-    groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, Sequence[TableLayout]]
+    groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, OwnTables]
 ) -> dict[str, list[CohortClass]]:
     """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms.
 
@@ -192,14 +200,14 @@ def _check_whole(
     by_experiment: dict[str, list[CohortClass]] = {}
     pairs: dict[str, CohortClass] = {}
     for target, transitions in groups.items():
-        if target.counters.ratios:
+        if target.counters.layout.ratios:
             _check_ratios(target.counters.layout, transitions)
         if target.experiment is not None:
             by_experiment.setdefault(target.experiment, []).append(target)
         elif pairs.setdefault(target.counters.layout.name, target) is not target:
             raise _broken(target.counters.layout, "one post names two classes of a table", "A post is one person's.")
     for name, targets in by_experiment.items():
-        if len(groups) > 1 or len(own_tables[name]) > 1:
+        if len(groups) > 1 or own_tables[name].size > 1:
             _check_experiment(name, targets, groups, own_tables[name])
     for target in pairs.values():
         for name, arm in target.counters.arms.items():
@@ -212,35 +220,35 @@ def _check_experiment(
     name: str,
     targets: Sequence[CohortClass],
     groups: Mapping[CohortClass, Transitions],
-    own_tables: Sequence[TableLayout],
+    own_tables: OwnTables,
 ) -> None:
     first, *others = targets
     names = {target.counters.layout.name for target in targets}
-    if len(names) == len(targets) == len(own_tables) and all(
+    if len(names) == len(targets) == own_tables.size and all(
         target.cohort == first.cohort
         and target.counters.arms == first.counters.arms
         and groups[target] == groups[first]
         for target in others
     ):
         return
-    tables_of = listed(layout.linkage.name for layout in own_tables)
     raise refused(
         Reason.INCOMPLETE,
         f"the lines of {name!r} are not one person's whole transition",
-        f"Send the same lines, with one arm and one cohort, for each of its tables: {tables_of}.",
+        f"Send the same lines, with one arm and one cohort, for each of its tables: {own_tables.names}.",
     )
 
 
 def _check_ratios(layout: TableLayout, transitions: Transitions) -> None:
     """Check that a ratio moves with its parts, from and to the same totals."""
-    numbers = {metric.name: measure for measure, metric in enumerate(layout.metrics)}
-    for measure, ratio in enumerate(layout.ratios, len(numbers)):
-        parts = [transitions.get(numbers[name]) for name in ratio.pair]
-        if measure in transitions:
-            fits = all(_moves_with(transitions[measure], side, part) for side, part in enumerate(parts))
+    for measure, moved in transitions.items():
+        parts = layout.ratio_parts.get(measure)
+        if parts is None:
+            wrong = next((ratio for ratio in layout.demanded_ratios.get(measure, ()) if ratio not in transitions), None)
         else:
-            fits = not ratio.whole or not ratio.demanded or parts == [None, None]
-        if not fits:
+            fits = all(_moves_with(moved, side, transitions.get(part)) for side, part in enumerate(parts))
+            wrong = None if fits else measure
+        if wrong is not None:
+            ratio = layout.ratios[wrong - len(layout.metrics)]
             fact = f"the totals of {'/'.join(ratio.pair)} do not move as its parts do"
             raise _broken(layout, fact, "Send the lines of both parts and of the ratio.")
 

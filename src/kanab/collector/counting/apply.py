@@ -6,14 +6,14 @@ Adding the square of the difference instead would shrink the variance (the paper
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from kanab.collector.counting.counters import JOINT, Counters
-from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout
+from kanab.collector.counting.layout import RATIO_PARTS, TableLayout
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.tally.factor import Level
-from kanab.tally.metric import Metric
 
 ENROLLED = -1
 """The number of an enrollment among the measures; metrics are numbered from 0, and ratios after them."""
@@ -43,6 +43,22 @@ class RatioKeys(NamedTuple):
     by_arm: tuple[tuple[str, ...], ...]
 
 
+_T = TypeVar("_T")
+
+
+class _Keys(dict[int, _T]):
+    """Names of counters by the number of a measure, made when they are first asked for."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[int], _T]) -> None:
+        self._make = make
+
+    def __missing__(self, measure: int) -> _T:
+        self[measure] = keys = self._make(measure)
+        return keys
+
+
 class ClassCounters:
     """One class of one linkage, with the names of all its counters."""
 
@@ -53,8 +69,8 @@ class ClassCounters:
         self.levels = tuple(levels)
         self.arms = dict(zip(layout.linkage.experiments, levels, strict=False))
         self.people = layout.class_key(levels, "n")
-        self.metrics = tuple(_metric_keys(layout, levels, metric) for metric in layout.metrics)
-        self.ratios = tuple(_ratio_keys(layout, levels, ratio) for ratio in layout.ratios)
+        self.metrics = _Keys(partial(_metric_keys, layout, self.levels))
+        self.ratios = _Keys(partial(_ratio_keys, layout, self.levels))
         arm, last = (encode(spell(level)) for level in (levels[0], levels[-1]))
         self.signature_head = f"{encode(layout.factors[0].name)}{JOINT}{arm}"
         self.signature_part = layout.factors[-1].name, f":{last}"
@@ -87,7 +103,7 @@ def increment(target: ClassCounters, transitions: Transitions) -> Counters:
         elif new is None:
             counters[target.people] = known(target.people, 0) + 1
         else:
-            _add_ratio(counters, target.ratios[measure - len(metrics)], old, new)  # type: ignore[arg-type]
+            _add_ratio(counters, target.ratios[measure], old, new)  # type: ignore[arg-type]
     return counters
 
 
@@ -101,7 +117,8 @@ def _add_ratio(counters: Counters, keys: RatioKeys, old: tuple[int, int] | None,
             counters[key] = counters.get(key, 0) + value
 
 
-def _metric_keys(layout: TableLayout, levels: Sequence[Level], metric: Metric) -> MetricKeys:
+def _metric_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> MetricKeys:
+    metric = layout.metrics[measure]
     word = encode(metric.name)
     return MetricKeys(
         layout.class_key(levels, word, "n") if metric.missing == "exclude" else None,
@@ -112,7 +129,8 @@ def _metric_keys(layout: TableLayout, levels: Sequence[Level], metric: Metric) -
     )
 
 
-def _ratio_keys(layout: TableLayout, levels: Sequence[Level], ratio: Ratio) -> RatioKeys:
+def _ratio_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> RatioKeys:
+    ratio = layout.ratios[measure - len(layout.metrics)]
     parts = RATIO_PARTS[-1:] if ratio.whole else RATIO_PARTS
     return RatioKeys(
         ratio.whole,

@@ -51,6 +51,25 @@ class TableLayout:
         """The linkage as messages and counters write it: checkout/tier."""
         return "/".join(encode(factor.name) for factor in self.factors)
 
+    @cached_property
+    def ratio_parts(self) -> dict[int, tuple[int, int]]:
+        """The measures of a ratio's two metrics, by the measure of the ratio: ratios are numbered after the metrics."""
+        numbers = {metric.name: measure for measure, metric in enumerate(self.metrics)}
+        return {
+            measure: (numbers[ratio.pair[0]], numbers[ratio.pair[1]])
+            for measure, ratio in enumerate(self.ratios, len(numbers))
+        }
+
+    @cached_property
+    def demanded_ratios(self) -> dict[int, tuple[int, ...]]:
+        """The ratios that must move with a metric, by its measure."""
+        demanded: dict[int, tuple[int, ...]] = {}
+        for (measure, parts), ratio in zip(self.ratio_parts.items(), self.ratios, strict=True):
+            if ratio.whole and ratio.demanded:
+                for part in parts:
+                    demanded[part] = (*demanded.get(part, ()), measure)
+        return demanded
+
     @property
     def arms(self) -> tuple[Factor, ...]:
         """The factors that are experiments."""

@@ -1,12 +1,14 @@
 """The prefix of a line (everything before its totals) and what it stands for: a class, a cohort, a metric.
 
-Prefixes are few and come again and again, so each is read once and then looked up as it was written.
+Prefixes are few and come again and again, so each is read once and then looked up as it was written. Reading costs
+as many steps as it has bytes, however large the plan is: whoever sends many prefixes makes the others' be read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from math import floor
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ from kanab.collector.protocol.post import Line, read_number
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.errors import MessageError, listed
 from kanab.plan.model import Plan
-from kanab.tally.factor import Level
+from kanab.tally.factor import Factor, Level
 from kanab.tally.metric import Metric
 
 MOST_PREFIXES = 65_536
@@ -58,6 +60,21 @@ class CohortClass:
         self.experiment = names[0] if len(names) == 1 else None
 
 
+class OwnTables(NamedTuple):
+    """The tables of an experiment alone: how many, and their names in an error."""
+
+    size: int
+    names: str
+
+
+class _Declared(NamedTuple):
+    """The levels of a factor as messages spell them, and what an error says instead of an unknown one."""
+
+    levels: Mapping[str, Level]
+    fact: str
+    remedy: str
+
+
 Meaning = tuple[CohortClass, int, tuple[MetricGrid, ...]]
 """The class of a line, what it measures (an enrollment, a metric or a ratio), and the grids of its totals."""
 
@@ -67,18 +84,21 @@ class LinePrefixes:
 
     def __init__(self, plan: Plan, calendar: Calendar, began: Mapping[str, Sequence[str]] | None = None) -> None:
         every = layouts(plan, began)
-        self.experiments = set(plan.experiment_names)
+        own: dict[str, list[TableLayout]] = {name: [] for name in plan.experiment_names}
+        for layout in every:
+            if len(layout.linkage.experiments) == 1:
+                own[layout.linkage.experiments[0]].append(layout)
         self.own_tables = {
-            name: [layout for layout in every if layout.linkage.experiments == (name,)] for name in self.experiments
+            name: OwnTables(len(tables), listed(layout.linkage.name for layout in tables))
+            for name, tables in own.items()
         }
+        self._experiments = {encode(name) for name in own}
         self._calendar = calendar
         self._tables = listed(layout.linkage.name for layout in every)
         self._layouts = {layout.name: layout for layout in every}
         self._paper = plan.cohorts is None
         if self._paper:  # the paper names a table by its experiment alone
-            self._layouts |= {
-                encode(name): layouts[0] for name, layouts in self.own_tables.items() if len(layouts) == 1
-            }
+            self._layouts |= {encode(name): tables[0] for name, tables in own.items() if len(tables) == 1}
         metrics = every[0].metrics
         grids = {metric.name: _grid(metric) for metric in metrics}
         self._measures: dict[str, tuple[int, tuple[MetricGrid, ...]]] = {
@@ -87,11 +107,15 @@ class LinePrefixes:
         for measure, ratio in enumerate(every[0].ratios, len(metrics)):
             first, second = ratio.pair
             self._measures[ratio.name] = measure, (grids[first], grids[second])
+        self._metrics = listed(decode(name) for name in self._measures)
+        factors = {(factor.role, factor.name): factor for layout in every for factor in layout.factors}
+        declared = {key: _declared(factor) for key, factor in factors.items()}
         self._levels = {
-            layout.name: tuple({encode(spell(level)): level for level in factor.levels} for factor in layout.factors)
-            for layout in every
+            layout.name: tuple(declared[factor.role, factor.name] for factor in layout.factors) for layout in every
         }
-        self._classes: dict[tuple[str, tuple[Level, ...]], ClassCounters] = {}
+        spelled = chain(self._layouts, self._measures, *(levels for levels, _, _ in declared.values()))
+        self._longest = 3 * max(map(len, spelled))
+        self._classes: dict[str, ClassCounters] = {}
         self._targets: dict[tuple[ClassCounters, int], CohortClass] = {}
         self.known: dict[str, Meaning] = {}
 
@@ -124,53 +148,66 @@ class LinePrefixes:
             named = ""
             if total:
                 before, named, metric = before.rpartition(":")
-        table, *levels = before.split(":")
-        if bool(named) != total or not levels:
+        if bool(named) != total or ":" not in before:
             raise _unreadable(at)
-        if decode(table.partition("/")[0]) not in self.experiments:
+        counters = self._classes.get(before) or self._class(before, at)
+        if counters is None:
             return None
-        layout = self._layouts.get(respell(table))
-        if layout is None:
-            raise refused(Reason.LINKAGE, "unknown table", f"The plan has: {self._tables}.", at)
-        counters = self._class(layout, levels, at)
         number = self._calendar.number(cohort if dated else None, at)
         measure = self._measure(metric, at) if total else (ENROLLED, ())
         # last, so that each has a known prefix
         target = self._targets.setdefault((counters, number), CohortClass(counters, number))
         return (target, *measure)
 
-    def _class(self, layout: TableLayout, levels: list[str], at: str) -> ClassCounters:
-        declared = self._levels[layout.name]
-        if len(levels) != len(declared):
+    def _class(self, text: str, at: str) -> ClassCounters | None:
+        """Return the class of a table and levels, in whatever spelling; None if its experiment is unknown."""
+        table, *texts = text.split(":")
+        if self._spelling(table.partition("/")[0], self._experiments) is None:
+            return None
+        name = self._spelling(table, self._layouts)
+        if name is None:
+            raise refused(Reason.LINKAGE, "unknown table", f"The plan has: {self._tables}.", at)
+        layout = self._layouts[name]
+        factors = self._levels[layout.name]
+        if len(texts) != len(factors):
             raise _unreadable(at)
-        values: list[Level] = []
-        for factor, known, text in zip(layout.factors, declared, levels, strict=True):
-            spelled = encode(decode(text))
-            if spelled not in known:
-                word = "arm" if factor.role == "arm" else "level"
-                names = listed(spell(level) for level in factor.levels if level is not None)
-                raise refused(Reason.LEVEL, f"unknown {word} for {factor.name!r}", f"Declared {word}s: {names}.", at)
-            values.append(known[spelled])
-        key = layout.name, tuple(values)
-        counters = self._classes.get(key)
+        words, values = [layout.name], []
+        for level, (known, fact, remedy) in zip(texts, factors, strict=True):
+            word = self._spelling(level, known, _respell_level)
+            if word is None:
+                raise refused(Reason.LEVEL, fact, remedy, at)
+            words.append(word)
+            values.append(known[word])
+        spelled = ":".join(words)  # each class once, and never forgotten: there are as many as the plan declares
+        counters = self._classes.get(spelled)
         if counters is None:
-            counters = self._classes[key] = ClassCounters(layout, values)
+            counters = self._classes[spelled] = ClassCounters(layout, values)
         return counters
 
     def _measure(self, metric: str, at: str) -> tuple[int, tuple[MetricGrid, ...]]:
-        measure = self._measures.get(respell(metric))
-        if measure is None:
-            known = listed(decode(name) for name in self._measures)
-            raise refused(Reason.METRIC, "unknown metric", f"The plan has: {known}.", at)
-        return measure
+        name = self._spelling(metric, self._measures)
+        if name is None:
+            raise refused(Reason.METRIC, "unknown metric", f"The plan has: {self._metrics}.", at)
+        return self._measures[name]
+
+    def _spelling(self, text: str, known: Container[str], again: Callable[[str], str] = respell) -> str | None:
+        """Return the one spelling of a name that is known; None if it is not.
+
+        Any spelling is at most three times as long, so that nothing longer needs to be read.
+        """
+        if text in known:
+            return text
+        if len(text) > self._longest or (spelled := again(text)) not in known:
+            return None
+        return spelled
 
     def _from_paper(self, text: str, at: str) -> Line:
         """Read a line in the paper's spelling: Test1:B:3, …:minutes:4 and …:minutes_old:4:minutes:2 (two more)."""
         table, *rest = text.split(":")
-        layout = self._layouts.get(respell(table))
-        size = 0 if layout is None else len(layout.factors)
+        name = self._spelling(table, self._layouts)
+        size = 0 if name is None else len(self._layouts[name].factors)
         totals = rest[size:]
-        if layout is None or not totals:
+        if name is None or not totals:
             return text, None, None
         before = ":".join([table, *rest[:size]])
         if len(totals) == 2:
@@ -181,6 +218,17 @@ class LinePrefixes:
             raise _unreadable(at)
         old, more = _number(totals[1], at), _number(totals[3], at)
         return f"{before}:{totals[2]}", old, old + more
+
+
+def _declared(factor: Factor) -> _Declared:
+    word = "arm" if factor.role == "arm" else "level"
+    names = listed(spell(level) for level in factor.levels if level is not None)
+    levels = {encode(spell(level)): level for level in factor.levels}
+    return _Declared(levels, f"unknown {word} for {factor.name!r}", f"Declared {word}s: {names}.")
+
+
+def _respell_level(text: str) -> str:
+    return encode(decode(text))
 
 
 def _number(text: str, at: str) -> float:

@@ -1,4 +1,4 @@
-"""The rate limit: a bucket of tokens per address, of which only a keyed hash is in memory."""
+"""The rate limit: buckets of tokens, found by a keyed hash of the address, which is not kept."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import hashlib
 import ipaddress
 import secrets
 import time
+from array import array
 from collections.abc import Callable, Iterable
 
 from kanab.collector.protocol.limits import BURST_POSTS, POSTS_PER_SECOND
 from kanab.errors import StoreError
 
-MOST_ADDRESSES = 50_000
-"""Buckets in memory; when there are more, those that are full again are forgotten, and then all."""
+BUCKETS = 65_536
+"""Buckets in memory, for all addresses together: two that share one by chance wait for each other, which only shows
+when one of them floods. So nobody can make the table grow, nor have it searched or forgotten."""
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -30,35 +33,31 @@ class Buckets:
         self,
         rate: float = POSTS_PER_SECOND,
         burst: float = BURST_POSTS,
-        most: int = MOST_ADDRESSES,
+        buckets: int = BUCKETS,
         clock: Callable[[], float] = time.monotonic,
         trusted: Iterable[Network] = (),
     ) -> None:
-        self._rate, self._burst, self._most, self._clock = rate, burst, most, clock
+        self._rate, self._burst, self._clock = rate, burst, clock
         self._key = secrets.token_bytes(16)
-        self._buckets: dict[bytes, tuple[float, float]] = {}
+        self._tokens = array("d", [burst]) * buckets
+        self._since = array("d", [0.0]) * buckets
         self._trusted = tuple(trusted)
 
     def take(self, address: str | None) -> bool:
         """Take a token of an address, and return whether there was one: whether it may post once more."""
-        if address is None or is_loopback(address) or (self._trusted and _is_in(self._trusted, address)):
+        if address is None or is_loopback(address) or self._trusts(address):
             return True
         now = self._clock()
-        bucket = hashlib.blake2b(_network_bytes(address), key=self._key, digest_size=8).digest()
-        tokens, since = self._buckets.get(bucket, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - since) * self._rate)
-        if bucket not in self._buckets and len(self._buckets) >= self._most:
-            self._forget(now)
-        self._buckets[bucket] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now)
+        digest = hashlib.blake2b(place_bytes(address), key=self._key, digest_size=8).digest()
+        bucket = int.from_bytes(digest, "big") % len(self._tokens)
+        tokens = min(self._burst, self._tokens[bucket] + (now - self._since[bucket]) * self._rate)
+        self._tokens[bucket] = tokens - 1 if tokens >= 1 else tokens
+        self._since[bucket] = now
         return tokens >= 1
 
-    def _forget(self, now: float) -> None:
-        filling = {
-            bucket: (tokens, since)
-            for bucket, (tokens, since) in self._buckets.items()
-            if tokens + (now - since) * self._rate < self._burst
-        }
-        self._buckets = filling if len(filling) < self._most else {}
+    def _trusts(self, address: str) -> bool:
+        parsed = read_address(address) if self._trusted else None
+        return parsed is not None and any(parsed in network for network in self._trusted)
 
 
 def network(text: str) -> Network:
@@ -75,33 +74,32 @@ def network(text: str) -> Network:
         ) from None
 
 
-def _is_in(networks: Iterable[Network], address: str) -> bool:
+def read_address(text: str) -> Address | None:
+    """Return an address, that of IPv4 where a socket for both kinds shows it as one of IPv6; None for any other text.
+
+    >>> read_address("::ffff:192.0.2.7"), read_address("a pipe")
+    (IPv4Address('192.0.2.7'), None)
+    """
     try:
-        parsed = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(text)
     except ValueError:
-        return False
-    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None  # where both kinds are heard
-    return any((mapped or parsed) in network for network in networks)
+        return None
+    return parsed.ipv4_mapped or parsed if isinstance(parsed, ipaddress.IPv6Address) else parsed
 
 
 def is_loopback(address: str | None) -> bool:
     """Return whether an address is this machine's own.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("192.0.2.7"), is_loopback(None)
+    >>> is_loopback("127.0.0.1"), is_loopback("::ffff:127.0.0.1"), is_loopback("192.0.2.7"), is_loopback(None)
     (True, True, False, False)
     """
-    if address is None:
-        return False
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+    parsed = None if address is None else read_address(address)
+    return address == "localhost" if parsed is None else parsed.is_loopback
 
 
-def _network_bytes(address: str) -> bytes:
+def place_bytes(address: str) -> bytes:
     """Return an IPv4 address, or the /64 of an IPv6 one: whoever has one address of those has all."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
+    parsed = read_address(address)
+    if parsed is None:
         return address.encode("utf-8", "replace")
     return parsed.packed[:8] if parsed.version == 6 else parsed.packed

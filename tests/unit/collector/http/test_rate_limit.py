@@ -36,27 +36,27 @@ def test_places_do_not_share_a_bucket_but_a_network_of_ipv6_does() -> None:
     assert taken(buckets, "a pipe", 5) == 3
 
 
+def test_where_both_kinds_of_addresses_are_heard_visitors_of_ipv4_stay_apart() -> None:
+    """A socket of ``--host ::`` shows 192.0.2.7 as ::ffff:192.0.2.7, which all are in one /64."""
+    buckets = Buckets(rate=0, burst=3, clock=Clock())
+    assert taken(buckets, "::ffff:192.0.2.7", 5) == taken(buckets, "::ffff:192.0.2.8", 5) == 3
+    assert taken(buckets, "192.0.2.7", 5) == 0  # the same visitor
+    assert taken(buckets, "::ffff:127.0.0.1", 50) == 50
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "localhost", None])
 def test_this_machine_is_not_limited(address: str | None) -> None:
     assert taken(Buckets(rate=0, burst=1), address, 50) == 50
 
 
-def test_no_address_is_kept_and_places_are_bounded() -> None:
-    clock = Clock()
-    buckets = Buckets(rate=1, burst=2, most=100, clock=clock)
-    for number in range(100):
-        buckets.take(f"192.0.2.{number}")
-    assert len(buckets._buckets) == 100
-    assert all(len(place) == 8 for place in buckets._buckets)
-    buckets.take("198.51.100.1")  # all others are in use: all are forgotten
-    assert len(buckets._buckets) == 1
-    for number in range(99):
-        buckets.take(f"192.0.2.{number}")
-    clock.now = 0.5
-    buckets.take("198.51.100.1")
-    clock.now = 1.1  # the hundred that posted once have full buckets again, the first posted twice
-    buckets.take("203.0.113.1")
-    assert len(buckets._buckets) == 2
+def test_no_address_is_kept_and_a_flood_of_addresses_neither_grows_the_table_nor_frees_those_who_flood() -> None:
+    buckets = Buckets(rate=0, burst=2, clock=Clock())
+    before = len(buckets._tokens), len(buckets._since)
+    assert taken(buckets, "192.0.2.7", 3) == 2
+    assert sum(buckets.take(f"10.{number >> 8}.{number & 255}.1") for number in range(5_000)) > 4_900
+    assert taken(buckets, "192.0.2.7", 3) == 0
+    assert (len(buckets._tokens), len(buckets._since)) == before
+    assert "192.0.2.7" not in repr(vars(buckets))
 
 
 def test_only_this_machine_is_this_machine() -> None:
@@ -69,7 +69,7 @@ def test_whoever_is_trusted_is_not_limited() -> None:
     buckets = Buckets(rate=0, burst=1, trusted=[network("10.0.0.0/8"), network("2001:db8::7")])
     for address in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::7"):
         assert taken(buckets, address, 50) == 50
-    for address in ("11.1.2.3", "::ffff:11.1.2.3", "2001:db8::8", "a pipe"):
+    for address in ("11.1.2.3", "::ffff:11.1.2.4", "2001:db8::8", "a pipe"):
         assert taken(buckets, address, 50) == 1
 
 
