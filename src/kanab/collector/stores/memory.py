@@ -21,6 +21,8 @@ class MemoryStore(SqliteStore):
     Temporary tables come before others of the same name, so that every statement is the same.
     """
 
+    _keeps_all = False
+
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
         super().__init__(path, wait=wait)
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from kanab.collector.stores.sqlite_append import (
     APPENDING,
@@ -19,6 +21,7 @@ from kanab.collector.stores.sqlite_append import (
     merge_nonces,
     read_state,
 )
+from kanab.collector.stores.sqlite_file import MissingLogError, ReplacedError, StoreFile, replaced_error
 from kanab.collector.stores.sqlite_reading import FileToRead
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
@@ -104,22 +107,28 @@ class SqliteStore:
     version stay as they are.
     """
 
+    _keeps_all = True
+    """Whether everything is in the file, so that it may be opened again."""
+
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0, read_only: bool = False) -> None:
         self._lock = threading.RLock()
         self._state: StoreState | None = None  # read at the first append: who only seals needs no nonces
         self._path = Path(path)
-        self._file: FileToRead | None = None
+        self._wait = wait
+        self._to_read: FileToRead | None = None
+        self._watched: StoreFile | None = None
+        self._lost = False  # whether the file was not where it should be,
+        self._unsure = 0  # and how many rows of nonces were written since, and not acknowledged
         if read_only:
             with _explained():
-                self._file = FileToRead(self._path, wait)
-                self._take_file(self._file)
+                self._to_read = FileToRead(self._path, wait)
+                self._take_file(self._to_read)
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise StoreError(f"the store cannot be opened: {problem.strerror}", "Check the path.") from None
-        with _explained():
-            self._db = _connected(self._path, wait)
+        self._watched, self._db = _opened(self._path, wait)
         self._schema = SCHEMA
 
     def claim(self, fingerprint: bytes) -> None:
@@ -128,20 +137,33 @@ class SqliteStore:
             db.execute("UPDATE store SET fingerprint = coalesce(fingerprint, ?)", (fingerprint,))
             if db.execute("SELECT fingerprint FROM store").fetchone()[0] != fingerprint:
                 raise wrong_key_error()
+        if self._watched is not None:
+            self._watched.claim(fingerprint)
 
     def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
         """Remember the nonces, add up what is new by cohort, and write one record per cohort."""
         with self._lock:
+            self._find_again()
             if self._state is not None and len(of_epoch(posts, self._state.epoch)) == len(posts):
                 with suppress(BehindError), _explained():
                     group = PostGroup(self._state, posts, encrypt)
                     group.store(self._db)
-                    return group.learn()
+                    return self._acknowledged(group)
             with self._transaction() as db:
                 self._state = read_state(db, self._state)
                 group = PostGroup(self._state, of_epoch(posts, self._state.epoch), encrypt)
                 group.store(db)
             return refuse_others(posts, group.learn())
+
+    def _acknowledged(self, group: PostGroup) -> Appended:
+        """Return what became of a group that was committed, if that is in the file which the path names."""
+        appended = group.learn()
+        try:
+            self._check_file()
+        except StoreError:
+            self._unsure += group.rows
+            raise
+        return appended
 
     def sizes(self) -> dict[int, int]:
         """Return how many records each open cohort has."""
@@ -258,14 +280,21 @@ class SqliteStore:
     def close(self) -> None:
         """Close the file."""
         with self._lock:
+            if self._watched is not None and self._watched.overwritten:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))  # closing writes the log into a foreign file
+                return
             self._db.close()
+            if self._watched is not None:
+                self._watched.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Do everything or nothing, synced to disk before it ends; no other process writes meanwhile."""
-        if self._file is not None:
+        if self._to_read is not None:
             raise StoreError("the store was opened to be read", "Open it without read_only to write.")
         with self._lock, _explained():
+            self._find_again()
+            self._check_file()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -274,15 +303,18 @@ class SqliteStore:
                 if self._db.in_transaction:  # something was raised, perhaps by the commit itself
                     with suppress(sqlite3.Error):
                         self._db.execute("ROLLBACK")
+            self._check_file()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, _explained():
-            if self._file is None:
+            if self._to_read is None:
+                self._find_again()
+                self._check_file()
                 yield self._db
                 return
-            if self._file.refresh():
-                self._take_file(self._file)
+            if self._to_read.refresh():
+                self._take_file(self._to_read)
             try:
                 yield self._db
             except sqlite3.OperationalError as problem:
@@ -290,7 +322,7 @@ class SqliteStore:
                     raise older_schema_error() from None
                 raise
             finally:
-                self._file.check()
+                self._to_read.check()
 
     def _take_file(self, file: FileToRead) -> None:
         self._db = file.db
@@ -302,6 +334,61 @@ class SqliteStore:
             file.db.close()
             raise
 
+    def _check_file(self) -> None:
+        """Raise `StoreError` unless what was committed is in the file that the path names."""
+        if self._watched is not None:
+            try:
+                self._watched.check()
+            except StoreError:
+                self._lost = True
+                raise
+
+    def _find_again(self) -> None:
+        """Go on after the file was lost, if it is back, or if what is there now has everything; else raise."""
+        if not self._lost or self._watched is None:
+            return
+        with _explained():
+            try:
+                self._watched.check()
+            except (MissingLogError, ReplacedError) as problem:
+                if not self._keeps_all:
+                    raise
+                if isinstance(problem, MissingLogError):
+                    self._write_log_again(self._watched)
+                else:
+                    self._check_replacement(self._watched, problem)
+                self._open_again(self._watched)
+        self._lost, self._unsure = False, 0
+
+    def _write_log_again(self, watched: StoreFile) -> None:
+        """Bring what only the deleted log holds into the file."""
+        watched.check_no_other_log()
+        busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        watched.check_no_other_log()
+        if busy:
+            raise StoreError(*_CAUSES[sqlite3.SQLITE_BUSY])
+
+    def _check_replacement(self, watched: StoreFile, problem: StoreError) -> None:
+        """Raise unless the file that is there now has everything that the one before it has."""
+        if not watched.is_apart():
+            raise problem
+        try:
+            with closing(sqlite3.connect(self._path, timeout=self._wait)) as db:
+                now, before = _progress(db), _progress(self._db, self._unsure)
+        except sqlite3.Error:
+            raise replaced_error() from None
+        if now[:2] != before[:2] or any(later < earlier for later, earlier in zip(now[2:], before[2:], strict=True)):
+            raise replaced_error()
+
+    def _open_again(self, watched: StoreFile) -> None:
+        self._db.close()
+        watched.close()
+        self._state = None
+        self._watched, self._db = _opened(self._path, self._wait)
+        (fingerprint,) = self._db.execute("SELECT fingerprint FROM store").fetchone()
+        if fingerprint is not None:
+            self._watched.claim(fingerprint)
+
 
 def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
     query = "SELECT cohort, box FROM records WHERE ?1 IS NULL OR cohort <= ?1 ORDER BY cohort, id"
@@ -310,6 +397,33 @@ def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
 
 def _sealed(db: sqlite3.Connection) -> list[bytes]:
     return [batch for (batch,) in db.execute("SELECT batch FROM sealed ORDER BY number")]
+
+
+def _progress(db: sqlite3.Connection, unsure: int = 0) -> tuple[Any, ...]:
+    """Return the key and the epoch of a store, and numbers that only grow; without the last rows of nonces."""
+    store = db.execute("SELECT fingerprint, epoch, generation, sealed_through, forgotten FROM store").fetchone()
+    return (*store, db.execute("SELECT number FROM log").fetchone()[0] - unsure)
+
+
+def _opened(path: Path, wait: float) -> tuple[StoreFile, sqlite3.Connection]:
+    """Open the file of a store, and watch it from now on."""
+    try:
+        file = StoreFile(path)
+    except OSError:
+        raise StoreError(*_CAUSES[sqlite3.SQLITE_CANTOPEN]) from None
+    try:
+        with _explained():
+            db = _connected(path, wait)
+        try:
+            with _explained():
+                file.remember(db)
+        except BaseException:
+            db.close()
+            raise
+    except BaseException:
+        file.close()
+        raise
+    return file, db
 
 
 def _connected(path: Path, wait: float) -> sqlite3.Connection:

@@ -74,6 +74,11 @@ class PostGroup:
                 hours.setdefault(hour, []).append(nonce)
         self._nonces = sorted(hours.items())
 
+    @property
+    def rows(self) -> int:
+        """How many rows of nonces the group has."""
+        return len(self._nonces)
+
     def store(self, db: sqlite3.Connection) -> None:
         """Write the group by one statement; raises ``BehindError`` if the store has changed, and nothing is written."""
         rows: list[Sequence[object]] = [
