@@ -298,8 +298,8 @@ def test_thousands_of_malformed_requests_over_http_leave_no_trace(server_on_each
     assert statuses[b"400"] > 500
     _is_fine(server)
     _, collecting, *more = server.stderr.splitlines()
-    assert collecting == f"Collecting for kanab.toml at http://{HOST}:{server.port}"
-    assert [line.partition(":")[0] for line in more] == ["kanab"] * len(server.place.variables)  # which path it is
+    assert collecting.endswith(f" info kanab: Collecting for kanab.toml at http://{HOST}:{server.port}")
+    assert len(more) == len(server.place.variables)  # which path it is
 
 
 def _request(fuzz: Fuzz) -> bytes:

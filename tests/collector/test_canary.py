@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import resource
 import shutil
 import socket
 import sqlite3
@@ -249,6 +251,27 @@ def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
         place: value for place, value in planter.sums.items() if "squares" not in place
     }
     assert {key for key in total if "/*|" in key} == planter.signatures  # they are there, and not in clear
+
+
+def test_the_log_of_a_busy_attacked_and_failing_collector_holds_nothing_that_was_sent(
+    canary_place: Place, closing: Callable[[Any], Any]
+) -> None:
+    options = ("--plan", canary_place.root / "kanab.toml", "--data", canary_place.data, "--log", "json")
+    server = closing(Server(canary_place, *options)).start()
+    planter = Planter(server.port)
+    planter.people()
+    _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (4096, hard))  # nothing may be written after the first page
+    label = cohort_label(datetime.now(UTC))
+    lines = f"checkout/tier:A:1@{label}", f"checkout/device:A:phone@{label}"
+    assert b" 503 " in planter.request("\n".join([f"kanab/1 {make_nonce()}", *lines, ""]).encode())
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    planter.nonsense()
+    server.stop()
+    told = [json.loads(line) for line in server.stderr.splitlines()]
+    assert {tuple(line) for line in told} == {("time", "level", "message")}
+    assert [line["level"] for line in told] == ["info", "info", "error"]  # a new key, where it listens, the disk
+    assert planter.needles.found_in(server.stderr.encode()) == [set()]
 
 
 def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, closing: Callable[[Any], Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import click
 
 from kanab.cli.stores import FILE, dashboard_token
@@ -36,6 +34,5 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int) -> None:
         raise MissingExtraError("the dashboard", "server") from None
     app = Dashboard(FileReleases(places, FILE), token=token)
     listening = bind(host, port)
-    say = partial(click.echo, err=True)
-    say(f"Showing what was released at http://{host}:{listening.getsockname()[1]}")
-    serve_application(app, listening, say=say)
+    click.echo(f"Showing what was released at http://{host}:{listening.getsockname()[1]}", err=True)
+    serve_application(app, listening, say=lambda sentence, _=None: click.echo(sentence, err=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -14,6 +14,7 @@ from kanab.collector.http.rate_limit import Buckets, network
 from kanab.collector.http.server import bind
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.http.service import Service, system_clock
+from kanab.collector.log import Log
 from kanab.plan.file import read_plan
 
 
@@ -30,6 +31,16 @@ from kanab.plan.file import read_plan
     metavar="ADDRESS",
     help="Your proxy or server that may post without limit: an address or a network (10.0.0.0/8). Repeatable.",
 )
+@click.option(
+    "--log",
+    "form",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json"]),
+    envvar="KANAB_LOG",
+    show_envvar=True,
+    help="What lines on standard error look like.",
+)
 def serve(
     plan_file: str,
     replace_plan: int | None,
@@ -40,6 +51,7 @@ def serve(
     host: str,
     port: int,
     trust: tuple[str, ...],
+    form: Literal["text", "json"],
 ) -> None:
     """Run a collector.
 
@@ -49,6 +61,8 @@ def serve(
     kanab serve --plan kanab.toml --data ./kanab-data
     kanab serve --plan kanab.toml --store postgresql://localhost/kanab --key kanab.key
     """
+    say = Log(form)
+    say.take_over()
     plan = read_plan(plan_file)
     PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
     buckets = Buckets(trusted=[network(address) for address in trust])
@@ -56,10 +70,10 @@ def serve(
     listening = bind(host, port)
     opened = opened_store(data, store, plan.durability, new=True)
     try:
-        keyring = opened_keyring(opened, data, key, say=_say)
-        service = Service(opened, keyring, plan, replaces=replace_plan, say=_say)
-        _say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
-        serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening, say=_say)
+        keyring = opened_keyring(opened, data, key, say=say)
+        service = Service(opened, keyring, plan, replaces=replace_plan, say=say)
+        say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
+        serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening, say=say)
     finally:
         opened.close()
 
@@ -72,7 +86,3 @@ def _with_pages(collector: Collector, token: str | None) -> Any:
     except ImportError:
         return collector
     return Site(collector, Dashboard(CollectorReleases(collector.service, system_clock), token=token))
-
-
-def _say(sentence: str) -> None:
-    click.echo(sentence, err=True)

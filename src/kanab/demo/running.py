@@ -61,7 +61,8 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
     clock = DemoClock(monday(now, WEEKS))
     store = SqliteStore(data / STORE)
     try:
-        service = Service(store, Keyring.create(key_beside(data)), parse_plan(PLAN), clock=clock, say=say)
+        keyring = Keyring.create(key_beside(data))
+        service = Service(store, keyring, parse_plan(PLAN), clock=clock, say=lambda sentence, _=None: say(sentence))
         with _served(Shop(_site(service, clock)), port) as address:
             demo = Demo(address, folder, service, clock, Truth())
             _let_weeks_pass(demo, people, say)

@@ -7,11 +7,11 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from kanab.collector.log import Level, Say, say_nothing
 from kanab.collector.protocol.limits import IDLE_SECONDS
 from kanab.errors import MissingExtraError, StoreError
 
@@ -19,9 +19,6 @@ PLAIN_HTTP = "KANAB_PLAIN_HTTP"
 """The environment variable that turns the fast path off."""
 
 _PLAIN = "using uvicorn's own HTTP, which is slower and does not end slow connections (keep a proxy in front)"
-
-Say = Callable[[str], None]
-"""Takes a sentence for the operator."""
 
 MOST_FILES = 65_536
 """Files and connections that may be open, if the system allows as many."""
@@ -44,7 +41,7 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = lambda _: None) -> None:
+def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = say_nothing) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is under way.
 
     ``say`` gets a sentence if the fast path is not used.
@@ -60,7 +57,7 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say
         signal.signal(signal.SIGTERM, before)
 
 
-def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say: Say = lambda _: None) -> Any:
+def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say: Say = say_nothing) -> Any:
     """Return the server as we run it: nothing is logged, and no connection waits for ever.
 
     ``plain`` chooses uvicorn's own HTTP connections instead of ours; None leaves it to ``KANAB_PLAIN_HTTP``, and to
@@ -75,12 +72,13 @@ def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say
     http: Any = "auto"
     if plain is None and os.environ.get(PLAIN_HTTP):
         plain = True
-        say(f"kanab: {PLAIN_HTTP} is set: {_PLAIN}.")
+        say(f"kanab: {PLAIN_HTTP} is set: {_PLAIN}.", Level.WARNING)
     if not plain:
         try:
             http = fast_protocol()
         except UnfamiliarError as problem:
-            say(f"kanab: the fast HTTP path does not fit uvicorn {uvicorn.__version__} ({problem}): {_PLAIN}.")
+            fact = f"the fast HTTP path does not fit uvicorn {uvicorn.__version__} ({problem})"
+            say(f"kanab: {fact}: {_PLAIN}.", Level.WARNING)
     config = uvicorn.Config(
         app, http=http, ws="none", lifespan="on", access_log=False, log_level="critical",
         server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS, backlog=4096,

@@ -21,6 +21,7 @@ from kanab.collector.health import LiveHealth, live_health
 from kanab.collector.http.metrics import metrics_text
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.log import Level, Say, say_nothing
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
@@ -70,7 +71,7 @@ class Service:
         replaces: int | None = None,
         clock: Clock = system_clock,
         check_seconds: float = CHECK_SECONDS,
-        say: Callable[[str], None] = lambda _: None,
+        say: Say = say_nothing,
     ) -> None:
         self.store = store
         self.drops = Drops()
@@ -210,6 +211,8 @@ class Service:
                 self._refresh_live(now)
                 self._floored_drops = self.drops.floored(self.plan.k)
                 self._batches = len(self.store.sealed())
+            if self._writer.trouble is not None:
+                self._tell(self._writer.trouble)
         except KanabError as problem:
             self._tell(problem)
         except Exception as problem:  # a mistake of this program must not end the clock, nor repeat what it held
@@ -221,13 +224,13 @@ class Service:
         sentence, now = f"kanab: {problem}", time.monotonic()
         if self._reported is None or self._reported[0] != sentence or now - self._reported[1] > REPEAT_SECONDS:
             self._reported = sentence, now
-            self._say(sentence)
+            self._say(sentence, Level.ERROR)
 
     def _compare_clock(self, now: datetime) -> None:
         """Take no posts while the clock stands before the last sealed cohort: it would drop everything."""
         behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
         if behind and not self._behind:
-            self._say(f"kanab: {_clock_behind_error()}")
+            self._say(f"kanab: {_clock_behind_error()}", Level.ERROR)
         self._behind = behind
         self.readiness.set(Problem.CLOCK, wrong=behind)
 
@@ -251,7 +254,7 @@ class Service:
         for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
             if sealed.release is None:
                 self._held_back = through, self.digest
-                self._say(f"kanab: not sealed: {sealed.held_back}.")
+                self._say(f"kanab: not sealed: {sealed.held_back}.", Level.WARNING)
             else:
                 batch = sealed.release.receipt.batch
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
@@ -274,7 +277,7 @@ class Service:
         self.live = live_health(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
         for name in sorted(self.live.alarms - before):
             limit = f"p below {LIVE_SAMPLE_RATIO_ALARM:g}"
-            self._say(f"kanab: people of {name} do not arrive in the planned shares ({limit}).")
+            self._say(f"kanab: people of {name} do not arrive in the planned shares ({limit}).", Level.WARNING)
 
     # ── health ─────────────────────────────────────────────────────────────────────────────────
 

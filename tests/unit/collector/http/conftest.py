@@ -109,7 +109,11 @@ def open_service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
         own: list[RunningService] = []
         ring = Keyring.create(tmp_path / "data.key")
         kept = store or SqliteStore(tmp_path / "data" / "store.db")
-        service = Service(kept, ring, plan, clock=lambda: own[0].now if own else now, say=said.append)
+
+        def say(sentence: str, _level: str = "") -> None:
+            said.append(sentence)
+
+        service = Service(kept, ring, plan, clock=lambda: own[0].now if own else now, say=say)
         own.append(RunningService(service, said, now))
         opened.extend(own)
         return own[0]

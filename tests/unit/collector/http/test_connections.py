@@ -512,7 +512,7 @@ def test_a_lifespan_offers_the_fast_path(app: Collector) -> None:
 def served_by(app: Collector, *, plain: bool | None = None) -> tuple[type[Any], list[str]]:
     """The class of the connections, and what the operator reads."""
     sentences: list[str] = []
-    server = server_of(app, plain=plain, say=sentences.append)
+    server = server_of(app, plain=plain, say=lambda sentence, _=None: sentences.append(sentence))
     server.config.load()
     return server.config.http_protocol_class, sentences
 
