@@ -26,7 +26,6 @@ from kanab.inspection.auditor import check_release, passes
 from kanab.plan.file import parse_plan
 from kanab.plan.joint_shares import turned
 from kanab.privacy.batches import add_releases
-from kanab.privacy.release import Release
 
 PLAN = parse_plan("""
 k = 10
@@ -299,9 +298,9 @@ def test_the_gate_is_passed_before_the_transaction_and_again_if_the_store_has_ch
     store: Store, cipher: RecordCipher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    passed, stored = sealing.make_release, store.seal
+    passed, stored = sealing.release_what_holds, store.seal
 
-    def gate(*given: Any, **choices: Any) -> Release:
+    def gate(*given: Any, **choices: Any) -> Any:
         order.append("gate")
         return passed(*given, **choices)
 
@@ -311,7 +310,7 @@ def test_the_gate_is_passed_before_the_transaction_and_again_if_the_store_has_ch
             send(store, cipher, posts(people(50, 9), "2026-W47"), MONDAY + timedelta(weeks=1))
         return stored(through, make)
 
-    monkeypatch.setattr(sealing, "make_release", gate)
+    monkeypatch.setattr(sealing, "release_what_holds", gate)
     monkeypatch.setattr(store, "seal", seal)
     for week in range(2):
         now = MONDAY + timedelta(weeks=week)

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.counting.signatures import signatures_of
-from kanab.collector.counting.tables import tables
+from kanab.collector.counting.tables import PossibleTable, possible_tables
+from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.protocol.encoding import encode
+from kanab.collector.release_parts import release_what_holds, without_metrics
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
 from kanab.counted import Counted, floor_to_k
-from kanab.errors import KanabError, LedgerError, PrivacyError, StoreError, TallyError
-from kanab.plan.model import MetricPlan, Plan
+from kanab.errors import KanabError, LedgerError, PrivacyError, StoreError
+from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
-from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import EVERYTHING, LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, Release
@@ -79,8 +79,8 @@ def seal_cohorts(
         ledger = verified_entries(entries, "the store")
         counted, left, doubts = _counted(plan, counters, _last_sealed(ledger), through)
         counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
-        release = make_release(counted, ledger=ledger)
-        left_out = dict(release.receipt.left_out) | left
+        release, failed = release_what_holds(counted, ledger)
+        left_out = dict(release.receipt.left_out) | left | failed
         noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts)
         made.append(replace(release, receipt=replace(release.receipt, left_out=left_out, deviations=noted)))
         seen[:] = [(records, entries)]
@@ -154,15 +154,15 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
 
     For the live health of a collector; call it on the clock, not on request.
     """
-    counts = {experiment.name: dict.fromkeys(map(str, experiment.arms or ()), 0) for experiment in plan.experiments}
-    now = tables(plan, _counters_of_plan(plan, _sum(store.records(), cipher)))
-    sums: list[Mapping[str, Tally]] = [now, *(release.tables for release in stored_ledger(store).releases)]
-    for experiment in plan.experiments:
-        for counted in sums:
-            table = next((t for t in counted.values() if t.experiment_names == (experiment.name,)), None)
-            for arm, people in table.people_by(experiment.name).items() if table is not None else ():
-                counts[experiment.name][str(arm)] += people
-    return {name: {arm: floor_to_k(people, plan.k) for arm, people in arms.items()} for name, arms in counts.items()}
+    counts = arm_counts(plan, _sum(store.records(), cipher))
+    for release in stored_ledger(store).releases:
+        for name, arms in counts.items():
+            table = next(iter(release.tables_of(name).values()), None)
+            for arm, people in table.people_by(name).items() if table is not None else ():
+                arms[arm] = arms.get(arm, 0) + people
+    return {
+        name: {str(arm): floor_to_k(people, plan.k) for arm, people in arms.items()} for name, arms in counts.items()
+    }
 
 
 def _sum(records: Sequence[Record], cipher: RecordCipher) -> Counters:
@@ -181,14 +181,14 @@ def _counted(
     plan: Plan, counters: Counters, after: str | None, through: int
 ) -> tuple[Counted, dict[str, str], list[str]]:
     """Return what was collected, as if rows had been counted; what is left out of it, with the reasons; and doubts."""
-    plan, left = _without_forged(plan, counters)
-    tallies = tables(plan, _counters_of_plan(plan, counters))
-    _check_agreement(plan, tallies)
-    small = [experiment.name for experiment in plan.experiments if _too_small(experiment.name, tallies, plan.k)]
-    if small and len(small) < len(plan.experiments):
-        plan = without_experiments(plan, small)
-        tallies = {name: tallies[name] for name in plan.linkage_names}
-        left |= {name: f"{name} is left out of this batch: an arm holds fewer than k people" for name in small}
+    tallies, left = _without_forged(plan, possible_tables(plan, counters))
+    apart = {name: _DISAGREE.format(name) for name in plan.experiment_names if not _agree(plan, name, tallies)}
+    small = {name: _SMALL.format(name) for name in plan.experiment_names if _too_small(name, tallies, plan.k)}
+    for gone in (apart, small):
+        if gone and not gone.keys() >= {*plan.experiment_names}:
+            plan = without_experiments(plan, [*gone])
+            tallies = {name: tallies[name] for name in plan.linkage_names}
+            left |= gone
     span = None
     if plan.cohorts is not None:
         span = Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
@@ -206,65 +206,39 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
     }
 
 
-def _without_forged(plan: Plan, counters: Counters) -> tuple[Plan, dict[str, str]]:
-    """Return the plan without metrics whose messages no group of people could have sent, and why.
+_FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"
+_SMALL = "{} is left out of this batch: an arm holds fewer than k people"
+_DISAGREE = "{} is left out of this batch: its tables are not about the same people, some records were lost"
 
-    Anybody can post: a forged total spoils its metric for one batch, and nothing else.
+
+def _without_forged(plan: Plan, possible: Mapping[str, PossibleTable]) -> tuple[dict[str, Tally], dict[str, str]]:
+    """Return the tables without metrics and ratios whose messages no group of people could have sent, and why.
+
+    Anybody can post. What does not add up in one table of an experiment is withheld in all of them, and with it what
+    is defined by it; other experiments keep it.
     """
-    spoilt = [metric.name for metric in plan.counted_metrics if not _adds_up(plan, metric, counters)]
-    if not spoilt:
-        return plan, {}
-    metrics = [metric for metric in plan.metrics if not {metric.name, metric.of, *(metric.ratio or ())} & set(spoilt)]
-    reasons = {
-        f"{experiment}: {name}": f"{name} is withheld altogether: its messages do not add up, some were forged or lost"
-        for experiment in plan.experiment_names
-        for name in spoilt
-    }
-    return _with_metrics(plan, metrics), reasons
+    tallies = {name: table.tally for name, table in possible.items()}
+    left: dict[str, str] = {}
+    for linkage in plan.linkages:
+        impossible = {*possible[linkage.name].impossible}
+        if not impossible:
+            continue
+        own = len(linkage.experiments) == 1
+        spoilt = [m.name for m in plan.metrics if impossible & {m.name, m.of, m.ratio, *(m.ratio or ())}]
+        where = "altogether" if own else f"in {linkage.name}"
+        left |= {
+            f"{linkage.experiments[0] if own else linkage.name}: {name}": _FORGED.format(name, where) for name in spoilt
+        }
+        for other in plan.linkages:
+            if other == linkage or (own and linkage.experiments[0] in other.experiments):
+                tallies[other.name] = without_metrics(tallies[other.name], plan, spoilt)
+    return tallies, left
 
 
-def _adds_up(plan: Plan, metric: MetricPlan, counters: Counters) -> bool:
-    alone = _with_metrics(plan, [replace(metric, of=None)])
-    try:
-        tables(alone, _counters_of_plan(alone, counters))
-    except TallyError:
-        return False
-    return True
-
-
-def _with_metrics(plan: Plan, metrics: Sequence[MetricPlan]) -> Plan:
-    names = {metric.name for metric in metrics}
-    experiments = [
-        replace(
-            experiment,
-            tolerance={name: size for name, size in experiment.tolerance.items() if name in names},
-            primary=tuple(name for name in experiment.primary if name in names),
-            guardrails=tuple(name for name in experiment.guardrails if name in names),
-            lower_is_better=tuple(name for name in experiment.lower_is_better if name in names),
-            non_inferiority={name: size for name, size in experiment.non_inferiority.items() if name in names},
-        )
-        for experiment in plan.experiments
-    ]
-    return replace(plan, metrics=tuple(metrics), experiments=tuple(experiments))
-
-
-def _counters_of_plan(plan: Plan, counters: Counters) -> Counters:
-    """Return the counters of the tables and metrics that a plan has."""
-    linkages = {"/".join(map(encode, name.split("/"))) for name in plan.linkage_names}
-    names = {"n", *("/".join(map(encode, metric.ratio or (metric.name,))) for metric in plan.metrics)}
-    parts = ((name, name.split("|"), value) for name, value in counters.items())
-    return {name: value for name, (linkage, _, metric, *_), value in parts if linkage in linkages and metric in names}
-
-
-def _check_agreement(plan: Plan, tallies: Mapping[str, Tally]) -> None:
-    """Check that all tables of an experiment are about the same people, as every post was applied whole."""
-    for experiment in plan.experiments:
-        arms = [tallies[link.name].people_by(experiment.name) for link in plan.linkages_of(experiment.name)]
-        if any(other != arms[0] for other in arms):
-            raise StoreError(
-                f"the tables of {experiment.name} disagree about its arms",
-                "The store is damaged: take it from a backup.",
-            )
+def _agree(plan: Plan, experiment: str, tallies: Mapping[str, Tally]) -> bool:
+    """Return whether all tables of an experiment are about the same people, as every post was applied whole."""
+    arms = [tallies[link.name].people_by(experiment) for link in plan.linkages_of(experiment)]
+    return all(other == arms[0] for other in arms)
 
 
 def _too_small(experiment: str, tallies: Mapping[str, Tally], k: int) -> bool:

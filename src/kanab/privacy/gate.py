@@ -90,9 +90,17 @@ def _checked(counted: Counted) -> Counted:
 
 
 def make_release(
-    counted: Counted, k: int | None = None, *, override: str = "", ledger: Ledger | None = None
+    counted: Counted,
+    k: int | None = None,
+    *,
+    override: str = "",
+    ledger: Ledger | None = None,
+    without: Mapping[str, str] | None = None,
 ) -> Release:
-    """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept."""
+    """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept.
+
+    Tables ``without`` which it is to be made are left out, with the reason.
+    """
     check_choices(Question.of(_checked(counted)).choices, ledger or Ledger())
     rule = check_k(counted.plan.k if k is None else k, override)
     counted = replace(counted, plan=_published(counted.plan, rule))
@@ -112,7 +120,7 @@ def make_release(
     earlier = () if counted.span is not None else recount_earlier(counted, before)
     old = [classes for table in earlier for classes in table.columns]
     counted, apart = leave_out_experiments(counted, old)
-    drafts = coarsen_shared_levels(counted, _drafts(counted, maps, before))
+    drafts = coarsen_shared_levels(counted, _drafts(counted, maps, before, without or {}))
     gate = _Gate(counted, merge_jointly(counted, drafts, old), earlier, sentences=apart)
     gate.audit_arms()
     for name in gate.joint.drafts:
@@ -147,14 +155,17 @@ def _published(plan: Plan, k: int) -> Plan:
     return replace(settle_missing(plan), k=k, origins=(), experiments=experiments)
 
 
-def _drafts(counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger) -> dict[str, Draft]:
+def _drafts(
+    counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger, without: Mapping[str, str]
+) -> dict[str, Draft]:
     """Draft every table by its own rules. What an earlier batch left out stays out."""
     drafts = {}
     planned_before = {name for old in before.releases for name in old.plan.linkage_names}
     for linkage in counted.plan.linkages:
         draft = draft_table(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
         gone = counted.span is not None and linkage.name in planned_before and linkage.name not in maps
-        drafts[linkage.name] = leave_out(draft, "an earlier batch is without it") if gone and not draft.why else draft
+        why = without.get(linkage.name) or ("an earlier batch is without it" if gone else "")
+        drafts[linkage.name] = leave_out(draft, why) if why and not draft.why else draft
     return drafts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import cast
 
@@ -43,6 +43,40 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     return tallies
 
 
+@dataclass(frozen=True)
+class PossibleTable:
+    """A table with what some people could have sent, and the metrics and ratios (by their parts) that nobody could."""
+
+    tally: Tally
+    impossible: tuple[str | tuple[str, str], ...] = ()
+
+
+def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, PossibleTable]:
+    """Return the tally of every linkage of a plan, without the metrics and ratios that no people could have sent.
+
+    Anybody can post. Each metric is checked by itself, and each ratio with its two metrics: what one of them says
+    spoils no other. Counters of something else are left alone.
+
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
+    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
+    >>> possible_tables(plan, {"checkout|B|n": 1, "checkout|B|minutes|s": -6})["checkout"]
+    PossibleTable(tally=Tally of checkout (A, B): no metrics, impossible=('minutes',))
+    """
+    reader = _CounterReader(counters)
+    return {layout.linkage.name: _possible(layout, reader) for layout in layouts(plan)}
+
+
+def people_by_arm(plan: Plan, counters: Mapping[str, int]) -> dict[str, dict[Level, int]]:
+    """Return how many people each arm of each experiment has; totals are not looked at."""
+    reader, people = _CounterReader(counters), {}
+    for layout in layouts(plan):
+        arms = layout.factors[0]
+        if len(layout.linkage.experiments) == 1 and arms.name not in people:
+            counts = _people(layout, reader).reshape(len(arms.levels), -1).sum(axis=1)
+            people[arms.name] = dict(zip(arms.levels, counts.tolist(), strict=True))
+    return people
+
+
 def counters_of(plan: Plan, tallies: Mapping[str, Tally]) -> Counters:
     """Return the counters, without zeros, of the tallies of a plan's linkages: what ``tables`` reads."""
     counters: Counters = {}
@@ -76,9 +110,52 @@ class _CounterReader:
         return cells.reshape(shape)
 
 
+def _possible(whole: TableLayout, reader: _CounterReader) -> PossibleTable:
+    layout = whole if any(_people(whole, reader)[..., -1].ravel()) else _without_last_level(whole)
+    people = _people(layout, reader)
+    moments: dict[str, Moments] = {}
+    for metric in layout.metrics:
+        part = _moments(layout, metric, people, reader)
+        if not _of_nobody(whole, layout, metric, reader) and _is_possible(layout, people, (part,)):
+            moments[metric.name] = part
+    crosses: list[Cross] = []
+    pairs: list[tuple[str, str]] = []
+    for ratio in layout.ratios:
+        if all(name in moments for name in ratio.pair):
+            parts = tuple(moments[name] for name in ratio.pair)
+            products = [_cross(layout, ratio, factor, parts, reader) for factor in layout.arms]
+            if _is_possible(layout, people, parts, products):
+                crosses += products
+                continue
+        pairs.append(ratio.pair)
+    tally = Tally(layout.factors, people, tuple(moments.values()), tuple(crosses))
+    return PossibleTable(tally, (*(m.name for m in layout.metrics if m.name not in moments), *pairs))
+
+
+def _is_possible(layout: TableLayout, people: Cells, moments: Sequence[Moments], crosses: Sequence[Cross] = ()) -> bool:
+    try:
+        Tally(layout.factors, people, tuple(moments), tuple(crosses))
+    except TallyError:
+        return False
+    return True
+
+
+def _people(layout: TableLayout, reader: _CounterReader) -> Cells:
+    return reader.cells(layout.factors, lambda levels: layout.class_key(levels, "n"))
+
+
+def _of_nobody(whole: TableLayout, layout: TableLayout, metric: Metric, reader: _CounterReader) -> bool:
+    """Return whether a metric was counted at the missing level, which nobody has."""
+    if layout is whole:
+        return False
+    words = [(encode(metric.name), part) for part in ("n", "s")]
+    classes = product(*(factor.levels for factor in layout.arms), (None,))
+    return any(reader.get(whole.class_key(levels, *rest)) for levels in classes for rest in words)
+
+
 def _tally(layout: TableLayout, reader: _CounterReader) -> Tally:
     layout = _without_empty_level(layout, reader)
-    people = reader.cells(layout.factors, lambda levels: layout.class_key(levels, "n"))
+    people = _people(layout, reader)
     moments = tuple(_moments(layout, metric, people, reader) for metric in layout.metrics)
     crosses = tuple(_cross(layout, ratio, factor, moments, reader) for ratio in layout.ratios for factor in layout.arms)
     return Tally(layout.factors, people, moments, crosses)
@@ -92,6 +169,14 @@ def _without_empty_level(layout: TableLayout, reader: _CounterReader) -> TableLa
     words = [("n",), *((encode(metric.name), part) for metric in layout.metrics for part in ("n", "s"))]
     classes = product(*(factor.levels for factor in arms), (None,))
     if any(reader.get(layout.class_key(levels, *rest)) for levels in classes for rest in words):
+        return layout
+    return _without_last_level(layout)
+
+
+def _without_last_level(layout: TableLayout) -> TableLayout:
+    """Return the layout without the missing level of its covariate, if it has one."""
+    *arms, last = layout.factors
+    if last.role == "arm":
         return layout
     scores = last.scores and last.scores[:-1]
     return replace(layout, factors=(*arms, Factor(last.name, last.levels[:-1], last.role, scores)))

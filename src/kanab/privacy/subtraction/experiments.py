@@ -76,18 +76,23 @@ def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[
     apart = _apart_by_people(counted, earlier) if counted.spans_experiments else _apart_by_counts(counted)
     if not apart or len(apart) == len(names):
         return counted, {}
-    plan = without_experiments(counted.plan, list(apart))
+    sentences = {
+        name: f"{name} is left out: its people and those of {other} differ by fewer than k, who would be told apart"
+        for name, other in apart.items()
+    }
+    return without_people_of(counted, list(apart)), sentences
+
+
+def without_people_of(counted: Counted, names: Sequence[str]) -> Counted:
+    """Return what was counted without some experiments."""
+    plan = without_experiments(counted.plan, names)
     tallies = {name: counted.tallies[name] for name in plan.linkage_names}
     signatures = counted.signatures
     if signatures is not None:
         kept = [name for name in signatures.tables if name in tallies]
         cells = signatures.cells[:, [signatures.tables.index(name) for name in kept]]
         signatures = replace(signatures, tables=tuple(kept), cells=cells)
-    sentences = {
-        name: f"{name} is left out: its people and those of {other} differ by fewer than k, who would be told apart"
-        for name, other in apart.items()
-    }
-    return replace(counted, plan=plan, tallies=tallies, signatures=signatures), sentences
+    return replace(counted, plan=plan, tallies=tallies, signatures=signatures)
 
 
 def _apart_by_people(counted: Counted, earlier: Sequence[Column]) -> dict[str, str]:

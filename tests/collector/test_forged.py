@@ -1,0 +1,101 @@
+"""Nobody can block a seal: a batch is published whatever posts say, and what they spoilt is left out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.protocol.nonces import hour_of, make_nonce
+from kanab.collector.sealing import people_by_arm, seal_ripe, stored_ledger
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import CountedPost, Store
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Plan
+from kanab.privacy.release import Release
+
+NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)  # in week 46, which is cohort 2966
+WEEK = 2966
+
+SHOP = parse_plan("""
+k = 10
+[cohorts]
+every = "7d"
+[metrics]
+revenue = { bounds = [0, 100], resolution = 1 }
+orders = { bounds = [0, 10], resolution = 1 }
+basket = { ratio = ["revenue", "orders"] }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+[experiments.banner]
+arms = { off = 1, on = 1 }
+""")
+
+
+def shoppers(experiment: str, arms: str, people: int, seed: int) -> list[str]:
+    """One post per person: enrolled, and what they bought."""
+    rng = np.random.default_rng(seed)
+    bodies = []
+    for place in range(people):
+        head, orders = f"{experiment}:{arms.split()[place % 2]}@2026-W46", int(rng.integers(0, 4))
+        revenue = orders * int(rng.integers(5, 25))
+        lines = [head, f"{head}:revenue:0>{revenue}", f"{head}:orders:0>{orders}"]
+        bodies.append("\n".join([*lines, f"{head}:revenue/orders:0/0>{revenue}/{orders}"]))
+    return bodies
+
+
+def send(store: Store, cipher: RecordCipher, plan: Plan, bodies: Iterable[str]) -> None:
+    acceptor, entries = PostAcceptor(plan), []
+    for body in bodies:
+        accepted = acceptor.accept(f"kanab/1 {make_nonce(NOW)}\n{body}\n".encode(), "text/plain", NOW)
+        nonce = cipher.keyring.nonce_hash(accepted.nonce)
+        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
+    store.append(entries, cipher.encrypt)
+
+
+def sealed(path: Path, plan: Plan, bodies: Iterable[str]) -> Release:
+    """Post, and seal the week."""
+    store, cipher = SqliteStore(path), RecordCipher(Keyring(KeyChain.new()))
+    try:
+        Versions().record(store, plan, WEEK)
+        send(store, cipher, plan, bodies)
+        people_by_arm(store, cipher, plan)
+        [batch] = seal_ripe(store, cipher, Versions.read(store), WEEK)
+        assert batch.release is not None, batch.held_back
+        assert store.records() == []
+        [release] = stored_ledger(store).releases
+        return release
+    finally:
+        store.close()
+
+
+HONEST = [*shoppers("checkout", "A B", 60, 1), *shoppers("banner", "off on", 90, 2)]
+ALONE = [  # three posts that leave sums and squares as they were, and move products alone
+    "banner:on@2026-W46:revenue:0>100\nbanner:on@2026-W46:orders:0>10\nbanner:on@2026-W46:revenue/orders:0/0>100/10",
+    "banner:on@2026-W46:revenue:100>0\nbanner:on@2026-W46:revenue/orders:100/0>0/0",
+    "banner:on@2026-W46:orders:10>0\nbanner:on@2026-W46:revenue/orders:0/10>0/0",
+]
+
+
+def test_products_that_nobody_could_have_cost_the_ratio_of_one_experiment(tmp_path: Path) -> None:
+    honest, forged = sealed(tmp_path / "a", SHOP, HONEST), sealed(tmp_path / "b", SHOP, HONEST + ALONE * 9)
+    assert forged.receipt.left_out == {
+        "banner: basket": "basket is withheld altogether: its messages do not add up, some were forged or lost"
+    }
+    assert forged.tables["checkout"] == honest.tables["checkout"]
+    assert forged.tables["banner"].metric_names == ("revenue", "orders")
+    assert (len(forged.tables["checkout"].crosses), forged.tables["banner"].crosses) == (1, ())
+
+
+def test_a_total_that_nobody_could_have_costs_one_metric_of_one_experiment(tmp_path: Path) -> None:
+    below = ["banner:on@2026-W46:orders:10>0\nbanner:on@2026-W46:revenue/orders:0/10>0/0"] * 60
+    honest, forged = sealed(tmp_path / "a", SHOP, HONEST), sealed(tmp_path / "b", SHOP, HONEST + below)
+    assert [*forged.receipt.left_out] == ["banner: orders", "banner: basket"]
+    assert forged.tables["checkout"] == honest.tables["checkout"]
+    assert forged.tables["banner"] == honest.tables["banner"].select_metrics(["revenue"])
