@@ -79,6 +79,14 @@ def test_an_empty_group_is_nothing(store: Store) -> None:
     assert store.records() == []
 
 
+def test_a_store_tells_about_how_many_nonces_it_remembers(store: Store) -> None:
+    assert store.remembered() == 0
+    store.append([entry(number) for number in range(30)], cipher().encrypt)
+    assert 0 <= store.remembered() <= 30  # PostgreSQL counts from time to time
+    if not isinstance(store, PostgresStore):
+        assert store.remembered() == 30
+
+
 def test_if_wrapping_fails_no_nonce_was_used(store: Store) -> None:
     def encrypt(cohort: int, counters: Counters) -> bytes:
         raise StoreError("no key")

@@ -18,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kanab.collector.counting.counters import Counters
+from kanab.collector.figures import Tempo
 from kanab.collector.housekeeping import Housekeeping
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
@@ -73,8 +74,10 @@ class Writer:
         self._keyring = keyring
         self._cipher = RecordCipher(keyring)
         self._housekeeping = Housekeeping(store, self._cipher, life, clock)
-        self._limit = limit
+        self.limit = limit
+        self.tempo = Tempo()
         self._queue: list[_WaitingPost] = []
+        self._waiting_since = self._group_since = 0.0
         self._idle = False
         self._closed = False
         self._lock = threading.Lock()
@@ -90,7 +93,7 @@ class Writer:
     @property
     def nearly_full(self) -> bool:
         """Whether nearly as many posts wait as may."""
-        return len(self._queue) > NEARLY_FULL * self._limit
+        return len(self._queue) > NEARLY_FULL * self.limit
 
     @property
     def trouble(self) -> StoreError | None:
@@ -121,8 +124,10 @@ class Writer:
         with self._lock:  # the condition's own, which takes longer to enter
             if self._closed:
                 raise StoreError("the collector is stopping", "Send the message again later.")
-            if len(self._queue) >= self._limit:
+            if len(self._queue) >= self.limit:
                 raise StoreError("too many messages are waiting", "Send the message again later.")
+            if not self._queue:
+                self._waiting_since = time.perf_counter()
             self._queue.append(waiting)
             if self._idle:
                 self._idle = False
@@ -131,7 +136,10 @@ class Writer:
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
             if group:
-                self._report(self._commit(group))
+                since, began = self._group_since, time.perf_counter()
+                results = self._commit(group)
+                self.tempo.add(since, began, len(group), sum(outcome is PostOutcome.NEW for _, outcome in results))
+                self._report(results)
             self._housekeeping.run()
 
     def _next_group(self) -> list[_WaitingPost] | None:
@@ -144,6 +152,7 @@ class Writer:
             if not self._queue and self._closed:
                 return None
             group, self._queue = self._queue[:MOST_IN_COMMIT], self._queue[MOST_IN_COMMIT:]
+            self._group_since = self._waiting_since
             return group
 
     def _commit(self, group: list[_WaitingPost]) -> list[_Result]:

@@ -9,6 +9,7 @@ from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.health import LiveHealth
 from kanab.collector.protocol.nonces import seconds_of
+from kanab.collector.readiness import Problem
 from kanab.collector.sealing import first_open
 from kanab.collector.stores.store import Store
 from kanab.plan.model import Plan
@@ -29,7 +30,7 @@ class CollectionStatus:
     next_seal: datetime | None = None
     cohort: str | None = None
     live: LiveHealth | None = None
-    healthy: bool = True
+    problems: tuple[Problem, ...] = ()
 
     def runs(self, experiment: str) -> bool:
         """Return whether the plan has this experiment."""

@@ -56,7 +56,7 @@ class CollectorReleases:
             self._last_status = self._last_status or CollectionStatus(service.plan)
         if self._last_status is None:
             return None
-        return replace(self._last_status, live=service.live, healthy=service.healthy)
+        return replace(self._last_status, live=service.live, problems=tuple(service.readiness.problems()))
 
 
 class FileReleases:

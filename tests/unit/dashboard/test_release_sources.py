@@ -98,7 +98,7 @@ def test_a_running_collector_is_a_source(running: Collected) -> None:
     assert collection is not None
     assert collection.plan == running.service.plan
     assert str(collection.next_seal) == "2026-11-30 00:00:00+00:00"
-    assert (collection.cohort, collection.healthy) == ("2026-W46", True)
+    assert (collection.cohort, collection.problems) == ("2026-W46", ())
     assert collection.live is not None
     assert collection.live.people == {"checkout": {"A": 0, "B": 0}}
     assert collection.live.as_of == NOON
@@ -124,7 +124,7 @@ def test_a_store_that_is_gone_while_serving_rings_and_nothing_disappears(
         "The store cannot be opened. Check the path and its permissions. What is shown was read earlier.",
     )
     assert stood is not None
-    assert source.status() == replace(stood, live=running.service.live, healthy=True)
+    assert source.status() == replace(stood, live=running.service.live)
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:

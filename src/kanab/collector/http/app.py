@@ -13,6 +13,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from kanab.collector.http.metrics import CONTENT_TYPE
 from kanab.collector.http.rate_limit import Buckets, is_loopback
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import MOST_POST_BYTES, RETRY_AFTER_SECONDS
@@ -29,6 +30,7 @@ Headers = list[tuple[bytes, bytes]]
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _JSON = (b"content-type", b"application/json")
+_METRICS = (b"content-type", CONTENT_TYPE.encode())
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 _SECURITY: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _FRESH = (b"cache-control", b"no-cache")
@@ -167,13 +169,13 @@ class Collector:
     def _refused(self, problem: Exception, allowed: Headers | None) -> Response:
         """Return the response instead of a 204. Only our own words about messages are passed on."""
         if isinstance(problem, MessageError):
-            self.service.drops.add(problem.reason)
+            self.service.refuse(problem.reason)
             headers = [_TEXT, _ANSWERS[Reason(problem.reason)], *(allowed or ())]
             if problem.reason == Reason.EPOCH:
                 headers.append((b"kanab-epoch", self.service.epoch.encode()))
             return _response(problem.status, f"{problem}\n".encode(), headers)
         # the store, or a mistake of this program, whose words might repeat what was sent
-        self.service.drops.add(Reason.BUSY)
+        self.service.refuse(Reason.BUSY)
         more = [_TEXT, _ANSWERS[Reason.BUSY], (b"retry-after", b"%d" % RETRY_AFTER_SECONDS), *(allowed or ())]
         return _response(503, b"the collector cannot write at the moment\n", more)
 
@@ -220,7 +222,7 @@ class Collector:
             await _answer(send, status, lines.encode(), [_TEXT, _FRESH])
         elif path == "/metrics":
             if self._may_read(scope):
-                await _answer(send, 200, service.metrics().encode(), [_TEXT, _FRESH])
+                await _answer(send, 200, service.metrics().encode(), [_METRICS, _FRESH])
             else:
                 await _answer(send, 403, b"reading this needs the token\n", [_TEXT, _FRESH])
         else:

@@ -1,59 +1,108 @@
-"""A collector's state as Prometheus text: nothing finer than steps of k."""
+"""A collector's state as Prometheus text: nothing about people or their messages is finer than steps of k."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from kanab.collector.figures import EDGES, FlooredHistogram
 from kanab.collector.health import LiveHealth
+from kanab.collector.readiness import Problem
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
 _OTHER_SHARES = "Do people arrive in other shares than planned"
+_STEPS = "floored to multiples of k"
+
+_PROCESS = {
+    "process_cpu_seconds_total": ("counter", "Processor time that was used, in seconds."),
+    "process_start_time_seconds": ("gauge", "When the process started, in seconds since 1970."),
+    "process_resident_memory_bytes": ("gauge", "Memory that the process has."),
+    "process_open_fds": ("gauge", "Open files and connections."),
+    "process_threads": ("gauge", "Threads of Python."),
+}
+
+Samples = Iterable[tuple[str, float]]
 
 
-def metrics_text(live: LiveHealth, drops: Mapping[str, int], *, healthy: bool, sealed: int) -> str:
+@dataclass(frozen=True)
+class CollectorFigures:
+    """What `/metrics` shows: states and times as they are, whatever counts messages floored to multiples of k."""
+
+    live: LiveHealth = field(default_factory=LiveHealth)
+    problems: Sequence[Problem] = ()
+    info: Mapping[str, str] = field(default_factory=dict)
+    sealed: int = 0
+    seal_lag: float = 0.0
+    waiting: int = 0
+    most_waiting: int = 0
+    nonces: int = 0
+    answers: Mapping[str, int] = field(default_factory=dict)
+    drops: Mapping[str, int] = field(default_factory=dict)
+    posts: FlooredHistogram = field(default_factory=FlooredHistogram)
+    commits: FlooredHistogram = field(default_factory=FlooredHistogram)
+    process: Mapping[str, float] = field(default_factory=dict)
+
+
+def metrics_text(figures: CollectorFigures) -> str:
     r"""Return the text format of Prometheus: one line per number.
 
-    >>> print(metrics_text(LiveHealth(people={"checkout": {"A": 120}}), {"late": 10}, healthy=True, sealed=2))
-    # HELP kanab_up Can messages be written?
-    # TYPE kanab_up gauge
-    kanab_up 1
-    # HELP kanab_sealed_batches Batches that were sealed.
-    # TYPE kanab_sealed_batches gauge
-    kanab_sealed_batches 2
+    >>> text = metrics_text(CollectorFigures(LiveHealth(people={"checkout": {"A": 120}}), answers={"counted": 240}))
+    >>> print(*(line for line in text.splitlines() if "kanab_people" in line or "posts_total" in line), sep="\n")
     # HELP kanab_people People per arm, floored to multiples of k, refreshed hourly.
     # TYPE kanab_people gauge
     kanab_people{experiment="checkout",arm="A"} 120
-    # HELP kanab_sample_ratio_alarm Do people arrive in other shares than planned (p below 0.0001)?
-    # TYPE kanab_sample_ratio_alarm gauge
-    kanab_sample_ratio_alarm{experiment="checkout"} 0
-    # HELP kanab_dropped_total Messages that were not counted, by reason, floored to multiples of k.
-    # TYPE kanab_dropped_total counter
-    kanab_dropped_total{reason="late"} 10
-    <BLANKLINE>
+    # HELP kanab_posts_total Posts by what they were answered, floored to multiples of k.
+    # TYPE kanab_posts_total counter
+    kanab_posts_total{answer="counted"} 240
     """
-    people = [
-        (f'kanab_people{{experiment="{_safe(name)}",arm="{_safe(arm)}"}}', count)
-        for name, arms in live.people.items()
-        for arm, count in arms.items()
+    live = figures.live
+    people: Samples = [
+        (_labels(experiment=name, arm=arm), count) for name, arms in live.people.items() for arm, count in arms.items()
     ]
-    alarms = [
-        (f'kanab_sample_ratio_alarm{{experiment="{_safe(name)}"}}', int(name in live.alarms)) for name in live.people
-    ]
-    dropped = [(f'kanab_dropped_total{{reason="{reason}"}}', count) for reason, count in drops.items()]
-    parts = (
-        ("kanab_up", "gauge", "Can messages be written?", [("kanab_up", int(healthy))]),
-        ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("kanab_sealed_batches", sealed)]),
-        ("kanab_people", "gauge", "People per arm, floored to multiples of k, refreshed hourly.", people),
+    alarms: Samples = [(_labels(experiment=name), name in live.alarms) for name in live.people]
+    problems: Samples = [(_labels(problem=problem.value), problem in figures.problems) for problem in Problem]
+    drops: Samples = [(_labels(reason=reason), count) for reason, count in figures.drops.items()]
+    answers: Samples = [(_labels(answer=answer), count) for answer, count in figures.answers.items()]
+    families: list[tuple[str, str, str, Samples]] = [
+        ("kanab_up", "gauge", "Is the collector ready?", [("", not figures.problems)]),
+        ("kanab_problem", "gauge", "Is this wrong now? The words are those of /readyz.", problems),
+        ("kanab_info", "gauge", "Version, plan and epoch, as labels.", [(_labels(**figures.info), 1)]),
+        ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("", figures.sealed)]),
+        ("kanab_seal_lag_seconds", "gauge", "Since when something ripe should be sealed.", [("", figures.seal_lag)]),
+        ("kanab_people", "gauge", f"People per arm, {_STEPS}, refreshed hourly.", people),
         ("kanab_sample_ratio_alarm", "gauge", f"{_OTHER_SHARES} (p below {LIVE_SAMPLE_RATIO_ALARM:g})?", alarms),
-        (
-            "kanab_dropped_total", "counter",
-            "Messages that were not counted, by reason, floored to multiples of k.", dropped,
-        ),
-    )  # fmt: skip
+        ("kanab_posts_total", "counter", f"Posts by what they were answered, {_STEPS}.", answers),
+        ("kanab_dropped_total", "counter", f"Lines and posts that were not counted, by reason, {_STEPS}.", drops),
+        ("kanab_waiting_posts", "gauge", f"Posts that wait for a commit, {_STEPS}.", [("", figures.waiting)]),
+        ("kanab_waiting_posts_limit", "gauge", "Posts that may wait for a commit.", [("", figures.most_waiting)]),
+        ("kanab_nonces", "gauge", f"Nonces that are remembered, {_STEPS}.", [("", figures.nonces)]),
+        ("kanab_post_seconds", "histogram", f"Until a post is on disk; numbers {_STEPS}.", _buckets(figures.posts)),
+        ("kanab_commit_seconds", "histogram", f"Time of a commit; numbers {_STEPS}.", _buckets(figures.commits)),
+        *((name, *_PROCESS[name], [("", value)]) for name, value in figures.process.items()),
+    ]
     lines = []
-    for name, kind, text, values in parts:
-        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *(f"{key} {value}" for key, value in values)]
+    for name, kind, text, samples in families:
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+        lines += [f"{name}{rest} {_number(value)}" for rest, value in samples]
     return "\n".join(lines) + "\n"
+
+
+def _buckets(histogram: FlooredHistogram) -> Samples:
+    for edge, count in zip(EDGES, histogram.up_to, strict=True):
+        yield "_bucket" + _labels(le=_number(edge)), count
+    yield "_bucket" + _labels(le="+Inf"), histogram.total
+    yield "_sum", round(histogram.seconds, 6)
+    yield "_count", histogram.total
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _labels(**labels: str) -> str:
+    return "{" + ",".join(f'{name}="{_safe(text)}"' for name, text in labels.items()) + "}" if labels else ""
 
 
 def _safe(text: str) -> str:

@@ -11,14 +11,17 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from kanab import __version__
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.figures import process_figures
 from kanab.collector.health import LiveHealth, live_health
-from kanab.collector.http.metrics import metrics_text
+from kanab.collector.http.metrics import CollectorFigures, metrics_text
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.log import Level, Say, say_nothing
@@ -29,6 +32,7 @@ from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.sealing import people_by_arm, seal_ripe
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
+from kanab.counted import floor_to_k
 from kanab.errors import KanabError, StoreError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
@@ -74,7 +78,7 @@ class Service:
         say: Say = say_nothing,
     ) -> None:
         self.store = store
-        self.drops = Drops()
+        self.drops, self.answers = Drops(), Drops()
         self.live = LiveHealth()
         self.readiness = Readiness()
         self._cipher = RecordCipher(keyring)
@@ -93,8 +97,7 @@ class Service:
         self._due_since: datetime | None = None
         self._behind = False
         self._reported: tuple[str, float] | None = None
-        self._floored_drops: dict[str, int] = {}
-        self._batches = 0
+        self._figures = CollectorFigures()
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
         self._watch()
@@ -125,6 +128,7 @@ class Service:
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
         if not accepted.deltas:
+            self.answers.add(accepted.dropped[0])
             return accepted.dropped[0]
         try:
             self._writer.post(accepted.nonce, accepted.deltas, on_outcome, accepted.epoch)
@@ -150,8 +154,13 @@ class Service:
                 self._publish()
             raise epoch_error()
         reason = Reason(outcome.value)
-        self.drops.add(reason)
+        self.refuse(reason)
         return reason
+
+    def refuse(self, reason: Reason | str) -> None:
+        """Note that a post got another answer than that it was counted."""
+        self.drops.add(reason)
+        self.answers.add(reason)
 
     def _follow(self, period: int) -> None:
         """Follow the plan that is in force in a period; totals of experiments that ended are still taken."""
@@ -209,8 +218,7 @@ class Service:
                 self._seal(now)
             with guard(Problem.STORE):
                 self._refresh_live(now)
-                self._floored_drops = self.drops.floored(self.plan.k)
-                self._batches = len(self.store.sealed())
+                self._measure()
             if self._writer.trouble is not None:
                 self._tell(self._writer.trouble)
         except KanabError as problem:
@@ -303,9 +311,31 @@ class Service:
         watch(Problem.STORE, lambda: writer.trouble is not None and self._keyring.period > self._sealed_through)
         watch(Problem.STORE, lambda: time.monotonic() - (self._check_began or math.inf) > STUCK_SECONDS)
 
+    def _measure(self) -> None:
+        """Refresh what counts messages, in steps of k: on the clock, and not whenever somebody asks."""
+        k, tempo = self.plan.k, self._writer.tempo
+        self._figures = CollectorFigures(
+            sealed=len(self.store.sealed()),
+            nonces=floor_to_k(self.store.remembered(), k),
+            answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},
+            drops=self.drops.floored(k),
+            posts=tempo.posts.floored(k),
+            commits=tempo.commits.floored(k),
+        )
+
     def metrics(self) -> str:
         """Return the state for a monitoring system: numbers about people in steps of k, refreshed on the clock."""
-        return metrics_text(self.live, self._floored_drops, healthy=self.healthy, sealed=self._batches)
+        figures = replace(
+            self._figures,
+            live=self.live,
+            problems=self.readiness.problems(),
+            info={"version": __version__, "plan": str(len(self._versions.entries)), "epoch": self.epoch},
+            seal_lag=self.seal_lag(),
+            waiting=floor_to_k(self._writer.waiting, self.plan.k),
+            most_waiting=self._writer.limit,
+            process=process_figures(),
+        )
+        return metrics_text(figures)
 
 
 def _settle(waiting: asyncio.Future[PostOutcome | StoreError], outcome: PostOutcome | StoreError) -> None:

@@ -187,6 +187,11 @@ class PostgresStore:
 
         return self._run(work)
 
+    def remembered(self) -> int:
+        """Return how many nonces the database believes to have: it counts them from time to time."""
+        query = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'kanab_nonces'::regclass"
+        return self._run(lambda db: int(db.execute(query).fetchone()[0]))  # type: ignore[index]
+
     def tidy(self) -> None:
         """Let new records take the space of old ones; the nonce table is left to autovacuum."""
         self._run(lambda db: db.execute("VACUUM (SKIP_LOCKED) kanab_records"))

@@ -51,6 +51,10 @@ class SeenNonces:
             seen.add(nonce)
         return fresh
 
+    def __len__(self) -> int:
+        """Return the number of nonces that are remembered."""
+        return sum(len(hour) for hour in list(self._hours.values()))
+
     def forget(self, before: int) -> None:
         """Forget the nonces of earlier hours."""
         self._hours = {hour: nonces for hour, nonces in self._hours.items() if hour >= before}
@@ -71,6 +75,9 @@ class _Hour:
             while self._runs and self._runs[-1].size < 2 * run.size:
                 run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")  # which merges what is sorted
             self._runs.append(run)
+
+    def __len__(self) -> int:
+        return len(self._recent) + sum(run.size for run in list(self._runs))
 
     def seen(self, nonces: Sequence[bytes]) -> set[bytes]:
         seen = self._recent.intersection(nonces)

@@ -194,6 +194,11 @@ class SqliteStore:
                 self._state.forget(before)
             return more
 
+    def remembered(self) -> int:
+        """Return how many nonces are in memory: all, after the first post."""
+        state = self._state
+        return 0 if state is None else len(state.nonces)
+
     def tidy(self) -> None:
         """Merge rows of nonces, and give space back to the disk: free pages, and the log."""
         with self._lock:

@@ -103,6 +103,9 @@ class Store(Protocol):
     def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
         """Delete ``most`` nonces of earlier hours, which are refused from now on; return whether there are more."""
 
+    def remembered(self) -> int:
+        """Return about how many nonces are remembered, without counting them one by one."""
+
     def tidy(self) -> None:
         """Give free space back to the disk."""
 

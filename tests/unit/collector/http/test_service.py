@@ -195,9 +195,8 @@ def test_a_store_that_cannot_be_read_is_told_once_a_minute_and_recovers(
         running.service.check_clock()
         assert running.said == ["kanab: the database cannot be reached. Check its address."]
         assert not running.service.healthy
-        assert running.service.metrics().startswith(
-            "# HELP kanab_up Can messages be written?\n# TYPE kanab_up gauge\nkanab_up 0"
-        )
+        assert "\nkanab_up 0\n" in running.service.metrics()
+        assert '\nkanab_problem{problem="store"} 1\n' in running.service.metrics()
         broken.setattr("kanab.collector.http.service.REPEAT_SECONDS", 0.0)
         running.service.check_clock()
         assert len(running.said) == 2
