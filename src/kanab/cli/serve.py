@@ -7,13 +7,22 @@ from typing import Any, Literal
 
 import click
 
-from kanab.cli.stores import dashboard_token, opened_keyring, opened_store, plan_options, store_options
+from kanab.cli.stores import (
+    check_key_is_said,
+    check_place,
+    dashboard_token,
+    opened_keyring,
+    opened_store,
+    plan_options,
+    store_options,
+)
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets, network
-from kanab.collector.http.server import bind
+from kanab.collector.http.server import bind, ended_by_signals
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.http.service import Service, system_clock
+from kanab.collector.http.waiting import wait_for_store
 from kanab.collector.log import Log
 from kanab.plan.file import read_plan
 
@@ -68,14 +77,28 @@ def serve(
     buckets = Buckets(trusted=[network(address) for address in trust])
     token = dashboard_token(host)
     listening = bind(host, port)
-    opened = opened_store(data, store, plan.durability, new=True)
+    check_place(data, store)
+    check_key_is_said(data, key)  # before it is waited for a database
+
+    def begin() -> Service:
+        opened = opened_store(data, store, plan.durability, new=True)
+        try:
+            keyring = opened_keyring(opened, data, key, say=say)
+            return Service(opened, keyring, plan, replaces=replace_plan, say=say)
+        except BaseException:
+            opened.close()
+            raise
+
     try:
-        keyring = opened_keyring(opened, data, key, say=say)
-        service = Service(opened, keyring, plan, replaces=replace_plan, say=say)
+        with ended_by_signals():
+            service = wait_for_store(begin, listening, say=say)
+    except KeyboardInterrupt:
+        return  # as asked
+    try:
         say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
         serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening, say=say)
     finally:
-        opened.close()
+        service.store.close()
 
 
 def _with_pages(collector: Collector, token: str | None) -> Any:

@@ -52,7 +52,7 @@ def opened_store(
     data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
 ) -> Store:
     """Open the store that flags name; where a new one may begin, make a new data directory."""
-    _check_place(data, url)
+    check_place(data, url)
     if url is not None:
         if durability == "memory":
             raise StoreError("durability = 'memory' keeps no open cohort in a database", "Use --data DIRECTORY.")
@@ -69,13 +69,14 @@ def opened_store(
 
 def store_to_read(data: str | None, url: str | None) -> Store:
     """Open the store that flags name to read it: nothing is written, and no table is brought up to date."""
-    _check_place(data, url)
+    check_place(data, url)
     if url is not None:
         return PostgresStore(url, read_only=True)
     return SqliteStore(_file_in(Path(data or "")), read_only=True)
 
 
-def _check_place(data: str | None, url: str | None) -> None:
+def check_place(data: str | None, url: str | None) -> None:
+    """Raise `StoreError` unless flags name a data directory or a database, and not both."""
     if (data is None) == (url is None):
         raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
     if url is not None and not url.startswith(("postgresql://", "postgres://")):
@@ -88,6 +89,14 @@ def _file_in(folder: Path) -> Path:
     return folder / FILE
 
 
+def check_key_is_said(data: str | None, key: str | None) -> None:
+    """Raise `StoreError` if nothing says where the key is; a data directory has it beside it."""
+    if key is None and data is None and not os.environ.get("KANAB_KEY"):
+        raise StoreError(
+            "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
+        )
+
+
 def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Callable[[str], None]) -> Keyring:
     """Read the key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
     secret = os.environ.get("KANAB_KEY")
@@ -95,10 +104,7 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
         keyring = Keyring(KeyChain.from_secret(secret))
         say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
         return keyring
-    if key is None and data is None:
-        raise StoreError(
-            "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
-        )
+    check_key_is_said(data, key)
     path = Path(key) if key is not None else key_beside(Path(data or ""))
     if data is not None:
         check_apart(path, Path(data))

@@ -7,7 +7,8 @@ import gc
 import os
 import signal
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -48,11 +49,16 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say
     """
     server = server_of(app, stop_within=stop_within, say=say)
     collect_garbage_rarely()
-    before = signal.signal(signal.SIGTERM, _end)  # uvicorn raises the signal again when it has finished
-    try:
+    with suppress(KeyboardInterrupt), ended_by_signals():  # uvicorn raises the signal again when it has finished
         server.run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass  # as asked
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM raise ``KeyboardInterrupt``, as SIGINT does, so that everything that is open is closed."""
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

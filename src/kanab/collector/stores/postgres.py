@@ -30,7 +30,7 @@ from kanab.collector.stores.store import (
     sort_posts,
     wrong_key_error,
 )
-from kanab.errors import MissingExtraError, StoreError
+from kanab.errors import MissingExtraError, StoreAwayError, StoreError
 
 if TYPE_CHECKING:
     import psycopg
@@ -106,6 +106,10 @@ _CAUSES = {
     "3F000": _REFUSED,  # no schema that this user may create tables in
     "25006": ("the database is read-only", "Give the address of the primary server."),
 }
+
+
+_NOT_LET_IN = ("does not exist", "authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
+"""What a server says to a user that it knows no password of; other words, or none, mean that it may come later."""
 
 
 class PostgresStore:
@@ -462,6 +466,23 @@ def _psycopg() -> Any:
 def _explained(problem: Any) -> StoreError:
     """Turn PostgreSQL's errors into facts and remedies, without its texts, which may repeat values."""
     state = problem.sqlstate
-    unreachable = ("the database cannot be reached", "Check its address and that it is running.")
-    default = unreachable if state is None else (f"the database failed (SQLSTATE {state})", "Look into its log.")
-    return StoreError(*_CAUSES.get(state, default))
+    if state is None:
+        return _unconnected(problem)
+    if state in _CAUSES:
+        return StoreError(*_CAUSES[state])
+    if state.startswith(("08", "57P")) or state == "53300":  # shut down, starting, cut off; too many connections
+        return StoreAwayError("the database takes no connection now", "Check that it is running.")
+    return StoreError(f"the database failed (SQLSTATE {state})", "Look into its log.")
+
+
+def _unconnected(problem: Any) -> StoreError:
+    """Return why there is no connection; libpq has words for it and no code, and they may hold the password."""
+    if isinstance(problem, _psycopg().ProgrammingError):
+        return StoreError("that is not the address of a database", "Write postgresql://host/database.")
+    tried, words = problem.pgconn, str(problem)
+    if (tried and (tried.used_password or tried.needs_password)) or any(word in words for word in _NOT_LET_IN):
+        return StoreError(
+            "the database does not let this user in, or there is no such user or database",
+            "Check user, password and name in the address.",
+        )
+    return StoreAwayError("the database cannot be reached", "Check its address and that it is running.")
