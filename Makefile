@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # Tests start many processes: let them find the package compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quick test lint types unit demo bench clean
+.PHONY: help quick test lint types unit demo bench soak clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -46,6 +46,9 @@ demo: $(READY) ## a shop, its collector and its dashboard, with visitors
 
 bench: $(READY) ## run every benchmark
 	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+soak: $(READY) ## kill, attack and starve collectors for about two hours; one line of result for each kind of trouble
+	$(BIN)/python -m tests.soak
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
