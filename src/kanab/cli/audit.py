@@ -93,24 +93,26 @@ def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
 
 
 def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, Any]]:
-    """Return the attempts that the ledgers of these files refused; what cannot be verified is said elsewhere."""
+    """Return what the ledgers of these files refused and voided; what cannot be verified is said elsewhere."""
     refused = {}
     for file in files:
         with suppress(KanabError):
             ledger = _ledger_of(file, named)
             if ledger is not None and ledger.notes:
-                refused[ledger.name] = plain_notes(ledger)
+                refused[ledger.name or Path(file).name] = plain_notes(ledger)
     return refused
 
 
 def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, notes in refused.items():
         attempts = notes["refused"]
-        yield f"{name}: {len(attempts)} refused attempt{'s' if len(attempts) != 1 else ''}"
+        if attempts or notes["reviews"]:
+            yield f"{name}: {len(attempts)} refused attempt{'s' if len(attempts) != 1 else ''}"
         for attempt in attempts:
             reviewed = " (reviewed)" if attempt["reviewed"] else ""
             yield f"  refused{reviewed}: {attempt['rule']}. Asked: {asked_text(attempt['asked'])}."
         yield from (f"  reviewed: {ended(reason)}" for reason in notes["reviews"])
+        yield from (f"{name}: {ended(sentence)}" for sentence in notes["voided"])
         yield ""
 
 

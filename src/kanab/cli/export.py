@@ -29,8 +29,8 @@ def export(data: str | None, store: str | None, output: str) -> None:
         ledger = stored_ledger(opened)
     finally:
         opened.close()
-    if not ledger.releases:
+    if not ledger.entries:
         raise SourceError("nothing is sealed yet", "A cohort is sealed at the first tick after it is ripe.")
     write_whole(output, ledger_text(ledger))
     batches = len(ledger.releases)
-    click.echo(f"{output}: {batches} sealed batch{'es' if batches > 1 else ''}.")
+    click.echo(f"{output}: {batches} sealed batch{'es' if batches != 1 else ''}.")

@@ -28,6 +28,7 @@ from kanab.cli.restore import restore
 from kanab.cli.scan import scan
 from kanab.cli.seal import seal
 from kanab.cli.serve import serve
+from kanab.cli.void import void
 from kanab.errors import KanabError, PrivacyError
 
 
@@ -64,8 +65,8 @@ def cli() -> None:
 
 
 COMMANDS = (
-    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, export, restore,
-    dashboard, demo, example, paper,
+    analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, void, export,
+    restore, dashboard, demo, example, paper,
 )  # fmt: skip
 for command in COMMANDS:
     cli.add_command(command)

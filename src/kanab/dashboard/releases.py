@@ -135,7 +135,7 @@ class _LedgerReader:
         self.hashes.append(digest)
         if isinstance(entry, Release):
             self._releases[name], self._names[digest] = entry, name
-        else:
+        elif entry.kind != "voided":
             entry = replace(entry, asked={})  # what was asked is for the curator and the officer
         self._entries.append(entry)
         return digest

@@ -18,6 +18,7 @@ from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
 from kanab.privacy.costs import costs_of
 from kanab.privacy.ledger import Ledger
+from kanab.privacy.ledger_note import void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
 from kanab.privacy.release_json import release_to_dict
 
@@ -242,7 +243,7 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
     if ledger is None:
         return None
     if isinstance(ledger, LedgerError):
-        return {"verified": False, "name": None, "entries": [], "refused": [], "reviews": []}
+        return {"verified": False, "name": None, "entries": [], "refused": [], "reviews": [], "voided": []}
     files = {digest: name for name, digest in hashes.items()}
     entries = [
         {"entry": number, "hash": digest, "file": files.get(digest), "cohorts": _cohorts(release.receipt.batch)}
@@ -253,10 +254,14 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
 
 
 def plain_notes(ledger: Ledger) -> Plain:
-    """Return the attempts that a ledger refused: what was asked, and by which rule; and what reviews say."""
+    """Return what a ledger refused (what was asked, and by which rule), what reviews say, and what was voided."""
     refused = [
         {"asked": dict(note.asked), "rule": note.says, "reviewed": note not in ledger.unreviewed}
         for note in ledger.notes
         if note.kind == "refused"
     ]
-    return {"refused": refused, "reviews": [note.says for note in ledger.notes if note.kind == "reviewed"]}
+    return {
+        "refused": refused,
+        "reviews": [note.says for note in ledger.notes if note.kind == "reviewed"],
+        "voided": [void_sentence(note) for note in ledger.notes if note.kind == "voided"],
+    }

@@ -435,7 +435,8 @@ def _ledger(ledger: Data | None) -> str:
         if few or entry["file"] is not None or entry is entries[-1]
     ]
     table = card_table("Entries of the ledger", _ENTRY, rows, "cards wide prose")
-    return f"<p>{summary}</p>\n{table}{_refused(ledger)}"
+    voided = "".join(f"<p>{escape(sentence[:1].upper() + sentence[1:])}.</p>" for sentence in ledger.get("voided", ()))
+    return f"<p>{summary}</p>\n{table}{voided}{_refused(ledger)}"
 
 
 def _refused(ledger: Data) -> str:

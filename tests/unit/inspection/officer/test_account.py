@@ -321,7 +321,14 @@ def test_a_ledger_that_cannot_be_verified_breaks_the_verdict(
     assert found["together"][0]["remedy"] == (
         "entry 2 of kanab.ledger has been changed. Take the ledger from a backup."
     )
-    assert found["ledger"] == {"verified": False, "name": None, "entries": [], "refused": [], "reviews": []}
+    assert found["ledger"] == {
+        "verified": False,
+        "name": None,
+        "entries": [],
+        "refused": [],
+        "reviews": [],
+        "voided": [],
+    }
     assert [one["says"] for one in found["releases"][0]["checks"] if one["rule"] == "ledger"] == [
         "its ledger could not be verified"
     ]
