@@ -129,11 +129,12 @@ class Server:
         name: str = "server",
         fresh: bool = False,
         clock: Path | None = None,
+        guarded: bool = False,
         limits: Mapping[str, int] | None = None,
     ) -> None:
         self.place = place
         self.name = name
-        self._more = {"clock": None if clock is None else str(clock), "limits": dict(limits or {})}
+        self._more = {"clock": None if clock is None else str(clock), "limits": dict(limits or {}), "guarded": guarded}
         self.port = free_port()
         self._options = ["serve", *map(str, options), "--port", str(self.port)]
         self._fresh = fresh  # not forked, but as the shell starts it

@@ -8,8 +8,9 @@ its own files, folder and environment and runs ``main()`` as the shell would. Ch
 sync of the key file. Counting n up visits every place at which a machine may crash.
 
 ``clock`` names a file with the seconds by which a child's clock is fast; such a child also keeps house and
-looks at the clock all the time. ``limits`` are soft ones of the system: files, bytes of a file. ``uid`` is the
-user that a child becomes: root may write everywhere.
+looks at the clock all the time. It believes every clock, unless ``guarded`` says that this is no rehearsal.
+``limits`` are soft ones of the system: files, bytes of a file. ``uid`` is the user that a child becomes: root may
+write everywhere.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import uvicorn  # noqa: F401 - what a server needs is imported once
 import kanab.collector.http.connections  # noqa: F401
 from kanab.cli.main import main
 from kanab.collector import housekeeping, writer
+from kanab.collector.clock import GuardedClock
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import KeyChain
 from kanab.collector.stores import sqlite
@@ -67,14 +69,15 @@ def arm(last: int) -> None:
     os.pwrite, os.fsync = steps.before(os.pwrite), steps.before(os.fsync)
 
 
-def rehearse(path: str) -> None:
+def rehearse(path: str, *, guarded: bool) -> None:
     """Give services the clock of a file."""
     file = Path(path)
 
     def clock() -> datetime:
         return datetime.now(UTC) + timedelta(seconds=float(file.read_text()))
 
-    Service.__init__.__kwdefaults__ |= {"clock": clock, "check_seconds": 0.05}
+    GuardedClock.__init__.__kwdefaults__ |= {"wall": clock} | ({} if guarded else {"steady": None})
+    Service.__init__.__kwdefaults__ |= {"check_seconds": 0.05}
     housekeeping.COMPACT_AFTER, housekeeping.TIDY_EVERY, housekeeping.RETRY_AFTER = 1, 0.1, 0.1
     writer.HOUSEKEEPING_SECONDS = 0.05
 
@@ -97,7 +100,7 @@ def child(order: dict[str, Any]) -> int:
         number = getattr(resource, f"RLIMIT_{name}")
         resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
     if order.get("clock") is not None:
-        rehearse(order["clock"])
+        rehearse(order["clock"], guarded=order.get("guarded", False))
     sys.argv = ["kanab", *order["argv"]]
     try:
         main()

@@ -80,7 +80,14 @@ def test_a_bad_post_is_refused_for_its_reason(case: dict[str, Any]) -> None:
 def test_every_reason_that_a_post_can_have_is_among_the_cases() -> None:
     seen = {case["error"]["reason"] for case in POSTS if "error" in case}
     seen |= {reason for case in POSTS for reason in case.get("dropped", [])}
-    elsewhere = {Reason.ORIGIN, Reason.RATE, Reason.BUSY, Reason.DUPLICATE, Reason.EPOCH}  # not in the post alone
+    elsewhere = {
+        Reason.ORIGIN,
+        Reason.RATE,
+        Reason.BUSY,
+        Reason.CLOCK,
+        Reason.DUPLICATE,
+        Reason.EPOCH,
+    }  # not in it alone
     assert {*Reason} - seen == elsewhere
 
 

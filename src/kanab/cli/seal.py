@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
+from kanab.cli.clock_options import clock_options
 from kanab.cli.source_options import moment
 from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options
+from kanab.collector.clock import GuardedClock, check_before_seal
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -21,6 +21,7 @@ from kanab.privacy.costs import costs_of
 @click.command()
 @plan_options
 @store_options
+@clock_options
 @click.option("--as-of", metavar="DATE", help="Day to take as today; recorded as a deviation.")
 def seal(
     plan_file: str,
@@ -29,6 +30,8 @@ def seal(
     store: str | None,
     key: str | None,
     *,
+    accept_clock: bool,
+    clock_peers: tuple[str, ...],
     as_of: str | None,
 ) -> None:
     """Seal the cohorts that are ripe, as one batch.
@@ -45,7 +48,11 @@ def seal(
     opened = opened_store(data, store, plan.durability)
     try:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
-        calendar, now = PostAcceptor(plan).calendar, datetime.now(UTC)
+        calendar = PostAcceptor(plan).calendar
+        clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
+        if plan.cohorts is not None and as_of is None:
+            check_before_seal(clock, opened, calendar.life)
+        now = clock()
         current = calendar.opening(seconds_of(now)).current
         versions, _ = Versions.read(opened).record(opened, plan, current, replaces=replace_plan)
         ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))

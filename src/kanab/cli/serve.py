@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import click
 
+from kanab.cli.clock_options import clock_options
 from kanab.cli.stores import (
     check_key_is_said,
     check_place,
@@ -16,12 +17,13 @@ from kanab.cli.stores import (
     plan_options,
     store_options,
 )
+from kanab.collector.clock import GuardedClock, system_clock
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets, network
 from kanab.collector.http.server import bind, ended_by_signals
 from kanab.collector.http.server import serve as serve_application
-from kanab.collector.http.service import Service, system_clock
+from kanab.collector.http.service import Service
 from kanab.collector.http.waiting import wait_for_store
 from kanab.collector.log import Log
 from kanab.plan.file import read_plan
@@ -30,6 +32,7 @@ from kanab.plan.file import read_plan
 @click.command()
 @plan_options
 @store_options
+@clock_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
@@ -57,6 +60,8 @@ def serve(
     store: str | None,
     key: str | None,
     *,
+    accept_clock: bool,
+    clock_peers: tuple[str, ...],
     host: str,
     port: int,
     trust: tuple[str, ...],
@@ -74,6 +79,7 @@ def serve(
     say.take_over()
     plan = read_plan(plan_file)
     PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
+    clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
     buckets = Buckets(trusted=[network(address) for address in trust])
     token = dashboard_token(host)
     listening = bind(host, port)
@@ -84,7 +90,7 @@ def serve(
         opened = opened_store(data, store, plan.durability, new=True)
         try:
             keyring = opened_keyring(opened, data, key, say=say)
-            return Service(opened, keyring, plan, replaces=replace_plan, say=say)
+            return Service(opened, keyring, plan, replaces=replace_plan, clock=clock, say=say)
         except BaseException:
             opened.close()
             raise

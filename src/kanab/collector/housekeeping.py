@@ -24,7 +24,7 @@ RETRY_AFTER = 5.0
 class Housekeeping:
     """Does what is due, a little at a time; what fails is tried again, and never costs a post."""
 
-    def __init__(self, store: Store, cipher: RecordCipher, life: int, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, cipher: RecordCipher, life: int, clock: Callable[[], float | None]) -> None:
         self._store = store
         self._cipher = cipher
         self._life = life
@@ -76,7 +76,10 @@ class Housekeeping:
 
     def _forget(self) -> None:
         """Forget a portion of the expired nonces, with an hour to spare for clocks that differ."""
-        before = oldest_hour(int(self._clock()), self._life) - GRACE_HOURS
+        now = self._clock()
+        if now is None:
+            return
+        before = oldest_hour(int(now), self._life) - GRACE_HOURS
         if before > self._forgotten:
             self._untidy = True
             if not self._store.forget_nonces(before):

@@ -31,7 +31,7 @@ class Problem(StrEnum):
 
 
 _LINES = {
-    Problem.CLOCK: "this machine's clock cannot be right, and nothing is taken. Set it right.",
+    Problem.CLOCK: "this machine's clock jumped, or others contradict it. Set it right, or confirm it.",
     Problem.STORE: "the store cannot be read or written. The log says why; clients send again until it can.",
     Problem.EPOCH: "the store is older than what was seen of it, and nothing is taken. Decide with kanab restore.",
     Problem.QUEUE: "more posts wait than can be written. Give the store a faster disk, or visitors another collector.",

@@ -54,8 +54,9 @@ _Result = tuple[_WaitingPost, PostOutcome | StoreError]
 class Writer:
     """Writes posts into a store, many at once, from any number of event loops and threads.
 
-    ``life`` is how long nonces are remembered, in seconds. The keys of what the store has sealed
-    are forgotten at the start, in case a crash came in between. ``epoch`` is the store's at the last commit.
+    ``life`` is how long nonces are remembered, in seconds, by ``clock``; while that is None, none is forgotten.
+    The keys of what the store has sealed are forgotten at the start, in case a crash came in between. ``epoch`` is
+    the store's at the last commit.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Writer:
         *,
         life: int,
         limit: int = MOST_WAITING_POSTS,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float | None] = time.time,
     ) -> None:
         store.claim(keyring.fingerprint)
         keyring.forget(store.sealed_through())

@@ -19,7 +19,7 @@ from kanab.collector.counting.layout import TableLayout
 from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid, OwnTables
 from kanab.collector.counting.signatures import signature_name
 from kanab.collector.counting.tables import tables
-from kanab.collector.protocol.nonces import hour_of, open_hours, seconds_of, untimely_error
+from kanab.collector.protocol.nonces import ahead_error, hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.errors import MessageError
@@ -177,9 +177,9 @@ def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_thr
 
     Were they dropped in silence, the sender would go on to send totals of somebody who is not counted.
     """
-    current, enroll_from, measure_from = opening
-    if cohort > current:
-        raise refused(Reason.COHORT, "a cohort lies ahead", "Use the period of enrollment, in UTC.")
+    _, enroll_from, measure_from, last = opening
+    if cohort > last:
+        raise ahead_error("a cohort lies ahead", "the period of enrollment, in UTC")
     if cohort < measure_from or (sealed_through is not None and cohort <= sealed_through):
         return True
     if cohort < enroll_from and ENROLLED in transitions:

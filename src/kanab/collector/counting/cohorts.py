@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kanab.collector.protocol.limits import HOURS_AHEAD
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.errors import PlanError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
 from kanab.plan.values import duration
 
-_DAY = 86_400
+_DAY, _HOUR = 86_400, 3_600
 
 
 class Opening(NamedTuple):
-    """The cohorts that are open at a moment: the current one, and the first for enrollments and for totals."""
+    """The cohorts that are open at a moment: the current one, the first for enrollments and for totals, and the last.
+
+    The last one is the next cohort already where a client whose clock is as fast as it may be is in it.
+    """
 
     current: int
     enroll_from: int
     measure_from: int
+    last: int
 
 
-ALWAYS = Opening(0, 0, 0)
+ALWAYS = Opening(0, 0, 0, 0)
 """Without cohorts everything is in cohort 0, which is open until it is sealed."""
 
 
 class Calendar:
     """The cohorts of a plan: their numbers, and when they open and ripen.
 
-    A cohort takes enrollments while its period lasts and one message lifetime longer. It takes
+    A cohort takes enrollments from an hour before its period, because clients may be fast, and until one message
+    lifetime after it. It takes
     totals for the window after that period, and again one lifetime longer. Then it is ripe.
 
     >>> from kanab.plan.model import Cohorts, Plan
@@ -36,7 +42,7 @@ class Calendar:
     >>> number = weeks.number("2026-W46")
     >>> monday = 1_794_787_200                       # 2026-11-16, when week 47 begins
     >>> [cohort - number for cohort in weeks.opening(monday)]
-    [1, 0, -1]
+    [1, 0, -1, 1]
     >>> weeks.last_ripe(monday) - number
     -2
     """
@@ -69,7 +75,8 @@ class Calendar:
         if self.periods is None:
             return ALWAYS
         before = seconds - self.life
-        return Opening(self._at(seconds), self._at(before), self._at(before - self._window))
+        ahead = seconds + HOURS_AHEAD * _HOUR
+        return Opening(self._at(seconds), self._at(before), self._at(before - self._window), self._at(ahead))
 
     def last_ripe(self, seconds: int) -> int | None:
         """Return the last cohort that takes nothing any more; None where cohort 0 stays open until it is sealed."""

@@ -38,6 +38,8 @@ _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _HERE = ("127.0.0.1", "::1")
 _CLOSE = (b"connection", b"close")
+_BUSY = Reason.BUSY.status
+_RETRY = (b"retry-after", b"%d" % RETRY_AFTER_SECONDS)
 _READABLE = (b"access-control-expose-headers", b"kanab-answer, kanab-epoch")
 _ANSWERS = {reason: (b"kanab-answer", reason.value.encode()) for reason in Reason}
 
@@ -171,13 +173,15 @@ class Collector:
         if isinstance(problem, MessageError):
             self.service.refuse(problem.reason)
             headers = [_TEXT, _ANSWERS[Reason(problem.reason)], *(allowed or ())]
+            if problem.status == _BUSY:
+                headers.append(_RETRY)
             if problem.reason == Reason.EPOCH:
                 headers.append((b"kanab-epoch", self.service.epoch.encode()))
             return _response(problem.status, f"{problem}\n".encode(), headers)
         # the store, or a mistake of this program, whose words might repeat what was sent
         self.service.refuse(Reason.BUSY)
-        more = [_TEXT, _ANSWERS[Reason.BUSY], (b"retry-after", b"%d" % RETRY_AFTER_SECONDS), *(allowed or ())]
-        return _response(503, b"the collector cannot write at the moment\n", more)
+        more = [_TEXT, _ANSWERS[Reason.BUSY], _RETRY, *(allowed or ())]
+        return _response(_BUSY, b"the collector cannot write at the moment\n", more)
 
     async def _not_post(self, method: str, allowed: Headers | None, send: Send) -> None:
         if method == "OPTIONS" and allowed:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from kanab import __version__
+from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
@@ -33,7 +33,7 @@ from kanab.collector.sealing import people_by_arm, seal_ripe
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
-from kanab.errors import KanabError, StoreError
+from kanab.errors import KanabError, MessageError, StoreError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
@@ -50,20 +50,13 @@ OVERDUE_SECONDS = 3600.0
 STUCK_SECONDS = 300.0
 """Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
 
-Clock = Callable[[], datetime]
-
-
-def system_clock() -> datetime:
-    """Return the current time, in UTC."""
-    return datetime.now(UTC)
-
 
 class Service:
     """Takes posts for a plan into a store, and seals on the clock.
 
     ``replaces`` is the number of the newest version where an earlier plan shall hold again instead of it.
-    ``clock`` is injected by rehearsals and demonstrations only. ``say`` gets the few sentences that an
-    operator should read: none of them is about a person.
+    A ``clock`` that is not guarded is injected by rehearsals and demonstrations only: it is always believed.
+    ``say`` gets the few sentences that an operator should read: none of them is about a person.
     """
 
     def __init__(
@@ -73,7 +66,7 @@ class Service:
         plan: Plan,
         *,
         replaces: int | None = None,
-        clock: Clock = system_clock,
+        clock: Clock | None = None,
         check_seconds: float = CHECK_SECONDS,
         say: Say = say_nothing,
     ) -> None:
@@ -82,12 +75,16 @@ class Service:
         self.live = LiveHealth()
         self.readiness = Readiness()
         self._cipher = RecordCipher(keyring)
-        self._clock, self._check_seconds, self._say = clock, check_seconds, say
+        self._clock = guarded(clock)
+        self._check_seconds, self._say = check_seconds, say
+        self._behind = False
+        self._told: str | None = None
+        self._unconfirmed: float | None = None
         acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
         life = acceptor.calendar.life
         self._keyring = keyring
-        self._writer = Writer(store, keyring, life=life, clock=lambda: clock().timestamp())
-        now = acceptor.calendar.opening(seconds_of(clock())).current
+        self._writer = Writer(store, keyring, life=life, clock=self._forgetting_time)
+        now = acceptor.calendar.opening(seconds_of(self._clock())).current
         self._versions, change = Versions.read(store).record(store, plan, now, replaces=replaces)
         for sentence in (*change.at_once, *(f"from the next period on: {text}" for text in change.next_period)):
             say(f"kanab: {sentence}.")
@@ -95,7 +92,6 @@ class Service:
         self._sealed_through = store.sealed_through()
         self._held_back: tuple[int, str] | None = None
         self._due_since: datetime | None = None
-        self._behind = False
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
         self._clock_task: asyncio.Task[None] | None = None
@@ -122,9 +118,14 @@ class Service:
 
         ``on_outcome`` is called on the event loop when the post is on disk, or cannot be written.
         """
-        if self._behind:
-            raise _clock_behind_error()
-        accepted = self._acceptor.accept(body, content_type, now, self._sealed_through)
+        if self._clock_trouble() is not None:
+            self._tell_clock()
+            raise clock_error()
+        try:
+            accepted = self._acceptor.accept(body, content_type, now, self._sealed_through)
+        except MessageError as problem:
+            raise (self._clock.untimely(problem) if problem.reason in OUT_OF_TIME else problem) from None
+        self._clock.timely()
         if accepted.dropped:
             self.drops.add(*accepted.dropped)
         if not accepted.deltas:
@@ -206,18 +207,20 @@ class Service:
 
     def check_clock(self) -> None:
         """Do what is due by the clock; what fails is reported and tried again at the next check."""
-        now = self._clock()
         self._check_began = time.monotonic()
         guard = self.readiness.guard
         try:
             with guard(Problem.STORE):
                 self._sealed_through = max(self._sealed_through, self.store.sealed_through())
-                self._compare_clock(now)
-                self._follow_plan(now)
-            with guard(Problem.SEAL):
-                self._seal(now)
+                now = self._compared_time()
+                if now is not None:
+                    self._follow_plan(now)
+            if now is not None:
+                with guard(Problem.SEAL):
+                    self._seal(now)
             with guard(Problem.STORE):
-                self._refresh_live(now)
+                if now is not None:
+                    self._refresh_live(now)
                 self._measure()
             if self._writer.trouble is not None:
                 self._tell(self._writer.trouble)
@@ -234,13 +237,44 @@ class Service:
             self._reported = sentence, now
             self._say(sentence, Level.ERROR)
 
-    def _compare_clock(self, now: datetime) -> None:
-        """Take no posts while the clock stands before the last sealed cohort: it would drop everything."""
-        behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
-        if behind and not self._behind:
-            self._say(f"kanab: {_clock_behind_error()}", Level.ERROR)
-        self._behind = behind
-        self.readiness.set(Problem.CLOCK, wrong=behind)
+    def _compared_time(self) -> datetime | None:
+        """Return the time after a comparison with the store and other clocks; None if it is not believed."""
+        self._clock.compare(self.store)
+        now = self._clock()
+        self._behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
+        self._tell_clock()
+        return now if self._clock_trouble() is None else None
+
+    def _clock_trouble(self) -> StoreError | None:
+        """Return why nothing is taken, sealed or forgotten by this clock; None while it is believed.
+
+        Before the last sealed cohort it would drop everything, whoever confirms it.
+        """
+        return _clock_behind_error() if self._behind else self._clock.trouble
+
+    def _clock_doubt(self) -> StoreError | None:
+        """Return why the clock may be wrong, although posts in time may be taken."""
+        return self._clock_trouble() or self._clock.suspicion
+
+    def _tell_clock(self) -> None:
+        """Tell the operator when the clock is not believed any more, and when it is again."""
+        problem = self._clock_doubt()
+        sentence = None if problem is None else f"kanab: {problem}"
+        if sentence != self._told:
+            self._told = sentence
+            if sentence is None:
+                self._say("kanab: the clock of this machine is believed again; posts are counted.")
+            else:
+                self._say(sentence, Level.ERROR)
+
+    def _forgetting_time(self) -> float | None:
+        """Return the time by which nonces are forgotten; None while nobody has confirmed it."""
+        now = self._clock()
+        return now.timestamp() if self._clock.settled and self._clock_trouble() is None else None
+
+    def _is_clock_wrong(self) -> bool:
+        self._clock()
+        return self._clock_doubt() is not None
 
     def _follow_plan(self, now: datetime) -> None:
         """Follow another plan if a new period, or another collector with a newer plan, has put it in force."""
@@ -258,6 +292,9 @@ class Service:
         through = self._due(now)
         if through is None:
             return
+        if not self._clock.settled:
+            self._wait_for_confirmation(through)
+            return
         self._due_since = self._due_since or last_tick(self.plan, now)
         for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
             if sealed.release is None:
@@ -268,6 +305,12 @@ class Service:
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
         self._sealed_through = max(self._sealed_through, self.store.sealed_through())
         self._due_since = None
+
+    def _wait_for_confirmation(self, through: int) -> None:
+        """Tell the operator, once, that ripe records wait until somebody confirms the clock."""
+        if self._unconfirmed is None and any(cohort <= through for cohort in self.store.sizes()):
+            self._unconfirmed = time.monotonic()
+            self._say(f"kanab: {_unconfirmed_error()}", Level.WARNING)
 
     def _due(self, now: datetime) -> int | None:
         """Return the cohort through which everything should be sealed by now; None if nothing is due."""
@@ -297,14 +340,17 @@ class Service:
     def seal_lag(self) -> float:
         """Return the seconds since the tick at which something should have been sealed that is not; 0 if all is."""
         now = self._clock()
-        if self._due(now) is None:
+        if self._due(now) is None or self._clock_trouble() is not None:
             return 0.0
+        if not self._clock.settled:  # posts must come before one of them can confirm the clock
+            return 0.0 if self._unconfirmed is None else time.monotonic() - self._unconfirmed
         tick = self._due_since or last_tick(self.plan, now) or now
         return max((now - tick).total_seconds(), 0.0)
 
     def _watch(self) -> None:
         """Have readiness ask for what can be seen at any time."""
         watch, writer = self.readiness.watch, self._writer
+        watch(Problem.CLOCK, self._is_clock_wrong)
         watch(Problem.QUEUE, lambda: writer.nearly_full)
         watch(Problem.SEAL, lambda: self.seal_lag() > OVERDUE_SECONDS)
         watch(Problem.KEY, lambda: writer.trouble is not None and self._keyring.period <= self._sealed_through)
@@ -347,6 +393,13 @@ def _clock_behind_error() -> StoreError:
     return StoreError(
         "the last sealed cohort lies ahead of this machine's clock",
         "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again.",
+    )
+
+
+def _unconfirmed_error() -> StoreError:
+    return StoreError(
+        "cohorts are ripe by this machine's clock, but since the start nothing has confirmed it",
+        "They are sealed after the next timely post, by kanab seal, or after a start with --accept-clock.",
     )
 
 

@@ -65,7 +65,12 @@ def untimely_error(nonce: bytes, hours: range) -> MessageError:
     """Return the error for a nonce that is too old to be remembered, or made in the future."""
     if hour_of(nonce) < hours.start:
         return expired_error()
-    return refused(Reason.NONCE, "the nonce was made in the future", "Check the clock: hours since 1970, in UTC.")
+    return ahead_error("the nonce was made in the future", "hours since 1970, in UTC")
+
+
+def ahead_error(fact: str, unit: str) -> MessageError:
+    """Return the error for what lies in the future: it is not final, because the collector may be the slow one."""
+    return refused(Reason.AHEAD, fact, f"Check the clock ({unit}), and send it again later.")
 
 
 def expired_error() -> MessageError:

@@ -24,9 +24,10 @@ class Reason(StrEnum):
     LINKAGE = "linkage"  # a table that the plan does not need
     LEVEL = "level"  # an arm or a level that is not declared
     METRIC = "metric"  # a metric or ratio that is not declared
-    COHORT = "cohort"  # a label that is none, is missing, or lies ahead
+    COHORT = "cohort"  # a label that is none, or is missing
     INCOMPLETE = "incomplete"  # lines that are not one person's whole transition
-    NONCE = "nonce"  # no nonce, or one that was made in the future
+    NONCE = "nonce"  # no nonce, or something else in its place
+    AHEAD = "ahead"  # a nonce or a cohort of the future: a clock is fast, or the collector's is slow
     EXPIRED = "expired"  # a nonce older than its life
     UNTIMELY = "untimely"  # an enrollment whose period is over
     EPOCH = "epoch"  # totals of people who enrolled before the store lost something
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     ORIGIN = "origin"  # a web page that the plan does not name
     RATE = "rate"  # too many posts from one place
     BUSY = "busy"  # the collector cannot write at the moment
+    CLOCK = "clock"  # the collector does not know what time it is
     EXPERIMENT = "experiment"  # unknown or closed: dropped without complaint
     LATE = "late"  # a cohort that is no longer open: dropped without complaint
     DUPLICATE = "duplicate"  # a nonce that was seen before: counted already
@@ -51,7 +53,9 @@ _STATUS = {
     Reason.SIZE: 413,
     Reason.ORIGIN: 403,
     Reason.RATE: 429,
+    Reason.AHEAD: 503,
     Reason.BUSY: 503,
+    Reason.CLOCK: 503,
     Reason.EXPERIMENT: 204,
     Reason.LATE: 204,
     Reason.DUPLICATE: 204,

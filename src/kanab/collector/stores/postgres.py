@@ -251,6 +251,15 @@ class PostgresStore:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
         return self._run(lambda db: int(_value(db.execute("SELECT sealed_through FROM kanab_store"))))
 
+    def last_hour(self) -> int:
+        """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
+        query = "SELECT greatest(forgotten, (SELECT max(hour) FROM kanab_nonces)) FROM kanab_store"
+        return self._run(lambda db: int(_value(db.execute(query))))
+
+    def time(self) -> float | None:
+        """Return the time on the clock of the database, in seconds since 1970."""
+        return self._run(lambda db: float(_value(db.execute("SELECT extract(epoch FROM clock_timestamp())"))))
+
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one."""
         query = "SELECT coalesce(to_jsonb(kanab_store) ->> 'epoch', '') FROM kanab_store"  # earlier versions have none

@@ -249,6 +249,15 @@ class SqliteStore:
         with self._reading() as db:
             return int(db.execute("SELECT sealed_through FROM store").fetchone()[0])
 
+    def last_hour(self) -> int:
+        """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
+        with self._reading() as db:
+            query = "SELECT max(forgotten, coalesce((SELECT max(hour) FROM nonces), 0)) FROM store"
+            return int(db.execute(query).fetchone()[0])
+
+    def time(self) -> float | None:
+        """Return None: the file is on this machine."""
+
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one."""
         with self._reading() as db:

@@ -128,6 +128,12 @@ class Store(Protocol):
     def sealed_through(self) -> int:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
 
+    def last_hour(self) -> int:
+        """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
+
+    def time(self) -> float | None:
+        """Return the time on the engine's own clock, in seconds since 1970; None where that is this machine's."""
+
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one, another one since it lost something."""
 

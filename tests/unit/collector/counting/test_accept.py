@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from kanab.collector.counting.accept import Accepted, PostAcceptor
 from kanab.collector.counting.counters import Counters
+from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.protocol.reasons import Reason
 from kanab.errors import MessageError, PlanError
 from kanab.plan.file import parse_plan
@@ -243,7 +244,6 @@ METRICS = "unknown metric - at line 2. The plan has: bought, minutes, rating."
         ("checkout/tier:B:3@2026-W46:minutes:0>0x1", "number", None),
         ("checkout/tier:B:3@2026-W46:minutes:0>١", "number", None),
         ("checkout/tier:%ff:3@2026-W46", "level", None),
-        ("checkout/tier:B:3@2026-W47", "cohort", None),
     ],
 )  # fmt: skip
 def test_a_line_that_the_plan_does_not_allow_is_refused(line: str, reason: str, text: str | None) -> None:
@@ -360,7 +360,7 @@ def test_sealed_cohorts_take_nothing_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "status"), [((15, 15, 0), None), ((15, 14, 59), 400), ((16, 16, 59), None), ((16, 17, 0), 410)]
+    ("when", "status"), [((15, 15, 0), None), ((15, 14, 59), 503), ((16, 16, 59), None), ((16, 17, 0), 410)]
 )
 def test_nonces_live_their_life_and_come_at_most_an_hour_early(when: tuple[int, ...], status: int | None) -> None:
     now = datetime(2026, 11, *when, tzinfo=UTC)
@@ -368,6 +368,36 @@ def test_nonces_live_their_life_and_come_at_most_an_hour_early(when: tuple[int, 
         assert accept(once, "banner:on", now=now).deltas
     else:
         assert refusal(once, "banner:on", now=now).status == status
+
+
+@pytest.mark.parametrize(
+    ("first", "begins"),
+    [
+        ("2026-W47", datetime(2026, 11, 16, tzinfo=UTC)),
+        ("2026-W53", datetime(2026, 12, 28, tzinfo=UTC)),  # a year of 53 weeks
+        ("2027-W01", datetime(2027, 1, 4, tzinfo=UTC)),
+        ("2025-W01", datetime(2024, 12, 30, tzinfo=UTC)),  # a week that begins in the year before
+        ("2017-W01", datetime(2017, 1, 2, tzinfo=UTC)),  # the day after a leap second
+    ],
+)
+def test_a_client_that_is_fast_at_the_end_of_a_period_is_counted_within_the_hour_of_grace(
+    first: str, begins: datetime
+) -> None:
+    def post(early: timedelta) -> bytes:
+        lines = [f"kanab/1 {make_nonce(begins)}", *both("B", f"@{first}")]
+        return "\n".join(lines).encode()
+
+    cohort = weekly.calendar.number(first)
+    for early in (timedelta(), timedelta(seconds=1), timedelta(hours=1)):
+        assert list(weekly.accept(post(early), "text/plain", begins - early).deltas) == [cohort]
+    with pytest.raises(MessageError) as caught:
+        weekly.accept(post(timedelta(hours=1)), "text/plain", begins - timedelta(hours=1, seconds=1))
+    assert (caught.value.reason, caught.value.status) == (Reason.AHEAD, 503)
+
+
+def test_a_cohort_that_lies_ahead_is_sent_again_because_the_collector_may_be_the_slow_one() -> None:
+    problem = refusal(weekly, *both("B", "@2026-W47"))
+    assert (problem.reason, problem.status) == (Reason.AHEAD, 503)
 
 
 # ── plans ──────────────────────────────────────────────────────────────────────────────────────

@@ -28,6 +28,8 @@ def test_a_cohort_opens_and_ripens_by_its_period_window_and_message_lifetime(
     begin, end = (Periods(every).first_day(one) * DAY for one in (number, number + 1))
     assert calendar.opening(begin - 1).current == number - 1
     assert calendar.opening(begin).current == calendar.opening(end - 1).current == number
+    assert calendar.opening(begin - 3600).last == number
+    assert calendar.opening(begin - 3601).last == number - 1
     assert calendar.opening(end + lives - 1).enroll_from == number
     assert calendar.opening(end + lives).enroll_from == number + 1
     assert calendar.opening(end + measured + lives - 1).measure_from == number
@@ -54,5 +56,5 @@ def test_what_is_no_label_is_refused_without_repeating_it(label: str | None) -> 
 def test_without_cohorts_there_is_one_that_stays_open() -> None:
     calendar = Calendar(Plan((), ()))
     assert calendar.number(None) == 0
-    assert calendar.opening(at(11, 15)) == (0, 0, 0)
+    assert calendar.opening(at(11, 15)) == (0, 0, 0, 0)
     assert calendar.last_ripe(at(11, 15)) is None

@@ -53,7 +53,7 @@ def test_clocks_may_be_an_hour_fast() -> None:
     assert hour_of(nonce) in open_hours(500_000 * HOUR, LIFE)
     assert hour_of(nonce) not in open_hours(500_000 * HOUR - 1, LIFE)
     problem = untimely_error(nonce, open_hours(500_000 * HOUR - 1, LIFE))
-    assert (problem.reason, problem.status) == ("nonce", 400)
+    assert (problem.reason, problem.status) == ("ahead", 503)
 
 
 def test_a_time_without_a_zone_is_in_utc() -> None:

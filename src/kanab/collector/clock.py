@@ -1,0 +1,273 @@
+"""A clock that is not believed blindly: what is told too late is gone, and what is sealed too early is lost.
+
+The time of day may be set, by hand or by a mistake; the seconds since the machine started cannot. So both are read
+together, and what the first runs ahead of the second is a *step*. Beyond a limit nothing is taken, sealed or
+forgotten until the clock is back, an operator has confirmed it, or two other clocks agree with it.
+
+At a start there is nothing to compare with but what the store has seen, other clocks, and the posts that come:
+until one of them is timely, nobody is told to give up, and nothing is sealed or forgotten.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+from kanab.collector.protocol.limits import GRACE_HOURS, HOURS_AHEAD
+from kanab.collector.protocol.reasons import Reason, refused
+from kanab.collector.stores.store import Store
+from kanab.errors import MessageError, StoreError
+
+STEP_LIMIT = 60.0
+"""Seconds by which the clock may jump, or differ from others: far less than the hour that clients may be fast."""
+
+SLEW = 500e-6
+"""Seconds per second that a clock may be faster or slower without having jumped: as much as NTP corrects it by."""
+
+BACK_SECONDS = 1.0
+"""Seconds for which a clock must be back before it is believed: what was read just before is not used any more."""
+
+UNTIMELY_POSTS = 20
+"""Posts out of time, beyond those in time, after which the clock of the collector is to blame rather than theirs."""
+
+UNTIMELY_SECONDS = 60.0
+"""Seconds without a further post out of time after which nobody is blamed any more."""
+
+PEER_SECONDS = 3.0
+"""Seconds that another machine has for telling its time."""
+
+_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+_CONFIRM = "If it is right, start again with --accept-clock. Until then clients are told to send again"
+
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """Return the current time, in UTC."""
+    return datetime.now(UTC)
+
+
+def steady_seconds() -> float:
+    """Return the seconds on a clock that nobody sets, and that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class GuardedClock:
+    """The time of day, and whether it can be believed.
+
+    ``steady`` never jumps; None means that the clock is moved on purpose, by a rehearsal, and always believed.
+    ``peers`` are addresses whose answers have a date. ``accepted`` is an operator's word that the clock is right.
+
+    >>> seconds = [0.0, 0.0]
+    >>> clock = GuardedClock(wall=lambda: datetime.fromtimestamp(seconds[0], UTC), steady=lambda: seconds[1])
+    >>> seconds[:] = 10.0, 10.0
+    >>> clock().isoformat(), clock.trouble
+    ('1970-01-01T00:00:10+00:00', None)
+    >>> clock.timely()
+    >>> seconds[0] += 7_200
+    >>> clock().isoformat(), str(clock.trouble)[:60]
+    ('1970-01-01T02:00:10+00:00', "this machine's clock jumped ahead by 2 hours. Set it right. ")
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Clock = system_clock,
+        steady: Callable[[], float] | None = steady_seconds,
+        peers: Sequence[str] = (),
+        accepted: bool = False,
+    ) -> None:
+        self._wall, self._steady = wall, steady
+        self._peers = [_http_date(url) for url in peers]
+        self._compared = accepted or steady is None
+        self._doubt: StoreError | None = None
+        self._untimely, self._untimely_at = 0, 0.0
+        self._ahead, self._read, self._jumped, self._jumped_at = 0.0, 0.0, 0.0, 0.0
+        self.settled = self._compared
+        """Whether anything but this clock has said that it is right: a post, other clocks, an operator."""
+        self.step = 0.0
+        """Seconds that the clock has jumped ahead; back, if below 0."""
+        self._anchor()
+
+    def __call__(self) -> datetime:
+        """Return the time, and take note of a step."""
+        now = self._wall()
+        if self._steady is not None:
+            steady = self._steady()
+            step = now.timestamp() - steady - self._ahead
+            if -STEP_LIMIT <= step <= STEP_LIMIT:
+                slewed = SLEW * (steady - self._read)
+                self._ahead += min(max(step, -slewed), slewed)
+                if self._jumped and steady - self._jumped_at > BACK_SECONDS:
+                    self._jumped = 0.0
+            elif not self.settled:  # nothing was done by the time before: it is as if the collector started now
+                self._ahead, step, self._compared = self._ahead + step, 0.0, False
+            else:
+                self._jumped, self._jumped_at = step, steady
+            self._read, self.step = steady, step
+        return now
+
+    def _anchor(self) -> None:
+        """Expect from now on that the clock goes on from where it stands."""
+        if self._steady is not None:
+            self._read = self._steady()
+            self._ahead, self.step, self._jumped = self._wall().timestamp() - self._read, 0.0, 0.0
+
+    # ── is it right? ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing may be taken, sealed or forgotten by this clock; None while it is believed."""
+        if self._doubt is not None or not self._jumped:
+            return self._doubt
+        way = f"{'ahead' if self._jumped > 0 else 'back'} by {in_words(self._jumped)}"
+        return StoreError(f"this machine's clock jumped {way}", f"Set it right. {_CONFIRM}.")
+
+    def compare(self, store: Store) -> None:
+        """Compare with other clocks where that can help: at the start, and after a step."""
+        now = self()
+        if self._compared and self.trouble is None:
+            return
+        differences = self.differences(store)
+        agreeing = sum(abs(difference) <= STEP_LIMIT for difference in differences)
+        confirmed = agreeing >= 2 and 2 * agreeing > len(differences)
+        if self._compared:
+            if confirmed:
+                self._anchor()
+            return
+        self._doubt = None if confirmed else difference_to_store(store, now) or _difference_error(differences)
+        self._compared = self._doubt is None
+        self.settled |= confirmed
+        self._anchor()
+
+    def differences(self, store: Store) -> list[float]:
+        """Return by how many seconds other clocks are ahead of this one: the database's, and those of peers."""
+        differences = []
+        for source in (store.time, *self._peers):
+            before = self._wall().timestamp()
+            told = source()
+            if told is not None:
+                differences.append(told - (before + self._wall().timestamp()) / 2)
+        return differences
+
+    # ── what posts say ─────────────────────────────────────────────────────────────────────────
+
+    def timely(self) -> None:
+        """Note a post in time: somebody else's clock agrees."""
+        if self.settled:
+            self._untimely = 0
+        else:
+            self._untimely -= 1
+            self.settled = self._untimely < 0
+
+    def untimely(self, problem: MessageError) -> MessageError:
+        """Return the answer to a post out of time: to be sent again, where this clock may be the wrong one."""
+        if self._steady is None:
+            return problem
+        if not self.settled or problem.status == Reason.AHEAD.status:
+            self._untimely, self._untimely_at = min(self._untimely + 1, UNTIMELY_POSTS), self._steady()
+        return problem if self.settled and self.suspicion is None else refused(Reason.CLOCK, *_CHECKED)
+
+    @property
+    def suspicion(self) -> StoreError | None:
+        """Why this clock may be wrong although it did not jump: posts in time are taken, others sent again."""
+        silent = self._steady is None or self._steady() - self._untimely_at > UNTIMELY_SECONDS
+        if silent or self._untimely < UNTIMELY_POSTS:
+            return None
+        return StoreError("nobody's posts fit this machine's clock", f"Set it right. {_CONFIRM}.")
+
+
+OUT_OF_TIME = frozenset({Reason.AHEAD, Reason.EXPIRED, Reason.UNTIMELY})
+"""The reasons of posts that would be counted at another time."""
+
+_CHECKED = "the collector checks its clock", "Send the message again later."
+
+
+def guarded(clock: Clock | None) -> GuardedClock:
+    """Return a guarded clock as it is; one that a rehearsal moves is always believed; None is the system's, guarded."""
+    if isinstance(clock, GuardedClock):
+        return clock
+    return GuardedClock() if clock is None else GuardedClock(wall=clock, steady=None)
+
+
+def clock_error() -> MessageError:
+    """Return the answer to every post while the clock is not believed."""
+    return refused(Reason.CLOCK, *_CHECKED)
+
+
+def difference_to_store(store: Store, now: datetime) -> StoreError | None:
+    """Return the error for a clock that stands before what the store has seen; None if it does not."""
+    if now.timestamp() // _HOUR + HOURS_AHEAD >= store.last_hour():
+        return None
+    return StoreError("this machine's clock stands before the last post in the store", f"Set it right. {_CONFIRM}.")
+
+
+def check_before_seal(clock: GuardedClock, store: Store, life: int) -> None:
+    """Check that a command may seal by a clock; raises `StoreError` where it differs, or where nothing confirms it.
+
+    While a collector runs, the store knows the hour: of the last nonces, or up to which they are forgotten, which is
+    their life ago, in seconds.
+    """
+    clock.compare(store)
+    if clock.trouble is not None:
+        raise clock.trouble
+    hours = life // _HOUR + GRACE_HOURS + HOURS_AHEAD + 1
+    if not clock.settled and clock().timestamp() // _HOUR > store.last_hour() + hours:
+        raise StoreError(
+            "the last post in the store is older than messages live, so that nothing confirms this machine's clock",
+            "What is sealed too early is lost: look at the clock, and if it is right, give --accept-clock.",
+        )
+
+
+def _difference_error(differences: Sequence[float]) -> StoreError | None:
+    """Return the error for a clock that differs from another one; None if it agrees with all that told their time."""
+    largest = max(differences, key=abs, default=0.0)
+    if abs(largest) <= STEP_LIMIT:
+        return None
+    way = f"{'behind' if largest > 0 else 'ahead of'} another by {in_words(largest)}"
+    return StoreError(f"this machine's clock is {way}", f"Set right the one that is wrong. {_CONFIRM}.")
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of time in words.
+
+    >>> in_words(-61), in_words(7_300), in_words(3 * 86_400)
+    ('1 minute', '2 hours', '3 days')
+    """
+    length, unit = next(
+        (round(abs(seconds) / size), name)
+        for size, name in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute"), (1, "second"))
+        if abs(seconds) >= size or size == 1
+    )
+    return f"{length:,} {unit}{'' if length == 1 else 's'}"
+
+
+def _http_date(url: str) -> Callable[[], float | None]:
+    """Return a function that reads the date of a web server's answer, in seconds since 1970; None without one."""
+    try:
+        parts = urlsplit(url)
+        kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
+        host, port, path = parts.hostname or "", parts.port, parts.path or "/"
+    except (KeyError, ValueError):
+        host = ""
+    if not host:
+        raise StoreError("that is no address of a clock", "For example --clock-peer https://www.example.com/.")
+
+    def read() -> float | None:
+        connection = kind(host, port, timeout=PEER_SECONDS)
+        try:
+            connection.request("HEAD", path)
+            headers = connection.getresponse().headers
+            age = headers.get("Age", "0")  # an answer from a cache has the date at which it was made
+            made = parsedate_to_datetime(headers.get("Date", "")).timestamp()
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        finally:
+            connection.close()
+        return made + 0.5 + (float(age) if age.isdigit() and len(age) < 10 else 0.0)
+
+    return read

@@ -1,0 +1,313 @@
+"""A collector in a process of its own whose wall clock is moved while its steady clock goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.collector.collector_process import HOST, Done, Place, Server, turn
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, cohort_label, collected
+
+from kanab.client import Client
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Store
+
+SEALING = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
+LONG = timedelta(days=30)  # everything is ripe by then
+
+Keep = Callable[[Any], Any]
+
+
+class Rehearsal:
+    """A collector on SQLite or PostgreSQL with a clock that the test moves."""
+
+    def __init__(self, place: Place, closing: Keep, url: str | None = None) -> None:
+        self.place, self._closing = place, closing
+        self.clock = turn(place.root / "clock")
+        self._plan = place.plan(SEALING)
+        self.url = url
+        if url is not None:
+            Keyring.create(place.key)
+        self.server = self._server()
+
+    def _server(self, *more: str) -> Server:
+        return self._closing(Server(self.place, *self.where, *more, clock=self.clock, guarded=True))
+
+    @property
+    def where(self) -> list[str | Path]:
+        kept = ["--data", self.place.data] if self.url is None else ["--store", self.url, "--key", self.place.key]
+        return ["--plan", self._plan, *kept]
+
+    def restart(self, *more: str, healthy: bool = True) -> None:
+        self.server.kill()
+        self.server = self._server(*more).start(healthy=healthy)
+
+    def seal(self, *more: str) -> Done:
+        """`kanab seal` on the moved clock."""
+        name = "sealing"
+        code = self.place.end(
+            self.place.begin("seal", *self.where, *more, name=name, clock=str(self.clock), guarded=True)
+        )
+        out, err = ((self.place.root / f"{name}.{end}").read_text() for end in ("out", "err"))
+        return Done(code, out, err)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        opened = SqliteStore(self.place.data / "store.db") if self.url is None else PostgresStore(self.url)
+        yield opened
+        opened.close()
+
+    def check_untouched(self) -> None:
+        """Nothing was sealed, nothing forgotten, no key moved."""
+        with self.store() as store:
+            assert store.sealed() == []
+            assert store.last_hour() <= datetime.now(UTC).timestamp() // 3600
+        assert Keyring.from_file(self.place.key).period == 0
+
+    def check_counted(self, visitors: Visitors) -> None:
+        with self.store() as store:
+            assert collected(store, RecordCipher(Keyring.from_file(self.place.key))) == visitors.tallies()
+
+
+@pytest.fixture
+def alone(place: Place, closing: Keep) -> Rehearsal:
+    """A collector without another clock to ask."""
+    return Rehearsal(place, closing)
+
+
+def until(fact: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def posted(server: Server, visitors: Visitors, people: int = 25) -> set[tuple[int, str, str]]:
+    """Status, word and pause of the answers to so many new people."""
+    answers = set()
+    for _ in range(people):
+        sent = visitors.next_post(visitors.join())
+        status, headers, _ = server.ask("POST", "/v1/t", sent.body, {"Content-Type": "text/plain"})
+        answers.add((status, headers["kanab-answer"], headers.get("retry-after", "")))
+    return answers
+
+
+def is_red(server: Server) -> bool:
+    return server.ask("GET", "/readyz")[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [("sqlite", LONG), ("sqlite", -timedelta(hours=2)), ("postgres", LONG)], ids=str
+)
+def test_while_the_clock_has_jumped_everybody_is_told_to_send_again_and_nothing_is_sealed(
+    request: pytest.FixtureRequest, place: Place, closing: Keep, kind: str, step: timedelta
+) -> None:
+    rehearsal = Rehearsal(place, closing, request.getfixturevalue("postgres_url") if kind == "postgres" else None)
+    server, visitors = rehearsal.server.start(), Visitors(51)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=50))
+    turn(rehearsal.clock, step)
+    assert posted(server, visitors) == {(503, "clock", "2")}
+    until(lambda: is_red(server))
+    way, length = "ahead" if step > timedelta() else "back", "30 days" if abs(step) == LONG else "2 hours"
+    assert f"this machine's clock jumped {way} by {length}. Set it right." in server.stderr
+    time.sleep(0.2)  # the clock is looked at several times
+    rehearsal.check_untouched()
+    turn(rehearsal.clock)
+    until(lambda: not is_red(server))
+    asyncio.run(visitors.finish([server.port]))
+    asyncio.run(visitors.for_a_while([server.port], 10, most=50))
+    server.kill()
+    rehearsal.check_untouched()
+    rehearsal.check_counted(visitors)
+    assert server.stderr.count("is believed again") == 1
+    assert "Traceback" not in server.stderr
+
+
+def test_what_the_python_client_sends_while_the_clock_has_jumped_is_counted_afterwards(
+    alone: Rehearsal, closing: Keep
+) -> None:
+    server, visitors = alone.server.start(), Visitors(52)
+    client = closing(Client(f"http://{HOST}:{server.port}/"))
+    assert client.ready(10)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=1))
+    turn(alone.clock, LONG)
+    people = [client.person(id=f"user-{number}") for number in range(12)]
+    for person in people:
+        person.enroll("checkout", {"tier": 1, "device": "phone"})
+        person.track("minutes", 4)
+        person.save()
+    assert not client.flush(0.5)
+    turn(alone.clock)
+    assert client.flush(20)
+    server.kill()
+    with alone.store() as store:
+        tallies = collected(store, RecordCipher(Keyring.from_file(alone.place.key)))
+    known = sum(person.enrolled for person in visitors.people)
+    assert sum(tallies["checkout/tier"].people_by("checkout").values()) == known + len(people)
+
+
+def test_a_jump_within_the_limit_is_no_jump(alone: Rehearsal) -> None:
+    """A leap second, and what a time server corrects."""
+    server, visitors = alone.server.start(), Visitors(53)
+    asyncio.run(visitors.for_a_while([server.port], 10, most=5))
+    for seconds in (-1, 30, -20):
+        turn(alone.clock, timedelta(seconds=seconds))
+        assert posted(server, visitors, 3) == {(204, "counted", "")}
+    assert not is_red(server)
+
+
+# ── starts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("fast", "word"), [(-timedelta(hours=2), "ahead"), (timedelta(days=3), "clock")], ids=str)
+def test_a_start_with_a_wrong_clock_that_nothing_contradicts_turns_nobody_away(
+    alone: Rehearsal, fast: timedelta, word: str
+) -> None:
+    turn(alone.clock, fast)
+    server, visitors = alone.server.start(), Visitors(54)
+    assert {answer[:2] for answer in posted(server, visitors)} <= {(503, word), (503, "clock")}
+    until(lambda: is_red(server))
+    until(lambda: "nobody's posts fit this machine's clock" in server.stderr)
+    turn(alone.clock)  # a time server corrects it: nothing was counted by the wrong time
+    asyncio.run(visitors.finish([server.port]))
+    until(lambda: not is_red(server))
+    server.kill()
+    alone.check_untouched()
+    alone.check_counted(visitors)
+
+
+def test_posts_in_time_are_taken_whatever_others_send(alone: Rehearsal) -> None:
+    server = alone.server.start()
+    forged = Visitors(55, ahead=-timedelta(days=3))
+    assert posted(server, forged) == {(503, "clock", "2")}
+    until(lambda: is_red(server))
+    visitors = Visitors(56)
+    assert posted(server, visitors) == {(204, "counted", "")}
+    assert not is_red(server)
+    assert posted(server, forged, 2) == {(410, "expired", "")}  # now it is known whose clock is wrong
+
+
+def test_cohorts_that_are_ripe_only_by_an_unconfirmed_clock_are_not_sealed(alone: Rehearsal) -> None:
+    visitors = Visitors(57)
+    asyncio.run(visitors.for_a_while([alone.server.start().port], 10, most=300))
+    turn(alone.clock, LONG)
+    alone.restart()
+    until(lambda: "since the start nothing has confirmed it" in alone.server.stderr)
+    alone.check_untouched()
+    assert alone.seal().code == 2
+    alone.check_untouched()
+    alone.restart("--accept-clock")
+    until(lambda: "kanab: sealed the cohorts through" in alone.server.stderr)
+
+
+def test_a_timely_post_confirms_the_clock_and_what_is_ripe_is_sealed(alone: Rehearsal) -> None:
+    visitors = Visitors(58)
+    asyncio.run(visitors.for_a_while([alone.server.start().port], 10, most=300))
+    turn(alone.clock, LONG)
+    alone.restart()
+    later = Visitors(59, label=cohort_label(datetime.now(UTC) + LONG), ahead=LONG)
+    assert posted(alone.server, later, 1) == {(204, "counted", "")}
+    until(lambda: "kanab: sealed the cohorts through" in alone.server.stderr)
+
+
+def test_a_start_before_the_last_post_in_the_store_waits_for_a_confirmation(alone: Rehearsal) -> None:
+    visitors = Visitors(60)
+    asyncio.run(visitors.for_a_while([alone.server.start().port], 10, most=5))
+    turn(alone.clock, -timedelta(hours=5))
+    alone.restart(healthy=False)
+    assert posted(alone.server, visitors, 3) == {(503, "clock", "2")}
+    assert "this machine's clock stands before the last post in the store" in alone.server.stderr
+    done = alone.seal()
+    assert done.code == 2
+    assert "this machine's clock stands before the last post in the store" in done.err
+    turn(alone.clock)
+    asyncio.run(visitors.finish([alone.server.port]))
+    assert not is_red(alone.server)
+
+
+def test_a_start_with_another_time_than_the_database_waits_for_a_confirmation(
+    place: Place, closing: Keep, postgres_url: str
+) -> None:
+    rehearsal = Rehearsal(place, closing, postgres_url)
+    asyncio.run((visitors := Visitors(61)).for_a_while([rehearsal.server.start().port], 10, most=5))
+    turn(rehearsal.clock, timedelta(hours=2))
+    rehearsal.restart(healthy=False)
+    assert posted(rehearsal.server, visitors, 3) == {(503, "clock", "2")}
+    assert "this machine's clock is ahead of another by 2 hours" in rehearsal.server.stderr
+    assert "this machine's clock is ahead of another by 2 hours" in rehearsal.seal().err
+    rehearsal.restart("--accept-clock")
+    assert not is_red(rehearsal.server)
+    turn(rehearsal.clock)
+    rehearsal.restart()
+    asyncio.run(visitors.finish([rehearsal.server.port]))
+    rehearsal.server.kill()
+    rehearsal.check_counted(visitors)
+
+
+# ── other clocks ───────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def web_server(ahead: timedelta) -> Iterator[str]:
+    """A web server whose clock is ahead; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response_only(204)
+            self.send_header("Date", format_datetime(datetime.now(UTC) + ahead, usegmt=True))
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://{HOST}:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_two_clocks_that_agree_confirm_a_jump_and_a_single_one_does_not(alone: Rehearsal) -> None:
+    with web_server(LONG) as first, web_server(LONG) as second:
+        alone.server = alone._server("--clock-peer", first)
+        server, visitors = alone.server.start(healthy=False), Visitors(62)
+        assert "this machine's clock is behind another by " in server.stderr
+        turn(alone.clock, LONG)
+        until(lambda: not is_red(server))
+        visitors = Visitors(62, label=cohort_label(datetime.now(UTC) + LONG), ahead=LONG)
+        assert posted(server, visitors, 1) == {(204, "counted", "")}
+        turn(alone.clock)
+        until(lambda: is_red(server))
+        turn(alone.clock, LONG)
+        server.kill()
+        alone.server = alone._server("--clock-peer", first, "--clock-peer", second)
+        server = alone.server.start()
+        turn(alone.clock, 2 * LONG)
+        assert posted(server, visitors, 1) == {(503, "clock", "2")}
+        turn(alone.clock, LONG)
+        asyncio.run(visitors.finish([server.port]))
+    with web_server(timedelta()) as first, web_server(timedelta()) as second:
+        turn(alone.clock, LONG)
+        alone.restart("--clock-peer", first, "--clock-peer", second, "--accept-clock")
+        turn(alone.clock, timedelta())
+        until(lambda: "is believed again" in alone.server.stderr)
+
+
+def test_an_address_that_is_none_is_refused_at_the_start(alone: Rehearsal) -> None:
+    done = alone.place.run("serve", *alone.where, "--clock-peer", "time.example.com")
+    assert done.code == 2
+    assert "that is no address of a clock" in done.err
