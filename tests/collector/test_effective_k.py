@@ -224,9 +224,9 @@ def test_too_many_signatures_are_dropped_when_records_are_merged_and_the_receipt
     monkeypatch.setattr(signatures, "MOST_SIGNATURES", 10)
     cipher = RecordCipher(Keyring(KeyChain.new()))
     plain = {"checkout/os|A:iOS|n": 22} | {f"checkout/*|A:phone:{number}|n": 2 for number in range(11)}
-    merged = cipher.merge(7, [cipher.encrypt(7, plain), cipher.encrypt(7, {"banner/*|on:1:2|n": 5})])
+    merged, _ = cipher.merge(7, [cipher.encrypt(7, plain), cipher.encrypt(7, {"banner/*|on:1:2|n": 5})])
     assert cipher.decrypt(7, merged) == {"checkout/os|A:iOS|n": 22, "checkout/*||over": 1, "banner/*|on:1:2|n": 5}
-    again = cipher.merge(7, [merged, cipher.encrypt(7, {"checkout/*|A:phone:1|n": 2})])
+    again, _ = cipher.merge(7, [merged, cipher.encrypt(7, {"checkout/*|A:phone:1|n": 2})])
     assert joint(cipher.decrypt(7, again)) == {"checkout/*||over": 1, "banner/*|on:1:2|n": 5}
     batch = sealed(visitors(VISITORS, 1), tmp_path, compact=True)
     assert batch.receipt.effective_k is None

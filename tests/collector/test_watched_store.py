@@ -19,6 +19,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import StoreError
 
@@ -195,3 +196,72 @@ def test_a_store_behind_a_link_is_watched_too(tmp_path: Path, closing: Callable[
     os.unlink(tmp_path / "disk" / "store.db")
     with pytest.raises(StoreError, match="the file of the store is gone"):
         store.sealed()
+
+
+# ── PostgreSQL ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def shared_server(place: Place, postgres_url: str, closing: Callable[[Any], Any]) -> Server:
+    """A collector on PostgreSQL that has taken three posts."""
+    Keyring.create(place.key)
+    options = ("--plan", place.plan(PLAN), "--store", postgres_url, "--key", place.key)
+    server = closing(Server(place, *options)).start()
+    assert [server.post(message()) for _ in range(3)] == [204] * 3
+    return server
+
+
+def copied_tables(url: str, *, back: bool) -> None:
+    """Copy the tables into another schema as a backup does, or put such a backup in their place."""
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    with psycopg.connect(url, autocommit=True) as db:
+        tables = ("store", "records", "nonces", "sealed", "plans")
+        if not back:
+            db.execute("DROP SCHEMA IF EXISTS backup CASCADE")
+            db.execute("CREATE SCHEMA backup")
+        with db.transaction():
+            for table in tables:
+                if back:
+                    db.execute(f"TRUNCATE kanab_{table}")
+                    db.execute(f"INSERT INTO kanab_{table} SELECT * FROM backup.{table}")
+                else:
+                    db.execute(f"CREATE TABLE backup.{table} AS SELECT * FROM kanab_{table}")
+
+
+def test_a_database_that_was_restored_under_a_collector_takes_nothing(
+    shared_server: Server, place: Place, postgres_url: str
+) -> None:
+    """An older one lacks what was acknowledged; a backup that has it is as good as what was there."""
+    copied_tables(postgres_url, back=False)
+    copied_tables(postgres_url, back=True)
+    body = message()
+    assert [shared_server.post(body), shared_server.post(body)] == [204] * 2
+    copied_tables(postgres_url, back=True)
+    refuses(shared_server, "the database lacks what was acknowledged")
+    shared_server.kill()
+    assert people(place, PostgresStore(postgres_url)) == 3
+
+
+def test_a_database_that_was_dropped_or_begun_anew_takes_nothing(
+    shared_server: Server, place: Place, postgres_url: str
+) -> None:
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    copied_tables(postgres_url, back=False)
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("DROP SCHEMA public CASCADE")
+        db.execute("CREATE SCHEMA public")
+        refuses(shared_server, "the tables of the store are gone")
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kanab'")
+        body = message()
+        assert [shared_server.post(body), shared_server.post(body)] == [503] * 2  # a new connection makes no tables
+        assert db.execute("SELECT to_regclass('kanab_store')").fetchone() == (None,)
+    PostgresStore(postgres_url).close()  # as another collector begins a new store
+    refused = message()
+    assert shared_server.post(refused) == 503
+    assert "the database lacks what was acknowledged" in shared_server.stderr
+    copied_tables(postgres_url, back=True)
+    until_taken(shared_server, refused)
+    shared_server.kill()
+    assert people(place, PostgresStore(postgres_url)) == 4

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from kanab.collector.counting.counters import Counters, add_counters
+from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.counting.signatures import signatures_of
 from kanab.collector.counting.tables import PossibleTable, possible_tables
@@ -68,20 +68,21 @@ def seal_cohorts(
     transaction, and keys that a crash left are forgotten at the next start. The gate is passed before, so that
     nobody waits for it, and again in the transaction only if the store has changed meanwhile.
     """
-    plan = versions.over(min(first_open(store, versions), through), through)
+    first = min(first_open(store, versions), through)
+    plan = versions.over(first, through)
     made: list[Release] = []
     seen: list[tuple[list[Record], list[bytes]]] = []
 
     def make(records: list[Record], entries: list[bytes]) -> bytes:
         if seen == [(records, entries)]:
             return _document(made[-1])
-        counters = _sum(records, cipher)
+        counters, odd = _sum(records, cipher, first)
         ledger = verified_entries(entries, "the store")
         counted, left, doubts = _counted(plan, counters, _last_sealed(ledger), through)
         counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
         release, failed = release_what_holds(counted, ledger)
         left_out = dict(release.receipt.left_out) | left | failed
-        noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts)
+        noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts, *odd)
         made.append(replace(release, receipt=replace(release.receipt, left_out=left_out, deviations=noted)))
         seen[:] = [(records, entries)]
         return _document(made[-1])
@@ -154,7 +155,7 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
 
     For the live health of a collector; call it on the clock, not on request.
     """
-    counts = arm_counts(plan, _sum(store.records(), cipher))
+    counts = arm_counts(plan, cipher.genuine(store.records()).counters)
     for release in stored_ledger(store).releases:
         for name, arms in counts.items():
             table = next(iter(release.tables_of(name).values()), None)
@@ -165,11 +166,16 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
     }
 
 
-def _sum(records: Sequence[Record], cipher: RecordCipher) -> Counters:
-    counters: Counters = {}
-    for record in records:
-        add_counters(counters, cipher.decrypt(record.cohort, record.ciphertext))
-    return counters
+def _sum(records: Sequence[Record], cipher: RecordCipher, first: int) -> tuple[Counters, list[str]]:
+    """Return the sum of the records that are the store's own, and a sentence if there are others.
+
+    Raises `StoreError` if the key of an open cohort is erased: then the store is an older one.
+    """
+    for cohort in {record.cohort for record in records if record.cohort >= first}:
+        cipher.keyring.key(cohort)
+    genuine = cipher.genuine(records)
+    others = f"{genuine.left_out} records in the store were left out: they are not its own, or were counted already"
+    return genuine.counters, [others] if genuine.left_out else []
 
 
 def _last_sealed(ledger: Ledger) -> str | None:

@@ -79,9 +79,7 @@ def sealed(records: list[Record], before: list[bytes]) -> bytes:
 
 
 def total(store: SqliteStore, keyring: Keyring, cohort: int = 4) -> Counters:
-    return RecordCipher(keyring).total(
-        cohort, [record.ciphertext for record in store.records() if record.cohort == cohort]
-    )
+    return RecordCipher(keyring).genuine([record for record in store.records() if record.cohort == cohort]).counters
 
 
 def outcomes(futures: list[Future[PostOutcome]]) -> list[PostOutcome]:

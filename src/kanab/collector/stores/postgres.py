@@ -8,9 +8,9 @@ way is done again once: if the commit had happened after all, the nonces say so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
@@ -20,6 +20,7 @@ from kanab.collector.stores.store import (
     MakeBatch,
     MakeNote,
     Merge,
+    PostOutcome,
     Record,
     StoredPlan,
     newer_schema_error,
@@ -73,11 +74,26 @@ _APPEND = """
     ), kept AS (
         INSERT INTO kanab_records (cohort, box) SELECT * FROM unnest(%(cohorts)b::integer[], %(boxes)b::bytea[])
     )
-    SELECT 1 / CASE WHEN sealed_through = %(sealed_through)s AND forgotten = %(forgotten)s AND epoch = %(epoch)s
-                     AND (SELECT count(*) FROM remembered) = cardinality(%(hours)b::integer[]) THEN 1 ELSE 0 END
+    SELECT 1 / coalesce((
+        SELECT CASE WHEN sealed_through = %(sealed_through)s AND forgotten = %(forgotten)s AND epoch = %(epoch)s
+                     AND generation = %(generation)s
+                     AND (SELECT count(*) FROM remembered) = cardinality(%(hours)b::integer[])
+                     AND (%(last_hour)s < forgotten OR
+                          EXISTS (SELECT FROM kanab_nonces WHERE hour = %(last_hour)s AND nonce = %(last_nonce)b))
+               THEN 1 ELSE 0 END
+        FROM kanab_store), 0)
+"""
+"""Append a whole group if all of it is as expected, else nothing, by a division by zero that only this raises.
+
+The last post that this collector acknowledged must be there, or the database is an older one than it was.
+"""
+
+_STATE = """
+    SELECT sealed_through, forgotten, epoch, generation, fingerprint,
+           %(last_hour)s < forgotten OR
+           EXISTS (SELECT FROM kanab_nonces WHERE hour = %(last_hour)s AND nonce = %(last_nonce)b)
     FROM kanab_store
 """
-"""Append a whole group if all of it is as expected, else nothing, by a division by zero that only this raises."""
 
 _REMEMBER = """
     INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%b::integer[], %b::bytea[])
@@ -88,6 +104,7 @@ _RECORDS = """
     SELECT cohort, box FROM kanab_records
     WHERE %(through)s::integer IS NULL OR cohort <= %(through)s ORDER BY cohort, id
 """
+_BEGIN_EPOCH = "UPDATE kanab_store SET epoch = %s, generation = generation + 1"
 _FORGET = """
     DELETE FROM kanab_nonces WHERE (hour, nonce) IN
     (SELECT hour, nonce FROM kanab_nonces WHERE hour < %s ORDER BY hour, nonce LIMIT %s)
@@ -104,12 +121,29 @@ _CAUSES = {
     "55P03": ("another collector holds the store", "Try again when it has finished."),
     "42501": _REFUSED,
     "3F000": _REFUSED,  # no schema that this user may create tables in
+    "42P01": ("the tables of the store are gone", "Restore the database; until then nothing is taken."),
     "25006": ("the database is read-only", "Give the address of the primary server."),
 }
 
 
 _NOT_LET_IN = ("does not exist", "authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 """What a server says to a user that it knows no password of; other words, or none, mean that it may come later."""
+
+
+class _State(NamedTuple):
+    """What is sealed and forgotten, the epoch and the generation; only the epoch ever takes an earlier value."""
+
+    sealed_through: int
+    forgotten: int
+    epoch: str
+    generation: int
+
+    def follows(self, before: _State) -> bool:
+        """Return whether a store can have come from an earlier state to this one."""
+        grown = all(
+            getattr(self, name) >= getattr(before, name) for name in ("sealed_through", "forgotten", "generation")
+        )
+        return grown and (self.epoch == before.epoch or self.generation > before.generation)
 
 
 class PostgresStore:
@@ -125,7 +159,9 @@ class PostgresStore:
         self._read_only = read_only
         self._lock = threading.RLock()
         self._connection: Connection | None = None
-        self._ends: tuple[int, int, str] | None = None  # what was sealed and forgotten at the last append; the epoch
+        self._state: _State | None = None  # as it was last seen
+        self._last = {"last_hour": -1, "last_nonce": b""}  # the last post that was acknowledged
+        self._fingerprint: bytes | None = None
         self.sealed_through()  # a wrong address is an error now, not at the first message
 
     def claim(self, fingerprint: bytes) -> None:
@@ -138,6 +174,7 @@ class PostgresStore:
                     raise wrong_key_error()
 
         self._run(work)
+        self._fingerprint = fingerprint
 
     def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
         """Remember the nonces, add up what is new by cohort, and write one record per cohort.
@@ -148,13 +185,47 @@ class PostgresStore:
         keys = _keys(posts)
 
         def work(db: Connection) -> Appended:
-            if self._ends is not None and len(keys) == len(of_epoch(posts, self._ends[2])) == len(posts) > 0:
+            state = self._state
+            if state is not None and len(keys) == len(of_epoch(posts, state.epoch)) == len(posts) > 0:
                 with suppress(_psycopg().errors.DivisionByZero):
-                    return _append_new(db, posts, keys, self._ends, encrypt)
-            appended, self._ends = _append_any(db, posts, encrypt)
-            return appended
+                    return _append_new(db, posts, keys, encrypt, state=state, last=self._last)
+            return self._append_any(db, posts, encrypt)
 
-        return self._run(work)
+        appended = self._run(work)
+        taken = zip(posts, appended.outcomes, strict=True)
+        known = [post for post, outcome in taken if outcome not in (PostOutcome.EPOCH, PostOutcome.EXPIRED)]
+        if known:
+            self._last = {"last_hour": known[-1].hour, "last_nonce": known[-1].nonce}
+        return appended
+
+    def _append_any(self, db: Connection, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
+        """Append a group after queries for what is sealed and forgotten by now, the epoch, and which nonces are new."""
+        with db.pipeline(), db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
+            state = self._read_state(db)
+            own = of_epoch(posts, state.epoch)
+            keys = _keys(own)
+            columns = [list(column) for column in zip(*keys, strict=True)] or [[], []]
+            new = {nonce for (nonce,) in db.execute(_REMEMBER, columns, binary=True).fetchall()}
+            fresh = [_take(new, post.nonce) for post in own]
+            outcomes, sums = sort_posts(own, fresh, state.sealed_through, state.forgotten)
+            for cohort, counters in sums.items():
+                db.execute(_ADD_RECORD, (cohort, encrypt(cohort, counters, state.epoch, state.generation)))
+        self._state = state
+        return refuse_others(posts, Appended(outcomes, list(sums), state.sealed_through, state.epoch))
+
+    def _read_state(self, db: Connection) -> _State:
+        """Read the state of the store; raises `StoreError` if it is an older one than was seen, or another store's."""
+        rows = db.execute(_STATE, self._last, binary=True).fetchall()
+        if not rows:
+            raise _older_error()
+        *values, fingerprint, has_last = rows[0]
+        state, before = _State(*values), self._state
+        if self._fingerprint not in (None, fingerprint):
+            raise _older_error()
+        if before is not None and not (state.follows(before) and (has_last or state.epoch != before.epoch)):
+            raise _older_error()
+        return state
 
     def sizes(self) -> dict[int, int]:
         """Return how many records each open cohort has."""
@@ -166,16 +237,22 @@ class PostgresStore:
         return self._run(lambda db: _records(db, through))
 
     def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all records of a cohort by one."""
+        """Replace all records of a cohort by one, in the next generation; leave those that do not count to the seal."""
 
         def work(db: Connection) -> None:
             with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
-                query = "DELETE FROM kanab_records WHERE cohort = %s RETURNING box"
-                ciphertexts = [row[0] for row in db.execute(query, (cohort,), binary=True).fetchall()]
-                if ciphertexts:
-                    merged = ciphertexts[0] if len(ciphertexts) == 1 else merge(cohort, ciphertexts)
+                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))  # nobody appends in the old generation
+                query = "SELECT id, box FROM kanab_records WHERE cohort = %s ORDER BY id"
+                rows = db.execute(query, (cohort,), binary=True).fetchall()
+                if len(rows) < 2:
+                    return
+                state = self._read_state(db)
+                merged, places = merge(cohort, [box for _, box in rows], state.epoch, state.generation + 1)
+                if len(places) > 1:
+                    merged_rows = [rows[place][0] for place in places]
+                    db.execute("DELETE FROM kanab_records WHERE id = ANY(%s)", (merged_rows,))
                     db.execute(_ADD_RECORD, (cohort, merged))
+                    db.execute("UPDATE kanab_store SET generation = generation + 1")
 
         self._run(work)
 
@@ -234,7 +311,7 @@ class PostgresStore:
                 if epoch is None:
                     db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
                 else:
-                    db.execute("UPDATE kanab_store SET epoch = %s", (epoch,))
+                    db.execute(_BEGIN_EPOCH, (epoch,))
             return True
 
         if not self._run(work):
@@ -249,7 +326,14 @@ class PostgresStore:
 
     def sealed_through(self) -> int:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
-        return self._run(lambda db: int(_value(db.execute("SELECT sealed_through FROM kanab_store"))))
+
+        def work(db: Connection) -> int:
+            if self._read_only:
+                return int(_value(db.execute("SELECT sealed_through FROM kanab_store")))
+            self._state = self._read_state(db)
+            return self._state.sealed_through
+
+        return self._run(work)
 
     def last_hour(self) -> int:
         """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
@@ -277,7 +361,7 @@ class PostgresStore:
         def work(db: Connection) -> None:
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                db.execute("UPDATE kanab_store SET epoch = %s", (epoch,))
+                db.execute(_BEGIN_EPOCH, (epoch,))
 
         self._run(work)
 
@@ -334,7 +418,10 @@ class PostgresStore:
             raise StoreError("the store is closed", "Open it again.")
         if self._connection is None or self._connection.closed:
             self._drop()
-            self._connection = (_connected_to_read if self._read_only else _connected)(self._url, self._wait)
+            if self._read_only:
+                self._connection = _connected_to_read(self._url, self._wait)
+            else:
+                self._connection = _connected(self._url, self._wait, new=self._state is None)
         return self._connection
 
     def _drop(self) -> None:
@@ -348,45 +435,26 @@ def _append_new(
     db: Connection,
     posts: Sequence[CountedPost],
     keys: Sequence[tuple[int, bytes]],
-    ends: tuple[int, int, str],
     encrypt: Encrypt,
+    *,
+    state: _State,
+    last: Mapping[str, Any],
 ) -> Appended:
     """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
-    sealed_through, forgotten, epoch = ends
-    outcomes, sums = sort_posts(posts, [True] * len(posts), sealed_through, forgotten)
+    outcomes, sums = sort_posts(posts, [True] * len(posts), state.sealed_through, state.forgotten)
+    boxes = [encrypt(cohort, counters, state.epoch, state.generation) for cohort, counters in sums.items()]
     values = {
         "hours": [hour for hour, _ in keys],
         "nonces": b"".join(nonce for _, nonce in keys),
         "cohorts": list(sums),
-        "boxes": [encrypt(cohort, counters) for cohort, counters in sums.items()],
-        "sealed_through": sealed_through,
-        "forgotten": forgotten,
-        "epoch": epoch,
+        "boxes": boxes,
+        **state._asdict(),
+        **last,
     }
     with db.pipeline():
         db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
         db.execute(_APPEND, values, binary=True)
-    return Appended(outcomes, list(sums), sealed_through, epoch)
-
-
-def _append_any(
-    db: Connection, posts: Sequence[CountedPost], encrypt: Encrypt
-) -> tuple[Appended, tuple[int, int, str]]:
-    """Append a group after queries for what is sealed and forgotten by now, the epoch, and which nonces are new."""
-    with db.pipeline(), db.transaction():
-        db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
-        state = db.execute("SELECT sealed_through, forgotten, epoch FROM kanab_store", binary=True)
-        [(sealed_through, forgotten, epoch)] = state.fetchall()
-        own = of_epoch(posts, epoch)
-        keys = _keys(own)
-        columns = [list(column) for column in zip(*keys, strict=True)] or [[], []]
-        new = {nonce for (nonce,) in db.execute(_REMEMBER, columns, binary=True).fetchall()}
-        fresh = [_take(new, post.nonce) for post in own]
-        outcomes, sums = sort_posts(own, fresh, sealed_through, forgotten)
-        for cohort, counters in sums.items():
-            db.execute(_ADD_RECORD, (cohort, encrypt(cohort, counters)))
-    appended = Appended(outcomes, list(sums), sealed_through, epoch)
-    return refuse_others(posts, appended), (sealed_through, forgotten, epoch)
+    return Appended(outcomes, list(sums), state.sealed_through, state.epoch)
 
 
 def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:
@@ -394,8 +462,8 @@ def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:
     return sorted({(post.hour, post.nonce) for post in posts})
 
 
-def _connected(url: str, wait: float) -> Connection:
-    """Open a connection on which a commit is durable, and bring the tables up to date."""
+def _connected(url: str, wait: float, *, new: bool) -> Connection:
+    """Open a connection on which a commit is durable, and bring the tables up to date; make them in a new store."""
     db: Connection = _psycopg().connect(url, **_OPTIONS)
     try:
         db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
@@ -404,7 +472,7 @@ def _connected(url: str, wait: float) -> Connection:
             db.execute("SET synchronous_commit TO on")
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))
-            _migrate(db)
+            _migrate(db, new=new)
     except BaseException:
         db.close()
         raise
@@ -430,9 +498,11 @@ def _connected_to_read(url: str, wait: float) -> Connection:
     return db
 
 
-def _migrate(db: Connection) -> None:
+def _migrate(db: Connection, *, new: bool) -> None:
     """Bring the tables to this program's version, all steps or none."""
     exists = _value(db.execute("SELECT to_regclass('kanab_store') IS NOT NULL"))
+    if not exists and not new:
+        raise StoreError(*_CAUSES["42P01"])
     version = _value(db.execute("SELECT version FROM kanab_store")) if exists else 0
     if version > SCHEMA:
         raise newer_schema_error()
@@ -470,6 +540,13 @@ def _psycopg() -> Any:
     except ImportError:
         raise MissingExtraError("keeping a store in PostgreSQL", "postgres") from None
     return psycopg
+
+
+def _older_error() -> StoreError:
+    return StoreError(
+        "the database lacks what was acknowledged: it is an older one, or another store's",
+        "Give the right one back; or stop the collectors, and restore (kanab restore). Until then nothing is taken.",
+    )
 
 
 def _explained(problem: Any) -> StoreError:

@@ -90,6 +90,8 @@ DROP TABLE batches;
 SCHEMA = len(_MIGRATIONS)
 _EPOCHS = 3  # the version that brought them
 
+_BEGIN_EPOCH = "UPDATE store SET epoch = ?, generation = generation + 1"  # by which who appends notices it
+
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
     sqlite3.SQLITE_BUSY: ("another process holds the store", "Try again when it has finished."),
@@ -176,13 +178,17 @@ class SqliteStore:
             return _records(db, through)
 
     def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all records of a cohort by one."""
+        """Replace all records of a cohort by one, in the next generation; leave those that do not count to the seal."""
         with self._transaction() as db:
-            rows = db.execute("SELECT box FROM records WHERE cohort = ? ORDER BY id", (cohort,)).fetchall()
-            if len(rows) > 1:
-                db.execute("DELETE FROM records WHERE cohort = ?", (cohort,))
-                merged = merge(cohort, [ciphertext for (ciphertext,) in rows])
+            rows = db.execute("SELECT id, box FROM records WHERE cohort = ? ORDER BY id", (cohort,)).fetchall()
+            if len(rows) < 2:
+                return
+            epoch, generation = db.execute("SELECT epoch, generation + 1 FROM store").fetchone()
+            merged, places = merge(cohort, [ciphertext for _, ciphertext in rows], epoch, generation)
+            if len(places) > 1:
+                db.executemany("DELETE FROM records WHERE id = ?", [rows[place][:1] for place in places])
                 db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merged))
+                db.execute("UPDATE store SET generation = ?", (generation,))
 
     def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
         """Delete about ``most`` nonces of earlier hours, refused from now on; return whether there are more."""
@@ -234,7 +240,7 @@ class SqliteStore:
             if epoch is None:
                 db.execute("UPDATE store SET sealed_through = ?", (through,))
             else:
-                db.execute("UPDATE store SET epoch = ?", (epoch,))
+                db.execute(_BEGIN_EPOCH, (epoch,))
         with suppress(StoreError):  # as after a seal
             self.tidy()
         return True
@@ -268,8 +274,7 @@ class SqliteStore:
     def begin_epoch(self, epoch: str) -> None:
         """Change the epoch: posts that were made for another one are refused from now on."""
         with self._transaction() as db:
-            db.execute("UPDATE store SET epoch = ?", (epoch,))
-            db.execute("UPDATE log SET number = number + 1")  # appenders that know an older one are behind
+            db.execute(_BEGIN_EPOCH, (epoch,))
 
     def fingerprint(self) -> bytes | None:
         """Return which key chain the store is bound to; None before the first one."""

@@ -16,19 +16,20 @@ from kanab.collector.stores.seen_nonces import HASH_BYTES, SeenNonces, split_non
 from kanab.collector.stores.store import Appended, CountedPost, Encrypt, sort_posts
 
 APPENDING = (
-    "CREATE TEMP VIEW appending AS SELECT 0 AS number, 0 AS hour, NULL AS nonces, 0 AS cohort, NULL AS box",
+    """CREATE TEMP VIEW appending AS
+        SELECT 0 AS number, 0 AS hour, NULL AS nonces, 0 AS cohort, NULL AS box, 0 AS generation""",
     """CREATE TEMP TRIGGER remember INSTEAD OF INSERT ON appending WHEN NEW.nonces IS NOT NULL BEGIN
         SELECT RAISE(ABORT, 'behind') FROM log WHERE number <> NEW.number - 1;
-        SELECT RAISE(ABORT, 'behind') FROM store WHERE forgotten > NEW.hour;
+        SELECT RAISE(ABORT, 'behind') FROM store WHERE forgotten > NEW.hour OR generation <> NEW.generation;
         UPDATE log SET number = NEW.number;
         INSERT INTO nonces VALUES (NEW.number, NEW.hour, NEW.nonces);
     END""",
     """CREATE TEMP TRIGGER keep INSTEAD OF INSERT ON appending WHEN NEW.box IS NOT NULL BEGIN
-        SELECT RAISE(ABORT, 'behind') FROM store WHERE sealed_through >= NEW.cohort;
+        SELECT RAISE(ABORT, 'behind') FROM store WHERE sealed_through >= NEW.cohort OR generation <> NEW.generation;
         INSERT INTO records (cohort, box) VALUES (NEW.cohort, NEW.box);
     END""",
 )
-"""What a connection needs for it; ``behind`` means that another process appended, forgot or sealed meanwhile."""
+"""What a connection needs for it; ``behind`` means that another process appended, forgot, merged or sealed."""
 
 MERGE_AT_ONCE = 4096
 """Rows of nonces that become one for each hour, when the store is tidied."""
@@ -41,13 +42,14 @@ LARGE_ROW = 65_536
 class StoreState:
     """What this process knows of the store: the last row of nonces, the nonces, what is sealed, what forgotten.
 
-    The epoch changes with the number of the last row, so that a change is noticed by that.
+    The epoch changes with the generation, so that a change is noticed by that.
     """
 
     number: int
     sealed_through: int
     forgotten: int
     epoch: str
+    generation: int
     nonces: SeenNonces
 
     def forget(self, before: int) -> None:
@@ -67,7 +69,9 @@ class PostGroup:
         self._state = state
         fresh = state.nonces.fresh(posts)
         self._outcomes, sums = sort_posts(posts, fresh, state.sealed_through, state.forgotten)
-        self._records = [(cohort, encrypt(cohort, counters)) for cohort, counters in sums.items()]
+        self._records = [
+            (cohort, encrypt(cohort, counters, state.epoch, state.generation)) for cohort, counters in sums.items()
+        ]
         hours: dict[int, list[bytes]] = {}
         for (nonce, hour, *_), is_fresh in zip(posts, fresh, strict=True):
             if is_fresh and hour >= state.forgotten:
@@ -81,14 +85,15 @@ class PostGroup:
 
     def store(self, db: sqlite3.Connection) -> None:
         """Write the group by one statement; raises ``BehindError`` if the store has changed, and nothing is written."""
+        generation = self._state.generation
         rows: list[Sequence[object]] = [
-            (number, hour, b"".join(nonces), None, None)
+            (number, hour, b"".join(nonces), None, None, generation)
             for number, (hour, nonces) in enumerate(self._nonces, self._state.number + 1)
         ]
-        rows += [(None, None, None, cohort, ciphertext) for cohort, ciphertext in self._records]
+        rows += [(None, None, None, cohort, ciphertext, generation) for cohort, ciphertext in self._records]
         if not rows:
             return
-        query = f"INSERT INTO appending VALUES {', '.join(['(?, ?, ?, ?, ?)'] * len(rows))}"
+        query = f"INSERT INTO appending VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * len(rows))}"
         try:
             db.execute(query, tuple(chain.from_iterable(rows)))
         except sqlite3.IntegrityError:
@@ -105,13 +110,13 @@ class PostGroup:
 
 def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
     """Read the state of the store, with the nonces that other processes have appended since."""
-    query = "SELECT sealed_through, forgotten, epoch FROM store"
-    sealed_through, forgotten, epoch = db.execute(query).fetchone()
+    query = "SELECT sealed_through, forgotten, epoch, generation FROM store"
+    sealed_through, forgotten, epoch, generation = db.execute(query).fetchone()
     since, nonces = (0, SeenNonces()) if known is None else (known.number, known.nonces)
     for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
         nonces.add(hour, split_nonces(more))
     nonces.forget(forgotten)
-    return StoreState(_number(db), sealed_through, forgotten, epoch, nonces)
+    return StoreState(_number(db), sealed_through, forgotten, epoch, generation, nonces)
 
 
 def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:

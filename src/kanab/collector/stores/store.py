@@ -20,8 +20,11 @@ FORGET_AT_ONCE = 20_000
 NOTHING_SEALED = -1
 """What ``sealed_through`` is before the first seal."""
 
-Encrypt = Callable[[int, Counters], bytes]
-Merge = Callable[[int, list[bytes]], bytes]
+Encrypt = Callable[[int, Counters, str, int], bytes]
+"""Encrypts counters of a cohort, with the epoch and the generation of the store."""
+
+Merge = Callable[[int, list[bytes], str, int], tuple[bytes, list[int]]]
+"""Merges ciphertexts of a cohort in a new generation; with the places of those that are in the merged one."""
 
 
 class PostOutcome(StrEnum):
@@ -98,7 +101,7 @@ class Store(Protocol):
         """Return the records of open cohorts, or only of those through a period."""
 
     def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all records of a cohort by one."""
+        """Replace all records of a cohort by one, in the next generation; leave those that do not count to the seal."""
 
     def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
         """Delete ``most`` nonces of earlier hours, which are refused from now on; return whether there are more."""

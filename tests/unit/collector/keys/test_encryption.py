@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import hmac
+
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.collector.counting.counters import Counters
+from kanab.collector.counting.counters import Counters, pack
 from kanab.collector.keys.encryption import PADDED_BYTES, RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.errors import StoreError
@@ -24,17 +27,17 @@ def test_what_is_decrypted_is_what_was_encrypted(given: Counters) -> None:
 
 def test_the_length_of_a_box_does_not_tell_how_many_counters_changed() -> None:
     lengths = {len(CIPHER.encrypt(5, counters(number))) for number in range(100)}
-    assert lengths == {PADDED_BYTES - 51}  # which leaves room around it in a page of that size
+    assert lengths == {PADDED_BYTES - 54}  # which leaves room around it in a page of that size
 
 
 def test_longer_records_grow_in_powers_of_two() -> None:
-    lengths = {len(CIPHER.encrypt(5, counters(number))) + 51 for number in range(100, 2000, 50)}
+    lengths = {len(CIPHER.encrypt(5, counters(number))) + 54 for number in range(100, 2000, 50)}
     assert lengths == {4096, 8192, 16384, 32768, 65536}
 
 
 def test_two_records_of_the_same_counters_have_nothing_in_common() -> None:
     first, second = (CIPHER.encrypt(5, counters(3)) for _ in range(2))
-    assert sum(a == b for a, b in zip(first[1:], second[1:], strict=True)) < 60  # chance: 16 of 4,140
+    assert sum(a == b for a, b in zip(first[14:], second[14:], strict=True)) < 60  # chance: 16 of 4,140
 
 
 def test_no_name_and_no_number_is_in_a_box() -> None:
@@ -54,7 +57,7 @@ def test_a_box_does_not_open_with_another_key() -> None:
         RecordCipher(Keyring(KeyChain.new())).decrypt(5, CIPHER.encrypt(5, counters(3)))
 
 
-@pytest.mark.parametrize("place", [1, 20, 30, 2000, -1])
+@pytest.mark.parametrize("place", [1, 2, 5, 13, 20, 30, 2000, -1])
 def test_a_changed_byte_is_noticed(place: int) -> None:
     ciphertext = bytearray(CIPHER.encrypt(5, counters(3)))
     ciphertext[place] ^= 1
@@ -62,7 +65,7 @@ def test_a_changed_byte_is_noticed(place: int) -> None:
         CIPHER.decrypt(5, bytes(ciphertext))
 
 
-@pytest.mark.parametrize("ciphertext", [b"", b"\x01", b"\x02" + bytes(5000)])
+@pytest.mark.parametrize("ciphertext", [b"", b"\x01", b"\x02", b"\x03" + bytes(5000)])
 def test_something_else_is_no_ciphertext(ciphertext: bytes) -> None:
     with pytest.raises(StoreError, match="unknown form"):
         CIPHER.decrypt(5, ciphertext)
@@ -70,7 +73,8 @@ def test_something_else_is_no_ciphertext(ciphertext: bytes) -> None:
 
 def test_merging_records_adds_their_counters() -> None:
     ciphertexts = [CIPHER.encrypt(5, {"a|n": 1, f"b{index}|n": index}) for index in range(300)]
-    merged = CIPHER.merge(5, ciphertexts)
+    merged, places = CIPHER.merge(5, ciphertexts)
+    assert places == [*range(300)]
     assert CIPHER.decrypt(5, merged) == {"a|n": 300} | {f"b{index}|n": index for index in range(1, 300)}
 
 
@@ -82,3 +86,35 @@ def test_after_forgetting_no_record_of_the_cohort_opens() -> None:
     with pytest.raises(StoreError, match="has been erased"):
         cipher.decrypt(5, old)
     assert cipher.decrypt(6, young) == counters(3)
+
+
+def test_records_of_an_earlier_version_decrypt_in_the_first_generation() -> None:
+    """A ciphertext as it was written before generations, with the key of KeyChain.from_secret("07" * 32)."""
+    keyring = Keyring(KeyChain.from_secret("07" * 32))
+    salt, nonce, text = bytes(range(16)), bytes(12), pack({"a|n": 3})
+    aes = AESGCM(hmac.digest(keyring.key(5), b"kanab/1 box" + salt, "sha256"))
+    old = b"\x01" + salt + nonce + aes.encrypt(nonce, len(text).to_bytes(4, "big") + text, b"kanab/1 cohort 5")
+    cipher = RecordCipher(keyring)
+    assert cipher.decrypt(5, old) == {"a|n": 3}
+    young = cipher.encrypt(5, {"a|n": 1})
+    assert cipher.genuine([(5, old), (5, young)]) == ({"a|n": 4}, [0, 1], 0)
+    merged, _ = cipher.merge(5, [old, young], "5f3a9c01", 1)
+    assert cipher.genuine([(5, old), (5, merged)]) == ({"a|n": 4}, [1], 1)
+
+
+def test_copies_moved_records_and_those_from_before_a_merge_do_not_count() -> None:
+    own = CIPHER.encrypt(5, {"a|n": 1}, generation=2)
+    moved, changed = CIPHER.encrypt(6, {"a|n": 10}), own[:-1] + bytes([own[-1] ^ 1])
+    assert CIPHER.genuine([(5, changed), (5, own), (5, own), (5, moved)]) == ({"a|n": 1}, [1], 3)
+    merged, _ = CIPHER.merge(5, [own], "", 3)
+    later = CIPHER.encrypt(5, {"a|n": 100}, generation=3)
+    stale, _ = CIPHER.merge(5, [own], "", 1)
+    records = [(5, own), (5, stale), (5, merged), (5, later), (6, moved)]
+    assert CIPHER.genuine(records) == ({"a|n": 111}, [2, 3, 4], 2)
+
+
+def test_a_record_cannot_be_made_younger() -> None:
+    """Neither the generation nor the epoch can be changed without the key."""
+    box = CIPHER.encrypt(5, {"a|n": 1}, "5f3a9c01", 2)
+    for changed in (CIPHER.encrypt(5, {}, "5f3a9c01", 3), CIPHER.encrypt(5, {}, "", 2)):
+        assert CIPHER.genuine([(5, changed[:14] + box[14:])]) == ({}, [], 1)
