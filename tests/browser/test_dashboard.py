@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.unit.dashboard.shop_releases import ledger_bytes, write
 
 import kanab as kb
+from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.collector.http.server import bind
 from kanab.collector.http.service import Service
@@ -93,7 +94,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         name: Dashboard(FileReleases([folders[name]], "store.db"), patience=30)
         for name in ("full", "empty", "broken", "hundred")
     }
-    apps["locked"] = Dashboard(FileReleases([folders["full"]], "store.db"), token=TOKEN, patience=30)
+    apps["locked"] = Dashboard(FileReleases([folders["full"]], "store.db"), access=Access(TOKEN), patience=30)
     store = SqliteStore(folders["waiting"] / "store.db")
     service = Service(store, Keyring.create(root / "waiting.key"), WAITING, clock=lambda: NOON)
     apps["waiting"] = Site(Collector(service), Dashboard(CollectorReleases(service, lambda: NOON), patience=30))

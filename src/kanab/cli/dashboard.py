@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kanab.cli.stores import FILE, dashboard_token
+from kanab.cli.stores import FILE, allow_host_option, reading_access
 from kanab.collector.http.server import bind
 from kanab.collector.http.server import serve as serve_application
 from kanab.errors import MissingExtraError
@@ -16,7 +16,8 @@ from kanab.errors import MissingExtraError
 @click.option(
     "--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
 )
-def dashboard(places: tuple[str, ...], *, host: str, port: int) -> None:
+@allow_host_option
+def dashboard(places: tuple[str, ...], *, host: str, port: int, allow_host: tuple[str, ...]) -> None:
     """Show releases as web pages.
 
     Release files, ledgers, folders of them, or a collector's data directory.
@@ -26,13 +27,13 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int) -> None:
     kanab dashboard kanab.ledger
     kanab dashboard ./kanab-data --port 8080
     """
-    token = dashboard_token(host)
+    access = reading_access(host, allow_host)
     try:
         from kanab.dashboard.app import Dashboard  # noqa: PLC0415
         from kanab.dashboard.release_sources import FileReleases  # noqa: PLC0415 - an extra
     except ImportError:
         raise MissingExtraError("the dashboard", "server") from None
-    app = Dashboard(FileReleases(places, FILE), token=token)
+    app = Dashboard(FileReleases(places, FILE), access=access)
     listening = bind(host, port)
     click.echo(f"Showing what was released at http://{host}:{listening.getsockname()[1]}", err=True)
     serve_application(app, listening, say=lambda sentence, _=None: click.echo(sentence, err=True))

@@ -9,18 +9,20 @@ import click
 
 from kanab.cli.clock_options import clock_options
 from kanab.cli.stores import (
+    allow_host_option,
     check_key_is_said,
     check_place,
-    dashboard_token,
     opened_keyring,
     opened_store,
     plan_options,
+    reading_access,
     store_options,
 )
 from kanab.collector.clock import GuardedClock, system_clock
 from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.http.access import Access
+from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.app import Collector
-from kanab.collector.http.rate_limit import Buckets, network
 from kanab.collector.http.server import bind, ended_by_signals
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.http.service import Service
@@ -41,7 +43,8 @@ from kanab.plan.file import read_plan
     "--trust",
     multiple=True,
     metavar="ADDRESS",
-    help="Your proxy or server that may post without limit: an address or a network (10.0.0.0/8). Repeatable.",
+    help="Your proxy, which says for whom it speaks, or your server, which may post without limit: an address or "
+    "a network (10.0.0.0/8). Repeatable.",
 )
 @click.option(
     "--log",
@@ -53,6 +56,7 @@ from kanab.plan.file import read_plan
     show_envvar=True,
     help="What lines on standard error look like.",
 )
+@allow_host_option
 def serve(
     plan_file: str,
     replace_plan: int | None,
@@ -66,6 +70,7 @@ def serve(
     port: int,
     trust: tuple[str, ...],
     form: Literal["text", "json"],
+    allow_host: tuple[str, ...],
 ) -> None:
     """Run a collector.
 
@@ -80,8 +85,8 @@ def serve(
     plan = read_plan(plan_file)
     PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
     clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
-    buckets = Buckets(trusted=[network(address) for address in trust])
-    token = dashboard_token(host)
+    proxies = Proxies(network(address) for address in trust)
+    access = reading_access(host, allow_host, proxies)
     listening = bind(host, port)
     check_place(data, store)
     check_key_is_said(data, key)  # before it is waited for a database
@@ -102,16 +107,17 @@ def serve(
         return  # as asked
     try:
         say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
-        serve_application(_with_pages(Collector(service, token=token, buckets=buckets), token), listening, say=say)
+        serve_application(_with_pages(service, access), listening, say=say)
     finally:
         service.store.close()
 
 
-def _with_pages(collector: Collector, token: str | None) -> Any:
+def _with_pages(service: Service, access: Access) -> Any:
     """Return the collector with its dashboard at /, or alone where what draws the pages is not installed."""
+    collector = Collector(service, access=access)
     try:
         from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
         from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - a part of the extra that collecting can do without
     except ImportError:
         return collector
-    return Site(collector, Dashboard(CollectorReleases(collector.service, system_clock), token=token))
+    return Site(collector, Dashboard(CollectorReleases(service, system_clock), access=access))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from kanab.collector.http.rate_limit import is_loopback
+from kanab.collector.http.access import Access
+from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.memory import MemoryStore
@@ -113,6 +114,17 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
     keyring = Keyring.create(path)
     say(f"A new key: {path}. {_KEEP} Without it open cohorts are lost, sealed ones are not.")
     return keyring
+
+
+allow_host_option = click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="Name under which numbers may be read, too. Repeatable."
+)
+"""Gives a command the names by which browsers reach it."""
+
+
+def reading_access(host: str, allow_host: Sequence[str], proxies: Proxies = NOBODY) -> Access:
+    """Return who may read numbers at an address: with names given, only under those and the address itself."""
+    return Access(dashboard_token(host), hosts=(*allow_host, host) if allow_host else (), proxies=proxies)
 
 
 def dashboard_token(host: str) -> str | None:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.dashboard import json_api
 from kanab.dashboard.background import NotYetError
@@ -37,20 +38,21 @@ _FAILURES = {
 
 
 class Dashboard:
-    """The pages about one source of releases, and the same as plain data; with a token, for readers who have it.
+    """The pages about one source of releases, and the same as plain data, for those whom ``access`` lets read.
 
     ``results.start()`` begins to compute what the first reader will ask for; served alone, its own lifespan
     does that.
     """
 
-    def __init__(self, source: ReleaseSource, *, token: str | None = None, patience: float = PATIENCE) -> None:
+    def __init__(self, source: ReleaseSource, *, access: Access | None = None, patience: float = PATIENCE) -> None:
         self.results = Results(source, patience=patience)
-        self._renderer = Renderer(with_login=token is not None)
+        self._access = access or Access()
+        self._renderer = Renderer(with_login=self._access.token is not None)
         handlers: dict[Any, Callable[..., Any]] = {
             HTTPException: self._failed, NotYetError: self._not_yet, UnknownExperimentError: self._unknown,
             KanabError: self._refused, Exception: self._broken,
         }  # fmt: skip
-        self._guard = AccessGuard(self._starlette, token)
+        self._guard = AccessGuard(self._starlette, self._access)
         self._app: App = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,8 +81,8 @@ class Dashboard:
         }
         routes = [Route(path, self._with_view(page), methods=["GET"]) for path, page in viewed.items()]
         routes.append(Route("/static/{name}", self._renderer.static, methods=["GET"]))
-        if self._guard.sessions is not None and self._guard.tokens is not None:
-            login = LoginPages(self._renderer, self._guard.sessions, self._guard.tokens)
+        if self._guard.sessions is not None and self._access.tokens is not None:
+            login = LoginPages(self._renderer, self._guard.sessions, self._access, self._access.tokens)
             routes += [
                 Route("/login", login.form, methods=["GET"]), Route("/login", login.log_in, methods=["POST"]),
                 Route("/logout", login.log_out, methods=["POST"]),

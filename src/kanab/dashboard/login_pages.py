@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kanab.dashboard.guard import TOO_MANY
-from kanab.dashboard.login import COOKIE, SESSION_SECONDS, Sessions, TokenCheck, safe_path, session_cookie
+from kanab.collector.http.access import Access, TokenCheck, too_many
+from kanab.dashboard.login import COOKIE, SESSION_SECONDS, Sessions, safe_path, session_cookie
 from kanab.dashboard.rendering import Renderer
 
 MOST_BYTES = 4096
@@ -19,8 +18,8 @@ MOST_BYTES = 4096
 class LoginPages:
     """The form, its answer, and the way out."""
 
-    def __init__(self, renderer: Renderer, sessions: Sessions, tokens: TokenCheck) -> None:
-        self._renderer, self._sessions, self._tokens = renderer, sessions, tokens
+    def __init__(self, renderer: Renderer, sessions: Sessions, access: Access, tokens: TokenCheck) -> None:
+        self._renderer, self._sessions, self._access, self._tokens = renderer, sessions, access, tokens
 
     async def form(self, request: Request) -> Response:
         """Ask for the token."""
@@ -35,10 +34,11 @@ class LoginPages:
             return self._renderer.failure(request, 413, "that is longer than a token", "Log in again: /login.")
         fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
         place = safe_path(fields.get("next", ["/"])[0])
-        address = request.client.host if request.client else None
+        address = self._access.visitor(request.scope)
         if delay := self._tokens.delay(address):
-            response = self._form(request, place, 429, f"{TOO_MANY[0].capitalize()}. {TOO_MANY[1]}")
-            response.headers["retry-after"] = str(math.ceil(delay))
+            refusal = too_many(delay)
+            response = self._form(request, place, refusal.status, f"{refusal.says.capitalize()}. {refusal.remedy}")
+            response.headers["retry-after"] = str(refusal.wait)
             return response
         if not self._tokens.accepts(fields.get("token", [""])[0].strip(), address):
             return self._form(request, place, 401, "That is not the token.")

@@ -19,6 +19,7 @@ from tests.unit.collector.http.conftest import RunningService as Collected
 from tests.unit.dashboard.shop_releases import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
 
 import kanab as kb
+from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard import page_sections
@@ -50,7 +51,7 @@ def app(source: FileReleases) -> Dashboard:
 
 @pytest.fixture(scope="module")
 def locked(source: FileReleases) -> Dashboard:
-    return Dashboard(source, token="a long random text", patience=60)
+    return Dashboard(source, access=Access("a long random text"), patience=60)
 
 
 @pytest.fixture
@@ -444,7 +445,7 @@ def test_logging_out_makes_the_cookie_worthless(locked: Dashboard) -> None:
 
 
 def test_a_wrong_token_is_refused_and_its_address_waits(source: FileReleases) -> None:
-    app = Dashboard(source, token="right", patience=60)
+    app = Dashboard(source, access=Access("right"), patience=60)
     answer = log_in(app, "wrong", client="192.0.2.9")
     assert answer.status == 401
     assert "That is not the token." in words(answer)
@@ -457,7 +458,7 @@ def test_a_wrong_token_is_refused_and_its_address_waits(source: FileReleases) ->
 
 
 def test_programs_send_the_token_in_a_header(source: FileReleases) -> None:
-    app = Dashboard(source, token="right", patience=60)
+    app = Dashboard(source, access=Access("right"), patience=60)
     answer = ask(app, "/v1/plan")
     assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert plain(answer)["error"]["says"] == "reading this needs the token"

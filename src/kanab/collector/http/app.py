@@ -7,14 +7,14 @@ token and the address it came from. Nothing is logged, and no response repeats w
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from kanab.collector.http.access import Access
 from kanab.collector.http.metrics import CONTENT_TYPE
-from kanab.collector.http.rate_limit import Buckets, is_loopback
+from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import MOST_POST_BYTES, RETRY_AFTER_SECONDS
 from kanab.collector.protocol.reasons import Reason
@@ -46,6 +46,9 @@ _ANSWERS = {reason: (b"kanab-answer", reason.value.encode()) for reason in Reaso
 FAST_POST = "kanab.fast_post"
 """Under this name the lifespan's state holds ``Collector.fast_post``, for ``http/connections``."""
 
+PROXIES = "kanab.proxies"
+"""And under this one whose word is taken for whom they speak."""
+
 
 class Response(NamedTuple):
     """The response to a request."""
@@ -76,10 +79,10 @@ class Collector:
     ``service.start()`` and ``service.stop()`` there.
     """
 
-    def __init__(self, service: Service, *, token: str | None = None, buckets: Buckets | None = None) -> None:
+    def __init__(self, service: Service, *, access: Access | None = None, buckets: Buckets | None = None) -> None:
         self.service = service
-        self._token = None if token is None else token.encode()
-        self._buckets = buckets or Buckets()
+        self._access = access or Access()
+        self._buckets = buckets or Buckets(proxies=self._access.proxies)
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
         self._gathered: list[tuple[str | None, bytes | None, str | None, bytes, Reply]] = []
 
@@ -112,7 +115,7 @@ class Collector:
             await self._not_post(scope["method"], allowed, send)
             return
         try:
-            self._admit(allowed, _address(scope))
+            self._admit(allowed, self._access.visitor(scope))
             body = await _body(receive, length)
             dropped = await self.service.take(body, None if kind is None else kind.decode("latin-1"))
         except _DisconnectedError:
@@ -225,26 +228,21 @@ class Collector:
             status, lines = ready_answer(service.readiness)
             await _answer(send, status, lines.encode(), [_TEXT, _FRESH])
         elif path == "/metrics":
-            if self._may_read(scope):
+            refusal = self._access.refused(scope)
+            if refusal is None:
                 await _answer(send, 200, service.metrics().encode(), [_METRICS, _FRESH])
             else:
-                await _answer(send, 403, b"reading this needs the token\n", [_TEXT, _FRESH])
+                sentence = f"{refusal.says}. {refusal.remedy}\n".encode()
+                await _answer(send, refusal.status, sentence, [_TEXT, _FRESH, *refusal.headers])
         else:
             await _answer(send, 404, b"there is nothing here\n", [_TEXT])
-
-    def _may_read(self, scope: Scope) -> bool:
-        """Return whether numbers may be read: from this machine while no token is set, else only with the token."""
-        if self._token is None:
-            return is_loopback(_address(scope))
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(header, b"Bearer " + self._token)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self.service.start()
-                scope.get("state", {})[FAST_POST] = self.fast_post
+                scope.get("state", {}).update({FAST_POST: self.fast_post, PROXIES: self._access.proxies})
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.service.stop()
@@ -258,11 +256,6 @@ class _DisconnectedError(Exception):
 
 def _refusal(reason: Reason, fact: str) -> MessageError:
     return MessageError(fact, reason=reason, status=reason.status)
-
-
-def _address(scope: Scope) -> str | None:
-    client = scope.get("client")
-    return client[0] if client else None
 
 
 def _too_long() -> MessageError:

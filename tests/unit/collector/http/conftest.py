@@ -90,9 +90,10 @@ def ask(
         else:
             found.body += message["body"]
 
+    lower = {name.lower(): value for name, value in (headers or {}).items()}
     scope = {
         "type": "http", "method": method, "path": root + path, "root_path": root, "query_string": b"",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+        "headers": [(name.encode(), value.encode()) for name, value in ({"host": "localhost:8000"} | lower).items()],
         "client": client,
     }  # fmt: skip
     asyncio.run(app(scope, receive, send))

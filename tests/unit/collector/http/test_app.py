@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.collector.http.conftest import NOON, RunningService, ask
 
+from kanab.collector.http.access import Access
+from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.app import Collector
 from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.protocol.limits import MOST_POST_BYTES
@@ -232,6 +234,22 @@ def test_messages_are_posted(app: Collector, method: str) -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
+def test_behind_a_proxy_that_is_trusted_visitors_are_limited_one_by_one(running: RunningService) -> None:
+    proxies = Proxies([network("127.0.0.1")])
+    app = Collector(
+        running.service, access=Access(proxies=proxies), buckets=Buckets(rate=0.001, burst=2, proxies=proxies)
+    )
+
+    def post(*forwarded: str) -> int:
+        headers = {"X-Forwarded-For": ", ".join(forwarded)} if forwarded else {}
+        return ask(app, "POST", "/v1/t", running.enroll(), headers, client=("127.0.0.1", 1)).status
+
+    assert [post("192.0.2.7") for _ in range(3)] == [204, 204, 429]
+    assert post("203.0.113.1", "192.0.2.7") == 429  # what the visitor wrote does not help
+    assert post("192.0.2.8") == 204
+    assert [post() for _ in range(5)] == [204] * 5  # the proxy for itself
+
+
 def test_too_many_posts_from_one_address_are_slowed_down(running: RunningService) -> None:
     app = Collector(running.service, buckets=Buckets(rate=0.001, burst=2))
     there, here = ("192.0.2.7", 1), ("127.0.0.1", 1)
@@ -321,13 +339,14 @@ def test_numbers_are_for_this_machine_while_no_token_is_set(app: Collector) -> N
 
 
 def test_with_a_token_it_is_needed_everywhere(running: RunningService) -> None:
-    app = Collector(running.service, token="tøken")
+    app = Collector(running.service, access=Access("tøken"))
     given = {"Authorization": "Bearer tøken"}
     assert ask(app, "GET", "/metrics", b"", given, client=("192.0.2.7", 1)).status == 200
     assert ask(app, "GET", "/metrics", b"", given).status == 200
-    for wrong in ("Bearer token", "tøken", "bearer tøken", ""):
-        assert ask(app, "GET", "/metrics", b"", {"Authorization": wrong}).status == 403
-    assert ask(app, "GET", "/metrics").status == 403
+    for place, wrong in enumerate(("Bearer token", "tøken", "Basic tøken", "")):
+        client = (f"192.0.2.{place}", 1)
+        assert ask(app, "GET", "/metrics", b"", {"Authorization": wrong}, client=client).status == 401
+    assert ask(app, "GET", "/metrics").status == 401
 
 
 def test_it_can_be_mounted_in_another_application(app: Collector, running: RunningService) -> None:

@@ -14,7 +14,9 @@ from tests.unit.collector.http.conftest import NOON, RunningService
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from kanab.collector.http.app import FAST_POST, Collector
+from kanab.collector.http.access import Access
+from kanab.collector.http.addresses import Proxies, network
+from kanab.collector.http.app import FAST_POST, PROXIES, Collector
 from kanab.collector.http.connections import PatientProtocol, missing_parts
 from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.http.server import UnfamiliarError, fast_protocol, server_of
@@ -59,7 +61,9 @@ class Connections:
     def __init__(self, app: Collector, path: str = "fast") -> None:
         server = server_of(app, plain=path == "plain")
         server.config.load()
-        self.state = {} if path == "asgi" else {FAST_POST: app.fast_post}  # uvicorn's own passes over it
+        self.state = (
+            {} if path == "asgi" else {FAST_POST: app.fast_post, PROXIES: app._access.proxies}
+        )  # uvicorn's own passes over it
         self._config, self._server = server.config, server.server_state
 
     def open(self, address: str = "127.0.0.1") -> tuple[Any, Line]:
@@ -170,6 +174,17 @@ def test_a_flood_from_one_place_ends_its_connection(running: RunningService) -> 
         )
         assert statuses(written) == [b"204", b"429"]
         assert ended == "closed"
+
+
+def test_behind_a_proxy_that_is_trusted_visitors_are_limited_one_by_one_on_every_path(running: RunningService) -> None:
+    for path in PATHS:
+        proxies = Proxies([network("10.0.0.0/8")])
+        buckets = Buckets(rate=0.0, burst=1, proxies=proxies)
+        app = Collector(running.service, access=Access(proxies=proxies), buckets=buckets)
+        visitors = ("192.0.2.7", "192.0.2.8", "203.0.113.1, 192.0.2.7", "10.0.0.3")
+        posts = [request(running.enroll(), f"X-Forwarded-For: {visitor}") for visitor in visitors]
+        written, _ = exchange(app, *posts, path=path, address="10.0.0.2")
+        assert statuses(written) == [b"204", b"204", b"429", b"204"]
 
 
 def test_a_store_that_fails_is_503_on_every_path(
@@ -503,7 +518,7 @@ def test_a_lifespan_offers_the_fast_path(app: Collector) -> None:
     async def send(message: Any) -> None: ...
 
     asyncio.run(app({"type": "lifespan", "state": state}, receive, send))
-    assert state == {FAST_POST: app.fast_post}
+    assert state == {FAST_POST: app.fast_post, PROXIES: app._access.proxies}
 
 
 # ── another uvicorn ────────────────────────────────────────────────────────────────────────────

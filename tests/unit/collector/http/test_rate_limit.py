@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanab.collector.http.rate_limit import Buckets, is_loopback, network
-from kanab.errors import KanabError
+from kanab.collector.http.addresses import Proxies, network
+from kanab.collector.http.rate_limit import Buckets
 
 
 class Clock:
@@ -59,21 +59,9 @@ def test_no_address_is_kept_and_a_flood_of_addresses_neither_grows_the_table_nor
     assert "192.0.2.7" not in repr(vars(buckets))
 
 
-def test_only_this_machine_is_this_machine() -> None:
-    assert [is_loopback(one) for one in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "x", None)] == [
-        True, True, True, False, False, False, False, False,
-    ]  # fmt: skip
-
-
 def test_whoever_is_trusted_is_not_limited() -> None:
-    buckets = Buckets(rate=0, burst=1, trusted=[network("10.0.0.0/8"), network("2001:db8::7")])
+    buckets = Buckets(rate=0, burst=1, proxies=Proxies([network("10.0.0.0/8"), network("2001:db8::7")]))
     for address in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::7"):
         assert taken(buckets, address, 50) == 50
     for address in ("11.1.2.3", "::ffff:11.1.2.4", "2001:db8::8", "a pipe"):
         assert taken(buckets, address, 50) == 1
-
-
-@pytest.mark.parametrize("text", ["", "proxy", "10.0.0.1/8", "10.0.0.0/33"])
-def test_what_is_no_network_is_refused(text: str) -> None:
-    with pytest.raises(KanabError, match="is no address and no network"):
-        network(text)

@@ -1,0 +1,121 @@
+"""Addresses that requests come from: whose they are, and who is behind a proxy. None is kept or logged."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable
+
+from kanab.errors import StoreError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Headers = Iterable[tuple[bytes, bytes]]
+
+_FORWARDED = b"x-forwarded-for"
+_OF_PROXIES = {_FORWARDED, b"forwarded", b"x-real-ip", b"via"}
+_IN_HEAD = re.compile(rb"\r\n(?i:x-forwarded-for):([^\r]*)")
+_WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|([\d.]+):\d+")
+
+
+def read_address(text: str) -> Address | None:
+    """Return an address, that of IPv4 where a socket for both kinds shows it as one of IPv6; None for any other text.
+
+    >>> read_address("::ffff:192.0.2.7"), read_address("a pipe")
+    (IPv4Address('192.0.2.7'), None)
+    """
+    try:
+        parsed = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return parsed.ipv4_mapped or parsed if isinstance(parsed, ipaddress.IPv6Address) else parsed
+
+
+def network(text: str) -> Network:
+    """Read an address, or a network of addresses; raises `StoreError` for any other text.
+
+    >>> network("10.0.0.0/8"), network("192.0.2.7")
+    (IPv4Network('10.0.0.0/8'), IPv4Network('192.0.2.7/32'))
+    """
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise StoreError(
+            f"{text!r} is no address and no network", "Write one such as 192.0.2.7 or 10.0.0.0/8, all other bits 0."
+        ) from None
+
+
+def is_loopback(address: str | None) -> bool:
+    """Return whether an address is this machine's own.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::ffff:127.0.0.1"), is_loopback("192.0.2.7"), is_loopback(None)
+    (True, True, False, False)
+    """
+    parsed = None if address is None else read_address(address)
+    return address == "localhost" if parsed is None else parsed.is_loopback
+
+
+def place_hash(address: str | None, key: bytes) -> bytes:
+    """Return a keyed hash of an IPv4 address, or of the /64 of an IPv6 one: whoever has one of those has all."""
+    parsed = None if address is None else read_address(address)
+    if parsed is None:
+        place = (address or "").encode("utf-8", "replace")
+    else:
+        place = parsed.packed[:8] if parsed.version == 6 else parsed.packed
+    return hashlib.blake2b(place, key=key, digest_size=8).digest()
+
+
+def came_through_proxy(headers: Headers) -> bool:
+    """Return whether a proxy says that it passed a request on."""
+    return any(name in _OF_PROXIES for name, _ in headers)
+
+
+class Proxies:
+    """Your proxies and servers, by their networks: whose word is taken for whom they speak.
+
+    >>> proxies = Proxies([network("10.0.0.0/8")])
+    >>> proxies.visitor("10.0.0.2", ["198.51.100.9, 192.0.2.7, 10.0.0.3"]), proxies.visitor("192.0.2.8", ["192.0.2.7"])
+    ('192.0.2.7', '192.0.2.8')
+    """
+
+    def __init__(self, networks: Iterable[Network] = ()) -> None:
+        self._networks = tuple(networks)
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._networks)
+
+    def trust(self, address: str) -> bool:
+        """Return whether an address is one of them."""
+        parsed = read_address(address) if self._networks else None
+        return parsed is not None and any(parsed in network for network in self._networks)
+
+    def visitor(self, address: str | None, forwarded: Iterable[str]) -> str | None:
+        """Return who is behind an address: the last one in X-Forwarded-For that is none of your proxies.
+
+        Everything before that one was written by the visitor, who may write anything.
+        """
+        if address is None or not self.trust(address):
+            return address
+        hops = [hop.strip() for line in forwarded for hop in line.split(",") if hop.strip()]
+        for hop in reversed(hops):
+            match = _WITH_PORT.fullmatch(hop)
+            place = (match[1] or match[2]) if match else hop
+            if not self.trust(place):
+                return place
+        return address
+
+    def visitor_of(self, address: str | None, headers: Headers) -> str | None:
+        """Return who is behind the address of a request with these headers."""
+        if not self._networks:
+            return address
+        return self.visitor(address, (value.decode("latin-1") for name, value in headers if name == _FORWARDED))
+
+    def visitor_in_head(self, address: str | None, head: bytes) -> str | None:
+        """Return who is behind the address of a request with this head, as it came."""
+        return self.visitor(address, (value.decode("latin-1") for value in _IN_HEAD.findall(head)))
+
+
+NOBODY = Proxies()
+"""No proxy is trusted."""
