@@ -6,6 +6,7 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.stores import store_to_read
+from kanab.collector.export import is_address, write_address
 from kanab.collector.sealing import stored_ledger
 from kanab.errors import SourceError
 from kanab.privacy.ledger import ledger_text
@@ -14,7 +15,13 @@ from kanab.privacy.ledger import ledger_text
 @click.command()
 @click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
 @click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
-@click.option("-o", "--output", default="kanab.ledger", show_default=True, help="Ledger to write.")
+@click.option(
+    "-o",
+    "--output",
+    default="kanab.ledger",
+    show_default=True,
+    help="Ledger to write: a file, or an address such as s3://… (fsspec).",
+)
 def export(data: str | None, store: str | None, output: str) -> None:
     """Write a collector's sealed batches to a ledger.
 
@@ -31,6 +38,6 @@ def export(data: str | None, store: str | None, output: str) -> None:
         opened.close()
     if not ledger.entries:
         raise SourceError("nothing is sealed yet", "A cohort is sealed at the first tick after it is ripe.")
-    write_whole(output, ledger_text(ledger))
+    (write_address if is_address(output) else write_whole)(output, ledger_text(ledger))
     batches = len(ledger.releases)
     click.echo(f"{output}: {batches} sealed batch{'es' if batches != 1 else ''}.")

@@ -23,6 +23,12 @@ class Problem(StrEnum):
     QUEUE = "queue"
     SEAL = "seal"
     KEY = "key"
+    EXPORT = "export"
+
+    @property
+    def stops(self) -> bool:
+        """Whether a collector with this problem is not ready; an export that fails is only noted."""
+        return self is not Problem.EXPORT
 
     @property
     def line(self) -> str:
@@ -37,6 +43,7 @@ _LINES = {
     Problem.QUEUE: "more posts wait than can be written. Give the store a faster disk, or visitors another collector.",
     Problem.SEAL: "what is ripe is not sealed. The log says why; it is tried again, and posts are taken meanwhile.",
     Problem.KEY: "the key of a sealed cohort cannot be erased. Make the key file writable for the collector.",
+    Problem.EXPORT: "the ledger of the last seal could not be exported. The log says why; it is tried again.",
 }
 
 
@@ -85,6 +92,5 @@ def ready_answer(readiness: Readiness) -> tuple[int, str]:
     (200, 'ok\\n')
     """
     problems = readiness.problems()
-    if not problems:
-        return 200, "ok\n"
-    return 503, "".join(f"{problem.line}\n" for problem in problems)
+    lines = "".join(f"{problem.line}\n" for problem in problems)
+    return (503, lines) if any(problem.stops for problem in problems) else (200, f"ok\n{lines}")

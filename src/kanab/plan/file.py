@@ -145,7 +145,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise PlanError(f"{where} must be a table", "docs/how-to/plan.md shows one.")
     root = _Table(data, (), [], file)
-    root.only("k", "origins", "durability", "nonce_life", "cohorts", "covariates", "metrics", "experiments")
+    root.only("k", "origins", "durability", "nonce_life", "cohorts", "covariates", "metrics", "experiments", "export")
     metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
     covariates = root.table("covariates")
     plan = Plan(
@@ -159,11 +159,19 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         root.get("origins", values.origins, ()),
         root.get("durability", values.one_of("disk", "memory"), Plan.durability),
         root.get("nonce_life", values.span, Plan.nonce_life),
+        _export(root.table("export")) if file and "export" in data else None,
     )
     if file:
         root.mistakes.extend(_undeclared(plan))
     refuse(list(dict.fromkeys([*root.mistakes, *find_mistakes(plan)])), where)
     return plan
+
+
+def _export(table: _Table) -> str | None:
+    """Read where ledgers go: a setting of the machine, so that no release and no version of the plan holds it."""
+    table.only("to")
+    table.needs("to", "a folder, or an address such as 's3://bucket/folder'")
+    return table.get("to", values.text, None)
 
 
 def _undeclared(plan: Plan) -> Iterator[str]:

@@ -187,6 +187,7 @@ class Plan:
     origins: tuple[str, ...] = ()
     durability: Literal["disk", "memory"] = "disk"
     nonce_life: str = "24h"
+    export: str | None = field(default=None, compare=False)  # where a copy goes, not what is counted
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""

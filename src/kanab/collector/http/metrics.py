@@ -35,6 +35,7 @@ class CollectorFigures:
     info: Mapping[str, str] = field(default_factory=dict)
     sealed: int = 0
     seal_lag: float = 0.0
+    clock_step: float = 0.0
     waiting: int = 0
     most_waiting: int = 0
     nonces: int = 0
@@ -57,7 +58,7 @@ def metrics_text(figures: CollectorFigures) -> str:
     # TYPE kanab_posts_total counter
     kanab_posts_total{answer="counted"} 240
     """
-    live = figures.live
+    live, ready = figures.live, not any(problem.stops for problem in figures.problems)
     people: Samples = [
         (_labels(experiment=name, arm=arm), count) for name, arms in live.people.items() for arm, count in arms.items()
     ]
@@ -66,11 +67,12 @@ def metrics_text(figures: CollectorFigures) -> str:
     drops: Samples = [(_labels(reason=reason), count) for reason, count in figures.drops.items()]
     answers: Samples = [(_labels(answer=answer), count) for answer, count in figures.answers.items()]
     families: list[tuple[str, str, str, Samples]] = [
-        ("kanab_up", "gauge", "Is the collector ready?", [("", not figures.problems)]),
+        ("kanab_up", "gauge", "Is the collector ready?", [("", ready)]),
         ("kanab_problem", "gauge", "Is this wrong now? The words are those of /readyz.", problems),
         ("kanab_info", "gauge", "Version, plan and epoch, as labels.", [(_labels(**figures.info), 1)]),
         ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("", figures.sealed)]),
         ("kanab_seal_lag_seconds", "gauge", "Since when something ripe should be sealed.", [("", figures.seal_lag)]),
+        ("kanab_clock_step_seconds", "gauge", "By how much the clock has jumped ahead.", [("", figures.clock_step)]),
         ("kanab_people", "gauge", f"People per arm, {_STEPS}, refreshed hourly.", people),
         ("kanab_sample_ratio_alarm", "gauge", f"{_OTHER_SHARES} (p below {LIVE_SAMPLE_RATIO_ALARM:g})?", alarms),
         ("kanab_posts_total", "counter", f"Posts by what they were answered, {_STEPS}.", answers),

@@ -19,6 +19,7 @@ from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.export import Export
 from kanab.collector.figures import process_figures
 from kanab.collector.health import LiveHealth, live_health
 from kanab.collector.http.metrics import CollectorFigures, metrics_text
@@ -46,6 +47,9 @@ REPEAT_SECONDS = 60.0
 
 OVERDUE_SECONDS = 3600.0
 """Seconds after a tick at which a seal that has not come is called overdue."""
+
+EXPORT_AT_STOP_SECONDS = 5.0
+"""Seconds that a collector which stops waits for an export that has begun."""
 
 STUCK_SECONDS = 300.0
 """Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
@@ -97,6 +101,7 @@ class Service:
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
         self._watch()
+        self._export = None if plan.export is None else Export(plan.export, self.readiness, say)
 
     # ── posts ──────────────────────────────────────────────────────────────────────────────────
 
@@ -199,6 +204,8 @@ class Service:
                 await self._clock_task
             self._clock_task = None
         await asyncio.to_thread(self._writer.close)
+        if self._export is not None:
+            await asyncio.to_thread(self._export.wait, EXPORT_AT_STOP_SECONDS)
 
     async def _check_forever(self) -> None:
         while True:
@@ -221,7 +228,10 @@ class Service:
             with guard(Problem.STORE):
                 if now is not None:
                     self._refresh_live(now)
-                self._measure()
+                entries = self.store.sealed()
+                self._measure(len(entries))
+            if self._export is not None:
+                self._export.offer(entries)
             if self._writer.trouble is not None:
                 self._tell(self._writer.trouble)
         except KanabError as problem:
@@ -335,7 +345,7 @@ class Service:
     @property
     def healthy(self) -> bool:
         """Whether nothing is wrong: posts can be written, what is ripe is sealed, keys are erased."""
-        return not self.readiness.problems()
+        return not any(problem.stops for problem in self.readiness.problems())
 
     def seal_lag(self) -> float:
         """Return the seconds since the tick at which something should have been sealed that is not; 0 if all is."""
@@ -357,11 +367,11 @@ class Service:
         watch(Problem.STORE, lambda: writer.trouble is not None and self._keyring.period > self._sealed_through)
         watch(Problem.STORE, lambda: time.monotonic() - (self._check_began or math.inf) > STUCK_SECONDS)
 
-    def _measure(self) -> None:
+    def _measure(self, sealed: int) -> None:
         """Refresh what counts messages, in steps of k: on the clock, and not whenever somebody asks."""
         k, tempo = self.plan.k, self._writer.tempo
         self._figures = CollectorFigures(
-            sealed=len(self.store.sealed()),
+            sealed=sealed,
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},
             drops=self.drops.floored(k),
@@ -377,6 +387,7 @@ class Service:
             problems=self.readiness.problems(),
             info={"version": __version__, "plan": str(len(self._versions.entries)), "epoch": self.epoch},
             seal_lag=self.seal_lag(),
+            clock_step=round(self._clock.step, 3),
             waiting=floor_to_k(self._writer.waiting, self.plan.k),
             most_waiting=self._writer.limit,
             process=process_figures(),
