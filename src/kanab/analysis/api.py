@@ -48,7 +48,7 @@ from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.costs import experiment_costs, merging_costs
 from kanab.privacy.gate import release
-from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release import Receipt, Release, concerns
 from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Prior
@@ -474,7 +474,7 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
         notes.append("There is no decision: guardrails are named, but no primary metric (--primary).")
     if not released.bounds_declared:
         notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
-    notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if name.startswith(plan.name)]
+    notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
     notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
     notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)

@@ -196,11 +196,12 @@ def with_off_commonest(
     Of a ratio, these are of the part that has fewer; a denominator that is the same for everybody does not count.
     """
     tally_of = {metric.name: tally for tally in tables.values() for metric in tally.metrics}
+    pairs = {"/".join(cross.pair): cross.pair for tally in tables.values() for cross in tally.crosses}
 
     def of(metric: str) -> dict[Level, float]:
         if metric in tally_of:
             return people_off_commonest(tally_of[metric], metric, ranges.get(metric))
-        above, below = (of(part) for part in metric.split("/"))
+        above, below = (of(part) for part in pairs[metric])
         return {arm: min(n, below[arm]) for arm, n in above.items()} if any(below.values()) else above
 
     return [replace(metric, off_commonest=of(metric.means.metric)) for metric in measured]

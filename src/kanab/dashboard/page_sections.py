@@ -11,6 +11,7 @@ from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.errors import listed
 from kanab.inspection.officer.page import privacy_page
+from kanab.privacy.release import concerns
 from kanab.report.charts import charts_if_installed
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
@@ -107,11 +108,7 @@ def _merged(data: Data) -> str:
         (name, new, listed(olds)) for name, levels in merged_by_covariate(data).items() for new, olds in levels.items()
     )
     sentences = [] if merged_levels(data) else ["No level was merged: every class had enough people."]
-    left_out = [
-        reason
-        for name, reason in data["privacy"]["left_out"].items()
-        if name.split("/")[0].split(":")[0] == data["experiment"]
-    ]
+    left_out = [reason for name, reason in data["privacy"]["left_out"].items() if concerns(name, data["experiment"])]
     sentences += [ended(reason) for reason in left_out] or ["Nothing of this experiment was left out."]
     table = Table(("covariate", "level", "stands for"), rows)
     return (table_html(table, "Merged levels", kind="cards wide") if rows else "") + bullets(sentences)

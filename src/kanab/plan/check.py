@@ -147,6 +147,13 @@ def _ratio_mistakes(metric: MetricPlan, metrics: Mapping[str, MetricPlan]) -> It
     parts = metric.ratio or ()
     if len(parts) != 2 or parts[0] == parts[1]:
         yield f"{path}.ratio must name two metrics"
+    called = "/".join(map(str, parts))
+    if any(
+        called == ("/".join(other.ratio) if other.ratio else other.name)
+        for other in metrics.values()
+        if other.ratio != parts
+    ):
+        yield f"{path}.ratio is called {called!r} in results, and so is another metric; rename one"
     for part in parts:
         if part not in metrics:
             yield f"{path}.ratio names an unknown metric, {part!r}; {nearest(part, metrics)}"

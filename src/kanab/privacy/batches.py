@@ -54,7 +54,9 @@ def add_releases(releases: Sequence[Release]) -> Release:
     tables |= _added_pairs(plan, releases)
     for experiment in plan.experiment_names:
         batches = _batches_with(experiment, releases)
-        published = {m for name in tables if name.split("/")[0] == experiment for m in tables[name].metric_names}
+        published = {
+            m for table in tables.values() if table.experiment_names[0] == experiment for m in table.metric_names
+        }
         totals = _sum(_alike([batch.totals(experiment) for batch in batches]))
         if not published >= set(totals.metric_names):
             tables[experiment] = totals

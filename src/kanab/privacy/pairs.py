@@ -6,6 +6,7 @@ further than the covariate's own table has them, one map per covariate for all i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -67,8 +68,9 @@ def pairs_of(experiment: ExperimentPlan) -> list[Pair]:
 
 def planned_pairs(plan: Plan) -> dict[str, Pair]:
     """Return the pairs of all experiments by the names of their tables; a covariate called so goes before."""
-    every = {pair.name: pair for experiment in plan.experiments for pair in pairs_of(experiment)}
-    return {name: pair for name, pair in every.items() if name not in plan.linkage_names}
+    every = [pair for experiment in plan.experiments for pair in pairs_of(experiment)]
+    taken = Counter([*plan.linkage_names, *(pair.name for pair in every)])
+    return {pair.name: pair for pair in every if taken[pair.name] == 1}
 
 
 @dataclass(frozen=True)

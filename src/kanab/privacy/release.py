@@ -69,6 +69,15 @@ class Receipt:
     ledger: str = ""
 
 
+def concerns(left_out: str, experiment: str) -> bool:
+    """Return whether something that a receipt names as left out is an experiment, a table of it or a metric in it.
+
+    >>> [concerns(name, "check") for name in ("check", "check/tier: spend", "check: spend", "checkout/tier")]
+    [True, True, True, False]
+    """
+    return left_out == experiment or left_out.startswith((f"{experiment}/", f"{experiment}: "))
+
+
 @dataclass(frozen=True, eq=False)
 class Release:
     """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file.

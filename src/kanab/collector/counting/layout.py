@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kanab.collector.protocol.encoding import encode, spell
+from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
@@ -15,8 +16,18 @@ from kanab.tally.factor import Factor, Level, as_score
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
 
+_LONGEST_NUMBER = 26
+"""Characters of a total, or of a cohort's label, with what separates it."""
+
 RATIO_PARTS = ("n", "s", "t", "q", "r", "p")
 """The sums of a ratio y/z over the people who have both: how many, Σy, Σz, Σy², Σz², Σyz."""
+
+
+_NAMES_OF_OBJECTS = frozenset(
+    "__proto__ constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf "
+    "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__".split()
+)
+"""What every object of JavaScript has under a name already: the browser client keeps totals by name."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,24 @@ def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tup
             raise PlanError(
                 f"{layout.linkage.name} would have more than {MOST_CLASSES:,} classes", "Declare fewer levels."
             )
+    _check_sizes(every)
     return every
+
+
+def _check_sizes(every: Sequence[TableLayout]) -> None:
+    """Check that somebody can enroll and have a total in one post, which names all tables of an experiment."""
+    longest = max((len(encode(metric.name)) for metric in every[0].metrics), default=0) + 2 * _LONGEST_NUMBER
+    sizes: dict[str, int] = {}
+    for layout in every:
+        levels = sum(1 + max(len(encode(spell(level))) for level in factor.levels) for factor in layout.factors)
+        names = layout.linkage.experiments[0] if len(layout.linkage.experiments) == 1 else layout.linkage.name
+        sizes[names] = sizes.get(names, 0) + 2 * (len(layout.name) + levels + _LONGEST_NUMBER) + longest
+    for name, size in sizes.items():
+        if size > MOST_POST_BYTES:
+            raise PlanError(
+                f"a post of {name!r} would be longer than {MOST_POST_BYTES:,} bytes",
+                "Use shorter names or fewer covariates.",
+            )
 
 
 def _layout(
@@ -165,6 +193,7 @@ def _open_choices(plan: Plan) -> Iterator[str]:
     """Yield what a collector would have to take from the data, which it must not look at, or could not tell apart."""
     if not plan.experiments:
         yield "experiments is missing: name at least one"
+    yield from _unusable_names(plan)
     for metric in plan.counted_metrics:
         path = path_to("metrics", metric.name)
         if not metric.declared:
@@ -182,3 +211,14 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"
     if len({frozenset(pair) for pair in plan.ratios}) < len({*plan.ratios}):
         yield "metrics has a ratio and its inverse; declare one of them"
+
+
+def _unusable_names(plan: Plan) -> Iterator[str]:
+    """Yield names that a browser gives another meaning to, in whatever way they are written."""
+    groups = {"metrics": plan.metric_names, "covariates": plan.covariates_in_use, "experiments": plan.experiment_names}
+    for group, names in groups.items():
+        for name in names:
+            if name in _NAMES_OF_OBJECTS:
+                yield f"{path_to(group, name)}: this name means something else in JavaScript; use another one"
+            elif name in (".", ".."):
+                yield f"{path_to(group, name)}: this name means something else in an address; use another one"
