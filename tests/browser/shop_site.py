@@ -26,6 +26,7 @@ from kanab.tally.tally import Tally
 POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'"
 PAGE = b'<!doctype html><title>shop</title><script type="module" src="/shop.js"></script>'
 SCRIPT = b'import * as module from "/kanab.js"; Object.assign(window, module);'
+PASSED = ("content-type", "location", "cache-control", "kanab-answer", "kanab-epoch")
 FOLDERS = {"/js/": Path(__file__).parents[2] / "js", "/src/": Path(__file__).parents[2] / "src"}
 
 
@@ -41,7 +42,11 @@ class Request:
 
     @property
     def nonce(self) -> str:
-        return self.body.split("\n")[0].removeprefix("kanab/1 ")
+        return self.body.split("\n")[0].removeprefix("kanab/1 ")[:32]
+
+    @property
+    def epoch(self) -> str:
+        return self.body.split("\n")[0].removeprefix("kanab/1 ")[33:]
 
     @property
     def lines(self) -> list[str]:
@@ -49,7 +54,8 @@ class Request:
 
 
 Fault = Callable[[str, str], "int | str | None"]
-"""For a method and a path: "drop" (it never arrives), "deaf" (the answer is lost), a status to answer with, or None."""
+"""For a method and a path: "drop" (it never arrives), "deaf" (the answer is lost), a status to answer with as the
+collector would, "page 400" for a status with which somebody in between answers, or None."""
 
 
 @dataclass
@@ -84,6 +90,12 @@ class Site:
         for path in (self.place.data, self.place.key):
             path.rename(path.with_name(f"old-{len(text)}-{path.name}"))
         self.collector = self.serve(text)
+
+    def begin_epoch(self, epoch: str) -> None:
+        """The store has lost something, and begins another epoch while the collector serves."""
+        store = SqliteStore(self.place.data / "store.db")
+        store.begin_epoch(epoch)
+        store.close()
 
     @property
     def url(self) -> str:
@@ -165,11 +177,13 @@ class _Handler(BaseHTTPRequestHandler):
             except (OSError, http.client.HTTPException):
                 fault = "drop"
         elif isinstance(fault, int):
-            status = fault
+            status, more = fault, {"kanab-answer": "line" if fault < 429 else "busy"}
+        elif str(fault).startswith("page "):
+            status, answer = int(str(fault)[5:]), b"<!doctype html><title>Please log in</title>"
         answered = 0 if fault in ("drop", "deaf") else status
         site.requests.append(Request(self.command, path, headers, body.decode(), answered))
         if answered:
-            kept = {name: more[name] for name in ("content-type", "location", "cache-control") if name in more}
+            kept = {name: more[name] for name in PASSED if name in more}
             self._answer(status, answer, kept)
         else:
             self.close_connection = True

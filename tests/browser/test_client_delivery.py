@@ -241,3 +241,89 @@ def test_where_a_post_of_several_enrollments_is_refused_each_is_sent_by_itself(s
     counted = {line.partition(":")[0] for line in site.counted}
     assert len(counted & {"checkout/tier", "banner", "banner/checkout"}) == 2
     assert banner in ("off", "on")
+
+
+# ── somebody in between ────────────────────────────────────────────────────────────────────────
+
+
+def test_an_answer_that_is_not_the_collectors_ends_nothing(site: Site, someone: Open) -> None:
+    """A proxy's refusal and a hotel's page with 200 are told apart by a header: the same bytes go out again."""
+    pages = [400, 401, 403, 404, 410, 413, 200, 204]
+    tab = someone()
+    for person, status in enumerate(pages):
+        site.fault = lambda method, _, status=status: f"page {status}" if method == "POST" else None
+        tab.start(url=f"/p/{person}/", development=True).enroll("banner").track("minutes", 4).flush()
+        assert f"kanab: an answer that is not the collector's ({status}): sent again later" in tab.heard
+        site.fault = lambda *_: None
+        tab.flush()
+        first, *again = [post for post in site.posts if post.path == "/v1/t"][-2:]
+        assert (first.status, again[0].status, again[0].body) == (status, 204, first.body)
+    assert all('"enrolled":1' in text for text in tab.stored.values())
+    assert site.tallies()["banner"].total == len(pages)
+
+
+def test_a_total_that_a_proxy_refused_is_not_frozen(site: Site, someone: Open) -> None:
+    tab = someone().start()
+    arm = tab.variant("banner")
+    tab.enroll("banner").flush()
+    site.fault = lambda method, _: "page 403" if method == "POST" else None
+    tab.track("revenue", 5).flush()
+    site.fault = lambda *_: None
+    tab.track("revenue", 5).flush()
+    assert site.tallies() == truth(site, {"banner": arm, "revenue": 10})
+
+
+OLDER = """const asked = fetch; window.fetch = async (url, more) => { const answer = await asked(url, more);
+  if (more.body) return new Response(null, { status: answer.status });
+  const config = await answer.json(); delete config.answers; return new Response(JSON.stringify(config)); };"""
+
+
+def test_a_collector_that_does_not_sign_its_answers_yet_is_believed(site: Site, someone: Open) -> None:
+    tab = someone(OLDER).start().enroll("banner").track("revenue", 5).flush()
+    assert tab.state["units"]["banner"]["sent"] == {"revenue": 5}
+    site.fault = lambda method, _: 400 if method == "POST" else None
+    tab.track("revenue", 5).flush()
+    assert tab.state["units"]["banner"]["frozen"] == ["revenue"]
+
+
+# ── a store that has lost something ────────────────────────────────────────────────────────────
+
+
+def test_who_enrolled_in_another_epoch_keeps_the_arm_and_sends_nothing_more(site: Site, someone: Open) -> None:
+    tab = someone().start().enroll("banner").track("minutes", 4).flush()
+    arm = tab.variant("banner")
+    site.begin_epoch("5f3a9c01")
+    site.restart()
+    before = len(site.posts)
+    tab.visit().start().track("minutes", 3).flush()
+    tab.enroll("banner").flush().visit().start().flush()
+    assert tab.variant("banner") == arm
+    assert len(site.posts) == before
+    assert tab.state["units"] == {"banner": {"over": 1}}
+    tab.enroll("checkout", tier=1, device="phone").track("minutes", 2).flush()  # new there: under the new epoch
+    assert {(post.status, post.epoch) for post in site.posts[before:]} == {(204, "5f3a9c01")}
+    assert "banner" not in "".join(post.body for post in site.posts[before:])
+
+
+def test_a_page_that_is_open_when_an_epoch_begins_learns_it_from_the_answer(site: Site, someone: Open) -> None:
+    tab = someone().start().enroll("banner").track("minutes", 4).flush()
+    site.begin_epoch("5f3a9c01")
+    tab.track("minutes", 3).flush().track("minutes", 3).flush()
+    tab.enroll("checkout", tier=1, device="phone").track("minutes", 2).flush()
+    answers = dict.fromkeys((post.status, post.epoch) for post in site.posts)
+    assert list(answers) == [(204, ""), (410, ""), (204, "5f3a9c01")]
+    assert sum(post.status == 410 for post in site.posts) == 1
+    units = tab.state["units"]
+    assert (units["banner"], units["checkout"]["epoch"]) == ({"over": 1}, "5f3a9c01")
+    assert "banner/checkout" not in units  # whose other half nobody counts
+
+
+def test_a_page_of_before_does_not_close_what_a_newer_page_began(site: Site, someone: Open) -> None:
+    old = someone().start()
+    site.begin_epoch("5f3a9c01")
+    site.restart()
+    new = Tab(old.context, site).start()
+    new.enroll("banner").track("minutes", 4).flush()
+    old.track("minutes", 3).flush()
+    assert {(post.status, post.epoch) for post in site.posts} == {(204, "5f3a9c01")}
+    assert moves(site.posts) == ["0>4", "4>7"]

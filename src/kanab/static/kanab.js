@@ -18,13 +18,14 @@
 /** @typedef {{ format: string, cohorts: { days: number, window: number } | null, nonce_life: number,
  *    covariates: Record<string, string[]>, experiments: Record<string, Experiment>, pairs: [string, string][],
  *    metrics: Record<string, { bounds: [number, number], scale: number, missing?: string }>,
- *    ratios: [string, string][], most_pairs: number }} Config   the public part of a plan */
+ *    ratios: [string, string][], most_pairs: number, answers?: boolean, epoch?: string }} Config   the public part of a plan;
+ *    answers: the collector signs what it says of posts; epoch: of its store, if it is not the first */
 /** @typedef {Record<string, number>} Totals   running totals by metric; no entry: none yet */
-/** @typedef {{ over?: 1, heads: string[], end: number | null, totals: Totals, sent: Totals, enrolled?: 1,
+/** @typedef {{ over?: 1, heads: string[], end: number | null, epoch?: string, totals: Totals, sent: Totals, enrolled?: 1,
  *    frozen?: string[], post?: string, then?: Totals, at?: number, alone?: 1 }} Unit
- *    Somebody's part in an experiment or a pair: the classes they are in, how long they are measured, totals so far
- *    and as acknowledged, and the post that is not answered yet with the totals that hold once it is. Units that are enrolled
- *    at one moment share it; if it is refused, each goes alone. */
+ *    Somebody's part in an experiment or a pair: the classes they are in, how long they are measured, the epoch in which they
+ *    began, totals so far and as acknowledged, and the post that is not answered yet with the totals that hold once it is. Units
+ *    that are enrolled at one moment share it; if it is refused, each goes alone. */
 /** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[] }} State */
 /** @typedef {["enroll", string, Record<string, string>, number] | ["track", string, number, number]} Step */
 /** @typedef {string | number | boolean | null | undefined} Level */
@@ -36,7 +37,8 @@
  *    track: (metric: string, amount?: number) => void,
  *    flush: () => Promise<void>, optOut: () => Promise<void> }} Client */
 
-const { entries, fromEntries, hasOwn, keys, values } = Object;
+const { assign: put, create, entries, fromEntries, hasOwn, keys, values } = Object;
+const { isArray } = Array;
 const HOUR = 36e5;
 const DAY = 24 * HOUR;
 const WHOLE = 2 ** 32;
@@ -48,6 +50,14 @@ const TERM = 3e4; // so long a tab that vanished stops the others
 const MOST_LINES = 100;
 const MOST_BYTES = 16384;
 const FINAL = [400, 403, 410, 413]; // these answers will be the same next time
+const EPOCH = 1; // instead of a status: the store has begun another epoch
+
+/** @param {any} part */
+const record = (part) => part && typeof part === "object";
+/** Return a record that inherits nothing: names may be "constructor", and prototypes frozen or polluted. @param {any} [from] */
+const bare = (from) => put(create(null), from);
+/** @param {string} text */
+const parse = (text) => JSON.parse(text, (_, part) => (record(part) && !isArray(part) ? bare(part) : part));
 
 // ── who gets which arm (docs/how-to/assignment.md) ────────────────────────────────────────────
 
@@ -171,7 +181,7 @@ const lines = (config, unit, to) => {
 };
 
 /** @param {string[]} body */
-const fits = (body) => body.length <= MOST_LINES && body.join().length <= MOST_BYTES - 50;
+const fits = (body) => body.length <= MOST_LINES && body.join().length <= MOST_BYTES - 60;
 
 /** Return the totals of a unit's next post: all that changed, or as many as fit into it. @param {Config} config @param {Unit} unit */
 const totalsThatFit = (config, unit) => {
@@ -180,7 +190,7 @@ const totalsThatFit = (config, unit) => {
     /** @param {string} metric */
     const frozen = (metric) => unit.frozen?.includes(metric);
     if (frozen(name) || config.ratios.some((ratio) => ratio.includes(name) && ratio.some(frozen))) continue;
-    const more = { ...to };
+    const more = bare(to);
     if (name in unit.totals) more[name] = unit.totals[name];
     if (!fits(lines(config, unit, more))) break;
     to = more;
@@ -203,15 +213,18 @@ const QUIET = { credentials: "omit", referrerPolicy: "no-referrer" };
 
 /**
  * Start a client of the collector at ``url``. It never throws, and never delays the page.
- * @param {Options} options @returns {Promise<Client>}
+ * @param {Options} [options] @returns {Promise<Client>}
  */
-export const init = async ({ url = "/", storage: mode = "local", id, development }) => {
-  const base = new URL(url.replace(/\/*$/, "/"), document.baseURI);
-  const KEY = "kanab/1 " + base;
+export const init = async (options) => {
+  let KEY = "";
+  /** @type {string | undefined} */ let id;
+  /** @type {boolean | undefined} */ let development;
+  /** @type {URL} */ let base;
   /** @type {Config | undefined} */ let config;
   /** @type {Record<string, string | null>} */ let arms = {};
   /** @type {State} */ let state = { arms, units: {} };
   /** @type {Storage | undefined} */ let storage;
+  /** @type {unknown} */ let begun;
   let off = true; // nothing is remembered or sent
   let held = false; // this tab holds the lock: the state in memory is the newest
   let dirty = false;
@@ -224,7 +237,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   /** @type {Map<string, Promise<number>>} */ const underWay = new Map();
   /** @type {Set<string>} */ const joint = new Set(); // posts of several units, made here and never without an answer
 
-  /** @param {string} text */
+  /** @param {unknown} text */
   const warn = (text) => void (development && console.warn("kanab: " + text));
 
   // ── what is remembered ──
@@ -234,15 +247,15 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     try {
       storage?.setItem(key, JSON.stringify(content));
       return !!storage;
-    } catch {
-      warn("nothing can be stored here: it is full or blocked");
+    } catch (problem) {
+      warn(`nothing can be stored here (${problem})`);
       return false;
     }
   };
   /** @param {string} key */
   const read = (key) => {
     try {
-      return JSON.parse(storage?.getItem(key) ?? "null");
+      return parse(storage?.getItem(key) ?? "null");
     } catch {
       return null; // blocked, or not ours
     }
@@ -250,9 +263,11 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   const save = () => !off && write(KEY, state);
   const load = () => {
     const stored = read(KEY);
-    state = stored?.arms && stored.units ? stored : { arms, units: {} };
-    for (const unit of values(state.units))
-      if (config && unit.end && Date.now() > unit.end + config.nonce_life * HOUR) close(unit);
+    state = record(stored?.arms) && record(stored.units) ? stored : { arms, units: bare() };
+    for (const [key, unit] of entries(state.units)) {
+      const whole = isArray(unit?.heads) && record(unit.totals) && record(unit.sent);
+      if (!whole || (config && unit.end && Date.now() > unit.end + config.nonce_life * HOUR)) state.units[key] = bare({ over: 1 });
+    }
   };
   const steps = () => keys(storage ?? {}).filter((key) => key.startsWith(KEY + " ")).sort();
   const wipe = () => {
@@ -270,18 +285,20 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     for (const key of keys(unit)) delete (/** @type {any} */ (unit)[key]);
     unit.over = 1;
   };
+  /** Close what another epoch of the store began: what of it counted, nobody knows. @param {string} [epoch] */
+  const closeAllBut = (epoch) => values(state.units).forEach((unit) => (unit.epoch || "") !== (epoch || "") && close(unit));
 
   /** Run while no other tab does. @type {(run: () => Promise<void>) => Promise<void>} */
   const lock = async (run) => {
-    if (mode === "session") return run();
     if (navigator.locks) return navigator.locks.request(KEY, run);
     const tab = chance(); // a lease: written, and read again when every tab must have seen it
     for (;;) {
-      const [owner, until] = read(KEY + LEASE) ?? [];
-      if (!(until > Date.now())) {
+      const lease = read(KEY + LEASE);
+      const left = lease?.[1] - Date.now();
+      if (!(left > 0 && left <= TERM)) {
         if (!write(KEY + LEASE, [tab, Date.now() + TERM])) return;
-      } else if (owner === tab) break;
-      await sleep(SETTLE + (chance() % SETTLE));
+      } else if (lease[0] === tab) break;
+      await sleep(SETTLE + SETTLE * Math.random());
     }
     const free = () => storage?.removeItem(KEY + LEASE);
     addEventListener("pagehide", free, { once: true });
@@ -294,6 +311,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
   /** @param {Step} step */
   const apply = ([verb, name, more, now]) => {
     if (!config) return;
+    const { epoch } = config;
     const { units } = state;
     if (verb === "track") {
       const { bounds, scale } = config.metrics[name];
@@ -307,13 +325,15 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     if (arm == null || hasOwn(units, encode(name))) return;
     state.arms[name] = arm;
     const { label, end } = cohort(config, now);
-    units[encode(name)] = { heads: classes(config, name, arm, more, label), end, totals: {}, sent: {} };
+    /** @param {string[]} heads */
+    const unit = (heads) => bare({ heads, end, epoch, totals: bare(), sent: bare() });
+    units[encode(name)] = unit(classes(config, name, arm, more, label));
     for (const pair of config.pairs) {
       const key = pair.map(encode).join("/");
       const both = pair.map((experiment) => units[encode(experiment)]);
       if (!pair.includes(name) || both.some((unit) => !unit || unit.over) || units[key]) continue;
       if (state.pairs && !state.pairs.includes(key)) continue;
-      units[key] = { heads: [key + ":" + pair.map((experiment) => encode(arms[experiment] ?? "")).join(":") + label], end, totals: {}, sent: {} };
+      units[key] = unit([key + ":" + pair.map((experiment) => encode(arms[experiment] ?? "")).join(":") + label]);
     }
   };
 
@@ -330,6 +350,23 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   // ── delivery ──
 
+  /** @param {string} path @param {RequestInit} [more] @returns {Promise<Response>} */
+  const ask = async (path, more) => {
+    const late = sleep(PATIENCE).then(() => Promise.reject("no answer"));
+    return Promise.race([fetch(new URL(path, base), { ...QUIET, ...more }), late]);
+  };
+  /** Return the collector's status; 0 where somebody in between has spoken, a proxy's page or a hotel's. @param {Response} answer */
+  const understand = ({ status, headers }) => {
+    const answer = headers.get("kanab-answer");
+    if (config && answer === "epoch") {
+      config.epoch = headers.get("kanab-epoch") ?? "";
+      return EPOCH;
+    }
+    if (answer || !config?.answers) return status;
+    warn(`an answer that is not the collector's (${status}): sent again later`);
+    return 0;
+  };
+
   /** Store the post to be sent next: it is on the device before it leaves. @param {Unit} unit @returns {boolean} */
   const prepare = (unit) => {
     if (!config || unit.over) return false;
@@ -340,18 +377,18 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     }
     const plan = config;
     /** @param {Unit} each */
-    const begun = (each) => each.over || each.enrolled || each.alone || each.post;
+    const sending = (each) => each.over || each.enrolled || each.alone || each.post;
     const group = values(state.units).filter( // enrolled at one moment: counted in all or in none
-      (each) => each === unit || !(begun(unit) || begun(each) || each.end !== unit.end),
+      (each) => each === unit || !(sending(unit) || sending(each) || each.end !== unit.end || each.epoch !== unit.epoch),
     );
     let next = group.map((each) => totalsThatFit(plan, each));
     const body = () => group.flatMap((each, at) => lines(plan, each, next[at]));
     if (!fits(body())) next = group.map(({ sent }) => sent); // totals later: a post holds a hundred enrollments
     while (!fits(body())) group.pop();
     if (!body().length) return false;
-    const post = `kanab/1 ${nonce()}\n${body().join("\n")}\n`;
+    const post = `kanab/1 ${nonce()}${unit.epoch ? " " + unit.epoch : ""}\n${body().join("\n")}\n`;
     if (group[1]) joint.add(post);
-    group.forEach((each, at) => Object.assign(each, { post, then: next[at], at: Date.now() }));
+    group.forEach((each, at) => put(each, { post, then: next[at], at: Date.now() }));
     return save();
   };
 
@@ -367,40 +404,47 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   /** Send what is to be sent of a unit. Units that share a post, and calls for one unit, share its answer. @param {Unit} unit */
   const deliver = async (unit) => {
-    while (!off && navigator.onLine && prepare(unit)) {
-      const body = unit.post ?? "";
-      if (!underWay.has(body)) {
-        const signal = AbortSignal.timeout(PATIENCE);
-        const sent = fetch(new URL("v1/t", base), { ...QUIET, method: "POST", body, keepalive: true, signal });
-        underWay.set(body, sent.then(({ status }) => status, () => 0)); // no answer: the same bytes again, later
+    try {
+      while (!off && navigator.onLine !== false && prepare(unit)) {
+        const body = unit.post ?? "";
+        if (!underWay.has(body))
+          underWay.set(body, ask("v1/t", { method: "POST", body, keepalive: true }).then(understand).catch(() => 0));
+        const status = await underWay.get(body) ?? 0; // 0: the same bytes again, later
+        underWay.delete(body);
+        if (unit.post !== body) continue; // another call has taken the answer
+        if (status === EPOCH) closeAllBut(config?.epoch);
+        else if (status >= 200 && status < 300) put(unit, { sent: unit.then, enrolled: 1 });
+        else if (status === 400 && joint.has(body)) unit.alone = 1; // nothing was counted: none keeps out the others
+        else if (FINAL.includes(status)) giveUp(unit);
+        else {
+          joint.delete(body); // who knows what was counted
+          failed = true;
+          return;
+        }
+        delete unit.post;
+        save();
       }
-      const status = await underWay.get(body) ?? 0;
-      underWay.delete(body);
-      if (unit.post !== body) continue; // another call has taken the answer
-      if (status >= 200 && status < 300) Object.assign(unit, { sent: unit.then, enrolled: 1 });
-      else if (status === 400 && joint.has(body)) unit.alone = 1; // nothing was counted: none keeps out the others
-      else if (FINAL.includes(status)) giveUp(unit);
-      else {
-        joint.delete(body); // who knows what was counted
-        failed = true;
-        return;
-      }
-      delete unit.post;
-      save();
+    } catch (problem) {
+      failed = true; // what is stored here is not ours: it stays silent
+      warn(problem);
     }
   };
   const post = () => Promise.all(values(state.units).map(deliver));
 
   const run = async () => {
     if (off) return;
-    load();
-    held = true;
     try {
+      load();
+      held = true;
       do {
         for (const key of steps()) {
           const step = read(key);
           storage?.removeItem(key);
-          if (step) apply(step);
+          try {
+            apply(step);
+          } catch (problem) {
+            warn(problem); // not ours, or of another plan
+          }
         }
         save();
         if (!hurry) await new Promise((done) => setTimeout((go = /** @type {() => void} */ (done)), DELAY));
@@ -408,8 +452,9 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
         await post();
         await sleep(SETTLE);
       } while (dirty && !failed && !off);
-    } catch {
-      failed = true; // what is stored here is not ours: it stays silent
+    } catch (problem) {
+      failed = true;
+      warn(problem);
     }
     held = false;
   };
@@ -417,11 +462,11 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     (running ??= (async () => {
       do {
         failed = true; // unless it runs
-        await lock(run).catch(() => {}); // a page that is being left gets none
+        await lock(run).catch(warn); // a page that is being left gets none
       } while (dirty && !failed && !off);
       running = undefined;
       wait = failed && !off ? Math.min(2 * wait || DELAY, 3e5) : 0;
-      if (wait) setTimeout(wake, wait * (0.5 + chance() / WHOLE));
+      if (wait) setTimeout(wake, wait * (0.5 + Math.random()));
     })());
   const rush = () => {
     hurry = true;
@@ -432,26 +477,33 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
 
   // ── the beginning ──
 
-  const openStorage = () => {
+  /** @param {string} mode */
+  const openStorage = (mode) => {
     const opened = /** @type {any} */ (globalThis)[mode + "Storage"];
-    opened.setItem(KEY + ".", "");
+    const probe = "" + chance();
+    opened.setItem(KEY + ".", probe);
+    if (opened.getItem(KEY + ".") !== probe) throw "it forgets";
     opened.removeItem(KEY + ".");
     return opened;
   };
 
   const begin = async () => {
+    /** @type {Options} */
+    const { url = "/", storage: mode = "local", ...more } = options ?? {};
+    ({ id, development } = more);
+    base = new URL(`${url}`.replace(/\/*$/, "/"), document.baseURI);
+    KEY = "kanab/1 " + base;
     if (/** @type {any} */ (navigator).globalPrivacyControl) return wipe();
-    const answer = await fetch(new URL("v1/config.json", base), { ...QUIET, signal: AbortSignal.timeout(PATIENCE) });
     /** @type {Config} */
-    const plan = await answer.json();
+    const plan = parse(await (await ask("v1/config.json")).text());
     if (plan.format !== "kanab-config/1") throw "unknown format";
     config = plan;
     if (navigator.webdriver) return;
     const { experiments } = plan;
     try {
-      storage = mode === "none" ? undefined : openStorage();
-    } catch {
-      warn("nothing can be stored here: arms are shown, and nothing is sent");
+      storage = mode === "none" ? undefined : openStorage(mode);
+    } catch (problem) {
+      warn(`nothing can be stored here: arms are shown, and nothing is sent (${problem})`);
     }
     if (!storage) {
       arms = assign(experiments, numbers(id));
@@ -460,6 +512,7 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     off = false;
     const remember = () => {
       load();
+      closeAllBut(plan.epoch);
       const stays = entries(state.arms).filter(
         ([name, arm]) => hasOwn(experiments, name) && (hasOwn(state.units, encode(name)) || !id) &&
           (arm === null || experiments[name].arms.some(([planned]) => planned === arm)),
@@ -491,47 +544,61 @@ export const init = async ({ url = "/", storage: mode = "local", id, development
     if (keys(state.units).length || steps().length) rush();
   };
 
-  try {
-    await begin();
-  } catch (problem) {
-    warn(`the config cannot be read: everybody sees the control (${problem})`);
-  }
+  /** @param {unknown} problem */
+  const fail = (problem) => {
+    off = true;
+    warn(`${config ? "nothing is counted" : "the config cannot be read: everybody sees the control"} (${problem})`);
+  };
+  begun = await Promise.race([begin().catch(fail).then(() => 1), sleep(PATIENCE)]);
+  if (!begun) warn("no config in time: everybody sees the control"); // an arm that comes later was not shown
 
-  /** Return whether the plan has a name. @param {"experiments" | "metrics"} kind @param {string} name */
-  const known = (kind, name) => {
-    if (config && !hasOwn(config[kind], name))
-      warn(`unknown name "${name}". The plan's ${kind}: ${keys(config[kind]).join(", ")}.`);
-    return !!config && hasOwn(config[kind], name);
+  /** Make a verb that never throws. @template {any[]} Given, Result @param {(plan: Config, ...given: Given) => Result} run
+   * @returns {(...given: Given) => Result | null} */
+  const verb = (run) => (...given) => {
+    try {
+      return config && begun ? run(config, ...given) : null;
+    } catch (problem) {
+      warn(problem);
+      return null;
+    }
+  };
+  /** Return whether the plan has a name. @param {Record<string, unknown>} names @param {string} kind @param {string} name */
+  const known = (names, kind, name) => {
+    if (hasOwn(names, name)) return true;
+    warn(`unknown name "${name}". The plan's ${kind}: ${keys(names).join(", ")}.`);
   };
 
   return {
-    ready: !!config,
-    variant: (name) => (config && known("experiments", name) ? (arms[name] ?? config.experiments[name].control) : null),
-    enroll: (name, levels = {}) => {
-      if (!config || !known("experiments", name)) return;
+    ready: !!(begun && config),
+    variant: verb(({ experiments }, /** @type {string} */ name) =>
+      known(experiments, "experiments", name) ? (arms[name] ?? experiments[name].control) : null),
+    enroll: verb(({ experiments, covariates }, /** @type {string} */ name, /** @type {Record<string, Level>} */ levels = {}) => {
+      if (!known(experiments, "experiments", name)) return;
       /** @type {Record<string, string>} */
-      const sent = {};
-      for (const covariate of config.experiments[name].covariates) {
-        const declared = config.covariates[covariate];
-        const level = String(levels[covariate] ?? "");
+      const sent = bare();
+      for (const covariate of experiments[name].covariates) {
+        const declared = covariates[covariate];
+        const level = String(levels?.[covariate] ?? "");
         const fits = !level || declared.includes(level);
         if (!fits) warn(`unknown level for "${covariate}". Declared levels: ${declared.join(", ")}.`);
         sent[covariate] = fits ? level : declared.includes("other") ? "other" : "";
       }
       note(["enroll", name, sent, Date.now()]);
-    },
-    track: (name, amount = 1) => {
-      if (!known("metrics", name)) return;
+    }),
+    track: verb(({ metrics }, /** @type {string} */ name, amount = 1) => {
+      if (!known(metrics, "metrics", name)) return;
       if (Number.isFinite(amount)) note(["track", name, amount, Date.now()]);
       else warn(`the amount for "${name}" is not a number`);
-    },
+    }),
     flush: async () => (off ? undefined : rush()),
     optOut: async () => {
       off = true;
       arms = {};
       go();
+      if (!KEY) return;
+      if (storage) dispatchEvent(new StorageEvent("storage", { key: KEY, storageArea: storage })); // to other clients of this page
       wipe();
-      await lock(async () => wipe()); // once more, when no other tab is writing
+      await lock(async () => wipe()).catch(warn); // once more, when no other tab is writing
     },
   };
 };

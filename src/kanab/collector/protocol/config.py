@@ -54,6 +54,7 @@ def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         },
         "pairs": [list(link.experiments) for link in plan.linkages if len(link.experiments) > 1],
         "most_pairs": MOST_PAIRS,
+        "answers": True,
     }
 
 

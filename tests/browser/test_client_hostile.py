@@ -1,0 +1,276 @@
+"""Hostile pages and browsers: nothing is thrown, everybody sees an arm or the control, nothing is counted wrongly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.browser.browser_tab import Tab
+from tests.browser.shop_site import Site
+
+Open = Callable[..., Tab]
+
+ARMS = ("A", "B")
+CONTROL = ("A",)
+NOTHING = (None,)
+
+
+class Case(NamedTuple):
+    """A script before the page's own, the arguments of ``init``, what is seen, and whether they are counted."""
+
+    script: str = ""
+    arguments: str = "{ url: '/' }"
+    seen: tuple[str | None, ...] = ARMS
+    counted: bool = False
+    says: str = ""
+
+
+def value(owner: str, name: str, what: str) -> str:
+    return f"Object.defineProperty({owner}, '{name}', {{ configurable: true, {what} }});"
+
+
+QUICK = (
+    "const later = setTimeout; window.setTimeout = (run, ms, ...more) => later(run, ms === 1e4 ? 300 : ms, ...more);"
+)
+DENIED = "throw new DOMException('denied', 'SecurityError')"
+NO_CRYPTO = value("window", "crypto", "value: undefined")
+NO_LOCKS = value("Navigator.prototype", "locks", "value: undefined")
+
+
+def with_config(change: str) -> str:
+    """The collector's config, changed on its way."""
+    return (
+        "const asked = fetch; window.fetch = async (url, more) => { const answer = await asked(url, more);"
+        "if (!`${url}`.includes('config')) return answer; const config = await answer.json();"
+        f"{change}; return new Response(JSON.stringify(config)); }};"
+    )
+
+
+def instead_of_config(answer: str) -> str:
+    return (
+        "const asked = fetch; window.fetch = async (url, more) => "
+        f"`${{url}}`.includes('config') ? {answer} : asked(url, more);"
+    )
+
+
+CASES = {
+    "an ordinary page": Case(counted=True),
+    # wrong arguments
+    "no arguments": Case("", "", counted=True),
+    "null": Case("", "null", counted=True),
+    "a number": Case("", "7", counted=True),
+    "an address that is a symbol": Case("", "{ url: Symbol('x') }", NOTHING),
+    "an address that is none": Case("", "{ url: 'http://[', development: true }", NOTHING, says="Invalid URL"),
+    "an address of something else": Case("", "{ url: {}, development: true }", NOTHING, says="config cannot be read"),
+    "options that throw": Case("", "{ get url() { throw new Error('no'); } }", NOTHING),
+    "an unknown storage": Case("", "{ storage: 'cookie', development: true }", says="nothing can be stored"),
+    "an id that is a symbol": Case("", "{ id: Symbol('x'), development: true }", CONTROL, says="nothing is counted"),
+    # storage
+    "no localStorage": Case(value("window", "localStorage", "value: undefined")),
+    "localStorage is null": Case(value("window", "localStorage", "value: null")),
+    "localStorage is denied": Case(value("window", "localStorage", f"get() {{ {DENIED}; }}")),
+    "storage is full": Case(f"Storage.prototype.setItem = () => {{ {DENIED}; }};"),
+    "storage forgets": Case("Storage.prototype.setItem = () => {};", "{ development: true }", says="it forgets"),
+    "storage cannot be read": Case(f"Storage.prototype.getItem = () => {{ {DENIED}; }};"),
+    "storage keeps everything": Case(f"Storage.prototype.removeItem = () => {{ {DENIED}; }};"),
+    # locks, random numbers, events, the console
+    "no Web Locks": Case(NO_LOCKS, counted=True),
+    "locks are denied": Case(f"LockManager.prototype.request = async () => {{ {DENIED}; }};"),
+    "locks throw": Case(f"LockManager.prototype.request = () => {{ {DENIED}; }};"),
+    "a lock that nobody gets": Case(
+        QUICK + "LockManager.prototype.request = () => new Promise(() => {});",
+        "{ development: true }", NOTHING, says="in time",
+    ),
+    "no crypto": Case(NO_CRYPTO, "{ development: true }", CONTROL, says="getRandomValues"),
+    "no crypto, but an id": Case(NO_CRYPTO, "{ id: 'user-1' }", ("B",)),
+    "no events": Case(
+        "const add = addEventListener; window.addEventListener = (name, ...more) => {"
+        f"if (name === 'pagehide') {DENIED}; return add.call(window, name, ...more); }};",
+        "{ development: true }", says="nothing is counted"
+    ),
+    "no console": Case(value("window", "console", "value: undefined"), counted=True),
+    # the network
+    "no fetch": Case(value("window", "fetch", "value: undefined"), "{ development: true }", NOTHING, says="fetch"),
+    "fetch throws": Case("window.fetch = () => { throw new Error('blocked'); };", seen=NOTHING),
+    "fetch gives nothing": Case("window.fetch = async () => undefined;", seen=NOTHING),
+    "fetch never ends": Case(
+        QUICK + "window.fetch = () => new Promise(() => {});", "{ development: true }", NOTHING, says="control"
+    ),
+    "a body that never ends": Case(
+        QUICK + instead_of_config("new Response(new ReadableStream())"),
+        "{ development: true }", NOTHING, says="in time",
+    ),
+    "posts throw": Case(
+        "const asked = fetch; window.fetch = (url, more) => { if (more.body) throw 1; return asked(url, more); };"
+    ),
+    # the config
+    "a page instead of a config": Case(
+        instead_of_config("new Response('<!doctype html><h1>Please log in</h1>')"),
+        "{ development: true }", NOTHING, says="the config cannot be read",
+    ),
+    "something else in JSON": Case(instead_of_config("new Response('[1, 2]')"), seen=NOTHING),
+    "a config of the future": Case(instead_of_config("""new Response('{"format": "kanab-config/2"}')"""), seen=NOTHING),
+    "an empty config": Case(instead_of_config("""new Response('{"format": "kanab-config/1"}')"""), seen=NOTHING),
+    "unknown fields": Case(
+        with_config("config.x = 1; config.experiments.checkout.y = {}; config.metrics.minutes.z = [0]"), counted=True
+    ),
+    "no experiments": Case(with_config("config.experiments = null"), seen=NOTHING),
+    "no arms": Case(with_config("config.experiments.checkout.arms = []"), seen=CONTROL),
+    "no covariates": Case(with_config("config.covariates = null")),
+    "no metrics": Case(with_config("config.metrics = null")),
+    # prototypes
+    "frozen prototypes": Case(
+        "for (const each of [Object, Array, Function, Promise, Map, Set, String]) Object.freeze(each.prototype);",
+        counted=True,
+    ),
+    "polluted prototypes": Case(
+        "for (const name of ['over', 'enrolled', 'post', 'epoch', 'url2']) Object.prototype[name] = 'x';", counted=True
+    ),
+}  # fmt: skip
+
+USE = """async () => {
+  window.kanab = await init(%s);
+  const throws = { toString() { throw new Error("no text"); } };
+  for (const wrong of [undefined, null, 7, Symbol("x"), throws, {}, "constructor", "__proto__"]) {
+    kanab.variant(wrong); kanab.enroll(wrong); kanab.enroll(wrong, wrong);
+    kanab.track(wrong); kanab.track(wrong, wrong);
+    kanab.track("minutes", wrong === 7 ? NaN : wrong === undefined ? null : wrong);
+  }
+  kanab.enroll("checkout", { tier: throws });
+  const before = kanab.variant("checkout");
+  kanab.enroll("checkout", { tier: 1, device: "phone" });
+  kanab.track("minutes", 4);
+  await Promise.race([kanab.flush(), new Promise((done) => setTimeout(done, 1000))]);
+  return [before, kanab.variant("checkout")];
+}"""
+
+
+def test_whatever_the_page_or_browser_does_nothing_is_thrown_and_nothing_counted_wrongly(
+    site: Site, someone: Open
+) -> None:
+    wrong: dict[str, Any] = {}
+    arms = []
+    for name, case in CASES.items():
+        tab = someone(case.script)
+        before, posts = len(arms), len(site.posts)
+        try:
+            first, again = tab.page.evaluate(USE % case.arguments)
+        except Exception as problem:
+            wrong[name] = str(problem)
+            continue
+        if first != again or first not in case.seen:
+            wrong[name] = f"{first}, then {again}, instead of {case.seen}"
+        arms += [first] if case.counted else []
+        taken = [post.status for post in site.posts[posts:]]
+        if taken != [204] * (len(arms) - before):
+            wrong[name] = f"posts: {taken}"
+        noise = [text for text in tab.heard if text.startswith("error")]
+        said = [text for text in tab.heard if text.startswith("kanab:")]
+        if (
+            noise
+            or not any(case.says in text for text in said or [""])
+            or (said and "development" not in case.arguments)
+        ):
+            wrong[name] = f"heard {tab.heard}"
+    assert wrong == {}
+    table = site.tallies()["checkout/tier"]
+    assert table.total == len(arms)
+    assert table.moments_of("minutes").sums.sum() == 400 * len(arms)
+
+
+def test_a_strict_policy_that_forbids_to_connect_shows_the_control(site: Site, someone: Open) -> None:
+    site.policy = "default-src 'none'; script-src 'self'"
+    tab = someone()
+    assert tab.page.evaluate(USE % "{ development: true }") == [None, None]
+    assert any(text.startswith("kanab: the config cannot be read") for text in tab.heard)
+    assert not [text for text in tab.heard if text.startswith("error")]
+    assert site.posts == []
+
+
+BROKEN = {
+    "units are a list": '{"arms": {}, "units": []}',
+    "a unit is null": '{"arms": {"checkout": "B"}, "units": {"checkout": null}}',
+    "a unit is a text": '{"arms": {"checkout": "B"}, "units": {"checkout": "x"}}',
+    "a unit without its classes": '{"arms": {"checkout": "B"}, "units": {"checkout": {"totals": {}, "sent": {}}}}',
+    "totals are null": '{"arms": {"checkout": "B"}, "units": {"checkout": {"heads": [], "totals": null, "sent": {}}}}',
+    "arms that the plan has not": '{"arms": {"checkout": "Z", "gone": "B"}, "units": {}}',
+}  # fmt: skip
+
+
+def test_broken_storage_shows_the_arm_that_is_left_and_is_not_counted_again(site: Site, someone: Open) -> None:
+    key = f"kanab/1 {site.url}"
+    counted = 0
+    for name, text in BROKEN.items():
+        tab = someone(NO_LOCKS)
+        rubbish = {
+            key: text,
+            f"{key}.lease": '{"a": 1}',
+            f"{key} 1.2.3": "7",
+            f"{key} 1.2.4": '["track", "gone", 1, 0]',
+        }
+        tab.page.evaluate("(all) => Object.assign(localStorage, all)", rubbish)
+        arm, _ = tab.page.evaluate(USE % "")
+        assert arm in (ARMS if not json.loads(text)["units"] else ("B",)), name
+        counted += not json.loads(text)["units"]
+        assert len(site.posts) == counted, name
+        assert tab.heard == [], name
+    assert {post.status for post in site.posts} == {204}
+
+
+def test_a_lease_from_a_clock_that_was_ahead_blocks_nobody(site: Site, someone: Open) -> None:
+    tab = someone(NO_LOCKS)
+    lease = {f"kanab/1 {site.url}.lease": "[1, 9e15]"}
+    tab.page.evaluate("(all) => Object.assign(localStorage, all)", lease)
+    tab.start().enroll("banner").flush()
+    assert [post.status for post in site.posts] == [204]
+
+
+def test_names_that_objects_inherit_are_counted_like_any_other(site: Site, someone: Open) -> None:
+    site.anew("""
+k = 10
+[metrics]
+constructor = { bounds = [0, 9], resolution = 1 }
+toString = { bounds = [0, 9], resolution = 1 }
+[experiments.__proto__]
+arms = { valueOf = 1, constructor = 0.000001 }
+[experiments.hasOwnProperty]
+arms = { A = 1, B = 0.000001 }
+""")
+    tab = someone().start()
+    assert tab.arms("__proto__", "hasOwnProperty", "toString") == ["valueOf", "A", None]
+    tab.enroll("__proto__").enroll("hasOwnProperty").track("toString", 3).flush().visit().start()
+    tab.track("toString", 2).track("constructor", 1).flush()
+    assert {post.status for post in site.posts} == {204}
+    assert sorted(site.counted) == [
+        "__proto__:valueOf", "__proto__:valueOf:constructor:0>1", "__proto__:valueOf:toString:0>3",
+        "__proto__:valueOf:toString:3>5", "hasOwnProperty:A", "hasOwnProperty:A:constructor:0>1",
+        "hasOwnProperty:A:toString:0>3", "hasOwnProperty:A:toString:3>5",
+    ]  # fmt: skip
+
+
+TWICE = """async (storage) => {
+  const [first, second] = await Promise.all([init({ storage }), init({ storage })]);
+  for (const each of [first, second]) { each.enroll("banner"); each.track("minutes", 2); }
+  await Promise.all([first.flush(), second.flush()]);
+  first.track("minutes", 1); second.track("minutes", 3);
+  await Promise.all([first.flush(), second.flush()]);
+  await first.flush();
+  const arms = [first, second].map((each) => each.variant("banner"));
+  await first.optOut();
+  second.enroll("checkout"); second.track("minutes", 5);
+  await second.flush();
+  return [arms, { ...localStorage, ...sessionStorage }];
+}"""
+
+
+def test_two_clients_of_one_page_are_one_person_and_opt_out_together(site: Site, someone: Open) -> None:
+    for storage in ("local", "session"):
+        tab = someone()
+        (first, second), left = tab.page.evaluate(TWICE, storage)
+        assert first == second in ("off", "on")
+        assert left == {}
+        assert tab.heard == []
+    assert {post.status for post in site.posts} == {204}
+    table = site.tallies()["banner"]
+    assert (table.total, table.moments_of("minutes").sums.sum()) == (2, 2 * 800)
