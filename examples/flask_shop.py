@@ -15,10 +15,11 @@ import sys
 
 from flask import Flask, Response, g, request
 
-from kanab.client import Client, Cookies
+from kanab.client import Client, Cookies, SqliteStates
 
 app = Flask(__name__)
-cookies = Cookies(Client(os.environ["KANAB_URL"]))
+file = os.environ.get("KANAB_SHARED")  # where several processes of this shop share what parallel requests have changed
+cookies = Cookies(Client(os.environ["KANAB_URL"], shared=SqliteStates(file) if file else None))
 
 
 @app.before_request

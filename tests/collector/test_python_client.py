@@ -53,10 +53,10 @@ KEY = "5a" * 32
 class Shop:
     """One of the examples in a process of its own."""
 
-    def __init__(self, name: str, collector: Server, folder: Path) -> None:
+    def __init__(self, name: str, collector: Server, folder: Path, **more: str) -> None:
         self.port = free_port()
         self._err = folder / f"{name}-{self.port}.err"
-        variables = {"KANAB_URL": f"http://{HOST}:{collector.port}/", "KANAB_COOKIE_KEY": KEY}
+        variables = {"KANAB_URL": f"http://{HOST}:{collector.port}/", "KANAB_COOKIE_KEY": KEY} | more
         with self._err.open("wb") as err:
             self._process = subprocess.Popen(
                 [sys.executable, str(EXAMPLES / f"{name}_shop.py"), str(self.port)],
@@ -85,6 +85,11 @@ class Shop:
             return answer.status, text, answer.getheader("Set-Cookie")
         finally:
             connection.close()
+
+    @property
+    def errors(self) -> str:
+        """What it has logged."""
+        return self._err.read_text()
 
     def stop(self) -> None:
         """An end in order, which delivers what waits."""
@@ -221,7 +226,7 @@ def _private(shop: Shop, wait_for: Callable[..., None]) -> list[Visitor]:
 def test_two_processes_with_one_key_may_serve_the_same_people(
     collector: Server, place: Place, closing: Callable[[Any], Any]
 ) -> None:
-    """In turn everything counts; at once everybody counts once, and one of two amounts does (python-client.md)."""
+    """In turn everything counts; at once everybody counts once, one of two amounts does, and the log says so."""
     shops = [closing(Shop("flask", collector, place.root)) for _ in range(2)]
     for shop in shops:
         shop.wait_ready()
@@ -249,6 +254,27 @@ def test_two_processes_with_one_key_may_serve_the_same_people(
     assert (found.moments_of("bought").sums == whole.moments_of("bought").sums).all()
     least, most = (sum(int(pick(pair) * 100) for pair in sent) for pick in (min, max))
     assert least <= found.moments_of("minutes").sums.sum() - in_turn <= most
+    assert any("two processes went on from one state" in shop.errors for shop in shops)
+
+
+def test_two_processes_that_share_states_lose_no_amount_of_parallel_requests(
+    collector: Server, place: Place, closing: Callable[[Any], Any]
+) -> None:
+    shared = str(place.root / "states.db")
+    shops = [closing(Shop("flask", collector, place.root, KANAB_SHARED=shared)) for _ in range(2)]
+    for shop in shops:
+        shop.wait_ready()
+    rng = random.Random(8)
+    visitors = [Visitor(rng.choice([1, 2, 3])) for _ in range(12)]
+    for visitor in visitors:
+        visitor.open(shops[0])
+        for _ in range(2):
+            visitor.buy_at_once(shops, amounts(rng, 4))
+    _wait_for(place, visitors)
+    for shop in shops:
+        shop.stop()
+        assert "two processes" not in shop.errors
+    assert b"checkout" not in Path(shared).read_bytes()
 
 
 def test_a_process_that_ends_at_once_has_delivered(collector: Server, place: Place) -> None:

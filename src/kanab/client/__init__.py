@@ -7,6 +7,17 @@ from kanab.client.client import Client
 from kanab.client.cookies import Cookies, read_keys
 from kanab.client.delivery import PostAnswer
 from kanab.client.person import Person
+from kanab.client.shared_states import SharedStates, SqliteStates
 from kanab.client.transport import Http, Transport
 
-__all__ = ["Client", "Cookies", "Http", "Person", "PostAnswer", "Transport", "read_keys"]
+__all__ = [
+    "Client",
+    "Cookies",
+    "Http",
+    "Person",
+    "PostAnswer",
+    "SharedStates",
+    "SqliteStates",
+    "Transport",
+    "read_keys",
+]

@@ -10,17 +10,22 @@ from msgspec.structs import replace
 
 from kanab.client.config import Config, read_config
 from kanab.client.config_watch import ConfigWatch
-from kanab.client.delivery import CLOSE_TIMEOUT, Delivery
+from kanab.client.delivery import CLOSE_TIMEOUT, Delivery, PostAnswer
 from kanab.client.fork_safety import reset_in_children
 from kanab.client.person import Person
-from kanab.client.posts import enroll_together, make_posts
+from kanab.client.posts import enroll_together, epoch_of, make_posts
 from kanab.client.recent_states import RecentStates
-from kanab.client.state import State, at_this_hour, fresh_version, unpack_state
+from kanab.client.shared_states import SharedStates, StateChain
+from kanab.client.state import OVER, State, at_this_hour, fresh_version, unpack_state
 from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
 from kanab.collector.protocol.config import public_config
+from kanab.collector.protocol.reasons import Reason
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
+
+MOST_TRIES = 200
+"""So often a request tries to go on from where others are; then it goes on alone."""
 
 _DAY = 86_400
 
@@ -29,7 +34,8 @@ class Client:
     """Shows arms and counts people for a server, through the collector at an address.
 
     ``source`` is the collector's address, whose config is fetched in the background; or a plan or the
-    bytes of a config, together with a ``transport``. ``development`` says mistakes aloud, in the log.
+    bytes of a config, together with a ``transport``. ``shared`` is where the processes of a server tell each other what
+    states have become, so that parallel requests lose nothing. ``development`` says mistakes aloud, in the log.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class Client:
         source: str | Plan | bytes,
         transport: Transport | None = None,
         *,
+        shared: SharedStates | None = None,
         threads: int = 2,
         development: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -47,11 +54,12 @@ class Client:
         if self._watch is not None:
             self._watch.start()
         self._development, self._clock = development, clock
+        self._chain = None if shared is None else StateChain(shared)
+        self._epoch = ""
+        self._past: set[str] = set()
         self.reset()
         reset_in_children(self)
-        self._delivery = Delivery(
-            self._transport.post, self._life, threads=threads, clock=lambda: self._clock().timestamp()
-        )
+        self._delivery = Delivery(self._send, self._life, threads=threads, clock=lambda: self._clock().timestamp())
 
     def reset(self) -> None:
         """Begin without any known states, also in a forked process."""
@@ -102,41 +110,104 @@ class Client:
         return _DAY if config is None else config.life
 
     def _commit(self, state: State, steps: list[Step], id: str | None) -> State:
-        """Put steps on the newest state that this one has become here, and send the posts that follow from them.
+        """Put steps on the newest state that this one has become, and send the posts that follow from them.
 
-        One lock for all: it is held for the moment that this takes, and never while anything is sent.
+        One lock for all: it is held for the moment that this takes, and never while anything is sent or shared.
         """
         config, now = self.config, self._clock()
         if config is None:
             return state
+        self._follow_epoch(config.epoch)
+        shared = self._commit_shared(config, state, steps, id, now)
+        if shared is not None:
+            return shared
         with self._lock:
             before = at_this_hour(self._recent.newest(state), now)
-            after = settle(config, before, self._delivery.counted, now)
-            waiting = [unit.outbox for unit in after.units.values() if unit.outbox]
-            for step in steps:
-                after = apply_step(config, after, step, id)
-            if after.out and not before.out:
-                for posts in waiting:
-                    self._delivery.withdraw(posts)
-                self._recent.follow(before.version, after)
-                return after
-            return self._with_posts(config, before, after)
-
-    def _with_posts(self, config: Config, before: State, after: State) -> State:
-        """Return the state with every unit up to date and its posts under way; a new version if anything is new."""
-        units = enroll_together(config, after.units, after.root) if before.blank else dict(after.units)
-        for name, unit in after.units.items():
-            units[name] = make_posts(config, name, units[name], after.root)
-            if unit.outbox:
-                self._delivery.submit(unit.outbox, fresh=False)
-            if units[name] is not unit:
-                self._delivery.submit(units[name].outbox)
-        after = replace(after, units=units)
-        if after == before:
-            return before
-        after = replace(after, version=fresh_version())
-        self._recent.follow(before.version, after)
+            after = self._advance(config, before, steps, id, now, together=before.blank)
+            self._hand_over(before, after)
         return after
+
+    def _commit_shared(
+        self, config: Config, state: State, steps: list[Step], id: str | None, now: datetime
+    ) -> State | None:
+        """Do the same where other processes may do it at this moment: the first one holds, the others go on from it.
+
+        Return None where states are not shared, and for somebody new, whose state nobody else can have.
+        """
+        chain = self._chain
+        if chain is None or state.blank:
+            return None
+        for _ in range(MOST_TRIES):
+            with self._lock:
+                known = self._recent.newest(state)
+            newest = chain.newest(known)
+            if newest is None:
+                return None
+            before = at_this_hour(newest, now)
+            after = self._advance(config, before, steps, id, now, together=True)
+            first = after is before or chain.follow(before, after)
+            if first is None:
+                return None
+            if first:
+                with self._lock:
+                    self._hand_over(before, after)
+                    if known.version != after.version:
+                        self._recent.follow(known.version, after)
+                return after
+        return None
+
+    def _advance(
+        self, config: Config, before: State, steps: list[Step], id: str | None, now: datetime, *, together: bool
+    ) -> State:
+        """Return a state with answers, steps and posts; the same one if nothing is new, else one with a new version."""
+        after = settle(config, before, self._delivery.counted, now, self._past)
+        for step in steps:
+            after = apply_step(config, after, step, id)
+        if after.out:
+            return before if before.out else after
+        units = enroll_together(config, after.units, after.root) if together else after.units
+        units = {name: make_posts(config, name, unit, after.root) for name, unit in units.items()}
+        after = replace(after, units=units)
+        return before if after == before else replace(after, version=fresh_version())
+
+    def _hand_over(self, before: State, after: State) -> None:
+        """Give posts to the delivery, those of earlier requests first; withdraw those of somebody who opted out."""
+        if after is not before:
+            self._recent.follow(before.version, after)
+        if after.out:
+            for unit in before.units.values():
+                self._delivery.withdraw(unit.outbox)
+        for name, unit in after.units.items():
+            earlier = before.units.get(name, OVER).outbox
+            if known := [post for post in unit.outbox if post in earlier]:
+                self._delivery.submit(known, fresh=False)
+            if len(known) < len(unit.outbox):
+                self._delivery.submit(unit.outbox)
+
+    def _send(self, body: bytes) -> PostAnswer:
+        """Send a post. An answer that is not the collector's own, of a proxy or a hotel's page, counts as none."""
+        epoch = epoch_of(body.decode())
+        if epoch in self._past:
+            return PostAnswer(Reason.EPOCH.status, answer=Reason.EPOCH)
+        answer = self._transport.post(body)
+        config = self.config
+        if answer.answer == "" and config is not None and config.answers:
+            return PostAnswer(0, answer.wait)
+        if answer.answer == Reason.EPOCH:
+            self._past.add(epoch)
+            if self._watch is not None:
+                self._watch.fetch()
+            elif self._fixed is not None and answer.epoch is not None:
+                self._fixed = replace(self._fixed, epoch=answer.epoch)
+        if answer.answer == Reason.DUPLICATE and self._chain is not None:
+            return PostAnswer(answer.status)  # another process has found the post in the shared state: no race
+        return answer
+
+    def _follow_epoch(self, epoch: str) -> None:
+        """Note the epoch of a config: the one before is past. A config older than the last one changes nothing."""
+        if epoch != self._epoch and epoch not in self._past:
+            self._past.add(self._epoch)
+            self._epoch = epoch
 
     def _wait(self, timeout: float | None, state: State) -> bool:
         return self._delivery.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])

@@ -49,7 +49,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True, dict=True):
-    """The public part of a plan."""
+    """The public part of a plan. ``answers``: the collector signs its answers; ``epoch``: that of its store."""
 
     format: str
     nonce_life: float
@@ -60,6 +60,8 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     ratios: list[tuple[str, str]] = []
     pairs: list[tuple[str, str]] = []
     most_pairs: int = 20
+    answers: bool = False
+    epoch: str = ""
 
     @property
     def life(self) -> int:

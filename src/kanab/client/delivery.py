@@ -4,6 +4,8 @@
     400, 403, 410, 413   not counted, and never will be
     anything else        again, later and later; all posts wait while the collector does not answer
 
+An answer that is not the collector's own (a proxy's page) counts as none: the client sees to that.
+
 A post that is older than its nonce lives is given up. When the process ends, what waits is sent first.
 """
 
@@ -23,6 +25,7 @@ from typing import NamedTuple
 from kanab.client.fork_safety import reset_in_children
 from kanab.client.posts import nonce_of
 from kanab.collector.protocol.nonces import oldest_hour
+from kanab.collector.protocol.reasons import Reason
 
 MOST_WAITING = 10_000
 """Posts in memory; more are left to the states that made them, which send them when they are seen again."""
@@ -41,10 +44,26 @@ _log = logging.getLogger("kanab.client")
 
 
 class PostAnswer(NamedTuple):
-    """A collector's answer: its status (0: none came) and how long to wait before the next try, in seconds."""
+    """A collector's answer: its status (0: none came) and how long to wait before the next try, in seconds.
+
+    ``answer`` is its header kanab-answer, empty if it had none; None if this transport does not tell. ``epoch`` is
+    its header kanab-epoch, which comes with the answer "epoch".
+    """
 
     status: int
     wait: float = 0.0
+    answer: str | None = None
+    epoch: str | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether it will be the same next time."""
+        return 200 <= self.status < 300 or self.status in _FINAL
+
+    @property
+    def expired(self) -> bool:
+        """Whether the nonce was too old."""
+        return self.status == _GONE and self.answer in (None, "", Reason.EXPIRED)
 
 
 @dataclass(eq=False)
@@ -54,6 +73,7 @@ class _PostUnderWay:
     post: str
     fresh: bool
     then: list[_PostUnderWay]
+    tried: bool = False
 
 
 class Delivery:
@@ -94,6 +114,7 @@ class Delivery:
         self._running: list[threading.Thread] = []
         self._resume = 0.0
         self._failures = 0
+        self._raced = False
         self._closed = False
 
     # ── what callers ask ───────────────────────────────────────────────────────────────────────
@@ -194,14 +215,17 @@ class Delivery:
         nonce = nonce_of(item.post)
         if nonce not in self._under_way:
             return  # withdrawn meanwhile
-        if 200 <= answer.status < 300 or answer.status in _FINAL:
+        if answer.final:
             if self._failures:
                 _log.warning("the collector answers again; what waited is being sent")
             self._failures, self._resume = 0, 0.0
             # what another process made and is now too old was sent by that process
-            lost = answer.status in _FINAL and (item.fresh or answer.status != _GONE)
+            lost = answer.status in _FINAL and (item.fresh or not answer.expired)
+            if item.fresh and not item.tried and answer.answer == Reason.DUPLICATE:
+                self._warn_of_a_race()
             self._settle(nonce, counted=not lost)
             return
+        item.tried = True
         self._ready.appendleft(item)
         if self._resume <= time.monotonic():
             if not self._failures:
@@ -209,6 +233,15 @@ class Delivery:
             pause = min(self._pause * 2**self._failures, LONGEST_PAUSE) * random.uniform(0.5, 1.5)
             self._failures = min(self._failures + 1, 20)
             self._resume = time.monotonic() + max(pause, min(answer.wait, LONGEST_PAUSE))
+
+    def _warn_of_a_race(self) -> None:
+        """Say, once, that another process had sent a post of the same person at the same moment."""
+        if not self._raced:
+            _log.warning(
+                "two processes went on from one state: where both raised a total at the same moment, only one amount "
+                "was counted. Give the client shared states (shared=), or send each visitor to one process"
+            )
+        self._raced = True
 
     def _note(self, nonce: str, *, counted: bool) -> bool:
         """Remember whether a post was counted, if that is not known yet; return what is known."""

@@ -33,20 +33,20 @@ def make_posts(config: Config, name: str, unit: Unit, root: str) -> Unit:
         lines = _lines(config, unit, then)
         if not lines or not _fits(lines):
             break
-        nonce = derive_nonce(root, f"{name} {unit.made}")
-        body = "\n".join([f"kanab/1 {nonce}", *lines, ""])
+        body = _post(derive_nonce(root, f"{name} {unit.made}"), unit.epoch, lines)
         unit = replace(unit, sent=then, enrolled=True, made=unit.made + 1, outbox=(*unit.outbox, body))
     return unit
 
 
 def enroll_together(config: Config, units: Mapping[str, Unit], root: str) -> dict[str, Unit]:
-    """Return the units of a first request with one post that enrolls in all of them: counted in all, or in none.
+    """Return the units with one post that enrolls in all of them that are new: counted in all, or in none.
 
-    Only for a state that nobody else has: another process with the same state, that enrolls in fewer experiments,
-    could not give its post the same nonce. What does not fit is left to a post of its own.
+    Only where no other process can go on from the same state: one that enrolls in fewer experiments could not give
+    its post the same nonce. What does not fit is left to a post of its own.
     """
     names = [name for name, unit in units.items() if not unit.over and not unit.enrolled]
     names = [name for name in names if units[name].cohort == units[names[0]].cohort]
+    names = [name for name in names if units[name].epoch == units[names[0]].epoch]
     then = {name: _next(config, units[name]) for name in names}
     if not _fits(_all_lines(config, units, then)):
         then = {name: units[name].sent for name in names}
@@ -55,7 +55,7 @@ def enroll_together(config: Config, units: Mapping[str, Unit], root: str) -> dic
     if len(then) < 2:
         return dict(units)
     nonce = derive_nonce(root, f"{' '.join(then)} 0")
-    body = "\n".join([f"kanab/1 {nonce}", *_all_lines(config, units, then), ""])
+    body = _post(nonce, units[names[0]].epoch, _all_lines(config, units, then))
     joined = {
         name: replace(units[name], sent=sent, enrolled=True, made=1, outbox=(body,)) for name, sent in then.items()
     }
@@ -76,9 +76,22 @@ def derive_nonce(root: str, transition: str) -> str:
     return root[:8] + rest[: NONCE_BYTES - 4].hex()
 
 
+def _post(nonce: str, epoch: str, lines: list[str]) -> str:
+    return "\n".join([f"kanab/1 {nonce} {epoch}".rstrip(), *lines, ""])
+
+
 def nonce_of(post: str) -> str:
     """Return the nonce of a post."""
     return post[8:40]
+
+
+def epoch_of(post: str) -> str:
+    """Return the epoch of a post.
+
+    >>> epoch_of("kanab/1 00079b70000102030405060708090a0b 5f3a9c01\\ncheckout:B\\n")
+    '5f3a9c01'
+    """
+    return post[41 : post.find("\n")]
 
 
 def metrics_of(post: str) -> tuple[str, ...] | None:

@@ -29,6 +29,7 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     ``totals`` are running totals as decimal digits; ``sent`` those of the last post that was made, in
     steps of the grid; ``outbox`` the posts without a final answer, oldest first. ``enrolled``: a post
     that says so was made; ``made``: so many posts were. ``over``: nothing more is counted or kept.
+    ``epoch``: that of the store when they enrolled; '' is the first one.
     """
 
     classes: tuple[str, ...] = msgspec.field(default=(), name="heads")
@@ -40,6 +41,7 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     outbox: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
     over: bool = False
+    epoch: str = ""
 
 
 OVER = Unit(over=True)
@@ -95,10 +97,11 @@ def pack_state(state: State) -> bytes:
 
 def unpack_state(data: bytes | None) -> State:
     """Return the state in some bytes; a new one without bytes, and for bytes that are no state."""
-    return _read(data) or State(fresh_version(), "00000000" + fresh_version())
+    return read_state(data) or State(fresh_version(), "00000000" + fresh_version())
 
 
-def _read(data: bytes | None) -> State | None:
+def read_state(data: bytes | None) -> State | None:
+    """Return the state in some bytes; None without bytes, and for bytes that are no state."""
     if not data or data[:1] != _FORM:
         return None
     unzip = zlib.decompressobj()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -103,7 +103,8 @@ def _enroll(config: Config, state: State, step: Enroll, arms: Arms) -> State:
         return state
     pairs = _pairs(config, state, arms)
     cohort = config.cohort(step.now)
-    units = state.units | {encoded: Unit(config.classes(step.experiment, arm, step.levels, cohort), cohort)}
+    classes = config.classes(step.experiment, arm, step.levels, cohort)
+    units = state.units | {encoded: Unit(classes, cohort, epoch=config.epoch)}
     label = "" if cohort is None else f"@{cohort}"
     for pair in config.pairs:
         name = _name(pair)
@@ -111,7 +112,7 @@ def _enroll(config: Config, state: State, step: Enroll, arms: Arms) -> State:
         reported = pairs is None or name in pairs
         if step.experiment in pair and reported and name not in units and not any(unit.over for unit in both):
             levels = ":".join(encode(arms[experiment] or "") for experiment in pair)
-            units[name] = Unit((f"{name}:{levels}{label}",), cohort)
+            units[name] = Unit((f"{name}:{levels}{label}",), cohort, epoch=config.epoch)
     return replace(state, arms=state.arms | {step.experiment: arm}, units=units, pairs=pairs)
 
 
@@ -140,14 +141,24 @@ def _add(config: Config, unit: Unit, step: Track) -> Unit:
 # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
 
-def settle(config: Config, state: State, counted: Callable[[str], bool | None], now: datetime) -> State:
+def settle(
+    config: Config,
+    state: State,
+    counted: Callable[[str], bool | None],
+    now: datetime,
+    past: Container[str] = (),
+) -> State:
     """Take posts with a final answer out of the outboxes; ``counted`` says by nonce whether it was, or None.
 
     A post that was not counted freezes the metrics in it: from where their totals go on is no longer known.
     One that is too old to be sent again was sent by the process that made it, which went on trying for as long.
+    Units of an epoch that is ``past`` end: what of them counted, nobody knows.
     """
     oldest = oldest_hour(seconds_of(now), config.life)
-    units = {name: _settle_unit(config, unit, counted, oldest, now) for name, unit in state.units.items()}
+    units = {
+        name: OVER if unit.epoch in past else _settle_unit(config, unit, counted, oldest, now)
+        for name, unit in state.units.items()
+    }
     return replace(state, units=units) if units != state.units else state
 
 

@@ -56,7 +56,8 @@ class Http:
         """Send a post, as text."""
         status, headers, _ = self._ask("POST", f"{self._base}v1/t", body)
         wait = headers.get("Retry-After", "")
-        return PostAnswer(status, float(wait) if wait.isdigit() and len(wait) < 6 else 0.0)
+        seconds = float(wait) if wait.isdigit() and len(wait) < 6 else 0.0
+        return PostAnswer(status, seconds, headers.get("kanab-answer", ""), headers.get("kanab-epoch"))
 
     def config(self) -> bytes:
         """Fetch the config, whose address holds its digest: one that is known is not fetched again."""

@@ -12,6 +12,7 @@ from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
 from kanab.collector.protocol.config import public_config
+from kanab.collector.protocol.reasons import Reason
 from kanab.errors import MessageError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
@@ -73,6 +74,7 @@ class CountingCollector:
     clock: Clock = field(default_factory=Clock)
     down: bool = False
     answers_lost: int = 0
+    epoch: str = ""
     received: list[bytes] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 
@@ -85,7 +87,7 @@ class CountingCollector:
     def config(self) -> bytes:
         if self.down:
             raise ConnectionRefusedError
-        return public_config(self.plan)
+        return public_config(self.plan, epoch=self.epoch)
 
     def post(self, body: bytes) -> PostAnswer:
         with self._lock:
@@ -96,7 +98,11 @@ class CountingCollector:
                 accepted = self._scheme.accept(body, "text/plain", self.clock(), None)
             except MessageError as problem:
                 self.refusals.append(problem.reason)
-                return PostAnswer(problem.status)
+                return PostAnswer(problem.status, answer=problem.reason)
+            if accepted.epoch != self.epoch:
+                self.refusals.append(Reason.EPOCH)
+                return PostAnswer(410, answer=Reason.EPOCH, epoch=self.epoch)
+            duplicate = accepted.nonce in self._seen
             if accepted.nonce not in self._seen:
                 self._seen.add(accepted.nonce)
                 for counters in accepted.deltas.values():
@@ -104,7 +110,7 @@ class CountingCollector:
             if self.answers_lost:
                 self.answers_lost -= 1
                 raise TimeoutError
-            return PostAnswer(204)
+            return PostAnswer(204, answer=Reason.DUPLICATE if duplicate else "counted")
 
     def close(self) -> None:
         pass

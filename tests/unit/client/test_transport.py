@@ -30,7 +30,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.seen.append((self.path, dict(self.headers), body, self.client_address))
-        status, headers = self.server.answers.pop(0) if self.server.answers else (204, {})
+        status, headers = self.server.answers.pop(0) if self.server.answers else (204, {"kanab-answer": "counted"})
         self._reply(status, headers, b"" if status == 204 else b"no\n")
 
     def do_GET(self) -> None:
@@ -74,7 +74,7 @@ def url(server: Any, path: str = "/") -> str:
 @pytest.mark.slow
 def test_a_post_says_nothing_but_its_length_and_type(server: Any) -> None:
     http = Http(url(server, "/collect"))
-    assert http.post(b"kanab/1 x\n") == PostAnswer(204)
+    assert http.post(b"kanab/1 x\n") == PostAnswer(204, answer="counted")
     path, headers, body, _ = server.seen[0]
     assert (path, body) == ("/collect/v1/t", b"kanab/1 x\n")
     http.close()
@@ -93,7 +93,7 @@ def test_connections_are_kept_and_made_again_when_they_were_closed(server: Any, 
 @pytest.mark.slow
 def test_a_collector_may_say_how_long_to_wait(server: Any, http: Http) -> None:
     server.answers = [(503, {"Retry-After": "7"}), (429, {"Retry-After": "tomorrow"})]
-    assert [http.post(b"x"), http.post(b"x")] == [PostAnswer(503, 7.0), PostAnswer(429, 0.0)]
+    assert [http.post(b"x"), http.post(b"x")] == [PostAnswer(503, 7.0, ""), PostAnswer(429, 0.0, "")]
 
 
 def test_nobody_there_is_no_answer() -> None:

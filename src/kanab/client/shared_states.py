@@ -1,0 +1,150 @@
+"""States that processes share for a while: parallel requests of one person go on from each other in any of them.
+
+A state that has changed is added under the version of the one before, and only the first addition holds. Whoever
+comes second finds it, goes on from there, and tries again. Keys are hashes of versions, values are encrypted with keys
+made of versions: without the cookie that holds a version, what is stored says nothing about anybody.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import random
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kanab.client.state import State, pack_state, read_state
+from kanab.errors import KanabError, MissingExtraError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+SHARED_SECONDS = 7200
+"""So long a change is kept: longer than the hour in which two processes give one nonce to one transition."""
+
+MOST_LINKS = 1000
+_NONCE = 12
+_log = logging.getLogger("kanab.client")
+
+
+class SharedStates(Protocol):
+    """Where processes tell each other what a state has become; a cache of Django's is one."""
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value under a key; None if there is none."""
+
+    def add(self, key: str, value: bytes, timeout: int) -> bool:
+        """Keep a value for so many seconds, unless there is one under this key; return whether it was kept."""
+
+
+class SqliteStates:
+    """Shared states in a file, for the processes of one machine.
+
+    >>> import tempfile
+    >>> states = SqliteStates(Path(tempfile.mkdtemp()) / "states.db")
+    >>> states.add("v1", b"x", 60), states.add("v1", b"y", 60), states.get("v1"), states.get("v2")
+    (True, False, b'x', None)
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            with closing(self._open()) as db:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute(
+                    "CREATE TABLE IF NOT EXISTS states (key TEXT PRIMARY KEY, value BLOB, until REAL) WITHOUT ROWID"
+                )
+        except (OSError, sqlite3.Error):
+            raise KanabError("the file of shared states cannot be opened", "Check its folder and its rights.") from None
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value under a key, while it is kept."""
+        with closing(self._open()) as db:
+            row = db.execute("SELECT value FROM states WHERE key = ? AND until > ?", (key, time.time())).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def add(self, key: str, value: bytes, timeout: int) -> bool:
+        """Keep a value unless there is one; now and then what is over is deleted."""
+        now = time.time()
+        with closing(self._open()) as db:
+            if random.random() < 0.01:
+                db.execute("DELETE FROM states WHERE until <= ?", (now,))
+            added = db.execute(
+                "INSERT INTO states VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,"
+                " until = excluded.until WHERE until <= ?",
+                (key, value, now + timeout, now),
+            )
+            return added.rowcount == 1
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file for one question: connections do not outlive forks, nor threads."""
+        db = sqlite3.connect(self._path, timeout=5.0, isolation_level=None)
+        db.execute("PRAGMA synchronous = OFF")  # what a crash of the machine loses here was for minutes anyway
+        return db
+
+
+class StateChain:
+    """The way from a state to the newest one that it has become in any process."""
+
+    def __init__(self, states: SharedStates) -> None:
+        self._states = states
+        _cipher("")
+        self._failing = False
+
+    def newest(self, state: State) -> State | None:
+        """Return what a state has become anywhere; None if that cannot be asked for at the moment."""
+        for _ in range(MOST_LINKS):
+            if not state.version:
+                break  # opted out
+            try:
+                sealed = self._states.get(_key(state.version))
+                following = None if sealed is None else _unseal(state.version, bytes(sealed))
+            except Exception as problem:  # a cache's own
+                self._fail(problem)
+                return None
+            if following is None:
+                break
+            state = following
+        self._failing = False
+        return state
+
+    def follow(self, before: State, after: State) -> bool | None:
+        """Note what a state has become, and return whether it was the first to say so; None if that cannot be told."""
+        try:
+            return bool(self._states.add(_key(before.version), _seal(before.version, after), SHARED_SECONDS))
+        except Exception as problem:
+            self._fail(problem)
+            return None
+
+    def _fail(self, problem: Exception) -> None:
+        if not self._failing:
+            _log.warning(
+                "shared states cannot be used (%s): totals of parallel requests may be lost", type(problem).__name__
+            )
+        self._failing = True
+
+
+def _key(version: str) -> str:
+    return f"kanab-{hmac.digest(version.encode(), b'kanab/1 shared key', 'sha256').hex()[:32]}"
+
+
+def _seal(version: str, state: State) -> bytes:
+    nonce = os.urandom(_NONCE)
+    return nonce + _cipher(version).encrypt(nonce, pack_state(state), None)
+
+
+def _unseal(version: str, sealed: bytes) -> State | None:
+    return read_state(_cipher(version).decrypt(sealed[:_NONCE], sealed[_NONCE:], None))
+
+
+def _cipher(version: str) -> AESGCM:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only shared states need it
+    except ImportError:
+        raise MissingExtraError("states that processes share", "client") from None
+    return AESGCM(hmac.digest(version.encode(), b"kanab/1 shared state", "sha256"))
