@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import shutil
 import socket
@@ -131,9 +132,24 @@ def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Pla
     ],
 )
 def test_where_the_store_is_must_be_said_and_be_there(place: Place, options: tuple[str, ...], words: str) -> None:
+    if options[:1] == ("--store",):  # a password in a flag brings a warning
+        place.variables, options = {"KANAB_STORE": options[1]}, options[2:]
     done = serve(place, *options)
     check_refused(done, words)
     assert "hidden" not in done.err
+
+
+def test_a_collector_takes_all_its_settings_from_the_environment(place: Place, closing: Callable[[Any], Any]) -> None:
+    plan = str(place.plan(PLAN_TEXT))
+    place.variables = {"KANAB_PLAN": plan, "KANAB_DATA": str(place.data), "KANAB_TRUST": "10.0.0.0/8 192.0.2.1"}
+    place.variables |= {"KANAB_KEY_FILE": str(place.root / "elsewhere.key"), "KANAB_HOTS": "::", "KANAB_LOG": "json"}
+    server = closing(Server(place)).start()
+    assert (place.root / "elsewhere.key").exists()
+    first = json.loads(server.stderr.splitlines()[0])
+    assert first["message"].startswith("nothing reads the variable KANAB_HOTS; nearest: KANAB_HOST")
+    assert first["level"] == "warning"
+    place.variables |= {"KANAB_TRUST": "proxy"}
+    assert "'proxy' is no address and no network" in place.run("serve").err
 
 
 def test_a_database_that_is_away_is_waited_for(
@@ -186,7 +202,8 @@ def test_a_wrong_password_a_wrong_user_and_a_wrong_database_are_not_waited_for(
             db.execute("SELECT pg_reload_conf()")
             for address in wrong:
                 url = f"postgresql://{address}?host={postgres_server.pgdata}"
-                done = serve(place, "--store", url, "--key", place.key)
+                place.variables = {"KANAB_STORE": url}
+                done = serve(place, "--key", place.key)
                 check_refused(done, "the database does not let this user in, or there is no such user or database")
                 assert "hidden" not in done.err
         finally:

@@ -19,6 +19,7 @@ from kanab.cli.demo import demo
 from kanab.cli.example import example
 from kanab.cli.export import export
 from kanab.cli.init import init
+from kanab.cli.operating.settings import clear_service_links, take_settings
 from kanab.cli.paper import paper
 from kanab.cli.plan import plan_command
 from kanab.cli.power import power
@@ -69,11 +70,13 @@ COMMANDS = (
     restore, dashboard, demo, example, paper,
 )  # fmt: skip
 for command in COMMANDS:
+    take_settings(command)
     cli.add_command(command)
 
 
 def main() -> None:
     """Run a command; a known problem becomes one clear line: exit 1 for a refusal, 2 for the rest."""
+    clear_service_links()
     try:
         cli(standalone_mode=False)
     except click.ClickException as problem:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import click
 
+from kanab.cli.operating.settings import KEY, TOKEN, TOKEN_FILE, secret_of
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
@@ -92,7 +93,7 @@ def _file_in(folder: Path) -> Path:
 
 def check_key_is_said(data: str | None, key: str | None) -> None:
     """Raise `StoreError` if nothing says where the key is; a data directory has it beside it."""
-    if key is None and data is None and not os.environ.get("KANAB_KEY"):
+    if key is None and data is None and not os.environ.get(KEY):
         raise StoreError(
             "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
         )
@@ -100,7 +101,7 @@ def check_key_is_said(data: str | None, key: str | None) -> None:
 
 def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Callable[[str], None]) -> Keyring:
     """Read the key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
-    secret = os.environ.get("KANAB_KEY")
+    secret = os.environ.get(KEY)
     if secret and key is None:
         keyring = Keyring(KeyChain.from_secret(secret))
         say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
@@ -128,8 +129,8 @@ def reading_access(host: str, allow_host: Sequence[str], proxies: Proxies = NOBO
 
 
 def dashboard_token(host: str) -> str | None:
-    """Return KANAB_TOKEN, which numbers that other machines can reach need; raise `StoreError` without it."""
-    token = os.environ.get("KANAB_TOKEN") or None
+    """Return the token (KANAB_TOKEN or a file); numbers that other machines can reach need it, or `StoreError`."""
+    token = secret_of(TOKEN, TOKEN_FILE)
     if token is None and not is_loopback(host):
         raise StoreError(
             "numbers could be read from other machines",
