@@ -83,6 +83,7 @@ class Person:
     state: State
     enrolled: bool = False
     sent: Sent | None = None
+    epoch: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Visitors:
     people: list[Person] = field(default_factory=list)
     acknowledged: list[Sent] = field(default_factory=list)
     ahead: timedelta = timedelta()
+    epoch: str = ""  # of the config that newcomers have
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
@@ -110,7 +112,7 @@ class Visitors:
     def join(self) -> Person:
         choice = self._rng.choice
         banner = choice(["off", "on", None])
-        person = Person(State(choice("AB"), choice([1, 2, 3]), choice(["phone", "desktop"]), banner))
+        person = Person(State(choice("AB"), choice([1, 2, 3]), choice(["phone", "desktop"]), banner), epoch=self.epoch)
         self.people.append(person)
         return person
 
@@ -122,7 +124,8 @@ class Visitors:
             after = replace(before, bought=max(before.bought, int(self._rng.random() < 0.2)), minutes=minutes)
             lines = self._lines(before, after, enrolls=not person.enrolled)
             nonce = make_nonce(datetime.now(UTC) + self.ahead)
-            body = f"kanab/1 {nonce}\n" + "\n".join(lines) + "\n"
+            first = f"kanab/1 {nonce} {person.epoch}".rstrip()
+            body = "\n".join([first, *lines, ""])
             person.sent = Sent(nonce, body.encode(), after)
         return person.sent
 

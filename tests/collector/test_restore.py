@@ -1,116 +1,273 @@
-"""A store from a backup that is older than the last seal gets its batches back, and goes on."""
+"""A store from an older backup gets its batches back and begins a new epoch; another store's ledger changes nothing."""
 
 from __future__ import annotations
 
 import shutil
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.collector.test_sealing import MONDAY, PLAN, VERSIONS, cohort, people, posts, send
+from tests.collector.test_sealing import PLAN, VERSIONS, cohort, people, posts, send
 
 from kanab.cli.main import cli
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.sealing import put_back, seal_cohorts, stored_ledger
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.restoring import missing_entries
+from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError
+from kanab.plan.file import parse_plan
 from kanab.privacy.ledger import Ledger, ledger_text
 from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.release import Release
+
+MONDAY = datetime(2025, 11, 10, 12, tzinfo=UTC)  # of week 46, long ago on any clock
+NOW = MONDAY + timedelta(weeks=3)
 
 
-def begun(path: Path) -> SqliteStore:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    store = SqliteStore(path)
-    Versions().record(store, PLAN, 0)
-    return store
+@dataclass
+class Site:
+    """A data directory with its key, and exported ledgers beside them."""
 
+    folder: Path
 
-@pytest.fixture
-def cipher() -> RecordCipher:
-    return RecordCipher(Keyring(KeyChain.new()))
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
 
+    @property
+    def cipher(self) -> RecordCipher:
+        return RecordCipher(Keyring.create(self.folder / "data.key"))
 
-@pytest.fixture
-def restored(tmp_path: Path, cipher: RecordCipher) -> tuple[Path, Ledger]:
-    """A data directory as it was before two seals, and the ledger that was exported after them."""
-    store = begun(tmp_path / "data" / "store.db")
-    for week in range(3):
+    def open(self) -> SqliteStore:
+        self.data.mkdir(parents=True, exist_ok=True)
+        store = SqliteStore(self.data / "store.db")
+        if not store.versions():
+            Versions().record(store, PLAN, 0)
+            store.claim(self.cipher.keyring.fingerprint)
+        return store
+
+    def fill(self, store: SqliteStore, week: int) -> None:
         now = MONDAY + timedelta(weeks=week)
-        send(store, cipher, posts(people(400, week), f"2026-W{46 + week}"), now)
+        send(store, self.cipher, posts(people(400, week), f"2025-W{46 + week}"), now)
+
+    def seal(self, store: SqliteStore, week: int) -> Release:
+        sealed = seal_cohorts(store, self.cipher, VERSIONS, cohort(MONDAY + timedelta(weeks=week)))
+        assert sealed.release is not None
+        return sealed.release
+
+    def export(self, ledger: Ledger) -> Path:
+        path = self.folder / "kanab.ledger"
+        path.write_text(ledger_text(ledger))
+        return path
+
+    def restore(self, *options: str | Path) -> str:
+        """What the command printed, or its error."""
+        done = CliRunner().invoke(cli, ["restore", *map(str, options), "--data", str(self.data)])
+        return str(done.exception) if done.exception else done.output
+
+    def contents(self) -> tuple[list[bytes], dict[int, int], int, str]:
+        store = SqliteStore(self.data / "store.db")
+        seen = store.sealed(), store.sizes(), store.sealed_through(), store.epoch()
+        store.close()
+        return seen
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "site")
+
+
+@pytest.fixture
+def restored(site: Site) -> Ledger:
+    """The site as it was before two seals, and the ledger that was exported after them."""
+    store = site.open()
+    for week in range(3):
+        site.fill(store, week)
         if week == 1:
             store.tidy()
-            shutil.copy(tmp_path / "data" / "store.db", tmp_path / "backup.db")
-        assert seal_cohorts(store, cipher, VERSIONS, cohort(now)).release is not None
+            shutil.copy(site.data / "store.db", site.folder / "backup.db")
+        site.seal(store, week)
     ledger = stored_ledger(store)
     store.close()
-    shutil.rmtree(tmp_path / "data")
-    (tmp_path / "data").mkdir()
-    shutil.copy(tmp_path / "backup.db", tmp_path / "data" / "store.db")
-    return tmp_path / "data", ledger
+    shutil.rmtree(site.data)
+    site.data.mkdir()
+    shutil.copy(site.folder / "backup.db", site.data / "store.db")
+    return ledger
 
 
-def test_without_its_batches_nothing_can_be_sealed_and_with_them_it_goes_on(
-    restored: tuple[Path, Ledger], cipher: RecordCipher
-) -> None:
-    data, ledger = restored
-    store = SqliteStore(data / "store.db")
-    later = MONDAY + timedelta(weeks=3)
+def test_without_its_batches_nothing_can_be_sealed_and_with_them_it_goes_on(site: Site, restored: Ledger) -> None:
+    store = SqliteStore(site.data / "store.db")
     with pytest.raises(StoreError, match="the key of a cohort has been erased"):
-        seal_cohorts(store, cipher, VERSIONS, cohort(later))
+        seal_cohorts(store, site.cipher, VERSIONS, cohort(NOW))
     assert len(stored_ledger(store).releases) == 1
     store.close()
 
-    (data.parent / "kanab.ledger").write_text(ledger_text(ledger))
-    command = ["restore", str(data.parent / "kanab.ledger"), "--data", str(data)]
-    assert CliRunner().invoke(cli, command).output == "2 sealed batches put back.\n"
-    again = CliRunner().invoke(cli, command)
-    assert again.output == "The store has every batch of the ledger: nothing was put back.\n"
+    before = site.contents()
+    assert "cohorts were sealed after this backup, and their batches are not in the store" in site.restore()
+    path = site.export(restored)
+    dry = site.restore(path, "--dry-run")
+    assert dry.startswith("Would do: 2 sealed batches put back.\nWould do: A new epoch: open cohorts through ")
+    assert site.contents() == before
+    done = site.restore(path)
+    assert done == dry.replace("Would do: ", "")
+    again = site.restore(path)
+    assert again.startswith("The store has every batch of the ledger: nothing was put back.\nNothing shows")
 
-    store = SqliteStore(data / "store.db")
+    store = SqliteStore(site.data / "store.db")
     assert store.records() == []
-    assert stored_ledger(store).hashes == ledger.hashes
-    send(store, cipher, posts(people(400, 9), "2026-W49"), later)
-    sealed = seal_cohorts(store, cipher, VERSIONS, cohort(later)).release
-    assert sealed is not None
-    assert sealed.previous == ledger.head
+    ledger = stored_ledger(store)
+    assert ledger.hashes[:3] == restored.hashes
+    assert [note.kind for note in ledger.notes] == ["voided"]
+    assert ledger.notes[0].asked["epoch"] == store.epoch() != ""
     store.close()
 
 
-def test_the_ledger_of_another_store_is_refused_and_nothing_changes(
-    restored: tuple[Path, Ledger], tmp_path: Path, cipher: RecordCipher
+def test_a_lost_ledger_costs_its_batches_and_no_more(site: Site, restored: Ledger) -> None:
+    del restored
+    done = site.restore("--without-ledger")
+    assert done.startswith("Cohorts whose batches were lost are closed.\nA new epoch: ")
+    store = SqliteStore(site.data / "store.db")
+    assert store.sealed_through() == cohort(MONDAY + timedelta(weeks=2))
+    assert [note.kind for note in stored_ledger(store).notes] == ["voided", "voided"]
+    store.close()
+    assert site.restore().startswith("Nothing shows that the store is older")
+
+
+def test_open_cohorts_can_be_kept_and_every_batch_of_them_says_what_was_lost(site: Site) -> None:
+    store = site.open()
+    for week in range(3):
+        site.fill(store, week)
+    site.seal(store, 0)
+    store.close()
+    assert "are kept as they are" in site.restore("--new-epoch", "--keep-open")
+    store = SqliteStore(site.data / "store.db")
+    for week in (1, 2):
+        release = site.seal(store, week)
+        assert release.tables["checkout/tier"].total == 400
+        (deviation,) = release.receipt.deviations
+        assert "were kept at" in deviation
+        assert "the store was put back from an older backup, and what it was told since then is lost" in deviation
+    store.close()
+
+
+def other_site(tmp_path: Path, weeks: int = 3) -> Ledger:
+    """Another store by the same plan, and what it has sealed."""
+    other = Site(tmp_path / "other")
+    store = other.open()
+    for week in range(weeks):
+        other.fill(store, week)
+        other.seal(store, week)
+    ledger = stored_ledger(store)
+    store.close()
+    return ledger
+
+
+def unbound(ledger: Ledger) -> Ledger:
+    """As versions of before wrote it, where a batch does not say which store sealed it."""
+    releases: list[Release] = []
+    hashes: list[str] = []
+    for release in ledger.releases:
+        old = replace(release, receipt=replace(release.receipt, store=""), previous=hashes[-1] if hashes else "")
+        text = ledger_text(Ledger((old,)))
+        hashes.append(text.rsplit('"hash": "', 1)[1][:64])
+        releases.append(old)
+    return Ledger(tuple(releases), tuple(hashes))
+
+
+@pytest.mark.parametrize("kind", ["bound", "unbound", "unbound, without a key"])
+def test_a_foreign_ledger_never_wipes_what_is_open_before_the_first_seal(site: Site, tmp_path: Path, kind: str) -> None:
+    """Every ledger continues an empty one: it has to say whose it is, or meet erased keys."""
+    foreign = other_site(tmp_path)
+    store = site.open()
+    for week in range(3):
+        site.fill(store, week)
+    store.close()
+    if kind == "unbound, without a key":
+        (site.folder / "data.key").rename(tmp_path / "elsewhere.key")
+    before = site.contents()
+    refused = site.restore(site.export(foreign if kind == "bound" else unbound(foreign)))
+    expected = "sealed with another key" if kind == "bound" else "cohorts that are open in this store"
+    assert expected in refused
+    assert site.contents() == before
+
+
+def test_an_old_ledger_of_this_store_is_taken_where_the_keys_are_erased_or_on_demand(
+    site: Site, tmp_path: Path
 ) -> None:
-    data, ledger = restored
-    other = begun(tmp_path / "other" / "store.db")
-    send(other, cipher, posts(people(400, 7), "2026-W49"), MONDAY + timedelta(weeks=3))
-    assert seal_cohorts(other, cipher, VERSIONS, cohort(MONDAY + timedelta(weeks=3))).release is not None
-    with pytest.raises(LedgerError, match="the ledger is not this store's"):
-        put_back(other, ledger)
-    store = SqliteStore(data / "store.db")
-    with pytest.raises(LedgerError, match="the ledger is not this store's"):
-        put_back(store, stored_ledger(other))
-    assert len(store.sealed()) == 1
+    store = site.open()
+    for week in range(2):
+        site.fill(store, week)
+    store.tidy()
+    shutil.copy(site.data / "store.db", tmp_path / "backup.db")
+    shutil.copy(site.folder / "data.key", tmp_path / "first.key")
+    site.seal(store, 0)
+    ledger = unbound(stored_ledger(store))
+    store.close()
+    for key, options in ((None, ()), (tmp_path / "first.key", ("--delete-open",))):
+        (site.data / "store.db-wal").unlink(missing_ok=True)
+        (site.data / "store.db-shm").unlink(missing_ok=True)
+        shutil.copy(tmp_path / "backup.db", site.data / "store.db")
+        if key is not None:  # an old key file came back, too
+            shutil.copy(key, site.folder / "data.key")
+            assert "add --delete-open" in site.restore(site.export(ledger))
+        assert "1 sealed batch put back." in site.restore(site.export(ledger), *options)
+        assert site.contents()[2] == cohort(MONDAY)
+
+
+def test_a_ledger_of_another_plan_a_foreign_continuation_and_one_from_the_future_are_refused(
+    site: Site, tmp_path: Path
+) -> None:
+    foreign = other_site(tmp_path, 1)
+    store = site.open()
+    keyring = site.cipher.keyring
+    other = SqliteStore(tmp_path / "other.db")
+    Versions().record(other, OTHER_PLAN, 0)
+    with pytest.raises(LedgerError, match="are of another plan"):
+        missing_entries(other, unbound(foreign), NOW, keyring)
     other.close()
+    with pytest.raises(LedgerError, match="has cohorts ahead of this machine's clock"):
+        missing_entries(store, unbound(foreign), MONDAY - timedelta(weeks=1), keyring)
+    site.fill(store, 0)
+    site.seal(store, 0)
+    with pytest.raises(LedgerError, match="its first batches are not those of the store"):
+        missing_entries(store, unbound(foreign), NOW, keyring)
+    assert missing_entries(store, Ledger(), NOW, keyring).entries == ()  # it ends before the store: nothing is missing
     store.close()
 
 
-def test_a_store_without_a_plan_takes_nothing(tmp_path: Path, restored: tuple[Path, Ledger]) -> None:
+OTHER_PLAN = parse_plan("""
+k = 10
+[cohorts]
+every = "7d"
+[metrics]
+bought = { kind = "binary" }
+[experiments.prices]
+arms = { low = 1, high = 1 }
+""")
+
+
+def test_a_store_without_a_plan_takes_nothing(tmp_path: Path, site: Site, restored: Ledger) -> None:
     store = SqliteStore(tmp_path / "empty.db")
     with pytest.raises(LedgerError, match="the ledger is not this store's"):
-        put_back(store, restored[1])
+        missing_entries(store, restored, NOW, site.cipher.keyring)
     store.close()
 
 
 def test_notes_of_refused_releases_after_the_batches_do_not_matter_and_between_them_they_do(
-    restored: tuple[Path, Ledger],
+    site: Site, restored: Ledger
 ) -> None:
-    data, ledger = restored
-    store = SqliteStore(data / "store.db")
-    note = LedgerNote("refused", "other choices", previous=ledger.head)
-    between = Ledger((*ledger.entries[:2], note, ledger.entries[2]), (*ledger.hashes[:2], "x", ledger.hashes[2]))
+    store = SqliteStore(site.data / "store.db")
+    note = LedgerNote("refused", "other choices", previous=restored.head)
+    entries, hashes, keyring = restored.entries, restored.hashes, site.cipher.keyring
+    between = Ledger((*entries[:2], note, entries[2]), (*hashes[:2], "x", hashes[2]))
     with pytest.raises(LedgerError, match="is not this store's"):
-        put_back(store, between)
-    assert put_back(store, Ledger((*ledger.entries, note), (*ledger.hashes, "x"))) == 2
+        missing_entries(store, between, NOW, keyring)
+    missing = missing_entries(store, Ledger((*entries, note), (*hashes, "x")), NOW, keyring)
+    missing.put_back(store)
+    assert len(missing.entries) == 2
+    assert stored_ledger(store).hashes == hashes
     store.close()

@@ -267,6 +267,48 @@ def test_what_another_collector_sealed_or_forgot_is_noticed_at_once(shared: Open
     assert totals(second)[5]["banner|on|n"] == 1
 
 
+def test_cohorts_that_were_in_memory_only_are_known_to_be_lost_until_another_epoch_begins(
+    tmp_path: Path, closing: Any
+) -> None:
+    first = closing(MemoryStore(tmp_path / "store.sqlite"))
+    first.append([entry(1, 4), entry(2, 5), entry(3, 6)], cipher().encrypt)
+    assert first.seal(4, joined)
+    assert first.lost() == []
+    first.close()
+    second = closing(MemoryStore(tmp_path / "store.sqlite"))
+    assert second.lost() == [5, 6]
+    assert second.void(6, noted, "5f3a9c01")
+    assert second.lost() == []
+    second.append([of_epoch("5f3a9c01", 4)], cipher().encrypt)  # too late: sealed
+    second.close()
+    third = closing(SqliteStore(tmp_path / "store.sqlite"))  # the plan says "disk" now
+    assert third.lost() == []
+    third.close()
+    fourth = closing(MemoryStore(tmp_path / "store.sqlite"))
+    fourth.append([entry(5, 6)._replace(epoch="5f3a9c01")], cipher().encrypt)
+    fourth.close()
+    assert closing(SqliteStore(tmp_path / "store.sqlite")).lost() == [6]
+
+
+def test_numbers_grow_and_the_number_of_a_commit_is_not_above_them(store: Store) -> None:
+    numbers = [store.number()]
+    for number in range(3):
+        done = store.append([entry(number), entry(number + 10, 5)], cipher().encrypt)
+        numbers.append(done.number)
+        assert store.number() >= done.number
+    store.append([entry(0)], cipher().encrypt)  # seen before: nothing is written
+    store.seal(4, joined)
+    store.forget_nonces(HOUR + 1)
+    store.tidy()
+    store.void(5, noted, "5f3a9c01")
+    assert sorted({*numbers}) == numbers
+    assert store.number() >= numbers[-1]
+
+
+def noted(entries: list[bytes]) -> bytes:
+    return b"a note after %d entries" % len(entries)
+
+
 def of_epoch(epoch: str, number: int) -> CountedPost:
     return entry(number)._replace(epoch=epoch)
 
@@ -274,7 +316,7 @@ def of_epoch(epoch: str, number: int) -> CountedPost:
 def test_posts_of_another_epoch_are_refused_and_not_remembered(store: Store) -> None:
     encrypt = cipher().encrypt
     assert (store.append([entry(1)], encrypt).epoch, store.epoch()) == ("", "")
-    store.begin_epoch("5f3a9c01")
+    assert store.begin_epoch(4, noted, "5f3a9c01")
     done = store.append([entry(1), entry(2), of_epoch("5f3a9c01", 2), of_epoch("00000000", 3)], encrypt)
     assert done.outcomes == [PostOutcome.EPOCH, PostOutcome.EPOCH, PostOutcome.NEW, PostOutcome.EPOCH]
     assert (done.epoch, store.epoch()) == ("5f3a9c01", "5f3a9c01")
@@ -287,10 +329,10 @@ def test_an_epoch_that_another_collector_began_is_noticed_in_the_same_commit(sha
     first, second = shared(), shared()
     encrypt = cipher().encrypt
     assert first.append([entry(1)], encrypt).outcomes == [PostOutcome.NEW]
-    second.begin_epoch("5f3a9c01")
+    assert second.begin_epoch(4, noted, "5f3a9c01")
     assert first.append([entry(2)], encrypt).outcomes == [PostOutcome.EPOCH]
     assert first.append([of_epoch("5f3a9c01", 2)], encrypt).outcomes == [PostOutcome.NEW]
-    second.begin_epoch("77777777")
+    assert second.begin_epoch(4, noted, "77777777")
     assert first.append([of_epoch("77777777", 3)], encrypt).outcomes == [PostOutcome.NEW]  # newer than it knew of
     assert totals(second)[4]["banner|on|n"] == 3
 
@@ -468,7 +510,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
         assert file.execute("PRAGMA user_version").fetchone() == (sqlitestore.SCHEMA,)
     file.close()
-    assert tables == {"records", "nonces", "log", "store", "sealed", "plans"}
+    assert tables == {"records", "nonces", "log", "store", "sealed", "plans", "lost"}
     assert store.sealed() == [b"first", b"second"]
 
 
@@ -627,11 +669,16 @@ def test_only_one_memory_may_seal_into_a_file(tmp_path: Path, closing: Any) -> N
     assert closing(MemoryStore(tmp_path / "store.sqlite")).sizes() == {}
 
 
-def test_a_memory_store_writes_no_byte_of_an_open_cohort(tmp_path: Path, closing: Any) -> None:
+def test_a_memory_store_writes_of_an_open_cohort_only_that_there_is_one(tmp_path: Path, closing: Any) -> None:
     store = closing(MemoryStore(tmp_path / "store.sqlite"))
     store.claim(b"this start's keys")
+    store.append([entry(0)], cipher().encrypt)
+    with sqlite3.connect(tmp_path / "store.sqlite") as file:
+        rows = {table: file.execute(f"SELECT * FROM {table}").fetchall() for table in ("records", "nonces", "lost")}
+    file.close()
+    assert rows == {"records": [], "nonces": [], "lost": [(4,)]}
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for number in range(50):
+    for number in range(1, 50):
         store.append([entry(number)], cipher().encrypt)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     store.seal(4, joined)

@@ -15,7 +15,8 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import seconds_of
-from kanab.collector.sealing import put_back, seal_ripe, stored_ledger
+from kanab.collector.restoring import missing_entries
+from kanab.collector.sealing import seal_ripe, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.voiding import void_cohorts
 from kanab.errors import SourceError
@@ -74,7 +75,9 @@ def test_a_restored_store_gets_the_note_back_in_its_place(data: Path, tmp_path: 
     (tmp_path / "old.db").write_bytes(_whole_file(data / "store.db"))
     assert void(data, LABELS[1], "--reason", "forged", "--yes").exit_code == 0
     store, restored = SqliteStore(data / "store.db"), SqliteStore(tmp_path / "old.db")
-    assert put_back(restored, stored_ledger(store)) == 1
+    missing = missing_entries(restored, stored_ledger(store), NOW, delete_open=True)
+    assert len(missing.entries) == 1
+    missing.put_back(restored)
     assert (restored.sealed(), restored.records()) == (store.sealed(), [])
     store.close()
     restored.close()

@@ -1,35 +1,129 @@
-"""kanab restore: sealed batches back into a store that was restored from an older backup."""
+"""kanab restore: a store that was put back from a backup goes on in a new epoch, with the batches that it lacks."""
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
 import click
 
-from kanab.cli.stores import opened_store
-from kanab.collector.sealing import put_back
+from kanab.cli.stores import opened_store, witness_of
+from kanab.collector.keys.keyfile import key_beside
+from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.restoring import (
+    RESTORED,
+    Missing,
+    begin_epoch,
+    last_open,
+    lost_through,
+    missing_entries,
+    older_error,
+)
+from kanab.collector.stores.store import Store
+from kanab.collector.voiding import append_void
+from kanab.errors import StoreError
 from kanab.privacy.ledger import read_ledger
 
 
 @click.command()
-@click.argument("ledger", type=click.Path(exists=True, dir_okay=False))
+@click.argument("ledger", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
 @click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
-def restore(ledger: str, data: str | None, store: str | None) -> None:
-    """Put sealed batches back into a restored store.
+@click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory.")
+@click.option("--witness", type=click.Path(dir_okay=False), help="Witness of the store; default beside the key file.")
+@click.option("--keep-open", is_flag=True, help="Keep open cohorts as they are; their receipts say what was lost.")
+@click.option("--without-ledger", is_flag=True, help="Go on without the batches that the store lacks: they are lost.")
+@click.option("--delete-open", is_flag=True, help="Delete open cohorts that the ledger has sealed, also with a key.")
+@click.option("--new-epoch", is_flag=True, help="Begin a new epoch although nothing shows that the store is older.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+def restore(
+    ledger: str | None,
+    data: str | None,
+    store: str | None,
+    key: str | None,
+    witness: str | None,
+    *,
+    keep_open: bool,
+    without_ledger: bool,
+    delete_open: bool,
+    new_epoch: bool,
+    dry_run: bool,
+) -> None:
+    """Go on with a store from a backup.
 
-    A store from a backup that is older than the last seal has records that no key opens any more, and they would keep
-    everything from being sealed. Once the batches of an exported LEDGER are back, these records are gone and
-    collecting goes on. No key is needed.
+    Put back the batches of an exported LEDGER that the store lacks, and begin a new epoch: people who enrolled before
+    send nothing any more, because the store has lost a part of their totals; open cohorts are destroyed, or kept as
+    they are with --keep-open; newcomers are counted. A ledger that is not this store's is refused.
 
     \b
+    kanab restore kanab.ledger --data ./kanab-data --dry-run
     kanab restore kanab.ledger --data ./kanab-data
+    kanab restore --store postgresql://localhost/kanab --key kanab.key --keep-open
     """
-    exported = read_ledger(ledger)
+    now = datetime.now(UTC)
     opened = opened_store(data, store)
     try:
-        batches = put_back(opened, exported)
+        keyring = _keyring(data, key)
+        if keyring is not None:
+            opened.claim(keyring.fingerprint)
+        seen = None if keyring is None else witness_of(keyring, witness)
+        missing = Missing()
+        if ledger is not None:
+            missing = missing_entries(opened, read_ledger(ledger), now, keyring, delete_open=delete_open)
+        if not missing.entries and older_error(opened, keyring, seen) is None and not new_epoch:
+            _end(ledger)
+            return
+        lost = _lost_batches(opened, keyring, missing, without_ledger=without_ledger)
+        _, label = last_open(opened, now)
+        sentences = _sentences(len(missing.entries), label, lost=lost is not None, keep_open=keep_open)
+        if not dry_run:
+            missing.put_back(opened)
+            if lost is not None:
+                append_void(opened, lost, "their batch was lost with the store, and no ledger had it", now)
+            begin_epoch(opened, RESTORED, now, keep=keep_open, witness=seen)
     finally:
         opened.close()
-    if batches:
-        click.echo(f"{batches} sealed batch{'es' if batches > 1 else ''} put back.")
-    else:
+    for sentence in sentences:
+        click.echo(f"Would do: {sentence}" if dry_run else sentence)
+
+
+def _keyring(data: str | None, key: str | None) -> Keyring | None:
+    """Return the key of the store, if it is at hand."""
+    path = Path(key) if key is not None else None if data is None else key_beside(Path(data))
+    secret = os.environ.get("KANAB_KEY")
+    if key is None and secret:
+        return Keyring(KeyChain.from_secret(secret))
+    return None if path is None or (key is None and not path.exists()) else Keyring.from_file(path)
+
+
+def _end(ledger: str | None) -> None:
+    """Say that there is nothing to restore."""
+    if ledger is not None:
         click.echo("The store has every batch of the ledger: nothing was put back.")
+    click.echo("Nothing shows that the store is older than what was acknowledged: its epoch goes on.")
+    click.echo("If a backup was put back all the same, add --new-epoch.")
+
+
+def _lost_batches(store: Store, keyring: Keyring | None, missing: Missing, *, without_ledger: bool) -> int | None:
+    """Return the last cohort whose batch neither the store nor the ledger has; raises `StoreError` unless allowed."""
+    lost = None if keyring is None else lost_through(store, keyring)
+    if lost is None or lost <= max(missing.through, default=-1):
+        return None
+    if not without_ledger:
+        raise StoreError(
+            "cohorts were sealed after this backup, and their batches are not in the store",
+            "Give the exported LEDGER that has them; if there is none, add --without-ledger: these batches are lost.",
+        )
+    return lost
+
+
+def _sentences(entries: int, label: str, *, lost: bool, keep_open: bool) -> list[str]:
+    sentences = []
+    if entries:
+        sentences.append(f"{entries} sealed batch{'es' if entries > 1 else ''} put back.")
+    if lost:
+        sentences.append("Cohorts whose batches were lost are closed.")
+    fate = "kept as they are, and their receipts say so" if keep_open else "destroyed, and the ledger says so"
+    sentences.append(f"A new epoch: open cohorts through {label} are {fate}; nobody who enrolled before sends more.")
+    return sentences

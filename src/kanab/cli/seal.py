@@ -6,12 +6,13 @@ import click
 
 from kanab.cli.clock_options import clock_options
 from kanab.cli.source_options import moment
-from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options
+from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options, witness_of
 from kanab.collector.clock import GuardedClock, check_before_seal
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.nonces import seconds_of
+from kanab.collector.restoring import older_error
 from kanab.collector.sealing import Sealed, seal_ripe
 from kanab.errors import PrivacyError
 from kanab.plan.file import read_plan
@@ -48,6 +49,9 @@ def seal(
     opened = opened_store(data, store, plan.durability)
     try:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
+        older = older_error(opened, cipher.keyring, witness_of(cipher.keyring)) if plan.durability == "disk" else None
+        if older is not None:
+            raise older
         calendar = PostAcceptor(plan).calendar
         clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
         if plan.cohorts is not None and as_of is None:

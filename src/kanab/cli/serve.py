@@ -9,6 +9,7 @@ import click
 
 from kanab.cli.clock_options import clock_options
 from kanab.cli.stores import (
+    NO_WITNESS,
     allow_host_option,
     check_key_is_said,
     check_place,
@@ -17,6 +18,7 @@ from kanab.cli.stores import (
     plan_options,
     reading_access,
     store_options,
+    witness_of,
 )
 from kanab.collector.clock import GuardedClock, system_clock
 from kanab.collector.counting.accept import PostAcceptor
@@ -57,6 +59,11 @@ from kanab.plan.file import read_plan
     help="What lines on standard error look like.",
 )
 @allow_host_option
+@click.option(
+    "--witness",
+    type=click.Path(dir_okay=False),
+    help="File that says how far the store has come, so that an old backup is noticed; default beside the key file.",
+)
 def serve(
     plan_file: str,
     replace_plan: int | None,
@@ -71,6 +78,7 @@ def serve(
     trust: tuple[str, ...],
     form: Literal["text", "json"],
     allow_host: tuple[str, ...],
+    witness: str | None,
 ) -> None:
     """Run a collector.
 
@@ -95,7 +103,10 @@ def serve(
         opened = opened_store(data, store, plan.durability, new=True)
         try:
             keyring = opened_keyring(opened, data, key, say=say)
-            return Service(opened, keyring, plan, replaces=replace_plan, clock=clock, say=say)
+            seen = witness_of(keyring, witness) if plan.durability == "disk" else None
+            if seen is None and plan.durability == "disk":
+                say(NO_WITNESS)
+            return Service(opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, say=say)
         except BaseException:
             opened.close()
             raise

@@ -14,6 +14,7 @@ from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.keys.witness import Witness, witness_beside
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -22,6 +23,8 @@ from kanab.errors import StoreError
 
 FILE = "store.db"
 """The file of the store in a data directory."""
+
+NO_WITNESS = "The store has no witness (--witness FILE): after putting a backup back run kanab restore --new-epoch."
 
 _KEEP = "Keep a copy of it apart from backups of the data: with both, open cohorts can be read."
 
@@ -126,6 +129,13 @@ allow_host_option = click.option(
 def reading_access(host: str, allow_host: Sequence[str], proxies: Proxies = NOBODY) -> Access:
     """Return who may read numbers at an address: with names given, only under those and the address itself."""
     return Access(dashboard_token(host), hosts=(*allow_host, host) if allow_host else (), proxies=proxies)
+
+
+def witness_of(keyring: Keyring, path: str | None = None) -> Witness | None:
+    """Return the witness of a store: the file that a flag names, or the one beside the key file."""
+    if path is None and keyring.path is None:
+        return None
+    return Witness(path or witness_beside(keyring.path or Path()), keyring.fingerprint)
 
 
 def dashboard_token(host: str) -> str | None:

@@ -21,11 +21,11 @@ from kanab.collector.release_parts import release_what_holds, without_metrics
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
 from kanab.counted import Counted, floor_to_k
-from kanab.errors import KanabError, LedgerError, PrivacyError, StoreError
+from kanab.errors import KanabError, PrivacyError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import EVERYTHING, LedgerNote
+from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, Release
 from kanab.privacy.subtraction.experiments import without_experiments
 from kanab.tally.tally import Tally
@@ -83,7 +83,8 @@ def seal_cohorts(
         release, failed = release_what_holds(counted, ledger)
         left_out = dict(release.receipt.left_out) | left | failed
         noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts, *odd)
-        made.append(replace(release, receipt=replace(release.receipt, left_out=left_out, deviations=noted)))
+        receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=cipher.keyring.fingerprint.hex())
+        made.append(replace(release, receipt=receipt))
         seen[:] = [(records, entries)]
         return _document(made[-1])
 
@@ -100,50 +101,6 @@ def seal_cohorts(
 def stored_ledger(store: Store) -> Ledger:
     """Return the sealed batches of a store, verified entry by entry. No key is needed."""
     return verified_entries(store.sealed(), "the store")
-
-
-def put_back(store: Store, ledger: Ledger) -> int:
-    """Put the entries that an exported ledger has beyond a store's back into it, and return how many these are.
-
-    A store that was restored from a backup has records of sealed cohorts again, which no key decrypts: they are
-    deleted, as at the seal. Raises `LedgerError` if the ledger is not this store's.
-    """
-    stored, versions = stored_ledger(store), Versions.read(store)
-    kept = [place for place, entry in enumerate(ledger.entries) if _is_stored(entry)]
-    noted_between = kept != [*range(len(kept))]  # by kanab release, not by a store
-    if not versions.entries or noted_between or ledger.hashes[: len(stored.hashes)] != stored.hashes:
-        raise LedgerError(
-            "the ledger is not this store's: its first batches are not those of the store",
-            "Give the one that kanab export wrote from it.",
-        )
-    cohorts = versions.newest.cohorts
-    missing = ledger.entries[len(stored.hashes) : len(kept)]
-    for entry in missing:
-        label = _last_cohort(entry)
-        through = 0 if cohorts is None or label is None else Periods(cohorts.every).number(label)
-        if not _put(store, through, entry):
-            raise StoreError("somebody has sealed these cohorts meanwhile", "Stop the collectors, and try again.")
-    return len(missing)
-
-
-def _put(store: Store, through: int, entry: Release | LedgerNote) -> bool:
-    document = _document(entry)
-    if isinstance(entry, LedgerNote):
-        return store.void(through, lambda _entries: document, entry.asked.get("epoch"))
-    return store.seal(through, lambda _records, _entries: document)
-
-
-def _is_stored(entry: Release | LedgerNote) -> bool:
-    """Return whether an entry of a ledger is a store's own: a batch, or the note of cohorts that were voided."""
-    return isinstance(entry, Release) or entry.kind == "voided"
-
-
-def _last_cohort(entry: Release | LedgerNote) -> str | None:
-    """Return the label of the last cohort that an entry is about."""
-    if isinstance(entry, LedgerNote):
-        through = entry.asked.get("through", EVERYTHING)
-        return None if through == EVERYTHING else through
-    return None if entry.receipt.batch is None else entry.receipt.batch.through
 
 
 def _document(entry: Release | LedgerNote) -> bytes:
@@ -180,7 +137,8 @@ def _sum(records: Sequence[Record], cipher: RecordCipher, first: int) -> tuple[C
 
 def _last_sealed(ledger: Ledger) -> str | None:
     """Return the label of the last sealed cohort."""
-    return _last_cohort(ledger.releases[-1]) if ledger.releases else None
+    batch = ledger.releases[-1].receipt.batch if ledger.releases else None
+    return None if batch is None else batch.through
 
 
 def _counted(

@@ -14,6 +14,7 @@ from kanab.collector.stores.store import Store
 from kanab.plan.periods import Periods
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import EVERYTHING, LedgerNote, void_sentence
+from kanab.privacy.release import Batch
 
 
 def void_cohorts(store: Store, keyring: Keyring, through: int, reason: str, now: datetime) -> bool:
@@ -24,24 +25,35 @@ def void_cohorts(store: Store, keyring: Keyring, through: int, reason: str, now:
     return new
 
 
-def append_void(store: Store, through: int, reason: str, now: datetime, epoch: str | None = None) -> bool:
-    """Destroy the records of cohorts and append the note of it to the ledger; keys are the caller's.
-
-    With the name of a new ``epoch`` the cohorts stay open for people who enroll in it.
-    """
+def append_void(store: Store, through: int, reason: str, now: datetime) -> bool:
+    """Destroy the records of cohorts and append the note of it to the ledger; keys are the caller's."""
     cohorts = Versions.read(store).newest.cohorts
     label = EVERYTHING if cohorts is None else Periods(cohorts.every).label(through)
     asked = {"through": label, "at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
-    asked |= {} if epoch is None else {"epoch": epoch}
 
     def make(entries: list[bytes]) -> bytes:
         return entry_text(LedgerNote("voided", reason, asked, verified_entries(entries, "the store").head)).encode()
 
-    return store.void(through, make, epoch)
+    return store.void(through, make)
 
 
 def voided_since(ledger: Ledger) -> list[str]:
-    """Return what was voided since the last batch, a sentence each, for the receipt of the next one."""
+    """Return what was voided since the last batch, a sentence each, for the receipt of the next one.
+
+    Cohorts that lost something when an epoch began may be in later batches, too.
+    """
     last = max((place for place, entry in enumerate(ledger.entries) if not isinstance(entry, LedgerNote)), default=-1)
-    notes = (entry for entry in ledger.entries[last + 1 :] if isinstance(entry, LedgerNote) and entry.kind == "voided")
-    return [void_sentence(note) for note in notes]
+    batch = ledger.releases[-1].receipt.batch if ledger.releases else None
+    return [
+        void_sentence(entry)
+        for place, entry in enumerate(ledger.entries)
+        if isinstance(entry, LedgerNote)
+        and entry.kind in ("voided", "kept")
+        and (place > last or (batch is not None and "epoch" in entry.asked and _is_after(entry, batch)))
+    ]
+
+
+def _is_after(note: LedgerNote, batch: Batch) -> bool:
+    """Return whether a note is about cohorts after those of a batch."""
+    through, periods = note.asked.get("through", EVERYTHING), Periods(batch.every)
+    return through != EVERYTHING and periods.number(through) > periods.number(batch.through)

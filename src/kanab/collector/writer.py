@@ -56,7 +56,7 @@ class Writer:
 
     ``life`` is how long nonces are remembered, in seconds, by ``clock``; while that is None, none is forgotten.
     The keys of what the store has sealed are forgotten at the start, in case a crash came in between. ``epoch`` is
-    the store's at the last commit.
+    the store's at the last commit, and ``number`` that of a commit that is durable.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Writer:
         store.claim(keyring.fingerprint)
         keyring.forget(store.sealed_through())
         self.epoch = store.epoch()
+        self.number = 0
         self._store = store
         self._keyring = keyring
         self._cipher = RecordCipher(keyring)
@@ -168,7 +169,7 @@ class Writer:
             if len(group) > 1:
                 return [result for post in group for result in self._commit([post])]
             return [(group[0], StoreError("a message could not be stored", "Send it again later."))]
-        self.epoch = appended.epoch
+        self.epoch, self.number = appended.epoch, max(self.number, appended.number)
         self._housekeeping.note(appended)
         return list(zip(group, appended.outcomes, strict=True))
 

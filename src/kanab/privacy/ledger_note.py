@@ -12,7 +12,7 @@ from kanab.errors import LedgerError
 from kanab.privacy.release import new_salt
 from kanab.privacy.release_json import hash_of
 
-NoteKind = Literal["refused", "reviewed", "voided"]
+NoteKind = Literal["refused", "reviewed", "voided", "kept"]
 
 EVERYTHING = "everything"
 """What is voided where a plan has no cohorts."""
@@ -26,7 +26,8 @@ class LedgerNote:
     """A release that was refused: what was ``asked``, and ``says``, the rule that refused it; never a count.
 
     Or a review: ``says`` is why refused attempts up to here are no reason to stop. Or open cohorts of a collector that
-    were destroyed (voided): ``says`` is why, ``asked`` holds the last of them and the time.
+    were destroyed (voided): ``says`` is why, ``asked`` holds the last of them and the time. Or that they were kept
+    although something of them was lost: ``says`` is what.
     """
 
     kind: NoteKind
@@ -88,7 +89,12 @@ def void_sentence(note: LedgerNote) -> str:
     """
     through, at = note.asked.get("through", EVERYTHING), note.asked.get("at", "an unknown time")
     cohorts = "the open cohorts" if through == EVERYTHING else f"open cohorts through {through}"
-    return f"{cohorts} were voided at {at}, and nobody of them is in a batch: {note.says.rstrip('. ')}"
+    why = note.says.rstrip(". ")
+    if note.kind == "kept":
+        return f"{cohorts} were kept at {at} with what was left of them, and nobody of them is counted further: {why}"
+    if "epoch" in note.asked:
+        return f"{cohorts} were voided at {at}, and nobody who had enrolled until then is in a batch: {why}"
+    return f"{cohorts} were voided at {at}, and nobody of them is in a batch: {why}"
 
 
 def asked_text(asked: Mapping[str, str]) -> str:

@@ -45,7 +45,8 @@ class Receipt:
     largest value's distance from the mean. Counts of people who are not in a class (clamped, missing,
     excluded, outside) are floored to multiples of k. ``where`` and ``choices`` (unit, sql, join, …) say word for
     word which rows counted and how they became people; choices are None in releases of before they were
-    recorded. ``ledger`` is the name of the file that it was released into.
+    recorded. ``ledger`` is the name of the file that it was released into, ``store`` the key chain of the
+    collector that sealed it: which one, without a way to any key.
     """
 
     k: int
@@ -67,6 +68,7 @@ class Receipt:
     effective_k_within: str = ""
     choices: Mapping[str, str] | None = None
     ledger: str = ""
+    store: str = ""
 
 
 def concerns(left_out: str, experiment: str) -> bool:

@@ -64,6 +64,7 @@ class ReceiptEntry(_ReleasePart):
     where: str = ""
     choices: dict[str, str] | None = None
     ledger: str = ""
+    store: str = ""
     cohorts: BatchEntry | None = None
 
 

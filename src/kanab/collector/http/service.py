@@ -25,11 +25,13 @@ from kanab.collector.health import LiveHealth, live_health
 from kanab.collector.http.metrics import CollectorFigures, metrics_text
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.witness import Seen, Witness
 from kanab.collector.log import Level, Say, say_nothing
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.readiness import Problem, Readiness
+from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
 from kanab.collector.sealing import people_by_arm, seal_ripe
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
@@ -59,6 +61,7 @@ class Service:
     """Takes posts for a plan into a store, and seals on the clock.
 
     ``replaces`` is the number of the newest version where an earlier plan shall hold again instead of it.
+    ``witness`` is the file that says how far the store had come, so that an older one is noticed.
     A ``clock`` that is not guarded is injected by rehearsals and demonstrations only: it is always believed.
     ``say`` gets the few sentences that an operator should read: none of them is about a person.
     """
@@ -70,6 +73,7 @@ class Service:
         plan: Plan,
         *,
         replaces: int | None = None,
+        witness: Witness | None = None,
         clock: Clock | None = None,
         check_seconds: float = CHECK_SECONDS,
         say: Say = say_nothing,
@@ -92,6 +96,14 @@ class Service:
         self._versions, change = Versions.read(store).record(store, plan, now, replaces=replaces)
         for sentence in (*change.at_once, *(f"from the next period on: {text}" for text in change.next_period)):
             say(f"kanab: {sentence}.")
+        if store.lost():
+            self._writer.epoch = begin_epoch(store, LOST_MEMORY, self._clock())
+            say(
+                f"kanab: {LOST_MEMORY}: a new epoch begins, and people who were open are not counted any more.",
+                Level.WARNING,
+            )
+        self._witness = witness
+        self._older = older_error(store, keyring, witness)
         self._follow(now)
         self._sealed_through = store.sealed_through()
         self._held_back: tuple[int, str] | None = None
@@ -126,6 +138,8 @@ class Service:
         if self._clock_trouble() is not None:
             self._tell_clock()
             raise clock_error()
+        if self._older is not None:
+            raise self._older
         try:
             accepted = self._acceptor.accept(body, content_type, now, self._sealed_through)
         except MessageError as problem:
@@ -204,6 +218,8 @@ class Service:
                 await self._clock_task
             self._clock_task = None
         await asyncio.to_thread(self._writer.close)
+        with suppress(StoreError):
+            await asyncio.to_thread(self._note_witness)
         if self._export is not None:
             await asyncio.to_thread(self._export.wait, EXPORT_AT_STOP_SECONDS)
 
@@ -222,6 +238,10 @@ class Service:
                 now = self._compared_time()
                 if now is not None:
                     self._follow_plan(now)
+                self._compare_witness()
+                self._note_witness()
+            if self._older is not None:
+                raise self._older
             if now is not None:
                 with guard(Problem.SEAL):
                     self._seal(now)
@@ -285,6 +305,17 @@ class Service:
     def _is_clock_wrong(self) -> bool:
         self._clock()
         return self._clock_doubt() is not None
+
+    def _compare_witness(self) -> None:
+        """Take no posts into a store that is older than what was acknowledged, until the operator has decided."""
+        if self._older is not None or not self._writer.number:  # later on the store itself notices
+            self._older = older_error(self.store, self._keyring, self._witness)
+        self.readiness.set(Problem.EPOCH, wrong=self._older is not None)
+
+    def _note_witness(self) -> None:
+        """Write how far the store has come; what is acknowledged until the next time, it does not know."""
+        if self._witness is not None and self._older is None and self._writer.number:
+            self._witness.note(Seen(self._writer.epoch, self._writer.number))
 
     def _follow_plan(self, now: datetime) -> None:
         """Follow another plan if a new period, or another collector with a newer plan, has put it in force."""

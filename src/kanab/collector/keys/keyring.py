@@ -123,6 +123,11 @@ class Keyring:
         return self._path is not None
 
     @property
+    def path(self) -> Path | None:
+        """The key file, if there is one."""
+        return self._path
+
+    @property
     def period(self) -> int:
         """The first period whose key can still be made."""
         return self._chain.period

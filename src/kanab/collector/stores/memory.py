@@ -7,11 +7,13 @@ when the process ends. One collector at a time, which also does the sealing.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
 from kanab.collector.stores.sqlite import OPEN_TABLES, SqliteStore
+from kanab.collector.stores.store import Appended, CountedPost, Encrypt, MakeNote
 from kanab.errors import StoreError
 
 
@@ -25,6 +27,7 @@ class MemoryStore(SqliteStore):
 
     def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
         super().__init__(path, wait=wait)
+        self._named: set[int] = set()
         try:
             self._lock_file = _locked(Path(path))
             with self._transaction() as db:
@@ -33,6 +36,29 @@ class MemoryStore(SqliteStore):
         except BaseException:
             super().close()
             raise
+
+    def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
+        """Append posts, and name new cohorts in the file: the next process has to know that they were lost."""
+        appended = super().append(posts, encrypt)
+        if not self._named.issuperset(appended.cohorts):
+            with self._transaction() as db:
+                db.executemany("INSERT OR IGNORE INTO lost VALUES (?)", [(cohort,) for cohort in appended.cohorts])
+            self._named.update(appended.cohorts)
+        return appended
+
+    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+        """Destroy open cohorts; those that are filled again are named again."""
+        self._named.clear()
+        return super().void(through, make, epoch)
+
+    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
+        """Change the epoch; cohorts that are kept are named again."""
+        self._named.clear()
+        return super().begin_epoch(through, make, epoch)
+
+    def lost(self) -> list[int]:
+        """Return the open cohorts that an earlier process kept in its memory only."""
+        return [cohort for cohort in super().lost() if cohort not in self._named]
 
     def claim(self, fingerprint: bytes) -> None:
         """Accept any key: nothing is there that an earlier start could have written."""

@@ -73,8 +73,9 @@ _APPEND = """
         ON CONFLICT DO NOTHING RETURNING 1
     ), kept AS (
         INSERT INTO kanab_records (cohort, box) SELECT * FROM unnest(%(cohorts)b::integer[], %(boxes)b::bytea[])
+        RETURNING id
     )
-    SELECT 1 / coalesce((
+    SELECT (SELECT coalesce(max(id), 0) FROM kept) / coalesce((
         SELECT CASE WHEN sealed_through = %(sealed_through)s AND forgotten = %(forgotten)s AND epoch = %(epoch)s
                      AND generation = %(generation)s
                      AND (SELECT count(*) FROM remembered) = cardinality(%(hours)b::integer[])
@@ -99,12 +100,13 @@ _REMEMBER = """
     INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%b::integer[], %b::bytea[])
     ON CONFLICT DO NOTHING RETURNING nonce
 """
-_ADD_RECORD = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s)"
+_ADD_RECORD = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s) RETURNING id"
 _RECORDS = """
     SELECT cohort, box FROM kanab_records
     WHERE %(through)s::integer IS NULL OR cohort <= %(through)s ORDER BY cohort, id
 """
 _BEGIN_EPOCH = "UPDATE kanab_store SET epoch = %s, generation = generation + 1"
+_NUMBER = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM kanab_records_id_seq"
 _FORGET = """
     DELETE FROM kanab_nonces WHERE (hour, nonce) IN
     (SELECT hour, nonce FROM kanab_nonces WHERE hour < %s ORDER BY hour, nonce LIMIT %s)
@@ -209,10 +211,11 @@ class PostgresStore:
             new = {nonce for (nonce,) in db.execute(_REMEMBER, columns, binary=True).fetchall()}
             fresh = [_take(new, post.nonce) for post in own]
             outcomes, sums = sort_posts(own, fresh, state.sealed_through, state.forgotten)
-            for cohort, counters in sums.items():
-                db.execute(_ADD_RECORD, (cohort, encrypt(cohort, counters, state.epoch, state.generation)))
+            boxes = [(cohort, encrypt(cohort, more, state.epoch, state.generation)) for cohort, more in sums.items()]
+            kept = [db.execute(_ADD_RECORD, box) for box in boxes]
         self._state = state
-        return refuse_others(posts, Appended(outcomes, list(sums), state.sealed_through, state.epoch))
+        number = max(map(_value, kept), default=0)
+        return refuse_others(posts, Appended(outcomes, list(sums), state.sealed_through, state.epoch, number))
 
     def _read_state(self, db: Connection) -> _State:
         """Read the state of the store; raises `StoreError` if it is an older one than was seen, or another store's."""
@@ -355,15 +358,27 @@ class PostgresStore:
         fingerprint: bytes | None = self._run(lambda db: _value(db.execute(query, binary=True)))
         return fingerprint
 
-    def begin_epoch(self, epoch: str) -> None:
-        """Change the epoch: posts that were made for another one are refused from now on."""
+    def number(self) -> int:
+        """Return a number that grows with every commit and never falls, unless an older store is put back."""
+        return self._run(lambda db: int(_value(db.execute(_NUMBER))))
 
-        def work(db: Connection) -> None:
+    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
+        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before."""
+
+        def work(db: Connection) -> bool:
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                if _value(db.execute("SELECT epoch FROM kanab_store")) == epoch:
+                    return False
+                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, make(_sealed(db))))
                 db.execute(_BEGIN_EPOCH, (epoch,))
+            return True
 
-        self._run(work)
+        return self._run(work)
+
+    def lost(self) -> list[int]:
+        """Return the open cohorts that an earlier process kept in its memory only: none."""
+        return []
 
     def versions(self) -> list[StoredPlan]:
         """Return the plans in the order in which they were accepted."""
@@ -453,8 +468,8 @@ def _append_new(
     }
     with db.pipeline():
         db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
-        db.execute(_APPEND, values, binary=True)
-    return Appended(outcomes, list(sums), state.sealed_through, state.epoch)
+        kept = db.execute(_APPEND, values, binary=True)
+    return Appended(outcomes, list(sums), state.sealed_through, state.epoch, _value(kept))
 
 
 def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:

@@ -18,6 +18,7 @@ from kanab.collector.stores.sqlite_append import (
     PostGroup,
     StoreState,
     forget_rows,
+    last_number,
     merge_nonces,
     read_state,
 )
@@ -86,11 +87,11 @@ CREATE TABLE sealed (number INTEGER PRIMARY KEY, through INTEGER NOT NULL, batch
 INSERT INTO sealed SELECT number, through, batch FROM batches;
 DROP TABLE batches;
 """,
+    # version 5: open cohorts that a process keeps in memory only
+    "CREATE TABLE lost (cohort INTEGER PRIMARY KEY)",
 )
 SCHEMA = len(_MIGRATIONS)
-_EPOCHS = 3  # the version that brought them
-
-_BEGIN_EPOCH = "UPDATE store SET epoch = ?, generation = generation + 1"  # by which who appends notices it
+_EPOCHS, _LOST = 3, 5  # the versions that brought them
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
@@ -240,7 +241,7 @@ class SqliteStore:
             if epoch is None:
                 db.execute("UPDATE store SET sealed_through = ?", (through,))
             else:
-                db.execute(_BEGIN_EPOCH, (epoch,))
+                _change_epoch(db, epoch)
         with suppress(StoreError):  # as after a seal
             self.tidy()
         return True
@@ -271,10 +272,25 @@ class SqliteStore:
                 return ""
             return str(db.execute("SELECT epoch FROM store").fetchone()[0])
 
-    def begin_epoch(self, epoch: str) -> None:
-        """Change the epoch: posts that were made for another one are refused from now on."""
+    def number(self) -> int:
+        """Return a number that grows with every commit and never falls, unless an older store is put back."""
+        with self._reading() as db:
+            return last_number(db)
+
+    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
+        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before."""
         with self._transaction() as db:
-            db.execute(_BEGIN_EPOCH, (epoch,))
+            if db.execute("SELECT epoch FROM store").fetchone()[0] == epoch:
+                return False
+            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, make(_sealed(db))))
+            _change_epoch(db, epoch)
+        return True
+
+    def lost(self) -> list[int]:
+        """Return the open cohorts that an earlier process kept in its memory only."""
+        with self._reading() as db:
+            query = "SELECT cohort FROM lost, store WHERE cohort > sealed_through"
+            return [] if self._schema < _LOST else [cohort for (cohort,) in db.execute(query)]
 
     def fingerprint(self) -> bytes | None:
         """Return which key chain the store is bound to; None before the first one."""
@@ -443,6 +459,11 @@ def _opened(path: Path, wait: float) -> tuple[StoreFile, sqlite3.Connection]:
         file.close()
         raise
     return file, db
+
+
+def _change_epoch(db: sqlite3.Connection, epoch: str) -> None:
+    db.execute("UPDATE store SET epoch = ?, generation = generation + 1", (epoch,))  # by which who appends notices it
+    db.execute("DELETE FROM lost")
 
 
 def _connected(path: Path, wait: float) -> sqlite3.Connection:

@@ -105,7 +105,7 @@ class PostGroup:
         for hour, nonces in self._nonces:
             self._state.nonces.add(hour, nonces)
         cohorts = [cohort for cohort, _ in self._records]
-        return Appended(self._outcomes, cohorts, self._state.sealed_through, self._state.epoch)
+        return Appended(self._outcomes, cohorts, self._state.sealed_through, self._state.epoch, self._state.number)
 
 
 def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
@@ -116,7 +116,7 @@ def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
     for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
         nonces.add(hour, split_nonces(more))
     nonces.forget(forgotten)
-    return StoreState(_number(db), sealed_through, forgotten, epoch, generation, nonces)
+    return StoreState(last_number(db), sealed_through, forgotten, epoch, generation, nonces)
 
 
 def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:
@@ -140,14 +140,15 @@ def merge_nonces(db: sqlite3.Connection) -> tuple[int, int]:
     hours: dict[int, list[bytes]] = {}
     for _, hour, nonces in rows:
         hours.setdefault(hour, []).append(nonces)
-    before = _number(db)
+    before = last_number(db)
     if len(hours) < len(rows):
         merged = [(number, hour, b"".join(hours[hour])) for number, hour in enumerate(sorted(hours), before + 1)]
         db.executemany("DELETE FROM nonces WHERE number = ?", [row[:1] for row in rows])
         db.executemany("INSERT INTO nonces VALUES (?, ?, ?)", merged)
         db.execute("UPDATE log SET number = number + ?", (len(merged),))
-    return before, _number(db)
+    return before, last_number(db)
 
 
-def _number(db: sqlite3.Connection) -> int:
+def last_number(db: sqlite3.Connection) -> int:
+    """Return the number of the last row of nonces there ever was."""
     return int(db.execute("SELECT number FROM log").fetchone()[0])

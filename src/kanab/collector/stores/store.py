@@ -69,12 +69,16 @@ MakeNote = Callable[[list[bytes]], bytes]
 
 
 class Appended(NamedTuple):
-    """What became of every post of a group, the cohorts that got a record, what is sealed by now, and the epoch."""
+    """What became of every post of a group, the cohorts that got a record, what is sealed by now, and the epoch.
+
+    ``number`` is that of a commit which is durable now, not above ``Store.number()``.
+    """
 
     outcomes: list[PostOutcome]
     cohorts: list[int]
     sealed_through: int
     epoch: str = ""
+    number: int = 0
 
 
 class Store(Protocol):
@@ -140,8 +144,17 @@ class Store(Protocol):
     def epoch(self) -> str:
         """Return the epoch of the store: empty in the first one, another one since it lost something."""
 
-    def begin_epoch(self, epoch: str) -> None:
-        """Change the epoch: posts that were made for another one are refused from now on."""
+    def number(self) -> int:
+        """Return a number that grows with every commit and never falls, unless an older store is put back."""
+
+    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
+        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before.
+
+        Posts that were made for another epoch are refused from now on.
+        """
+
+    def lost(self) -> list[int]:
+        """Return the open cohorts that an earlier process kept in its memory only."""
 
     def fingerprint(self) -> bytes | None:
         """Return which key chain the store is bound to; None before the first one."""

@@ -53,9 +53,11 @@ class RunningService:
     service: Service
     said: list[str]
     now: datetime = NOON
+    epoch: str = ""
 
     def body(self, *lines: str, now: datetime | None = None) -> bytes:
-        return "\n".join([f"kanab/1 {make_nonce(now or self.now)}", *lines, ""]).encode()
+        first = f"kanab/1 {make_nonce(now or self.now)} {self.epoch}".rstrip()
+        return "\n".join([first, *lines, ""]).encode()
 
     def enroll(self, arm: str = "B", tier: int = 3, week: str = "2026-W46") -> bytes:
         head = f"checkout/tier:{arm}:{tier}@{week}"

@@ -142,7 +142,7 @@ def test_a_post_of_another_epoch_is_refused_and_told_the_one_of_the_store(
 ) -> None:
     before = running.service.digest
     body = running.enroll()
-    running.service.store.begin_epoch("5f3a9c01")
+    running.service.store.begin_epoch(2966, lambda _: b"a note", "5f3a9c01")
     answer = ask(app, "POST", "/v1/t", body, TEXT)
     assert (answer.status, answer.headers["kanab-epoch"]) == (410, "5f3a9c01")
     assert b"enrolled" in answer.body
@@ -156,7 +156,7 @@ def test_a_post_of_another_epoch_is_refused_and_told_the_one_of_the_store(
 
 
 def test_the_clock_notices_an_epoch_that_another_process_began(app: Collector, running: RunningService) -> None:
-    running.service.store.begin_epoch("5f3a9c01")
+    running.service.store.begin_epoch(2966, lambda _: b"a note", "5f3a9c01")
     running.service.check_clock()
     config = ask(app, "GET", f"/v1/config/{running.service.digest}.json")
     assert json.loads(config.body)["epoch"] == "5f3a9c01"

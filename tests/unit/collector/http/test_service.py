@@ -19,8 +19,11 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, ripe_at_tick
 from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.witness import Seen, Witness
 from kanab.collector.readiness import Problem
+from kanab.collector.restoring import RESTORED, begin_epoch
 from kanab.collector.sealing import seal_cohorts, stored_ledger
+from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import MessageError, StoreError
 from kanab.plan.file import parse_plan
@@ -359,3 +362,76 @@ def test_a_refused_post_has_a_reason_and_a_status(running: RunningService) -> No
     with pytest.raises(MessageError) as refusal:
         asyncio.run(running.service.take(running.body("checkout/tier:C:3@2026-W46"), None))
     assert (refusal.value.reason, refusal.value.status) == ("level", 400)
+
+
+# ── epochs ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_after_a_restart_of_a_memory_those_who_were_open_are_not_counted_and_newcomers_are_counted_whole(
+    open_service: Callable[..., RunningService], tmp_path: Path
+) -> None:
+    """Their totals would go on from what the new process has never seen."""
+    plan = replace(PLAN, durability="memory")
+    first = open_service(plan, store=MemoryStore(tmp_path / "data" / "store.db"))
+    post_people(first, 240)
+    asyncio.run(first.service.stop())
+    first.service.store.close()
+
+    again = open_service(plan, store=MemoryStore(tmp_path / "data" / "store.db"))
+    assert again.said == [
+        "kanab: the collector was started again, and what it kept in memory alone is lost: a new epoch begins, and "
+        "people who were open are not counted any more."
+    ]
+    app = Collector(again.service)
+    moved = again.body("checkout/tier:B:3@2026-W46:minutes:4>60")
+    answer = ask(app, "POST", "/v1/t", moved)
+    assert (answer.status, answer.headers["kanab-epoch"]) == (410, again.service.epoch)
+    again.epoch = again.service.epoch
+    for number in range(120):
+        head = f"checkout/tier:{'AB'[number % 2]}:{number % 3 + 1}@2026-W46"
+        assert ask(app, "POST", "/v1/t", again.body(head, f"{head}:minutes:0>{number % 20}")).status == 204
+    again.now = RIPE
+    again.service.check_clock()
+    (release,) = stored_ledger(again.service.store).releases
+    table = release.tables["checkout/tier"]
+    assert table.total == 120
+    assert table.moments[0].sums.sum() == 6 * sum(range(20)) * 100  # on a grid of 0.01
+    assert "kept in memory alone is lost" in release.receipt.deviations[0]
+
+
+def test_nothing_lost_nothing_begun(open_service: Callable[..., RunningService], tmp_path: Path) -> None:
+    plan = replace(PLAN, durability="memory")
+    for _ in range(3):
+        running = open_service(plan, store=MemoryStore(tmp_path / "data" / "store.db"))
+        assert (running.service.epoch, running.said) == ("", [])
+        asyncio.run(running.service.stop())
+        running.service.store.close()
+
+
+def test_a_store_older_than_its_witness_takes_nothing_until_another_epoch_begins(
+    open_service: Callable[..., RunningService], tmp_path: Path
+) -> None:
+    running = open_service()
+    ring = running.service._keyring
+    witness = Witness(tmp_path / "data.key.witness", ring.fingerprint)
+    witness.note(Seen("", 1_000))
+    store = running.service.store
+    service = Service(store, ring, PLAN, clock=lambda: NOON, witness=witness, say=running.service._say)
+    app = Collector(service)
+    assert ask(app, "POST", "/v1/t", running.enroll()).status == 503
+    service.check_clock()
+    assert ask(app, "GET", "/readyz").body.startswith(b"epoch: the store is older")
+    assert running.said[-1].startswith("kanab: the store is older than what its collectors have acknowledged")
+    asyncio.run(service.stop())
+    assert witness.read() == Seen("", 1_000)  # nothing that this collector did is a reason to forget it
+
+    begin_epoch(store, RESTORED, NOON, witness=witness)
+    service = Service(store, ring, PLAN, clock=lambda: NOON, witness=witness)
+    service.check_clock()
+    assert service.healthy
+    running.epoch = service.epoch
+    assert ask(Collector(service), "POST", "/v1/t", running.enroll()).status == 204
+    asyncio.run(service.stop())
+    seen = witness.read()
+    assert seen is not None
+    assert seen == Seen(service.epoch, store.number())

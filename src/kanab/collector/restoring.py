@@ -1,0 +1,198 @@
+"""An older store was put back: how that is noticed, and what goes on from there.
+
+Clients send running totals, old>new, and a store adds up what they moved by. One that has lost something would go on
+adding to less than its clients believe, and its means would be wrong. So it begins another epoch: the people of the old
+one send nothing any more, open cohorts are voided (or kept, and receipts say so), and newcomers are counted whole.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kanab.collector.counting.cohorts import Calendar
+from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.witness import Witness
+from kanab.collector.protocol.nonces import seconds_of
+from kanab.collector.sealing import stored_ledger
+from kanab.collector.stores.store import NOTHING_SEALED, Store
+from kanab.errors import LedgerError, StoreError
+from kanab.plan.periods import Periods
+from kanab.privacy.ledger import Ledger, entry_text, verified_entries
+from kanab.privacy.ledger_note import EVERYTHING, LedgerNote
+from kanab.privacy.release import Release
+
+Entry = Release | LedgerNote
+
+RESTORED = "the store was put back from an older backup, and what it was told since then is lost"
+"""What ledgers and receipts say of it."""
+
+LOST_MEMORY = "the collector was started again, and what it kept in memory alone is lost"
+"""The same where ``durability = "memory"``."""
+
+
+# ── noticing ───────────────────────────────────────────────────────────────────────────────────
+
+
+def older_error(store: Store, keyring: Keyring | None, witness: Witness | None) -> StoreError | None:
+    """Return what to say if a store is older than its witness or its key have seen it; None if nothing shows that."""
+    lacks_batches = keyring is not None and lost_through(store, keyring) is not None
+    if not lacks_batches and not _is_behind(store, witness):
+        return None
+    return StoreError(
+        "the store is older than what its collectors have acknowledged: a backup was put back",
+        "Decide with kanab restore; until then nothing is taken or sealed, and clients send again.",
+    )
+
+
+def lost_through(store: Store, keyring: Keyring) -> int | None:
+    """Return the last cohort that was sealed, by what the key has erased, and has no batch in the store."""
+    erased = keyring.period - 1
+    return erased if keyring.erasable and erased > store.sealed_through() else None
+
+
+def _is_behind(store: Store, witness: Witness | None) -> bool:
+    seen = None if witness is None else witness.read()
+    if seen is None:
+        return False
+    if seen.epoch == store.epoch():
+        return store.number() < seen.number
+    return seen.epoch not in _ended_epochs(stored_ledger(store))
+
+
+def _ended_epochs(ledger: Ledger) -> set[str]:
+    """Return the epochs that a store has ended: the first one, once another began, and those that notes name."""
+    begun = [note.asked for note in ledger.notes if "epoch" in note.asked]
+    named = {epoch for asked in begun for epoch in (asked["epoch"], *asked.get("ends", "").split())}
+    return named | ({""} if begun else set())
+
+
+# ── a new epoch ────────────────────────────────────────────────────────────────────────────────
+
+
+def begin_epoch(store: Store, reason: str, now: datetime, *, keep: bool = False, witness: Witness | None = None) -> str:
+    """Begin another epoch of a store, and return its name; nonces stay.
+
+    Open cohorts are voided, or kept if ``keep``; either way the ledger has a note, and the receipts of their batches
+    say what was lost.
+    """
+    epoch, (through, label) = secrets.token_hex(4), last_open(store, now)
+    seen = None if witness is None else witness.read()
+    asked = {"through": label, "at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "epoch": epoch}
+    asked |= {"ends": seen.epoch} if seen is not None and seen.epoch else {}
+
+    def make(entries: list[bytes]) -> bytes:
+        head = verified_entries(entries, "the store").head
+        return entry_text(LedgerNote("kept" if keep else "voided", reason, asked, head)).encode()
+
+    (store.begin_epoch if keep else store.void)(through, make, epoch)
+    return epoch
+
+
+def last_open(store: Store, now: datetime) -> tuple[int, str]:
+    """Return the last cohort that is open or has records, and its label."""
+    versions = Versions.read(store)
+    cohorts = versions.newest.cohorts if versions.entries else None
+    if cohorts is None:
+        return 0, EVERYTHING
+    current = Calendar(versions.newest).opening(seconds_of(now)).current
+    through = max(current, *store.sizes(), *store.lost(), NOTHING_SEALED)
+    return through, Periods(cohorts.every).label(through)
+
+
+# ── batches of an exported ledger ──────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What an exported ledger has beyond a store's: entries, and the last cohort that each is about."""
+
+    entries: Sequence[Entry] = ()
+    through: Sequence[int] = ()
+
+    def put_back(self, store: Store) -> None:
+        """Append the entries to the store's ledger; records of cohorts that are sealed by that are deleted."""
+        for entry, through in zip(self.entries, self.through, strict=True):
+            if not _put(store, through, entry):
+                raise StoreError("somebody has sealed these cohorts meanwhile", "Stop the collectors, and try again.")
+
+
+def missing_entries(
+    store: Store, ledger: Ledger, now: datetime, keyring: Keyring | None = None, *, delete_open: bool = False
+) -> Missing:
+    """Return what an exported ledger has beyond a store's; raises `LedgerError` if it is not this store's.
+
+    Records of sealed cohorts, which no key decrypts, go with it. If a cohort has records and its key has not been
+    erased, it was hardly sealed: then the ledger is refused unless ``delete_open``.
+    """
+    stored, versions = stored_ledger(store), Versions.read(store)
+    kept = [place for place, entry in enumerate(ledger.entries) if _is_stored(entry)]
+    if kept != [*range(len(kept))]:  # notes of kanab release, not of a store
+        raise _foreign("it holds attempts that a store does not make")
+    if ledger.hashes[: len(stored.hashes)] != stored.hashes[: len(ledger.hashes)]:
+        raise _foreign("its first batches are not those of the store")
+    entries = ledger.entries[len(stored.hashes) : len(kept)]
+    if not entries:
+        return Missing()
+    if not versions.entries:
+        raise _foreign("the store has no plan yet")
+    _check_store(ledger, store.fingerprint() or (None if keyring is None else keyring.fingerprint), versions)
+    cohorts = versions.newest.cohorts
+    labels = [_last_cohort(entry) for entry in entries]
+    through = [0 if cohorts is None or label is None else Periods(cohorts.every).number(label) for label in labels]
+    if cohorts is not None and max(through) > Calendar(versions.newest).opening(seconds_of(now)).current:
+        raise LedgerError("the ledger has cohorts ahead of this machine's clock", "Give another, or set the clock.")
+    proven = (keyring is None or not keyring.erasable) and all(release.receipt.store for release in ledger.releases)
+    erased = max(through) if proven else NOTHING_SEALED if keyring is None else keyring.period - 1
+    if any(erased < cohort <= max(through) for cohort in store.sizes()) and not delete_open:
+        raise LedgerError(
+            "the ledger has batches of cohorts that are open in this store, and whose keys still exist",
+            "If it is this store's, and these cohorts shall be deleted, add --delete-open.",
+        )
+    return Missing(entries, through)
+
+
+def _check_store(ledger: Ledger, fingerprint: bytes | None, versions: Versions) -> None:
+    """Check that all batches are of the store's key chain, if they say so (older ones do not), and of its plan."""
+    known = versions.known
+    for release in ledger.releases:
+        if release.receipt.store not in ("", (fingerprint or b"").hex()):
+            raise _foreign("its batches were sealed with another key")
+        every = None if release.receipt.batch is None else release.receipt.batch.every
+        arms = {experiment.name: experiment.arms for experiment in known.experiments}
+        if every != (known.cohorts and known.cohorts.every) or any(
+            arms.get(experiment.name) != experiment.arms for experiment in release.plan.experiments
+        ):
+            raise _foreign("its batches are of another plan")
+
+
+def _put(store: Store, through: int, entry: Entry) -> bool:
+    document = entry_text(entry).encode()
+    if isinstance(entry, Release):
+        return store.seal(through, lambda _records, _entries: document)
+    epoch = entry.asked.get("epoch")
+    if entry.kind == "kept" and epoch is not None:
+        return store.begin_epoch(through, lambda _entries: document, epoch)
+    return store.void(through, lambda _entries: document, epoch)
+
+
+def _is_stored(entry: Entry) -> bool:
+    """Return whether an entry of a ledger is a store's own: a batch, or the note of an epoch or of voided cohorts."""
+    return isinstance(entry, Release) or entry.kind in ("voided", "kept")
+
+
+def _last_cohort(entry: Entry) -> str | None:
+    """Return the label of the last cohort that an entry is about."""
+    if isinstance(entry, LedgerNote):
+        through = entry.asked.get("through", EVERYTHING)
+        return None if through == EVERYTHING else through
+    return None if entry.receipt.batch is None else entry.receipt.batch.through
+
+
+def _foreign(why: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger is not this store's: {why}", "Give the one that kanab export wrote from it; nothing was changed."
+    )
