@@ -9,16 +9,17 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.collector.collector_process import Done, ForkServer, Place, Server, turn
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, cohort_label
 
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -70,13 +71,17 @@ def state(place: Place) -> tuple[int, list[Release], int]:
     return found
 
 
-def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
-    records, (release,), through = state(place)
-    assert records == 0
+def check_tables(release: Release, truth: dict[str, Tally]) -> None:
     for name, table in release.tables.items():
         merged = release.receipt.maps.get(name)
         assert table == (truth[name] if merged is None else merged.apply(truth[name]))
     assert "checkout/tier" in release.tables
+
+
+def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
+    records, (release,), through = state(place)
+    assert records == 0
+    check_tables(release, truth)
     assert read_key_file(place.key).period == through + 1
 
 
@@ -182,3 +187,54 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     assert store.records() == []
     assert [read_key_file(key).period for key in keys] == [store.sealed_through() + 1] * 2
     assert sum(server.stderr.count("kanab: sealed the cohorts through") for server in servers) == 1
+
+
+def test_a_collector_that_stands_still_in_the_middle_of_a_seal_stops_the_other_for_a_stated_time_only(
+    place: Place, postgres_url: str, closing: Callable[[Any], Any]
+) -> None:
+    """It holds the store until the database ends its transaction; awake again it finds that the other has sealed."""
+    import psycopg  # noqa: PLC0415 - slow to import
+
+    plan = place.plan(WEEKLY)
+    Keyring.create(place.key)
+    keys = [place.key, place.root / "copy.key"]
+    shutil.copy(*keys)
+    clocks = [turn(place.root / f"clock{number}") for number in range(2)]
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-c%20idle_in_transaction_session_timeout%3D2s"
+    frozen, other = (
+        closing(Server(place, "--plan", plan, "--store", url, "--key", key, name=key.stem, clock=clock)).start()
+        for key, clock in zip(keys, clocks, strict=True)
+    )
+    visitors = Visitors(16)
+    asyncio.run(visitors.for_a_while([frozen.port, other.port], 10, most=500))
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        waits = "SELECT count(*) FROM pg_locks WHERE relation = 'kanab_sealed'::regclass AND NOT granted"
+        with db.transaction():
+            db.execute("LOCK TABLE kanab_sealed IN SHARE MODE")  # a seal comes to the point at which it writes
+            turn(clocks[0], timedelta(days=28))
+            _until(lambda: db.execute(waits).fetchone() == (1,))
+            assert frozen.pid is not None
+            os.kill(frozen.pid, signal.SIGSTOP)
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
+        assert db.execute(held).fetchone() == (1,)
+        turn(clocks[1], timedelta(days=28))
+        later = datetime.now(UTC) + timedelta(days=28)
+        lines = [f"{table}@{cohort_label(later)}" for table in ("checkout/tier:A:1", "checkout/device:A:phone")]
+        body = "\n".join((f"kanab/1 {make_nonce(later)}", *lines, "")).encode()
+        _until(lambda: other.post(body) == 204)
+    store = closing(PostgresStore(postgres_url))
+    _until(lambda: store.sealed_through() > 0)
+    os.kill(frozen.pid, signal.SIGCONT)
+    _until(lambda: all(read_key_file(key).period == store.sealed_through() + 1 for key in keys))
+    (release,) = stored_ledger(store).releases
+    check_tables(release, visitors.tallies())
+    assert frozen.stderr.count("kanab: sealed the cohorts through") == 0
+    assert other.stderr.count("kanab: sealed the cohorts through") == 1
+    assert "Traceback" not in frozen.stderr
+
+
+def _until(is_so: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -117,10 +117,28 @@ _OPTIONS = {  # a server that vanished without a word is noticed in seconds, not
     "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 10_000,
 }  # fmt: skip
 
+FROZEN_SECONDS = 15
+"""Seconds after which the database ends a transaction whose collector has stopped in the middle of it."""
+
+_TIMEOUTS = {
+    "idle_in_transaction_session_timeout": FROZEN_SECONDS,
+    "transaction_timeout": 4 * FROZEN_SECONDS,  # since PostgreSQL 17; also where a pipeline was cut in two
+    "statement_timeout": 4 * FROZEN_SECONDS,
+}
+_SHORTEN = """
+    SELECT set_config(name, %(milliseconds)s::text, false) FROM pg_settings
+    WHERE name = %(name)s AND (setting::bigint = 0 OR setting::bigint > %(milliseconds)s)
+"""
+"""Sets a limit where the database has none, or a longer one."""
+
 _REFUSED = ("the database refuses this user", "Grant it the right to create and write tables.")
 _CAUSES = {
     "53100": ("the disk of the database is full", "Free some room; clients send their messages again."),
     "55P03": ("another collector holds the store", "Try again when it has finished."),
+    "25P03": (
+        "the database ended a transaction in which this collector stood still",
+        "Nothing of it has happened; it is tried again.",
+    ),
     "42501": _REFUSED,
     "3F000": _REFUSED,  # no schema that this user may create tables in
     "42P01": ("the tables of the store are gone", "Restore the database; until then nothing is taken."),
@@ -284,15 +302,24 @@ class PostgresStore:
         """Replace the records through a period by a sealed batch; return False if they were sealed before."""
 
         def work(db: Connection) -> bool:
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            for is_last in (False, False, True):  # nobody waits for the gate, unless the records change all the time
                 if through <= _value(db.execute("SELECT sealed_through FROM kanab_store")):
                     return False
-                batch = make(_records(db, through), _sealed(db))
-                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
-                db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
-                db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-            return True
+                seen = _records(db, through), _sealed(db)
+                batch = make(*seen)
+                with db.transaction():
+                    db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                    if through <= _value(db.execute("SELECT sealed_through FROM kanab_store")):
+                        return False
+                    now = _records(db, through), _sealed(db)
+                    if now != seen and not is_last:
+                        continue
+                    batch = batch if now == seen else make(*now)
+                    db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
+                    db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
+                    db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
+                    return True
+            raise AssertionError("the last time it is sealed")
 
         if not self._run(work):
             return False
@@ -488,6 +515,8 @@ def _connected(url: str, wait: float, *, new: bool) -> Connection:
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))
             _migrate(db, new=new)
+        for name, seconds in _TIMEOUTS.items():
+            db.execute(_SHORTEN, {"name": name, "milliseconds": 1000 * seconds})
     except BaseException:
         db.close()
         raise

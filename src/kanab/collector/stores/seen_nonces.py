@@ -6,7 +6,7 @@ million of them, one in 10¹⁰ posts would be taken for a repetition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ HASH_BYTES = 16
 
 MOST_RECENT = 50_000
 """Nonces of an hour that wait in a set, which takes ten times the memory, before they are sorted in."""
+
+
+LOAD_AT_ONCE = 16_000_000
+"""Bytes of rows that are held at a start before half of them is let go."""
 
 
 class SeenNonces:
@@ -35,6 +39,22 @@ class SeenNonces:
     def add(self, hour: int, nonces: Iterable[bytes]) -> None:
         """Remember nonces of an hour."""
         self._hours.setdefault(hour, _Hour()).add(nonces)
+
+    def load(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        """Remember rows of nonces, each with its hour, that stand one after the other; they are sorted when needed."""
+        hours: dict[int, list[bytes]] = {}
+        waiting = 0
+        for hour, nonces in rows:
+            hours.setdefault(hour, []).append(nonces)
+            waiting += len(nonces)
+            if waiting > LOAD_AT_ONCE:
+                self._load(hours)
+                hours, waiting = {}, 0
+        self._load(hours)
+
+    def _load(self, hours: Mapping[int, Sequence[bytes]]) -> None:
+        for hour, rows in hours.items():
+            self._hours.setdefault(hour, _Hour()).load(rows)
 
     def fresh(self, posts: Sequence[CountedPost]) -> list[bool]:
         """Return which posts are new: neither remembered, nor earlier in the same group."""
@@ -66,20 +86,31 @@ class _Hour:
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
         self._runs: list[NDArray[np.uint64]] = []
+        self._loaded: list[NDArray[np.uint64]] = []  # not sorted yet: most hours are never asked for
+
+    def load(self, rows: Sequence[bytes]) -> None:
+        if sum(map(len, rows)) <= MOST_RECENT * HASH_BYTES:
+            self.add(nonce for row in rows for nonce in split_nonces(row))
+        else:
+            self._loaded.append(_halves(rows).copy())  # without the other halves
 
     def add(self, nonces: Iterable[bytes]) -> None:
         self._recent.update(nonces)
         if len(self._recent) > MOST_RECENT:
-            run = np.sort(_halves(self._recent))
+            self._add_run(np.sort(_halves(self._recent)))
             self._recent = set()
-            while self._runs and self._runs[-1].size < 2 * run.size:
-                run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")  # which merges what is sorted
-            self._runs.append(run)
+
+    def _add_run(self, run: NDArray[np.uint64]) -> None:
+        while self._runs and self._runs[-1].size < 2 * run.size:
+            run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")  # which merges what is sorted
+        self._runs.append(run)
 
     def __len__(self) -> int:
-        return len(self._recent) + sum(run.size for run in list(self._runs))
+        return len(self._recent) + sum(run.size for run in [*self._runs, *self._loaded])
 
     def seen(self, nonces: Sequence[bytes]) -> set[bytes]:
+        while self._loaded:
+            self._add_run(np.sort(self._loaded.pop()))
         seen = self._recent.intersection(nonces)
         if self._runs:
             halves = _halves(nonces)

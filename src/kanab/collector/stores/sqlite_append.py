@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from kanab.collector.stores.seen_nonces import HASH_BYTES, SeenNonces, split_nonces
+from kanab.collector.stores.seen_nonces import HASH_BYTES, SeenNonces
 from kanab.collector.stores.store import Appended, CountedPost, Encrypt, sort_posts
 
 APPENDING = (
@@ -113,8 +113,7 @@ def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
     query = "SELECT sealed_through, forgotten, epoch, generation FROM store"
     sealed_through, forgotten, epoch, generation = db.execute(query).fetchone()
     since, nonces = (0, SeenNonces()) if known is None else (known.number, known.nonces)
-    for hour, more in db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)):
-        nonces.add(hour, split_nonces(more))
+    nonces.load(db.execute("SELECT hour, nonces FROM nonces WHERE number > ?", (since,)))
     nonces.forget(forgotten)
     return StoreState(last_number(db), sealed_through, forgotten, epoch, generation, nonces)
 

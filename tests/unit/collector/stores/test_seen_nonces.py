@@ -53,3 +53,21 @@ def test_a_row_is_split_into_its_nonces() -> None:
 def test_nothing_is_known_of_nothing() -> None:
     assert SeenNonces().fresh([]) == []
     assert fresh(SeenNonces(), [1, 1, 2]) == [True, False, True]
+
+
+@pytest.mark.parametrize("most", [0, 7, 50_000])
+def test_rows_that_were_read_at_a_start_are_known_and_what_comes_later_is_too(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen_nonces, "MOST_RECENT", most)
+    monkeypatch.setattr(seen_nonces, "LOAD_AT_ONCE", 200)
+    seen = SeenNonces()
+    seen.load(
+        (hour, b"".join(nonce(number) for number in range(start, start + 10))) for hour in (8, 9) for start in (0, 10)
+    )
+    seen.add(9, [nonce(30), nonce(31)])
+    assert len(seen) == 42
+    assert fresh(seen, [0, 19, 20, 30, 31, 32]) == [False, False, True, False, False, True]
+    seen.load([(9, nonce(40) + nonce(41))])
+    assert fresh(seen, [5, 31, 41, 42]) == [False, False, False, True]
+    assert fresh(seen, [12, 30], hour=8) == [False, True]
