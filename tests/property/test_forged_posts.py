@@ -159,7 +159,7 @@ def test_of_honest_people_nothing_is_left_out_for_their_messages() -> None:
         assert not [sentence for sentence in release.receipt.left_out.values() if "forged" in sentence]
 
 
-@settings(max_examples=int(os.environ.get("KANAB_FORGED", "8")), deadline=None)
+@settings(max_examples=int(os.environ.get("KANAB_FORGED", "5")), deadline=None)
 @given(st.lists(forged_posts(), min_size=1, max_size=8))
 def test_whatever_is_posted_both_weeks_are_sealed_and_the_experiment_that_nobody_named_is_as_before(
     forged: list[tuple[str, int]],

@@ -1,0 +1,120 @@
+"""Where the gate fails on a part of a batch, that part is left out, and the smallest one that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab import count
+from kanab.collector import release_parts
+from kanab.collector.release_parts import release_what_holds
+from kanab.counted import Counted
+from kanab.errors import PrivacyError
+from kanab.plan.file import parse_plan
+from kanab.privacy.gate import make_release
+from kanab.privacy.ledger import Ledger
+from kanab.privacy.release import Release
+
+PLAN = parse_plan("""
+k = 5
+[covariates]
+tier = [1, 2, 3]
+device = ["phone", "other"]
+[metrics]
+bought = { kind = "binary" }
+spend = { bounds = [0, 20], resolution = 1, of = "bought" }
+orders = { bounds = [0, 9], resolution = 1 }
+basket = { ratio = ["spend", "orders"] }
+[experiments.banner]
+arms = { off = 1, on = 1 }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+segments = ["device"]
+""")
+Fails = Callable[[Counted, dict[str, str]], bool]
+
+
+@pytest.fixture(scope="module")
+def counted() -> Counted:
+    rng = np.random.default_rng(3)
+    bought = rng.integers(0, 2, 400)
+    rows = {"banner": rng.choice(["off", "on"], 400), "checkout": rng.choice(["A", "B"], 400)}
+    rows |= {"tier": rng.choice([1, 2, 3], 400), "device": rng.choice(["phone", "other"], 400)}
+    return count(
+        rows | {"bought": bought, "spend": bought * rng.integers(1, 20, 400), "orders": rng.integers(0, 9, 400)},
+        plan=PLAN,
+    )
+
+
+def released(monkeypatch: pytest.MonkeyPatch, counted: Counted, fails: Fails) -> tuple[Release, dict[str, str]]:
+    """Release by a gate that fails on something."""
+
+    def gate(given: Counted, *, ledger: Ledger, without: dict[str, str] | None = None) -> Release:
+        if fails(given, without or {}):
+            raise ZeroDivisionError("17 people")
+        return make_release(given, ledger=ledger, without=without)
+
+    monkeypatch.setattr(release_parts, "make_release", gate)
+    return release_what_holds(counted, Ledger())
+
+
+def metrics_of(given: Counted, table: str) -> tuple[str, ...]:
+    return given.tallies[table].metric_names if table in given.tallies else ()
+
+
+def test_nothing_is_left_out_where_everything_passes(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
+    release, left = released(monkeypatch, counted, lambda *_: False)
+    assert left == {}
+    assert {*release.tables} >= {"banner", "checkout/tier", "checkout/device"}
+
+
+def test_a_metric_that_the_gate_fails_on_is_withheld_in_its_experiment_with_what_is_defined_by_it(
+    monkeypatch: pytest.MonkeyPatch, counted: Counted
+) -> None:
+    release, left = released(monkeypatch, counted, lambda given, _: "bought" in metrics_of(given, "checkout/tier"))
+    assert left["checkout: bought"] == "bought is withheld altogether: a rule fails on its numbers (ZeroDivisionError)"
+    assert metrics_of_tables(release, "checkout") == {"orders"}
+    assert metrics_of_tables(release, "banner") == {"bought", "spend", "orders"}
+    assert "17" not in str(left)
+
+
+def test_a_table_that_the_gate_fails_on_is_left_out_alone(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
+    release, left = released(monkeypatch, counted, lambda _, without: "checkout/device" not in without)
+    assert left == {}
+    assert "checkout/device" not in release.tables
+    assert release.receipt.left_out["checkout/device"] == (
+        "device is left out: a rule fails on its numbers (ZeroDivisionError)"
+    )
+    assert metrics_of_tables(release, "checkout") >= {"bought", "spend"}
+
+
+def test_an_experiment_whose_people_alone_fail_is_left_out(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
+    release, left = released(monkeypatch, counted, lambda given, _: "checkout/tier" in given.tallies)
+    assert [*left] == ["checkout"]
+    assert left["checkout"].startswith("checkout is left out of this batch: a rule fails on its numbers")
+    monkeypatch.undo()
+    whole, _ = release_what_holds(counted, Ledger())
+    assert release.tables_of("banner") == whole.tables_of("banner")
+    assert release.tables_of("checkout") == {}
+
+
+def test_where_nothing_passes_the_cohorts_wait_and_a_refusal_keeps_its_words(
+    monkeypatch: pytest.MonkeyPatch, counted: Counted
+) -> None:
+    with pytest.raises(PrivacyError, match=r"a rule fails on its numbers \(ZeroDivisionError\)\. Update kanab"):
+        released(monkeypatch, counted, lambda *_: True)
+
+    def refuse(*_: Any, **__: Any) -> Release:
+        raise PrivacyError("an arm holds fewer than k = 5 people", "Wait.")
+
+    monkeypatch.setattr(release_parts, "make_release", refuse)
+    with pytest.raises(PrivacyError, match="an arm holds fewer than k = 5 people"):
+        release_what_holds(counted, Ledger())
+
+
+def metrics_of_tables(release: Release, experiment: str) -> set[str]:
+    return {metric for table in release.tables_of(experiment).values() for metric in table.metric_names}
