@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.soak.clock import pass_a_day
 from tests.soak.faults import cut_connections, fail_disks
 
 
@@ -16,3 +17,7 @@ def test_a_disk_that_fails_now_and_then_loses_and_doubles_nothing(tmp_path: Path
 
 def test_connections_that_are_cut_in_the_middle_lose_and_double_nothing(tmp_path: Path) -> None:
     assert cut_connections(tmp_path, seconds=2).endswith("none lost, none doubled")
+
+
+def test_hourly_restarts_while_nonces_are_forgotten_lose_and_double_nothing(tmp_path: Path) -> None:
+    assert pass_a_day(tmp_path, seconds=2, hours=6).endswith("none lost, none doubled")
