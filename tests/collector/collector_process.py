@@ -131,11 +131,12 @@ class Server:
         clock: Path | None = None,
         guarded: bool = False,
         limits: Mapping[str, int] | None = None,
+        port: int | None = None,
     ) -> None:
         self.place = place
         self.name = name
         self._more = {"clock": None if clock is None else str(clock), "limits": dict(limits or {}), "guarded": guarded}
-        self.port = free_port()
+        self.port = free_port() if port is None else port
         self._options = ["serve", *map(str, options), "--port", str(self.port)]
         self._fresh = fresh  # not forked, but as the shell starts it
         self._process: subprocess.Popen[bytes] | None = None
@@ -246,6 +247,8 @@ class Wire:
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
         await self._reader.readexactly(int(length))
+        if b"\r\nconnection: close\r\n" in head.lower():
+            self.close()
         return int(head[9:12])
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.app import Collector
-from kanab.collector.http.server import bind, ended_by_signals
+from kanab.collector.http.server import ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.http.service import Service
 from kanab.collector.http.waiting import wait_for_store
@@ -64,6 +64,11 @@ from kanab.plan.file import read_plan
     type=click.Path(dir_okay=False),
     help="File that says how far the store has come, so that an old backup is noticed; default beside the key file.",
 )
+@click.option(
+    "--reuse-port",
+    is_flag=True,
+    help="Listen beside another collector with this flag at the same port: updates without a lost connection.",
+)
 def serve(
     plan_file: str,
     replace_plan: int | None,
@@ -79,6 +84,7 @@ def serve(
     form: Literal["text", "json"],
     allow_host: tuple[str, ...],
     witness: str | None,
+    reuse_port: bool,
 ) -> None:
     """Run a collector.
 
@@ -93,9 +99,10 @@ def serve(
     plan = read_plan(plan_file)
     PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
     clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
+    listening = listening_socket(host, port, reuse_port=reuse_port)
+    host = listening.getsockname()[0]
     proxies = Proxies(network(address) for address in trust)
     access = reading_access(host, allow_host, proxies)
-    listening = bind(host, port)
     check_place(data, store)
     check_key_is_said(data, key)  # before it is waited for a database
 
@@ -117,7 +124,8 @@ def serve(
     except KeyboardInterrupt:
         return  # as asked
     try:
-        say(f"Collecting for {Path(plan_file).name} at http://{host}:{listening.getsockname()[1]}")
+        name = f"[{host}]" if ":" in host else host
+        say(f"Collecting for {Path(plan_file).name} at http://{name}:{listening.getsockname()[1]}")
         serve_application(_with_pages(service, access), listening, say=say)
     finally:
         service.store.close()

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from kanab.collector.http.addresses import NOBODY, Proxies
 from kanab.collector.http.app import DONE, FAST_POST, PROXIES, FastPost, Response
 from kanab.collector.http.fast_post import FIRST_LINE, PlainHead, plain_head
-from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_REQUEST_BYTES, REQUEST_SECONDS
+from kanab.collector.protocol.limits import LAST_SECONDS, MOST_HEAD_BYTES, MOST_REQUEST_BYTES, REQUEST_SECONDS
 
 
 class HeadTooLargeError(Exception):
@@ -147,6 +147,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._fast_post: FastPost | None = None if self.root_path else self.app_state.get(FAST_POST)
         self._proxies: Proxies = self.app_state.get(PROXIES, NOBODY)
         self._post = FastCycle()
+        self._stopping = False
         self._arriving: tuple[PlainHead, bytes] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -258,12 +259,29 @@ class PatientProtocol(HttpToolsProtocol):
         """Begin the body."""
         self._in_head = False
         super().on_headers_complete()
+        if self._stopping and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """End the request."""
         self._ended = self._begun
         self._deadline = 0.0
         super().on_message_complete()
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────
+
+    def shutdown(self) -> None:
+        """Answer what is under way, or on its way, as the last request: a client may send while we hang up."""
+        self._stopping = True
+        self._post.keep_alive = False
+        if not self._is_idle() and self.cycle is not None:
+            self.cycle.keep_alive = False
+        self.loop.call_later(LAST_SECONDS, self._hang_up)
+
+    def _hang_up(self) -> None:
+        """Close the connection unless an answer is still to come, which closes it."""
+        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+            self.transport.close()
 
     # ── time limits ─────────────────────────────────────────────────────────────────────
 

@@ -25,11 +25,37 @@ MOST_FILES = 65_536
 """Files and connections that may be open, if the system allows as many."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; raises `StoreError` with the reason why there is none."""
+_FIRST_HANDED_OVER = 3
+"""The number of the first file that systemd hands over."""
+
+
+def listening_socket(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """Return the socket that systemd, or whoever speaks as it does, handed over; else a new one.
+
+    Raises `StoreError` with the reason why there is none.
+    """
+    count = os.environ.pop("LISTEN_FDS", "0")
+    if os.environ.pop("LISTEN_PID", "") != str(os.getpid()) or count == "0":
+        return bind(host, port, reuse_port=reuse_port)
+    handed_over = socket.socket(fileno=_FIRST_HANDED_OVER)
+    if count != "1" or handed_over.family not in (socket.AF_INET, socket.AF_INET6):
+        raise StoreError("what was handed over is not one address and port", "Write one ListenStream=PORT in the unit.")
+    handed_over.set_inheritable(False)
+    return handed_over
+
+
+def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """Return a listening socket, with ``reuse_port`` beside that of another process of the same user that allows it.
+
+    Raises `StoreError` with the reason why there is none.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if reuse_port:
+        if not hasattr(socket, "SO_REUSEPORT"):
+            raise StoreError("this system lets no two processes listen at one port", "Leave out --reuse-port.")
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if host == "::":  # whatever the system's default is
         listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:

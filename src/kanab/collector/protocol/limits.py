@@ -40,6 +40,10 @@ REQUEST_SECONDS = 10.0
 IDLE_SECONDS = 30
 """Seconds that a connection may stay open between two requests."""
 
+LAST_SECONDS = 1.0
+"""Seconds for which an idle connection waits for a request under way while the collector stops: that is answered, and
+told to close."""
+
 # ── many posts ─────────────────────────────────────────────────────────────────────────────────
 
 POSTS_PER_SECOND = 20.0

@@ -317,11 +317,17 @@ def test_what_comes_before_the_answer_is_answered_after_it(app: Collector, runni
     assert statuses(asyncio.run(talk())) == [b"204", b"400", b"204"]
 
 
-def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_post(app: Collector, running: RunningService) -> None:
+def test_a_server_that_stops_does_not_wait_long_for_the_rest_of_a_post(
+    app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.collector.http.connections.LAST_SECONDS", 0.05)
+
     async def talk() -> None:
         protocol, line = Connections(app).open()
         protocol.data_received(request(running.enroll())[:-5])
         protocol.shutdown()
+        assert line.ended == ""
+        await asyncio.sleep(0.2)
         assert line.ended == "closed"
         protocol.connection_lost(None)
 
@@ -463,6 +469,29 @@ def test_a_server_that_stops_finishes_the_post_that_is_under_way(app: Collector,
 
     asyncio.run(talk())
     assert running.service.store.sizes() == {2966: 1}
+
+
+@pytest.mark.parametrize("usual", [False, True])
+def test_a_server_that_stops_answers_a_post_that_was_on_its_way_and_says_that_it_was_the_last(
+    app: Collector, running: RunningService, usual: bool
+) -> None:
+    """A client that keeps its connection does not know that the server stops, and has sent its next post already."""
+
+    async def talk() -> None:
+        protocol, line = Connections(app).open()
+        protocol.data_received(request(running.enroll()))
+        assert b"connection: close" not in await answered(line)
+        protocol.shutdown()
+        assert line.ended == ""
+        protocol.data_received(request(running.enroll(), *(["Connection: Keep-Alive, x"] if usual else [])))
+        written = await answered(line, 2)
+        assert statuses(written) == [b"204", b"204"]
+        assert b"connection: close\r\n" in written
+        assert line.ended == "closed"
+        protocol.connection_lost(None)
+
+    asyncio.run(talk())
+    assert running.service.store.sizes() == {2966: 2}
 
 
 def test_whoever_reads_no_answers_takes_the_usual_way_which_waits(
