@@ -101,11 +101,12 @@ class GuardedClock:
             step = now.timestamp() - steady - self._ahead
             if -STEP_LIMIT <= step <= STEP_LIMIT:
                 slewed = SLEW * (steady - self._read)
-                self._ahead += min(max(step, -slewed), slewed)
+                followed = min(max(step, -slewed), slewed)
+                self._ahead, step = self._ahead + followed, step - followed
                 if self._jumped and steady - self._jumped_at > BACK_SECONDS:
                     self._jumped = 0.0
             elif not self.settled:  # nothing was done by the time before: it is as if the collector started now
-                self._ahead, step, self._compared = self._ahead + step, 0.0, False
+                self._ahead, step, self._compared = now.timestamp() - steady, 0.0, False
             else:
                 self._jumped, self._jumped_at = step, steady
             self._read, self.step = steady, step

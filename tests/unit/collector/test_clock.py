@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kanab.collector.clock import (
+    BACK_SECONDS,
+    SLEW,
+    STEP_LIMIT,
+    UNTIMELY_POSTS,
+    UNTIMELY_SECONDS,
+    GuardedClock,
+    check_before_seal,
+    steady_seconds,
+)
+from kanab.collector.protocol.limits import HOURS_AHEAD
+from kanab.collector.protocol.nonces import ahead_error, expired_error
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import CountedPost
+from kanab.errors import StoreError
+
+NOON = datetime(2026, 11, 11, 12, tzinfo=UTC).timestamp()
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+@dataclass
+class Machine:
+    """A machine with a wall clock and a steady one, both in the hands of the test."""
+
+    wall: float = NOON
+    steady: float = 1_000.0
+    clocks: list[GuardedClock] = field(default_factory=list)
+
+    def clock(self, *, settled: bool = True, **more: Any) -> GuardedClock:
+        clock = GuardedClock(wall=lambda: datetime.fromtimestamp(self.wall, UTC), steady=lambda: self.steady, **more)
+        clock.settled |= settled
+        return clock
+
+    def wait(self, seconds: float, drift: float = 0.0) -> None:
+        self.steady += seconds
+        self.wall += seconds * (1 + drift)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+class Engine(SqliteStore):
+    """A store whose engine has a clock of its own, as a database on another machine."""
+
+    ahead: Callable[[], float | None] = staticmethod(lambda: None)
+
+    def time(self) -> float | None:
+        return self.ahead()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Engine]:
+    opened = Engine(tmp_path / "store.db")
+    yield opened
+    opened.close()
+
+
+def fill(store: SqliteStore, hour: float) -> None:
+    store.append([CountedPost(bytes(16), int(hour), {})], lambda _cohort, _counters: b"")
+
+
+# ── jumps ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_clock_that_runs_as_the_steady_one_is_believed_for_ever(machine: Machine) -> None:
+    clock = machine.clock()
+    for _ in range(1_000):
+        machine.wait(9 * HOUR)
+        assert clock().timestamp() == machine.wall
+        assert clock.trouble is None
+    assert abs(clock.step) < 1e-3
+
+
+@pytest.mark.parametrize("drift", [SLEW, -SLEW])
+def test_what_a_time_server_corrects_slowly_is_followed(machine: Machine, drift: float) -> None:
+    clock = machine.clock()
+    for _ in range(1_000):
+        machine.wait(HOUR, drift * 0.99)
+        clock()
+    assert clock.trouble is None
+    assert abs(machine.wall - machine.steady - (NOON - 1_000)) > 20 * STEP_LIMIT
+
+
+@pytest.mark.parametrize("step", [-1, 1, STEP_LIMIT - 1, 1 - STEP_LIMIT])
+def test_a_leap_second_and_other_small_steps_are_no_jump(machine: Machine, step: float) -> None:
+    clock = machine.clock()
+    machine.wall += step
+    clock()
+    assert clock.trouble is None
+    assert clock.step == pytest.approx(step)
+    machine.wait(DAY)
+    for _ in range(20):
+        machine.wait(DAY)
+        clock()
+    assert clock.step == pytest.approx(0, abs=1e-3)  # and is made up for in a while
+
+
+def test_a_smeared_leap_second_is_no_step_at_all(machine: Machine) -> None:
+    clock = machine.clock()
+    for _ in range(24):
+        machine.wait(HOUR, -1 / DAY)
+        clock()
+    assert abs(clock.step) < 1e-3
+
+
+def test_many_small_steps_in_a_short_time_are_a_jump(machine: Machine) -> None:
+    clock = machine.clock()
+    for _ in range(3):
+        machine.wait(60)
+        machine.wall += STEP_LIMIT / 2
+        clock()
+    assert str(clock.trouble).startswith("this machine's clock jumped ahead by 1 minute.")
+
+
+@pytest.mark.parametrize("step", [STEP_LIMIT + 1, -STEP_LIMIT - 1, 2 * HOUR, -30 * DAY])
+def test_a_jump_lasts_until_the_clock_has_been_back_for_a_moment(machine: Machine, step: float) -> None:
+    clock = machine.clock()
+    machine.wall += step
+    for _ in range(100):
+        machine.wait(HOUR)
+        clock()
+        assert clock.trouble is not None
+    machine.wall -= step
+    clock()
+    assert clock.trouble is not None  # what was read a moment ago may still be in use
+    machine.wait(BACK_SECONDS + 0.1)
+    clock()
+    assert clock.trouble is None
+
+
+def test_a_clock_that_nothing_has_confirmed_may_be_set(machine: Machine) -> None:
+    """A machine without a battery starts in 1970, and gets its time a little later."""
+    clock = machine.clock(settled=False)
+    machine.wall += 30 * DAY
+    clock()
+    assert clock.trouble is None
+    clock.timely()
+    machine.wall += 2 * HOUR
+    clock()
+    assert clock.trouble is not None
+
+
+def test_a_rehearsal_moves_its_clock_as_it_likes() -> None:
+    times = iter([NOON, NOON + 90 * DAY, NOON])
+    clock = GuardedClock(wall=lambda: datetime.fromtimestamp(next(times), UTC), steady=None)
+    for _ in range(3):
+        clock()
+        assert clock.trouble is None
+    assert clock.settled
+
+
+def test_the_steady_clock_goes_on() -> None:
+    before = steady_seconds()
+    assert 0 <= steady_seconds() - before < 60
+
+
+# ── posts ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_until_a_post_is_timely_nobody_is_told_to_give_up(machine: Machine) -> None:
+    clock = machine.clock(settled=False)
+    assert [clock.untimely(expired_error()).status for _ in range(3)] == [503] * 3
+    for _ in range(3):
+        clock.timely()
+        assert not clock.settled  # no more came in time than out of time
+    clock.timely()
+    assert clock.settled
+    assert clock.untimely(expired_error()).status == 410
+
+
+def test_posts_out_of_time_alone_are_suspicious_for_a_minute(machine: Machine) -> None:
+    clock = machine.clock(settled=False)
+    for _ in range(UNTIMELY_POSTS):
+        assert clock.suspicion is None
+        clock.untimely(ahead_error("the nonce was made in the future", "hours"))
+    assert str(clock.suspicion).startswith("nobody's posts fit this machine's clock.")
+    assert clock.trouble is None  # posts in time are taken
+    machine.wait(UNTIMELY_SECONDS + 1)
+    assert clock.suspicion is None
+
+
+def test_a_machine_that_was_paused_is_suspicious_although_it_did_not_jump(machine: Machine) -> None:
+    clock = machine.clock()
+    for _ in range(UNTIMELY_POSTS):
+        assert clock.untimely(ahead_error("the nonce was made in the future", "hours")).status == 503
+    assert clock.suspicion is not None
+    assert clock.untimely(expired_error()).status == 503
+    clock.timely()
+    assert clock.suspicion is None
+    assert clock.untimely(expired_error()).status == 410
+
+
+def test_old_posts_that_come_between_others_are_nothing_special(machine: Machine) -> None:
+    clock = machine.clock()
+    for _ in range(10 * UNTIMELY_POSTS):
+        assert clock.untimely(expired_error()).status == 410
+    assert clock.suspicion is None
+
+
+# ── other clocks ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_start_before_the_last_post_in_the_store_is_doubted_until_it_is_accepted(
+    machine: Machine, store: Engine
+) -> None:
+    fill(store, NOON // HOUR + HOURS_AHEAD)
+    clock = machine.clock(settled=False)
+    clock.compare(store)
+    assert clock.trouble is None
+    machine.wall -= HOUR
+    clock = machine.clock(settled=False)
+    clock.compare(store)
+    assert str(clock.trouble).startswith("this machine's clock stands before the last post in the store.")
+    accepted = machine.clock(settled=False, accepted=True)
+    accepted.compare(store)
+    assert accepted.trouble is None
+    machine.wall += HOUR
+    clock.compare(store)
+    assert clock.trouble is None
+
+
+def test_nonces_that_were_forgotten_tell_the_time_too(machine: Machine, store: Engine) -> None:
+    store.forget_nonces(int(NOON // HOUR))
+    machine.wall -= 2 * DAY
+    clock = machine.clock(settled=False)
+    clock.compare(store)
+    assert clock.trouble is not None
+
+
+@pytest.mark.parametrize(("ahead", "word"), [(2 * HOUR, "behind"), (-2 * HOUR, "ahead of")])
+def test_a_start_with_another_time_than_the_database_is_doubted(
+    machine: Machine, store: Engine, ahead: float, word: str
+) -> None:
+    store.ahead = lambda: machine.wall + ahead  # type: ignore[method-assign]
+    clock = machine.clock(settled=False)
+    clock.compare(store)
+    assert str(clock.trouble).startswith(f"this machine's clock is {word} another by 2 hours.")
+    store.ahead = lambda: machine.wall + STEP_LIMIT / 2  # type: ignore[method-assign]
+    clock.compare(store)
+    assert clock.trouble is None
+    assert not clock.settled  # a single clock may be this machine's own
+
+
+@contextmanager
+def web_server(*headers: tuple[str, str]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response_only(404)
+            for name, value in headers:
+                self.send_header(name, value)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/page"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+RIGHT = ("Date", "Wed, 11 Nov 2026 14:00:00 GMT")
+WRONG = ("Date", "Wed, 11 Nov 2026 11:00:00 GMT")
+
+
+@pytest.mark.parametrize(
+    ("peers", "confirmed"),
+    [
+        ([RIGHT], False),
+        ([RIGHT, RIGHT], True),
+        ([RIGHT, RIGHT, WRONG], True),
+        ([RIGHT, RIGHT, WRONG, WRONG], False),
+        ([RIGHT, WRONG], False),
+        ([RIGHT, ("Date", "yesterday")], False),
+        ([RIGHT, ("Server", "no date")], False),
+    ],
+)
+def test_a_jump_is_confirmed_by_two_other_clocks_unless_as_many_contradict(
+    machine: Machine, store: Engine, peers: list[tuple[str, str]], confirmed: bool
+) -> None:
+    with contextmanager(_all_servers)(peers) as addresses:
+        clock = machine.clock(accepted=True, peers=addresses)
+        machine.wall += 2 * HOUR
+        clock.compare(store)
+        assert (clock.trouble is None) == confirmed
+
+
+def _all_servers(peers: list[tuple[str, str]]) -> Iterator[list[str]]:
+    if not peers:
+        yield []
+        return
+    with web_server(peers[0]) as first, contextmanager(_all_servers)(peers[1:]) as others:
+        yield [first, *others]
+
+
+def test_the_database_is_one_of_the_two_clocks(machine: Machine, store: Engine) -> None:
+    store.ahead = lambda: machine.wall  # type: ignore[method-assign]
+    with web_server(RIGHT) as peer:
+        clock = machine.clock(accepted=True, peers=[peer])
+        machine.wall += 2 * HOUR
+        clock.compare(store)
+        assert clock.trouble is None
+
+
+def test_an_answer_from_a_cache_is_as_old_as_it_says(machine: Machine, store: Engine) -> None:
+    with web_server(WRONG, ("Age", "3600")) as peer:
+        [difference] = machine.clock(peers=[peer]).differences(store)
+    assert abs(difference) < 2
+
+
+def test_peers_that_do_not_answer_tell_nothing(machine: Machine, store: Engine) -> None:
+    with web_server(RIGHT) as gone:
+        pass
+    assert machine.clock(peers=[gone]).differences(store) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "time.example.com", "ntp://time.example.com", "https://", "http://[", "https://x:y/"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(StoreError, match="that is no address of a clock"):
+        GuardedClock(peers=[text])
+
+
+# ── seals by hand ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_command_seals_by_a_clock_that_the_store_confirms_or_somebody_who_has_looked(
+    machine: Machine, store: Engine
+) -> None:
+    life = int(DAY)
+    fill(store, NOON // HOUR)
+    check_before_seal(machine.clock(settled=False), store, life)
+    machine.wall += DAY
+    check_before_seal(machine.clock(settled=False), store, life)
+    machine.wall += DAY
+    with pytest.raises(StoreError, match="nothing confirms this machine's clock"):
+        check_before_seal(machine.clock(settled=False), store, life)
+    check_before_seal(machine.clock(settled=False, accepted=True), store, life)
+    machine.wall -= 3 * DAY
+    with pytest.raises(StoreError, match="stands before the last post"):
+        check_before_seal(machine.clock(settled=False), store, life)
