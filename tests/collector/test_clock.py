@@ -18,11 +18,15 @@ from tests.collector.collector_process import HOST, Done, Place, Server, turn
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, cohort_label, collected
 
 from kanab.client import Client
+from kanab.collector.http.service import Service
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.protocol.nonces import make_nonce
+from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
+from kanab.plan.file import parse_plan
 
 SEALING = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
 LONG = timedelta(days=30)  # everything is ripe by then
@@ -120,6 +124,8 @@ def test_while_the_clock_has_jumped_everybody_is_told_to_send_again_and_nothing_
     turn(rehearsal.clock, step)
     assert posted(server, visitors) == {(503, "clock", "2")}
     until(lambda: is_red(server))
+    shown = server.ask("GET", "/metrics")[2].decode().split("\nkanab_clock_step_seconds ")[1]
+    assert abs(float(shown.split()[0]) - step.total_seconds()) < 5
     way, length = "ahead" if step > timedelta() else "back", "30 days" if abs(step) == LONG else "2 hours"
     assert f"this machine's clock jumped {way} by {length}. Set it right." in server.stderr
     time.sleep(0.2)  # the clock is looked at several times
@@ -256,6 +262,59 @@ def test_a_start_with_another_time_than_the_database_waits_for_a_confirmation(
     rehearsal.check_counted(visitors)
 
 
+# ── the calendar ───────────────────────────────────────────────────────────────────────────────
+
+WEEKLY = parse_plan("""
+k = 5
+[cohorts]
+every = "7d"
+window = "7d"
+seal = "7d"
+[metrics]
+spend = { bounds = [0, 9], resolution = 1 }
+[experiments.shop]
+arms = { A = 1, B = 1 }
+""")
+
+
+@pytest.mark.parametrize(
+    ("begins", "weeks"),
+    [
+        (datetime(2027, 1, 4, tzinfo=UTC), ["2026-W53", "2027-W01"]),
+        (datetime(2024, 12, 30, tzinfo=UTC), ["2024-W52", "2025-W01"]),  # begins in the year before
+        (datetime(2017, 1, 2, tzinfo=UTC), ["2016-W52", "2017-W01"]),  # after a leap second, on a Sunday
+    ],
+)
+def test_at_the_end_of_a_year_everybody_is_counted_and_sealed_in_their_week(
+    shared: Callable[[], Store], tmp_path: Path, begins: datetime, weeks: list[str]
+) -> None:
+    """Also whoever is a second fast, and at 23:59:60, when the clock shows 23:59:59 twice."""
+    now = [begins - timedelta(seconds=1)]
+    store = shared()
+    service = Service(store, Keyring.create(tmp_path / "data.key"), WEEKLY, clock=lambda: now[0])
+
+    async def enroll(week: str, made: datetime) -> None:
+        for arm in 5 * "AB":
+            await service.take(f"kanab/1 {make_nonce(made)}\nshop:{arm}@{week}\n".encode(), None)
+
+    service.check_clock()
+    asyncio.run(enroll(weeks[0], now[0]))
+    asyncio.run(enroll(weeks[1], begins))
+    for seconds in (0, -1, 0):
+        now[0] = begins + timedelta(seconds=seconds)
+        service.check_clock()
+        asyncio.run(enroll(weeks[seconds == 0], now[0]))
+    for week in (2, 3):
+        now[0] = begins + timedelta(days=7 * week)
+        service.check_clock()
+    asyncio.run(service.stop())
+    sealed = stored_ledger(store).releases
+    batches = [(release.receipt.batch, release.tables["shop"]) for release in sealed]
+    assert [(batch and batch.through, table.people_by("shop")) for batch, table in batches] == [
+        (weeks[0], {"A": 10, "B": 10}), (weeks[1], {"A": 15, "B": 15}),
+    ]  # fmt: skip
+
+
 # ── other clocks ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -283,9 +342,13 @@ def web_server(ahead: timedelta) -> Iterator[str]:
 
 def test_two_clocks_that_agree_confirm_a_jump_and_a_single_one_does_not(alone: Rehearsal) -> None:
     with web_server(LONG) as first, web_server(LONG) as second:
-        alone.server = alone._server("--clock-peer", first)
-        server, visitors = alone.server.start(healthy=False), Visitors(62)
-        assert "this machine's clock is behind another by " in server.stderr
+        refused = alone.place.run("serve", *alone.where, "--clock-peer", first)
+        assert refused.code == 2  # the first plan is not recorded with a period that nobody knows
+        assert "this machine's clock is behind another by 30 days" in refused.err
+        alone.server.start()
+        alone.restart("--clock-peer", first, healthy=False)
+        server = alone.server
+        assert "this machine's clock is behind another by 30 days" in server.stderr
         turn(alone.clock, LONG)
         until(lambda: not is_red(server))
         visitors = Visitors(62, label=cohort_label(datetime.now(UTC) + LONG), ahead=LONG)

@@ -226,7 +226,7 @@ class Delivery:
             self._settle(nonce, counted=not lost)
             return
         item.tried = True
-        self._ready.appendleft(item)
+        self._ready.append(item)  # behind the others: it may be the only one that is not taken
         if self._resume <= time.monotonic():
             if not self._failures:
                 _log.warning("the collector does not take posts at the moment; they are kept and sent again")

@@ -95,6 +95,20 @@ def test_posts_of_one_chain_go_in_order_and_others_do_not_wait(make_delivery: Ca
     assert sent == [chain[0], other, *chain[1:]]
 
 
+def test_a_post_that_is_to_be_sent_again_for_hours_does_not_keep_others_from_being_counted(
+    make_delivery: Callable[..., Delivery],
+) -> None:
+    """A server whose clock was fast left it in somebody's state: it lies ahead for everybody."""
+    ahead, others = post(), [post() for _ in range(5)]
+    delivery = make_delivery(lambda body: PostAnswer(503 if body.decode() == ahead else 204), threads=1)
+    delivery.submit([ahead])
+    for other in others:
+        delivery.submit([other])
+    assert delivery.flush(5, others)
+    assert [delivery.counted(nonce_of(other)) for other in others] == [True] * 5
+    delivery.withdraw([ahead])
+
+
 def test_a_post_older_than_its_life_is_given_up_and_anothers_is_taken_as_sent(
     make_delivery: Callable[..., Delivery],
 ) -> None:

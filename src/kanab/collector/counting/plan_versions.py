@@ -80,6 +80,10 @@ class Versions:
         """The plan that was accepted last."""
         return self.entries[-1].plan
 
+    def is_changed(self, plan: Plan) -> bool:
+        """Return whether a plan is another one than the newest."""
+        return not self.entries or plan_digest(plan) != plan_digest(self.newest)
+
     def adopt(self, plan: Plan, period: int, *, replaces: int | None = None) -> tuple[Versions, Change]:
         """Return the versions with a plan that is accepted in a period; the newest one again changes nothing.
 
@@ -88,7 +92,7 @@ class Versions:
         """
         if not self.entries:
             return Versions((Version(period, plan),)), Change()
-        if plan_digest(plan) == plan_digest(self.newest):
+        if not self.is_changed(plan):
             return self, Change()
         if period < self.entries[-1].since:
             raise PlanError("the newest plan began in a later period than this one", "Check the clock.")

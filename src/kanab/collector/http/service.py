@@ -89,11 +89,15 @@ class Service:
         self._told: str | None = None
         self._unconfirmed: float | None = None
         acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
+        now = acceptor.calendar.opening(seconds_of(self._clock())).current
+        before = Versions.read(store)
+        self._clock.compare(store)
+        if self._clock.trouble is not None and before.is_changed(plan):
+            raise self._clock.trouble  # a new plan is recorded with its period, which nobody knows
         life = acceptor.calendar.life
         self._keyring = keyring
         self._writer = Writer(store, keyring, life=life, clock=self._forgetting_time)
-        now = acceptor.calendar.opening(seconds_of(self._clock())).current
-        self._versions, change = Versions.read(store).record(store, plan, now, replaces=replaces)
+        self._versions, change = before.record(store, plan, now, replaces=replaces)
         for sentence in (*change.at_once, *(f"from the next period on: {text}" for text in change.next_period)):
             say(f"kanab: {sentence}.")
         if store.lost():
