@@ -277,6 +277,35 @@ def test_two_processes_that_share_states_lose_no_amount_of_parallel_requests(
     assert b"checkout" not in Path(shared).read_bytes()
 
 
+def test_a_store_that_begins_another_epoch_freezes_who_was_there_and_counts_newcomers(
+    collector: Server, place: Place, closing: Callable[[Any], Any]
+) -> None:
+    client = closing(Client(f"http://{HOST}:{collector.port}/"))
+    assert client.ready(10)
+    states = []
+    for number in range(3):
+        person = client.person(id=f"user-{number}")
+        person.enroll("checkout", {"tier": 1})
+        assert person.flush(10)
+        states.append(person.save())
+    store = SqliteStore(place.data / "store.db")
+    store.begin_epoch("5f3a9c01")
+    store.close()
+    for number, state in enumerate(states):
+        person = client.person(state, id=f"user-{number}")
+        arm = person.variant("checkout")
+        person.track("minutes", 4)
+        assert person.flush(10)
+        assert person.variant("checkout") == arm
+    newcomer = client.person(id="user-9")
+    newcomer.enroll("checkout", {"tier": 2})
+    newcomer.track("minutes", 2)
+    assert newcomer.flush(10)
+    table = collected(place)["checkout/tier"]
+    assert table.moments_of("minutes").sums.sum() == 200
+    assert table.people_by("tier")[2] == 1
+
+
 def test_a_process_that_ends_at_once_has_delivered(collector: Server, place: Place) -> None:
     code = f"""
 from kanab.client import Client
