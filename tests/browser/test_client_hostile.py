@@ -226,29 +226,6 @@ def test_a_lease_from_a_clock_that_was_ahead_blocks_nobody(site: Site, someone: 
     assert [post.status for post in site.posts] == [204]
 
 
-def test_names_that_objects_inherit_are_counted_like_any_other(site: Site, someone: Open) -> None:
-    site.anew("""
-k = 10
-[metrics]
-constructor = { bounds = [0, 9], resolution = 1 }
-toString = { bounds = [0, 9], resolution = 1 }
-[experiments.__proto__]
-arms = { valueOf = 1, constructor = 0.000001 }
-[experiments.hasOwnProperty]
-arms = { A = 1, B = 0.000001 }
-""")
-    tab = someone().start()
-    assert tab.arms("__proto__", "hasOwnProperty", "toString") == ["valueOf", "A", None]
-    tab.enroll("__proto__").enroll("hasOwnProperty").track("toString", 3).flush().visit().start()
-    tab.track("toString", 2).track("constructor", 1).flush()
-    assert {post.status for post in site.posts} == {204}
-    assert sorted(site.counted) == [
-        "__proto__:valueOf", "__proto__:valueOf:constructor:0>1", "__proto__:valueOf:toString:0>3",
-        "__proto__:valueOf:toString:3>5", "hasOwnProperty:A", "hasOwnProperty:A:constructor:0>1",
-        "hasOwnProperty:A:toString:0>3", "hasOwnProperty:A:toString:3>5",
-    ]  # fmt: skip
-
-
 TWICE = """async (storage) => {
   const [first, second] = await Promise.all([init({ storage }), init({ storage })]);
   for (const each of [first, second]) { each.enroll("banner"); each.track("minutes", 2); }
