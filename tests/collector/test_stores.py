@@ -430,7 +430,7 @@ def test_collectors_that_seal_at_once_seal_once(shared: Opener) -> None:
 
 
 def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
-    """While one collector seals, another one's group waits; the cohort is closed when it gets in."""
+    """While one collector seals, another one's group waits, or the seal is made again with it."""
     sealing, appending = shared(), shared()
     sealing.append([entry(1)], cipher().encrypt)
     began, outcomes = threading.Event(), []
@@ -448,7 +448,9 @@ def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
     group.start()
     assert sealing.seal(4, slow) is True
     group.join()
-    assert (outcomes, sealing.sealed(), sealing.sizes()) == ([PostOutcome.LATE], [b"1 records after 0 batches"], {})
+    records = 1 if outcomes == [PostOutcome.LATE] else 2
+    assert (sealing.sealed(), sealing.sizes()) == ([b"%d records after 0 batches" % records], {})
+    assert outcomes == [PostOutcome.LATE if isinstance(sealing, SqliteStore) else PostOutcome.NEW]
 
 
 def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
@@ -459,6 +461,9 @@ def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
         problems: list[StoreError] = []
 
         def make(records: list[Record], before: list[bytes], other: Store = other, seen: Any = problems) -> bytes:
+            if isinstance(other, PostgresStore) and len(records) < 3:  # the gate is passed again, then in the lock
+                other.append([entry(10 + len(records), 4)], cipher().encrypt)
+                return b""
             with pytest.raises(StoreError, match="holds the store") as caught:
                 other.append([entry(1, 5)], cipher().encrypt)
             seen.append(caught.value)
