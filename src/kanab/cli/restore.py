@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from kanab.cli.operating.settings import KEY
 from kanab.cli.stores import opened_store, witness_of
 from kanab.collector.keys.keyfile import key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
@@ -91,7 +92,7 @@ def restore(
 def _keyring(data: str | None, key: str | None) -> Keyring | None:
     """Return the key of the store, if it is at hand."""
     path = Path(key) if key is not None else None if data is None else key_beside(Path(data))
-    secret = os.environ.get("KANAB_KEY")
+    secret = os.environ.get(KEY)
     if key is None and secret:
         return Keyring(KeyChain.from_secret(secret))
     return None if path is None or (key is None and not path.exists()) else Keyring.from_file(path)

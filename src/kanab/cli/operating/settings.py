@@ -27,7 +27,12 @@ KEY, TOKEN, TOKEN_FILE = "KANAB_KEY", "KANAB_TOKEN", "KANAB_TOKEN_FILE"
 _ELSEWHERE = {KEY, TOKEN, TOKEN_FILE, PLAIN_HTTP, "KANAB_COOKIE_KEY", "KANAB_CONFIG", "KANAB_URL", "KANAB_SHARED"}
 _KUBERNETES = ("KANAB_SERVICE_", "KANAB_PORT_")  # it sets them for a service that is called kanab
 _NAMES = {"--key": "KANAB_KEY_FILE"}  # KANAB_KEY is the key itself
-_SAID_ONCE = {"as_json", "as_of", "yes", "reason", "accept_clock"}  # a variable would say it again and again
+_SAID_ONCE = {
+    "as_json", "as_of", "yes", "reason", "accept_clock",
+    "keep_open", "without_ledger", "delete_open", "new_epoch", "dry_run",
+}  # fmt: skip
+"""Options without a variable, which would say it again and again."""
+
 _PLACES = ("data", "store", "store_file")
 
 

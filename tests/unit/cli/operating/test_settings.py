@@ -17,7 +17,18 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import StoreError
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "collector.md"
-SAID_ONCE = {"--json", "--as-of", "--yes", "--reason", "--accept-clock"}
+SAID_ONCE = {
+    "--json",
+    "--as-of",
+    "--yes",
+    "--reason",
+    "--accept-clock",
+    "--keep-open",
+    "--without-ledger",
+    "--delete-open",
+    "--new-epoch",
+    "--dry-run",
+}
 NOT_OF_COLLECTORS = {"KANAB_CONFIG", "KANAB_COOKIE_KEY", "KANAB_SHARED", "KANAB_URL"}
 
 
