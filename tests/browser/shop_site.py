@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.restoring import begin_epoch
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
@@ -91,11 +93,12 @@ class Site:
             path.rename(path.with_name(f"old-{len(text)}-{path.name}"))
         self.collector = self.serve(text)
 
-    def begin_epoch(self, epoch: str) -> None:
-        """The store has lost something, and begins another epoch while the collector serves."""
+    def begin_epoch(self) -> str:
+        """The store has lost something, and begins another epoch while the collector serves; its name."""
         store = SqliteStore(self.place.data / "store.db")
-        store.begin_epoch(epoch)
+        epoch = begin_epoch(store, "a test", datetime.now(UTC))
         store.close()
+        return epoch
 
     @property
     def url(self) -> str:
