@@ -215,6 +215,8 @@ def test_a_collector_that_stands_still_in_the_middle_of_a_seal_stops_the_other_f
             _until(lambda: db.execute(waits).fetchone() == (1,))
             assert frozen.pid is not None
             os.kill(frozen.pid, signal.SIGSTOP)
+            tasks = list(Path(f"/proc/{frozen.pid}/task").iterdir())
+            _until(lambda: all("State:\tT" in (task / "status").read_text() for task in tasks))
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
         assert db.execute(held).fetchone() == (1,)
         turn(clocks[1], timedelta(days=28))
