@@ -399,7 +399,7 @@ def test_a_flood_is_answered_with_503_beyond_the_queue_and_nothing_is_lost(
 ) -> None:
     visitors, statuses = Visitors(22), Counter[int]()
     people = [visitors.join() for _ in range(300)]
-    app.service._writer._limit = 50
+    app.service._writer.limit = 50
     append = app.service.store.append
 
     def slowly(*given: Any) -> Any:
