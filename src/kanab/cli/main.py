@@ -19,8 +19,10 @@ from kanab.cli.demo import demo
 from kanab.cli.example import example
 from kanab.cli.export import export
 from kanab.cli.init import init
+from kanab.cli.operating.doctor import doctor
 from kanab.cli.operating.drill import drill
 from kanab.cli.operating.settings import clear_service_links, take_settings
+from kanab.cli.operating.status import status
 from kanab.cli.paper import paper
 from kanab.cli.plan import plan_command
 from kanab.cli.power import power
@@ -68,7 +70,7 @@ def cli() -> None:
 
 COMMANDS = (
     analyze, scan, power, plan_command, release, audit, attack, privacy_report, init, serve, seal, void, export,
-    restore, drill, dashboard, demo, example, paper,
+    restore, drill, status, doctor, dashboard, demo, example, paper,
 )  # fmt: skip
 for command in COMMANDS:
     take_settings(command)

@@ -82,7 +82,7 @@ class GuardedClock:
         accepted: bool = False,
     ) -> None:
         self._wall, self._steady = wall, steady
-        self._peers = [_http_date(url) for url in peers]
+        self._peers = [http_date(url) for url in peers]
         self._compared = accepted or steady is None
         self._doubt: StoreError | None = None
         self._untimely, self._untimely_at = 0, 0.0
@@ -247,7 +247,7 @@ def in_words(seconds: float) -> str:
     return f"{length:,} {unit}{'' if length == 1 else 's'}"
 
 
-def _http_date(url: str) -> Callable[[], float | None]:
+def http_date(url: str) -> Callable[[], float | None]:
     """Return a function that reads the date of a web server's answer, in seconds since 1970; None without one."""
     try:
         parts = urlsplit(url)

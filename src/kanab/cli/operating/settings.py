@@ -27,12 +27,7 @@ KEY, TOKEN, TOKEN_FILE = "KANAB_KEY", "KANAB_TOKEN", "KANAB_TOKEN_FILE"
 _ELSEWHERE = {KEY, TOKEN, TOKEN_FILE, PLAIN_HTTP, "KANAB_COOKIE_KEY", "KANAB_CONFIG", "KANAB_URL", "KANAB_SHARED"}
 _KUBERNETES = ("KANAB_SERVICE_", "KANAB_PORT_")  # it sets them for a service that is called kanab
 _NAMES = {"--key": "KANAB_KEY_FILE"}  # KANAB_KEY is the key itself
-_SAID_ONCE = {
-    "as_json", "as_of", "yes", "reason", "accept_clock",
-    "keep_open", "without_ledger", "delete_open", "new_epoch", "dry_run",
-}  # fmt: skip
-"""Options without a variable, which would say it again and again."""
-
+_SAID_ONCE = {"as_of", "reason"}  # as are flags without a value: a variable would say it again and again
 _PLACES = ("data", "store", "store_file")
 
 
@@ -46,7 +41,7 @@ def take_settings(command: click.Command) -> None:
             click.Option(["--store-file"], type=click.Path(dir_okay=False), help="File with the URL of --store.")
         )
     for option in command.params:
-        if isinstance(option, click.Option) and option.name not in _SAID_ONCE:
+        if isinstance(option, click.Option) and not option.is_flag and option.name not in _SAID_ONCE:
             option.envvar = option.envvar or variable(option)
             option.show_envvar = True
     command.callback = _settled(command.callback)

@@ -61,6 +61,19 @@ def read_key_file(path: Path) -> KeyState:
         return newest
 
 
+def peek_key_file(path: Path) -> KeyState:
+    """Read the newest whole line and write nothing; raises `StoreError` as `read_key_file` does."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError as problem:
+        raise StoreError(f"the key file {path.name!r} cannot be read: {problem.strerror}", _KEEP_A_COPY) from None
+    try:
+        _check_private(handle, path)
+        return _newest(handle, path)
+    finally:
+        os.close(handle)
+
+
 def create_key_file(path: Path, state: KeyState) -> None:
     """Write a new file with mode 0600; one that is already there stays as it is.
 
@@ -145,14 +158,18 @@ def _open(path: Path) -> Iterator[int]:
             f"{path.name} cannot be opened for writing: {problem.strerror}", "A seal has to erase keys from it."
         ) from None
     try:
-        if os.name == "posix" and stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
-            raise StoreError(f"others may read the key file {path.name!r}", f"Run: chmod 600 {path.name}")
+        _check_private(handle, path)
         _lock(handle)
         yield handle
     except OSError as problem:
         raise StoreError(f"{path.name} cannot be written: {problem.strerror}", "Check the disk.") from None
     finally:
         os.close(handle)
+
+
+def _check_private(handle: int, path: Path) -> None:
+    if os.name == "posix" and stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
+        raise StoreError(f"others may read the key file {path.name!r}", f"Run: chmod 600 {path.name}")
 
 
 def _lock(handle: int) -> None:

@@ -379,6 +379,16 @@ class PostgresStore:
         query = "SELECT coalesce(to_jsonb(kanab_store) ->> 'epoch', '') FROM kanab_store"  # earlier versions have none
         return self._run(lambda db: str(_value(db.execute(query))))
 
+    def outdated(self) -> bool:
+        """Return whether the tables are of an earlier version, which only a collector that starts changes."""
+        return self._run(lambda db: bool(_value(db.execute("SELECT version FROM kanab_store")) < SCHEMA))
+
+    def server_settings(self) -> dict[str, str]:
+        """Return the settings of the server on which it depends what a commit is worth, and its version."""
+        names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"]
+        query = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
+        return self._run(lambda db: dict(db.execute(query, (names,)).fetchall()))
+
     def fingerprint(self) -> bytes | None:
         """Return which key chain the store is bound to; None before the first one."""
         query = "SELECT fingerprint FROM kanab_store"

@@ -292,6 +292,10 @@ class SqliteStore:
             query = "SELECT cohort FROM lost, store WHERE cohort > sealed_through"
             return [] if self._schema < _LOST else [cohort for (cohort,) in db.execute(query)]
 
+    def outdated(self) -> bool:
+        """Return whether the tables are of an earlier version, which only a collector that starts changes."""
+        return self._schema < SCHEMA
+
     def fingerprint(self) -> bytes | None:
         """Return which key chain the store is bound to; None before the first one."""
         with self._reading() as db:

@@ -156,6 +156,9 @@ class Store(Protocol):
     def lost(self) -> list[int]:
         """Return the open cohorts that an earlier process kept in its memory only."""
 
+    def outdated(self) -> bool:
+        """Return whether the tables are of an earlier version, which only a collector that starts changes."""
+
     def fingerprint(self) -> bytes | None:
         """Return which key chain the store is bound to; None before the first one."""
 

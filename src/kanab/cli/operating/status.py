@@ -1,0 +1,156 @@
+"""kanab status: how collecting stands, of a store or of a collector that runs; nothing about people."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from kanab.cli.operating.settings import TOKEN, TOKEN_FILE, secret_of
+from kanab.cli.output import echo_json, json_option
+from kanab.cli.stores import check_place, store_to_read
+from kanab.collector.counting.cohorts import Calendar
+from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.protocol.nonces import seconds_of
+from kanab.collector.sealing import first_open, stored_ledger
+from kanab.collector.stores.store import Store
+from kanab.dashboard.next_seal import moment_text, next_seal
+from kanab.errors import SourceError, StoreError
+from kanab.plan.file import plan_digest
+from kanab.plan.values import duration
+
+MOST_COHORTS = 60
+"""Open cohorts that are listed, the last ones: a store that never seals has ever more."""
+
+ANSWER_SECONDS = 10.0
+"""Seconds that a collector has for an answer."""
+
+_SHOWN = ("kanab_seal_lag_seconds", "kanab_clock_step_seconds", "kanab_waiting_posts_limit", "kanab_sealed_batches")
+
+
+@click.command()
+@click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector.")
+@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
+@click.option("--url", metavar="URL", help="Address of a collector that runs: is it ready?")
+@json_option
+def status(data: str | None, store: str | None, url: str | None, *, as_json: bool) -> None:
+    """Show how collecting stands.
+
+    Of a store: the plan, the epoch, open cohorts and when they are ripe, the next seal, the ledger. Of a collector that
+    runs (--url): whether it is ready, and what is wrong. The token comes from KANAB_TOKEN. No key is needed, nothing
+    is written, and nothing about people is shown. Exits with 1 if the collector is not ready.
+
+    \b
+    kanab status --data ./kanab-data
+    kanab status --store postgresql://localhost/kanab --url http://localhost:8000 --json
+    """
+    state: dict[str, Any] = {}
+    if url is None or data is not None or store is not None:
+        check_place(data, store)
+        opened = store_to_read(data, store)
+        try:
+            state["store"] = store_state(opened, datetime.now(UTC))
+        finally:
+            opened.close()
+    if url is not None:
+        state["collector"] = _collector_state(url)
+    if as_json:
+        echo_json(state)
+    else:
+        click.echo("\n".join(_lines(state)))
+    if not state.get("collector", {"ready": True})["ready"]:
+        sys.exit(1)
+
+
+def store_state(store: Store, now: datetime) -> dict[str, Any]:
+    """Return what can be said of a store without a key: its plan, epoch, cohorts, seals and ledger."""
+    versions, ledger = Versions.read(store), stored_ledger(store)
+    batches = [release.receipt.batch for release in ledger.releases]
+    state: dict[str, Any] = {
+        "epoch": store.epoch(),
+        "ledger": {"entries": len(ledger.entries), "batches": len(batches), "head": ledger.head},
+        "sealed_through": batches[-1].through if batches and batches[-1] is not None else None,
+        "plan": None,
+    }
+    if not versions.entries:
+        return state
+    calendar = Calendar(versions.newest)
+    current = calendar.opening(seconds_of(now)).current
+    plan, cohort = versions.in_force(current), first_open(store, versions)
+    state["plan"] = {
+        "version": len(versions.entries),
+        "digest": plan_digest(versions.newest),
+        "experiments": list(plan.experiment_names),
+    }
+    tick = next_seal(plan, cohort, now)
+    state["next_seal"] = None if tick is None else tick.isoformat()
+    state["cohorts"] = []
+    if plan.cohorts is not None and calendar.periods is not None:
+        whole = duration(plan.cohorts.window) + timedelta(seconds=calendar.life)
+        for number in range(max(cohort, current - MOST_COHORTS + 1), current + 1):
+            end = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=calendar.periods.first_day(number + 1))
+            word = "enrolling" if now < end else "measured" if now < end + whole else "ripe"
+            label = calendar.periods.label(number)
+            state["cohorts"].append({"cohort": label, "state": word, "ripe_at": (end + whole).isoformat()})
+    return state
+
+
+def _collector_state(url: str) -> dict[str, Any]:
+    """Return whether a collector is ready, what is wrong, and a few figures if the token allows it."""
+    code, text = _ask(url, "/readyz")
+    if code not in (200, 503):
+        raise SourceError("that is not the address of a collector", "Give the one that it listens at (--url).")
+    state: dict[str, Any] = {"ready": code == 200, "problems": text.splitlines() if code == 503 else []}
+    code, text = _ask(url, "/metrics")
+    state["figures"] = {}
+    for line in text.splitlines() if code == 200 else ():
+        name, _, value = line.partition(" ")
+        if name in _SHOWN:
+            state["figures"][name] = float(value)
+    return state
+
+
+def _ask(url: str, path: str) -> tuple[int, str]:
+    token = secret_of(TOKEN, TOKEN_FILE)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        request = urllib.request.Request(url.rstrip("/") + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            return answer.status, answer.read().decode("utf-8", "replace")
+    except urllib.error.HTTPError as problem:
+        return problem.code, problem.read().decode("utf-8", "replace")
+    except (OSError, ValueError):
+        raise StoreError("the collector does not answer", "Check its address (--url), and that it runs.") from None
+
+
+def _lines(state: dict[str, Any]) -> Iterator[str]:
+    if "collector" in state:
+        collector = state["collector"]
+        yield "ready" if collector["ready"] else "not ready"
+        yield from (f"  {line}" for line in collector["problems"])
+        yield from (f"  {name.removeprefix('kanab_')}: {value:g}" for name, value in collector["figures"].items())
+    if "store" in state:
+        yield from _store_lines(state["store"])
+
+
+def _store_lines(store: dict[str, Any]) -> Iterator[str]:
+    plan = store["plan"]
+    if plan is None:
+        yield "plan: none yet; it begins with kanab serve"
+    else:
+        yield f"plan: version {plan['version']}, {plan['digest'][:12]}: {', '.join(plan['experiments'])}"
+    yield f"epoch: {store['epoch'] or 'the first'}"
+    ledger = store["ledger"]
+    yield f"ledger: {ledger['batches']} batches, {ledger['entries']} entries"
+    yield f"sealed through: {store['sealed_through'] or 'nothing yet'}"
+    for cohort in store.get("cohorts", ()):
+        ripe = moment_text(datetime.fromisoformat(cohort["ripe_at"]))
+        yield f"cohort {cohort['cohort']}: {cohort['state']}{'' if cohort['state'] == 'ripe' else f', ripe on {ripe}'}"
+    if plan is not None:
+        tick = store["next_seal"]
+        yield f"next seal: {moment_text(datetime.fromisoformat(tick)) if tick else 'by hand (kanab seal)'}"
