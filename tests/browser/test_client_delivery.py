@@ -318,6 +318,17 @@ def test_a_page_that_is_open_when_an_epoch_begins_learns_it_from_the_answer(site
     assert "banner/checkout" not in units  # whose other half nobody counts
 
 
+UNNAMED = """let posts = 0; window.posts = () => posts; const asked = fetch;
+  const other = { status: 410, headers: { "kanab-answer": "epoch" } };
+  window.fetch = async (url, more) => (more.body && ++posts ? new Response(null, other) : asked(url, more));"""
+
+
+def test_an_epoch_that_a_proxy_keeps_to_itself_ends_the_unit_and_asks_no_more(someone: Open) -> None:
+    tab = someone(UNNAMED).start().enroll("banner").flush().track("minutes", 4).flush()
+    assert tab.page.evaluate("() => posts()") == 1
+    assert tab.state["units"] == {"banner": {"over": 1}}
+
+
 def test_a_page_of_before_does_not_close_what_a_newer_page_began(site: Site, someone: Open) -> None:
     old = someone().start()
     epoch = site.begin_epoch()

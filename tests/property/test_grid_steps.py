@@ -113,8 +113,9 @@ def test_the_browser_client_steps_alike(tmp_path: Path) -> None:
     cases = [{"bounds": metric.bounds, "scale": metric.scale} for metric in METRICS]
     script = tmp_path / "steps.js"
     script.write_text(
-        f"{rule[0]}\nconst values = {json.dumps(values)};\nconst cases = {json.dumps(cases)};\n"
-        "const sent = (spend) => values.map((total) => value({ metrics: { spend } }, 'spend', { spend: total }));\n"
+        f"const {{ floor, min }} = Math;\n{rule[0]}\n"
+        f"const values = {json.dumps(values)};\nconst cases = {json.dumps(cases)};\n"
+        "const sent = (metric) => values.map((total) => value(metric, total));\n"
         "console.log(JSON.stringify(cases.map(sent)));\n",
         encoding="utf-8",
     )

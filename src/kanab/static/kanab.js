@@ -151,6 +151,12 @@ const cohort = ({ cohorts }, now) => {
 const nonce = () =>
   [Date.now() / HOUR, chance(), chance(), chance()].map((part) => floor(part).toString(16).padStart(8, "0")).join("");
 
+/** Return a total as it is sent: within bounds, on the metric's grid. @param {Config["metrics"][string]} metric @param {number} [total] */
+const value = ({ bounds: [low, high], scale, missing }, total) => {
+  if (total == null && missing) return null;
+  return floor(min(Math.max(total ?? 0, low), high) * scale + 0.5) / scale;
+};
+
 /** @param {string[]} body */
 const fits = (body) => body.length <= MOST_LINES && body.join().length <= MOST_BYTES - 60;
 
@@ -301,13 +307,6 @@ export const init = async (options) => {
   /** Return what lines are about: metrics, and ratios of two. @returns {string[][]} */
   const figures = () => [...keys(config.metrics).map((name) => [name]), ...config.ratios];
 
-  /** Return a total as it is sent: within bounds, on the metric's grid. @param {string} name @param {Totals} totals */
-  const value = (name, totals) => {
-    const { bounds: [low, high], scale, missing } = config.metrics[name];
-    const total = totals[name] ?? (missing ? null : 0);
-    return total === null ? null : floor(min(Math.max(total, low), high) * scale + 0.5) / scale;
-  };
-
   /** Return the lines that take a unit from the acknowledged totals to others. @param {Unit} unit @param {Totals} to */
   const lines = (unit, to) => {
     const { sent } = unit;
@@ -315,7 +314,7 @@ export const init = async (options) => {
     for (const names of figures()) {
       /** @param {Totals} totals */
       const at = (totals) => {
-        const parts = names.map((name) => value(name, totals));
+        const parts = names.map((name) => value(config.metrics[name], totals[name]));
         return parts.includes(null) ? "" : parts.join("/");
       };
       if (at(to) && at(to) !== at(sent)) changes.push(`:${join(names)}:${at(sent)}>${at(to)}`);
