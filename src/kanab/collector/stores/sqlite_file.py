@@ -15,8 +15,11 @@ from pathlib import Path
 
 from kanab.errors import StoreError
 
-_SETTLED = 1_000_000_000
-"""Nanoseconds after which a change cannot hide behind an earlier one within one step of the file system's clock."""
+_SETTLED, _COARSE = 50_000_000, 3_000_000_000
+"""Nanoseconds after which a change cannot hide behind an earlier one within one step of the file system's clock.
+
+Steps are 10 ms at most, or, where times have no fractions of a second, two seconds.
+"""
 
 _PATIENCE = 20
 """Looks, some milliseconds apart, before a file is called overwritten: another process may be writing."""
@@ -181,7 +184,7 @@ def _identity_of(path: str | Path) -> tuple[int, int] | None:
 def _mark(state: os.stat_result) -> tuple[int, ...] | None:
     """Return what changes when a file or folder does; None while a further change might not show."""
     changed = max(state.st_mtime_ns, state.st_ctime_ns)
-    if time.time_ns() - changed < _SETTLED:
+    if time.time_ns() - changed < (_SETTLED if changed % 1_000_000_000 else _COARSE):
         return None
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
