@@ -13,7 +13,9 @@
     │   └── LedgerError         a ledger that was changed, is something else, or is in use
     ├── MessageError     a message that the plan does not allow, or that cannot be read
     ├── StoreError       a collector's store that cannot be used, or that belongs to something else
-    │   └── StoreAwayError      a store that cannot be reached now, and may come back
+    │   ├── StoreAwayError      a store that cannot be reached now, and may come back
+    │   ├── ReplacedError       a file of a store that was deleted, moved or replaced while it was in use
+    │   └── MissingLogError     a log of a store that was deleted while it was in use
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
     ├── AnalysisError    a question that this tally cannot answer
@@ -123,6 +125,14 @@ class StoreError(KanabError):
 
 class StoreAwayError(StoreError):
     """A store that cannot be reached now, and may come back."""
+
+
+class ReplacedError(StoreError):
+    """A file of a store that was deleted, moved or replaced while it was in use."""
+
+
+class MissingLogError(StoreError):
+    """A log of a store that was deleted while it was in use."""
 
 
 class FormulaError(KanabError):

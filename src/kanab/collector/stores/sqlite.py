@@ -22,7 +22,7 @@ from kanab.collector.stores.sqlite_append import (
     merge_nonces,
     read_state,
 )
-from kanab.collector.stores.sqlite_file import MissingLogError, ReplacedError, StoreFile, replaced_error
+from kanab.collector.stores.sqlite_file import StoreFile, replaced_error
 from kanab.collector.stores.sqlite_reading import FileToRead
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
@@ -41,7 +41,7 @@ from kanab.collector.stores.store import (
     refuse_others,
     wrong_key_error,
 )
-from kanab.errors import StoreError
+from kanab.errors import MissingLogError, ReplacedError, StoreError
 
 _MARK = 0x6B6E6162  # "knab", so that another program's database is not taken for a store
 

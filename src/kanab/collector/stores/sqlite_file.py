@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from kanab.errors import StoreError
+from kanab.errors import MissingLogError, ReplacedError, StoreError
 
 _SETTLED, _COARSE = 50_000_000, 3_000_000_000
 """Nanoseconds after which a change cannot hide behind an earlier one within one step of the file system's clock.
@@ -25,14 +25,6 @@ _PATIENCE = 20
 """Looks, some milliseconds apart, before a file is called overwritten: another process may be writing."""
 
 _UNTIL_THEN = "Until then nothing is taken, and clients send again"
-
-
-class MissingLogError(StoreError):
-    """The log of the store was deleted while it was in use."""
-
-
-class ReplacedError(StoreError):
-    """A path names no file any more, or another one."""
 
 
 class StoreFile:
