@@ -75,8 +75,9 @@ def test_every_command_is_known() -> None:
     count_and_pass = {"analyze", "release", "scan"}
     read_releases = {"audit", "attack", "privacy-report", "power", "plan", "dashboard"}
     collect_and_pass = {"serve", "seal", "export", "restore", "void"}
+    look_after_collectors = {"status", "doctor", "drill"}
     about_nobody = {"init", "demo", "example", "paper"}
-    assert set(cli.commands) == count_and_pass | read_releases | collect_and_pass | about_nobody
+    assert set(cli.commands) == count_and_pass | read_releases | collect_and_pass | look_after_collectors | about_nobody
 
 
 def people(n: int = 400) -> dict[str, Any]:

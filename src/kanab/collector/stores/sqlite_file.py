@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kanab.errors import MissingLogError, ReplacedError, StoreError
 
-_SETTLED, _COARSE = 50_000_000, 3_000_000_000
+_SETTLED, _COARSE = 20_000_000, 3_000_000_000
 """Nanoseconds after which a change cannot hide behind an earlier one within one step of the file system's clock.
 
 Steps are 10 ms at most, or, where times have no fractions of a second, two seconds.
@@ -36,7 +36,9 @@ class StoreFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._target = Path(os.path.realpath(path)) if path.is_symlink() else path  # which has the log beside it
+        self._folder = os.fspath(path.parent)
+        self._is_link = path.is_symlink()
+        self._target = Path(os.path.realpath(path)) if self._is_link else path  # which has the log beside it
         self._holding, self._handle = _hold(path)
         self._names: dict[str, tuple[int, int]] = {}
         self._pages: tuple[int, int, int] | None = None  # the size of a page, and which ones hold the log and the store
@@ -67,10 +69,10 @@ class StoreFile:
         if self._handle is None:
             return  # closed: SQLite says so
         try:
-            folder = os.stat(self._path.parent)
+            folder = os.stat(self._folder)
         except OSError:
             raise _gone_error() from None
-        mark = None if self._path != self._target else _mark(folder)
+        mark = None if self._is_link else _mark(folder)
         if mark != self._folder_mark or mark is None:
             self._check_names()
             self._folder_mark = mark
@@ -111,7 +113,8 @@ class StoreFile:
     def _check_content(self) -> None:
         """Check that the file is this store's, and not older than when it was last looked at."""
         for look in range(1 if self.overwritten else _PATIENCE):
-            time.sleep(0.01 * bool(look))
+            if look:
+                time.sleep(0.01)
             if self._is_ours():
                 self.overwritten = False
                 return

@@ -9,7 +9,7 @@ subtracted again, a few times over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class Partition:
     tables: frozenset[int]
     numbers: Callable[[str], Numbers | None]
     covers: frozenset[object] = frozenset()
-    key: object = None
+    key: object = field(default_factory=object)
     marginal: tuple[int, By] | None = None
 
     @cached_property
@@ -123,7 +123,7 @@ class Remainders:
             gone[list(group.inner)] = True
         classes = np.where(gone[self.inner.classes], -1, number[self.outer.classes])
         numbers, covers = cache(replace(self, groups=single).numbers), frozenset({self.outer.key})
-        return Partition(classes, len(single), self.tables, numbers, covers, object())
+        return Partition(classes, len(single), self.tables, numbers, covers)
 
 
 def _difference(outer: Numbers, inner: Numbers, groups: Sequence[Remainder]) -> Numbers:
