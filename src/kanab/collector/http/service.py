@@ -39,6 +39,7 @@ from kanab.counted import floor_to_k
 from kanab.errors import KanabError, MessageError, StoreError
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
+from kanab.privacy.ledger import verified_entries
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CHECK_SECONDS = 15.0
@@ -114,6 +115,7 @@ class Service:
         self._due_since: datetime | None = None
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
+        self._ledger = 0, 0  # its entries, and the batches among them
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
         self._watch()
@@ -253,7 +255,9 @@ class Service:
                 if now is not None:
                     self._refresh_live(now)
                 entries = self.store.sealed()
-                self._measure(len(entries))
+                if len(entries) != self._ledger[0]:
+                    self._ledger = len(entries), len(verified_entries(entries, "the store").releases)
+                self._measure()
             if self._export is not None:
                 self._export.offer(entries)
             if self._writer.trouble is not None:
@@ -402,11 +406,11 @@ class Service:
         watch(Problem.STORE, lambda: writer.trouble is not None and self._keyring.period > self._sealed_through)
         watch(Problem.STORE, lambda: time.monotonic() - (self._check_began or math.inf) > STUCK_SECONDS)
 
-    def _measure(self, sealed: int) -> None:
+    def _measure(self) -> None:
         """Refresh what counts messages, in steps of k: on the clock, and not whenever somebody asks."""
         k, tempo = self.plan.k, self._writer.tempo
         self._figures = CollectorFigures(
-            sealed=sealed,
+            sealed=self._ledger[1],
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},
             drops=self.drops.floored(k),
