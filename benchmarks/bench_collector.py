@@ -4,12 +4,12 @@
                                          [--without-peer] [--without-slow-disk]
 
 64 connections over loopback, each with one request under way; every answer follows a commit to disk. Each
-side runs in processes of its own, the load in another (benchmarks/collector/): Kanab with its embedded
-store and with PostgreSQL, a handler that only answers 204 on the same server, and the do-it-yourself peer
-(FastAPI, asyncpg, an INSERT per event; events that come together in one transaction). The sides take turns;
-printed is each one's best round, and the least processor time of a request, which other work on the machine
-disturbs less. The slower disk is a library before libc (benchmarks/collector/slow.c) that adds two
-milliseconds to every fsync of the collector and of PostgreSQL.
+side runs in processes of its own, the load in others (benchmarks/collector/): Kanab with its embedded
+store and with PostgreSQL (one, two and four collectors), a handler that only answers 204 on the same server,
+and the do-it-yourself peer (FastAPI, asyncpg, an INSERT per event; events that come together in one
+transaction). The sides take turns; printed is each one's best round, and the least processor time of a request,
+which other work on the machine disturbs less. The slower disk is a library before libc
+(benchmarks/collector/slow.c) that adds two milliseconds to every fsync of the collector and of PostgreSQL.
 
 docs/scale.md tells what was reached, and what follows for many collectors.
 """
@@ -31,6 +31,8 @@ TITLES = {
     "bare": "bare 204, same server",
     "embedded": "kanab, embedded store",
     "postgresql": "kanab, PostgreSQL",
+    "postgresql-2": "2 collectors, PostgreSQL",
+    "postgresql-4": "4 collectors, PostgreSQL",
     "peer": "FastAPI, a row per event",
 }
 TARGETS = {("embedded", 1): 5, ("embedded", 20): 7, ("postgresql", 1): 4, ("postgresql", 20): 4}

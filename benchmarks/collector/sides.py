@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,14 +141,14 @@ class Sides:
         connections: int,
     ) -> None:
         self._folder, self._data, self._peer, self._slow = folder, data, peer, slow
-        self._effort = ["--seconds", str(seconds), "--connections", str(connections)]
+        self._effort = seconds, connections
         self.sent: dict[str, int] = {}
         self.posts: dict[str, int] = {}
         self.key = folder / "shared.key"
 
     def names(self) -> list[str]:
         """All sides that can be measured here."""
-        return ["bare", "embedded", "postgresql", *(["peer"] if self._peer else [])]
+        return ["bare", "embedded", "postgresql", "postgresql-2", "postgresql-4", *(["peer"] if self._peer else [])]
 
     @property
     def kept(self) -> Path:
@@ -156,30 +156,38 @@ class Sides:
         return self._folder / "data"
 
     def measure(self, side: str, messages: int) -> Figures:
-        """One run of one side."""
-        port = _free_port()
-        with (self._folder / f"{side}.log").open("ab") as log:
-            process = subprocess.Popen(self._command(side, port), env=os.environ | self._slow, stdout=log, stderr=log)
+        """One run of one side; ``postgresql-4`` are four collectors, each with a part of the connections."""
+        kind, _, number = side.partition("-")
+        ports = [_free_port() for _ in range(int(number or 1))]
+        with (self._folder / f"{kind}.log").open("ab") as log:
+            started = [
+                subprocess.Popen(self._command(kind, port), env=os.environ | self._slow, stdout=log, stderr=log)
+                for port in ports
+            ]
         try:
-            _wait_for(port, process)
-            name = "peer" if side == "peer" else "kanab"
-            watched = psutil.Process(process.pid)
-            busy, stored, before = _busy(watched), self._data.busy(), self._data.written(name)
-            found = self._load(port, "rows" if side == "peer" else "kanab", messages)
-            count = found["all"]
-            busy, stored = _busy(watched) - busy, self._data.busy() - stored
+            for port, process in zip(ports, started, strict=True):
+                _wait_for(port, process)
+            name = "peer" if kind == "peer" else "kanab"
+            watched = [psutil.Process(process.pid) for process in started]
+            busy, stored, before = sum(map(_busy, watched)), self._data.busy(), self._data.written(name)
+            loads = self._load(ports, "rows" if kind == "peer" else "kanab", messages)
+            busy, stored = sum(map(_busy, watched)) - busy, self._data.busy() - stored
         finally:
-            process.terminate()
-            process.wait(30)
-        if found["refused"]:
-            raise SystemExit(f"{side} refused {found['refused']} requests")
+            for process in started:
+                process.terminate()
+            for process in started:
+                process.wait(30)
+        if refused := sum(each["refused"] for each in loads):
+            raise SystemExit(f"{side} refused {refused} requests")
         commits, log = (now - then for now, then in zip(self._data.written(name), before, strict=True))
-        by_database = side in ("postgresql", "peer")
-        self.sent[side] = self.sent.get(side, 0) + count * messages
-        self.posts[side] = self.posts.get(side, 0) + count
+        by_database = kind in ("postgresql", "peer")
+        count = sum(each["all"] for each in loads)
+        self.sent[kind] = self.sent.get(kind, 0) + count * messages
+        self.posts[kind] = self.posts.get(kind, 0) + count
         micro = 1e6 / count
         return Figures(
-            found["requests"] / found["seconds"], found["p50"], found["p99"], busy * micro, stored * micro,
+            sum(each["requests"] / each["seconds"] for each in loads),
+            max(each["p50"] for each in loads), max(each["p99"] for each in loads), busy * micro, stored * micro,
             count / max(commits, 1) if by_database else 0.0, log / count if by_database else 0.0,
         )  # fmt: skip
 
@@ -197,14 +205,23 @@ class Sides:
             Keyring.create(self.key)
         return [*serve, "--store", self._data.url("kanab"), "--key", str(self.key)]
 
-    def _load(self, port: int, dialect: str, messages: int) -> dict[str, Any]:
-        options = ["--port", str(port), "--dialect", dialect, "--messages", str(messages)]
-        command = [sys.executable, str(HERE / "load.py"), *options, *self._effort]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"the load failed: {done.stderr.strip().splitlines()[-1]}")
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+    def _load(self, ports: Sequence[int], dialect: str, messages: int) -> list[dict[str, Any]]:
+        """Load all servers at once, each from a process of its own."""
+        seconds, connections = self._effort
+        each = ["--seconds", str(seconds), "--connections", str(connections // len(ports))]
+        loads = [
+            subprocess.Popen(
+                [sys.executable, str(HERE / "load.py"), "--port", str(port), "--dialect", dialect,
+                 "--messages", str(messages), *each],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for port in ports
+        ]  # fmt: skip
+        ended = [load.communicate() for load in loads]
+        for load, (_, problems) in zip(loads, ended, strict=True):
+            if load.returncode:
+                raise SystemExit(f"the load failed: {problems.strip().splitlines()[-1]}")
+        return [json.loads(printed) for printed, _ in ended]
 
 
 def _free_port() -> int:
