@@ -253,7 +253,7 @@ def test_an_answer_that_is_not_the_collectors_ends_nothing(site: Site, someone: 
     for person, status in enumerate(pages):
         site.fault = lambda method, _, status=status: f"page {status}" if method == "POST" else None
         tab.start(url=f"/p/{person}/", development=True).enroll("banner").track("minutes", 4).flush()
-        assert [f"kanab: not the collector's answer ({status})", "kanab: sent again later"] == tab.heard[-2:]
+        assert {f"kanab: not the collector's answer ({status})", "kanab: sent again later"} <= {*tab.heard}
         site.fault = lambda *_: None
         tab.flush()
         first, *again = [post for post in site.posts if post.path == "/v1/t"][-2:]

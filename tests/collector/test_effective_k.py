@@ -143,19 +143,31 @@ def batches() -> list[Rows]:
     return [visitors(VISITORS, seed) for seed in range(BATCHES)]
 
 
-def test_without_signatures_a_few_people_of_forty_batches_are_solved_exactly(batches: list[Rows]) -> None:
-    sizes = np.concatenate([hiding(naive(rows), rows) for rows in batches])
+@pytest.fixture(scope="module")
+def without_signatures(batches: list[Rows]) -> list[np.ndarray[Any, Any]]:
+    """Among how many people everybody of every batch would hide if nobody knew how its tables overlap."""
+    return [hiding(naive(rows), rows) for rows in batches]
+
+
+def test_without_signatures_a_few_people_of_forty_batches_are_solved_exactly(
+    without_signatures: list[np.ndarray[Any, Any]],
+) -> None:
+    sizes = np.concatenate(without_signatures)
     assert ((sizes < 1.001).sum(), (sizes < 2.999).sum(), (sizes < 9.999).sum()) == (16, 129, 204)
 
 
-def test_at_the_seal_of_forty_batches_everybody_hides_among_k(batches: list[Rows], tmp_path: Path) -> None:
-    sizes = [hiding(sealed(rows, tmp_path / str(number)), rows).min() for number, rows in enumerate(batches)]
+def test_at_the_seal_of_the_batches_that_give_people_away_everybody_hides_among_k(
+    batches: list[Rows], without_signatures: list[np.ndarray[Any, Any]], tmp_path: Path
+) -> None:
+    telling = [rows for rows, sizes in zip(batches, without_signatures, strict=True) if sizes.min() < 1.001]
+    assert len(telling) >= 8
+    sizes = [hiding(sealed(rows, tmp_path / str(number)), rows).min() for number, rows in enumerate(telling)]
     assert min(sizes) >= 9.999
 
 
 def test_a_batch_is_what_the_gate_makes_of_the_same_rows(batches: list[Rows], tmp_path: Path) -> None:
     crossed = 0
-    for number, rows in enumerate(batches[:8]):
+    for number, rows in enumerate(batches[:3]):
         batch, whole = sealed(rows, tmp_path / str(number)), release(count(rows, plan=PLAN))
         assert batch.tables == whole.tables
         crossed += sum(len(table.covariates) == 2 for table in batch.tables.values())

@@ -137,7 +137,7 @@ OTHERS = (
 
 
 def test_older_plans_are_counted_again_in_one_pass(engine: Loader) -> None:
-    plans = (DECLARED, *OTHERS)
+    plans = (DECLARED, OTHERS[0]) if engine.name == "pyspark" else (DECLARED, *OTHERS)  # four take Spark minutes
     counted = joined(engine.load(SHOP), plans)
     assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))
 
@@ -359,7 +359,7 @@ def outcome(count: Any, *given: Any) -> Any:
         return type(problem)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(world=worlds())
 def test_any_plans_over_any_rows_are_counted_as_each_by_itself(
     duckdb_loader: Loader, world: tuple[pa.Table, list[Plan]]
