@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.collector.collector_process import Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Sent, Visitors, after_everything, collected
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, collected
+from tests.soak.kills import remembered, until_killed
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
@@ -19,15 +19,6 @@ from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 
 ROUNDS = 20
-
-
-async def _until_killed(visitors: Visitors, server: Server, seconds: float) -> None:
-    stop = asyncio.Event()
-    posting = asyncio.create_task(visitors.post([server.port], stop=stop, seen=set()))
-    await asyncio.sleep(seconds)
-    await asyncio.to_thread(server.kill)
-    stop.set()
-    await posting
 
 
 def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(
@@ -42,25 +33,15 @@ def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(
             asyncio.run(visitors.finish([server.port]))
             assert set(asyncio.run(visitors.replay([server.port]))) == {204}
         seconds = rng.uniform(0.02, 0.6) if visitors.acknowledged else 1.0
-        asyncio.run(_until_killed(visitors, server, seconds))
+        asyncio.run(until_killed(visitors, server, seconds))
         under_way += sum(person.sent is not None for person in visitors.people)
-        remembered = _remembered(place)
-        assert all(remembered(sent) for sent in visitors.acknowledged)
+        committed = remembered(place)
+        assert all(committed(sent) for sent in visitors.acknowledged)
         store, cipher = SqliteStore(place.data / "store.db"), RecordCipher(Keyring.from_file(place.key))
-        assert collected(store, cipher) == visitors.tallies(counted=remembered)
+        assert collected(store, cipher) == visitors.tallies(counted=committed)
         store.close()
     assert under_way > ROUNDS  # it was killed while posts were under way
     assert len(visitors.acknowledged) > 1000
-
-
-def _remembered(place: Place) -> Callable[[Sent], bool]:
-    """Which posts are committed, by what the store remembers of their nonces."""
-    ring = Keyring.from_file(place.key)
-    with sqlite3.connect(place.data / "store.db") as db:
-        rows = b"".join(nonces for (nonces,) in db.execute("SELECT nonces FROM nonces"))
-    held = {rows[at : at + 16] for at in range(0, len(rows), 16)}
-    db.close()
-    return lambda sent: ring.nonce_hash(bytes.fromhex(sent.nonce)) in held
 
 
 def test_what_survived_the_kills_is_sealed_with_the_same_digits(
@@ -72,7 +53,7 @@ def test_what_survived_the_kills_is_sealed_with_the_same_digits(
     visitors = Visitors(2)
     for seconds in (0.8, 0.3):
         server.start()
-        asyncio.run(_until_killed(visitors, server, seconds))
+        asyncio.run(until_killed(visitors, server, seconds))
     server.start()
     asyncio.run(visitors.for_a_while([server.port], 60, most=600))  # enough of them for whole tables, on any machine
     assert server.stop() == 0  # and asked to stop, it stops
