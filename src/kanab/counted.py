@@ -35,6 +35,21 @@ class SignatureValues:
     total: NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SignatureNumbers:
+    """Of every signature what leverage needs of numbers that are adjusted for, in grid steps; missing ones are 0.
+
+    A row per signature and a column per number: its smallest and its largest value, and its sum. ``products[i, j, l]``
+    are the sums of number j times number l, squares on the diagonal.
+    """
+
+    names: tuple[str, ...]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    products: NDArray[np.float64]
+
+
 @dataclass(frozen=True, eq=False)
 class Signatures:
     """The combinations of classes, one per table, that people are in: what the leverage rule needs.
@@ -48,7 +63,8 @@ class Signatures:
     experiments, then stand below each other as if their people were different. ``unknown`` are experiments of
     which not even that is known: the tables of each are as if they were about different people.
 
-    ``values`` are of metrics that are not 0/1, for groups that no table shows; they are not even pickled.
+    ``values`` are of metrics that are not 0/1, for groups that no table shows; they are not even pickled, nor
+    are the ``numbers`` that experiments are adjusted for.
     """
 
     tables: tuple[str, ...]
@@ -59,13 +75,10 @@ class Signatures:
     within: str = ""
     unknown: tuple[str, ...] = ()
     values: Mapping[str, SignatureValues] = field(default_factory=dict, repr=False)
+    numbers: SignatureNumbers | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "values": {}}
-
-
-LARGE_SUM = 3
-"""A sum of so many times the largest possible value cannot be that of two people."""
+        return {**self.__dict__, "values": {}, "numbers": None}
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, Literal
 
 from kanab.arguments import check_arguments
@@ -113,6 +114,7 @@ class DecisionRule:
 class ExperimentPlan:
     """One experiment. Its name is the column that holds the arm.
 
+    ``numbers`` are metrics from before the experiment that it is adjusted for as they are, without classes.
     ``primary`` to ``decision`` say how results are read, not what is counted: ``non_inferiority`` has the most that a
     metric may be worse, and whether that is a share of the control's mean.
     """
@@ -135,6 +137,7 @@ class ExperimentPlan:
     lower_is_better: tuple[str, ...] = ()
     non_inferiority: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
     decision: DecisionRule = field(default_factory=DecisionRule)
+    numbers: tuple[str, ...] = ()
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -221,6 +224,23 @@ class Plan:
     def ratios(self) -> tuple[tuple[str, str], ...]:
         """The two metrics of every ratio: numerator and denominator."""
         return tuple(metric.ratio for metric in self.metrics if metric.ratio is not None)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The metrics that some experiment is adjusted for, each once; they are no outcomes."""
+        return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.numbers))
+
+    @property
+    def products(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of metrics whose products are counted per arm: those of ratios, and of numbers with all others.
+
+        >>> shop = ExperimentPlan("checkout", numbers=("spend_before",))
+        >>> Plan((MetricPlan("spend"), MetricPlan("spend_before")), (shop,)).products
+        (('spend_before', 'spend'),)
+        """
+        outcomes = [metric.name for metric in self.counted_metrics if metric.name not in self.numbers]
+        adjusting = [(x, y) for x in self.numbers for y in outcomes]
+        return (*self.ratios, *adjusting, *combinations(self.numbers, 2))
 
     @property
     def metrics_squared_by_class(self) -> frozenset[str]:
