@@ -91,6 +91,7 @@ def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
         "sidak": "sidak",
         "holm": "holm",
         "hochberg": "simes-hochberg",
+        "hommel": "hommel",
         "bh": "fdr_bh",
         "by": "fdr_by",
     }

@@ -1,6 +1,7 @@
 """Six words, and the rules behind them."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from kanab.scan.stats.verdicts import (
     interval_levels,
 )
 from kanab.stats import correct
+from kanab.stats.multiplicity import Correction
 
 RULES = Rules(10, "metric", "holm")
 NAN = float("nan")
@@ -58,7 +60,7 @@ def test_effects_that_differ_between_levels_have_their_own_word():
     assert judged("differs", p_adjusted=0.01, p_guarded=0.01) == ("differs", "")
 
 
-@pytest.mark.parametrize("correction", ["none", "bonferroni", "sidak", "holm", "hochberg", "bh", "by"])
+@pytest.mark.parametrize("correction", get_args(Correction))
 def test_each_family_is_corrected_by_itself_and_untested_ones_stay_out(correction):
     p = np.array([0.01, 0.2, NAN, 0.03, 0.04, 0.5])
     families = np.array([0, 1, 0, 0, 1, 1])
@@ -72,14 +74,14 @@ def test_each_family_is_corrected_by_itself_and_untested_ones_stay_out(correctio
 def test_intervals_of_family_wise_corrections_hold_together():
     adjusted = np.array([0.01, 1.0, 1.0, NAN])
     family = np.zeros(4, dtype=np.intp)
-    for correction in ("bonferroni", "holm", "hochberg"):
+    for correction in ("bonferroni", "holm", "hochberg", "hommel"):
         assert (
             interval_levels(adjusted, family, replace(RULES, correction=correction))[:3].tolist()
             == [pytest.approx(0.05 / 3)] * 3
         )
-    assert interval_levels(adjusted, family, replace(RULES, correction="sidak"))[0] == pytest.approx(
-        1 - 0.95 ** (1 / 3)
-    )
+    for correction in ("sidak", "holm-sidak"):
+        levels = interval_levels(adjusted, family, replace(RULES, correction=correction))
+        assert levels[0] == pytest.approx(1 - 0.95 ** (1 / 3))
     assert interval_levels(adjusted, family, replace(RULES, correction="none"))[0] == 0.05
 
 
