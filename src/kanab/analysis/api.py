@@ -125,7 +125,7 @@ def analyze(
     return analyze_release(released, experiment, options)
 
 
-@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "span"))
+@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "span", "numbers"))
 def readout(
     source: Any,
     plan: Plan | None = None,
@@ -179,10 +179,11 @@ def readout(
     decision: Mapping[str, Any] | None = None,
     test: RateTest = "score",
     variance: Variance = "exact",
+    numbers: Sequence[str] = (),
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
-    ``arm`` to ``span`` say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
+    ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``assigned_by`` names the column by which arms were assigned, if not person by person: where
     several people share a value of it, the readout says so. Nothing is added to a ledger.
@@ -199,7 +200,7 @@ def readout(
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
-        bins=bins, top=top, arms=arms, shares=shares, control=of_plan,
+        bins=bins, top=top, arms=arms, shares=shares, control=of_plan, numbers=numbers,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,

@@ -7,9 +7,10 @@ is not installed. Everything else is counted by an engine, through Ibis.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,13 +21,13 @@ from kanab.counted import Counted
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, matching_files, parse_fields, read_texts
 from kanab.counting.files import file_kind, no_table, read_files
-from kanab.counting.frames import Array
+from kanab.counting.frames import Array, get_column, holds_fractions
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
-from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan, rules_of, settle_missing
+from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
 from kanab.plan.periods import Span
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
@@ -35,7 +36,7 @@ Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
 
 
-@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "earlier", "span"))
+@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "earlier", "span", "numbers"))
 def count(
     source: Any,
     plan: Plan | None = None,
@@ -73,14 +74,16 @@ def count(
     first_by: str | None = None,
     earlier: Sequence[Plan] = (),
     span: Span | None = None,
+    numbers: Sequence[str] = (),
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
     ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
-    both adjusted for and segmented by. With ``arms`` only these are counted. ``unit`` names the
-    person where one has several rows, and ``aggregate`` says how these become one: "sum", "max" or
-    "mean", for all metrics or by metric. A covariate must be the same in all of them, or it is taken of
+    both adjusted for and segmented by. A column in ``adjust`` is adjusted for as it is, without classes, if ``numbers``
+    or ``bounds`` name it, or if nothing is said of it and it holds fractions. With ``arms`` only these are
+    counted. ``unit`` names the person where one has several rows, and ``aggregate`` says how these become one: "sum",
+    "max" or "mean", for all metrics or by metric. A covariate must be the same in all of them, or it is taken of
     the first by the time in ``first_by``.
     With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
     exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
@@ -98,7 +101,7 @@ def count(
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
-        bins=bins, top=top, arms=arms, shares=shares, control=control,
+        bins=bins, top=top, arms=arms, shares=shares, control=control, numbers=numbers,
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -118,6 +121,7 @@ def chosen_plan(
     ratios: Sequence[str],
     score: Sequence[str],
     k: int,
+    numbers: Sequence[str] = (),
     **others: Any,
 ) -> Plan:
     """Return the plan, or the one that single choices make; raise `PlanError` where both or none are given."""
@@ -125,14 +129,18 @@ def chosen_plan(
     adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
     segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
     measured, scored = name_list(metrics, "metrics"), name_list(score, "score")
+    as_they_are = name_list(numbers, "numbers")
     if plan is not None:
         single = any(choice is not None for choice in (arm, *others.values()))
-        if single or measured or adjusted or segmented or scored or ratios or k != DEFAULT_K:
+        if single or measured or adjusted or segmented or scored or as_they_are or ratios or k != DEFAULT_K:
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
         return plan
     if not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
-    return make_plan(arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, score=scored, k=k, **others)
+    return make_plan(
+        arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, score=scored, k=k, numbers=as_they_are,
+        **others,
+    )  # fmt: skip
 
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
@@ -365,7 +373,17 @@ def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
         source = source.collect()
     if package in ("ibis", "pyspark") or options.needs_engine:
         return _by_engine(source, plans, options)
-    return count_rows(source, plans[0], plans[1:], options.span)
+    return _by_rows(source, plans, options)
+
+
+def _by_rows(data: Any, plans: Plans, options: SourceOptions) -> Counted:
+    plan, *earlier = _by_columns(plans, lambda name: holds_fractions(get_column(data, name)))
+    return count_rows(data, plan, earlier, options.span)
+
+
+def _by_columns(plans: Plans, is_number: Callable[[str], bool]) -> Plans:
+    """Return the plans with what the columns decide of them."""
+    return tuple(check_plan(settle_kinds(plan, is_number)) for plan in plans)
 
 
 def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
@@ -386,7 +404,7 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
         table: dict[str, Any] = _read_csv(files, needed_columns(*plans, span=options.span), form)
     else:
         table = read_files(files, options.table, form)
-    return count_rows(table, plans[0], plans[1:], options.span)
+    return _by_rows(table, plans, options)
 
 
 def _read_csv(files: Sequence[Path], names: Sequence[str], form: CsvForm) -> dict[str, Array]:
@@ -408,6 +426,9 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
 
 def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     """Return the plan, or the joint one of several, whose aliases are no columns of the tables."""
+    from kanab.counting.engine.profiles import holds_fractions as holds  # noqa: PLC0415 - needs the [sql] extra
+
+    plans = _by_columns(plans, cache(lambda name: holds(people, name)))
     if len(plans) == 1:
         return plans[0]
     events = choices["events"]

@@ -194,6 +194,21 @@ def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[n
     return floats, missing
 
 
+def holds_fractions(values: Array) -> bool:
+    """Return whether a column holds numbers that are not whole: each would be a level of its own.
+
+    >>> holds_fractions(np.array([1.0, 2.5])), holds_fractions(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    if values.dtype.kind not in "fO":
+        return False
+    try:
+        numbers = np.array([_number(value) for value in values] if values.dtype.kind == "O" else values)
+    except (TypeError, ValueError):
+        return False
+    return bool((numbers != np.floor(numbers))[np.isfinite(numbers)].any())
+
+
 LOOKS = {
     r"^[-+]?[0-9]+(\.[0-9]+)?$": (
         "numbers",

@@ -36,7 +36,7 @@ from kanab.counting.grids import (
 from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.repeated_ids import id_columns, repeated_in
-from kanab.counting.signatures import Membership, make_signatures
+from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
 from kanab.counting.unusual import count_unusual, plenty
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
@@ -131,13 +131,14 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
     for linkage in plan.linkages:
         axes = [factors[name] for name in linkage.axes]
         cells[linkage.name] = _cells(axes, linkage.name)
-        tallies[linkage.name] = _tally(axes, cells[linkage.name], [*steps.values()], linkage, plan)
+        own = [steps[metric.name] for metric in plan.metrics_of(linkage)]
+        tallies[linkage.name] = _tally(axes, cells[linkage.name], own, linkage, plan)
     for name, metric in coarse_metrics(plan, tallies.values()).items():
         if _rounded_visibly(table[name], metric):
             raise too_coarse(metric)
     ranges = {name: value.range for name, value in values.items() if value.range is not None}
     together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
-    derived = choose_derived([*together.values()], plan.ratios)
+    derived = choose_derived([*together.values()], plan.products)
     enough = plenty(tallies.values())
     counted = Counted(
         plan,
@@ -163,7 +164,8 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
     )
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     sizes = {name: tally.people.size for name, tally in tallies.items()}
-    return PlanCount(counted, inside, Membership(cells, sizes, present, _magnitudes(steps.values())))
+    numbers = _numbers([steps[name] for name in plan.numbers])
+    return PlanCount(counted, inside, Membership(cells, sizes, present, _magnitudes(steps.values()), numbers))
 
 
 def _magnitudes(metrics: Iterable[MetricSteps]) -> dict[str, SignatureValues]:
@@ -174,6 +176,14 @@ def _magnitudes(metrics: Iterable[MetricSteps]) -> dict[str, SignatureValues]:
             largest = np.where(part.has, np.abs(part.steps), 0)
             magnitudes[part.metric.name] = SignatureValues(largest, largest.astype(np.float64))
     return magnitudes
+
+
+def _numbers(metrics: Sequence[MetricSteps]) -> NumbersInGroups | None:
+    """Return everybody's numbers that are adjusted for, in grid steps."""
+    if not metrics:
+        return None
+    steps = np.stack([part.steps.astype(np.float64) for part in metrics], axis=1)
+    return NumbersInGroups(tuple(part.metric.name for part in metrics), steps, steps, steps)
 
 
 def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
@@ -272,11 +282,10 @@ def _tally(
     squares: dict[str, Squares] = {
         metric.name: "class" if metric.squares == "class" else linkage.squares for metric in plan.metrics
     }
-    products = dict.fromkeys(plan.ratios)
     return fill_tally(
         tuple(coded.factor for coded in axes),
         cell if everyone else cell[inside],
         metrics if everyone else [values.of(inside) for values in metrics],
         squares,
-        products,
+        plan.products_of(linkage),
     )

@@ -10,23 +10,55 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Signatures, SignatureValues
+from kanab.counted import SignatureNumbers, Signatures, SignatureValues
 from kanab.tally.cells import DROPPED
 
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
+
+
+class NumbersInGroups(NamedTuple):
+    """Numbers that are adjusted for, a row per group of people and a column per number, in grid steps.
+
+    Without ``products`` (see `SignatureNumbers`) every group is one person.
+    """
+
+    names: tuple[str, ...]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    products: NDArray[np.float64] | None = None
+
+    def product(self, first: int, second: int) -> NDArray[np.float64]:
+        """Return the sum of the products of two numbers in every group."""
+        if self.products is None:
+            return np.asarray(self.sums[:, first] * self.sums[:, second])
+        return self.products[:, first, second]
+
+    def among(self, there: NDArray[np.bool_]) -> NumbersInGroups:
+        """Return the same among more groups; the others have 0."""
+        low, high, sums = (_spread(each, there) for each in (self.low, self.high, self.sums))
+        products = None if self.products is None else _spread(self.products, there)
+        return NumbersInGroups(self.names, low, high, sums, products)
+
+
+def _spread(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+    wider = np.zeros((len(there), *values.shape[1:]))
+    wider[there] = values
+    return wider
 
 
 class Membership(NamedTuple):
     """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
 
     ``sizes`` are the classes of each table. ``values`` are absolute values of metrics that are not 0/1: the largest
-    of everybody (or of each group), and their sum.
+    of everybody (or of each group), and their sum. ``numbers`` are those that experiments are adjusted for.
     """
 
     cells: Mapping[str, NDArray[Any]]
     sizes: Mapping[str, int]
     present: Mapping[str, NDArray[np.bool_]]
     values: Mapping[str, SignatureValues] = MappingProxyType({})
+    numbers: NumbersInGroups | None = None
 
     def among(self, there: NDArray[np.bool_]) -> Membership:
         """Return the same among more people; ``there`` says which of them the plan is about."""
@@ -43,7 +75,8 @@ class Membership(NamedTuple):
         for name, known in self.values.items():
             values[name] = SignatureValues(np.zeros(len(there), dtype=np.int64), np.zeros(len(there)))
             values[name].largest[there], values[name].total[there] = known.largest, known.total
-        return Membership(cells, self.sizes, present, values)
+        numbers = None if self.numbers is None else self.numbers.among(there)
+        return Membership(cells, self.sizes, present, values, numbers)
 
 
 def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
@@ -77,10 +110,25 @@ def _pick(
 ) -> Signatures:
     cells = np.stack([cell[anyone] for cell in plan.cells.values()], axis=1).astype(np.int64)
     values = {name: _added_up(known, number, len(people)) for name, known in plan.values.items()}
+    numbers = None if plan.numbers is None else _numbers(plan.numbers, number, len(people))
     if not plan.present:
-        return Signatures(tuple(plan.cells), cells, people, values=values)
+        return Signatures(tuple(plan.cells), cells, people, values=values, numbers=numbers)
     present = np.stack([has[anyone] for has in plan.present.values()], axis=1)
-    return Signatures(tuple(plan.cells), cells, people, tuple(plan.present), present, values=values)
+    return Signatures(tuple(plan.cells), cells, people, tuple(plan.present), present, values=values, numbers=numbers)
+
+
+def _numbers(groups: NumbersInGroups, number: NDArray[np.intp], size: int) -> SignatureNumbers:
+    many = len(groups.names)
+    low, high = np.full((size, many), np.inf), np.full((size, many), -np.inf)
+    sums, products = np.zeros((size, many)), np.zeros((size, many, many))
+    for first in range(many):
+        np.minimum.at(low[:, first], number, groups.low[:, first])
+        np.maximum.at(high[:, first], number, groups.high[:, first])
+        sums[:, first] = np.bincount(number, groups.sums[:, first], size)
+        for second in range(first + 1):
+            added = np.bincount(number, groups.product(first, second), size)
+            products[:, first, second] = products[:, second, first] = added
+    return SignatureNumbers(groups.names, low, high, sums, products)
 
 
 def _added_up(known: SignatureValues, number: NDArray[np.intp], size: int) -> SignatureValues:

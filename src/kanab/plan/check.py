@@ -242,6 +242,7 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
     others = [name for name in plan.experiment_names if name != experiment.name]
     for key, word, names, known in (
         ("adjust", "covariate", experiment.adjust, experiment.adjust),
+        ("adjust", "metric", experiment.numbers, plan.metric_names),
         ("segments", "covariate", experiment.segments, experiment.segments),
         ("interactions", "experiment", experiment.interactions, others),
         ("exclude_with", "experiment", experiment.exclude_with, others),
@@ -260,6 +261,10 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         if len(set(names)) < len(names):
             yield f"{path}.{key} names a {word} twice"
     yield from _joint_mistakes(experiment, plan)
+    yield from _number_mistakes(experiment, plan)
+    roles = ("primary", "guardrails", "lower_is_better", "non_inferiority", "tolerance")
+    for key, name in ((role, name) for role in roles for name in getattr(experiment, role) if name in plan.numbers):
+        yield f"{path}.{key} names {name!r}, which is adjusted for: that was measured before the experiment"
     for name in sorted({*experiment.primary} & {*experiment.guardrails}):
         yield f"{path}: {name!r} is primary and a guardrail; it has one role"
     if experiment.decision.guardrails == "non-inferior":
@@ -268,6 +273,22 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
                 yield f"{path}.non_inferiority misses the guardrail {name!r}: decision.guardrails is 'non-inferior'"
     for name in sorted({*experiment.interactions} & {*experiment.exclude_with}):
         yield f"{path} excludes {name!r} and asks for its interaction: nobody would be in both"
+
+
+def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with the metrics that an experiment is adjusted for."""
+    path = path_to("experiments", experiment.name, "adjust")
+    parts = {part for pair in plan.ratios for part in pair}
+    for name in experiment.numbers:
+        metric = plan.metrics_by_name.get(name)
+        if metric is None:
+            continue
+        if metric.ratio is not None or name in parts:
+            yield f"{path} names {name!r}, of a ratio; a number to adjust for is a metric by itself"
+        if metric.missing == "exclude":
+            yield f"{path} names {name!r}, whose missing values are excluded; as a number to adjust for they count as 0"
+    if experiment.numbers and not plan.outcomes:
+        yield f"{path} leaves no metric to compare: all are numbers to adjust for"
 
 
 def _joint_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

@@ -228,12 +228,13 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
     arms = [arm for arm, _ in shares or ()]
+    adjust = _unordered(table.get("adjust", values.names, ()), table)
     control = table.get("control", values.level, arms[0] if arms and table.file else None)
     return ExperimentPlan(
         name,
         shares,
         next((arm for arm in arms if str(arm) == str(control)), control),
-        _unordered(table.get("adjust", values.names, ()), table),
+        tuple(covariate for covariate in adjust if covariate not in metrics),
         table.get("segments", values.names, ()),
         table.get("interactions", values.names, ()),
         table.get("salt", values.text, None),
@@ -248,6 +249,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("lower_is_better", values.names, ()),
         table.get("non_inferiority", values.sizes, {}),
         _decision(table.table("decision")),
+        tuple(metric for metric in adjust if metric in metrics),
     )
 
 
@@ -316,7 +318,7 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
     return _without_empty(
         arms={str(arm): share for arm, share in shares} if texts and shares else shares,
         control=experiment.control,
-        adjust=list(experiment.adjust),
+        adjust=[*experiment.adjust, *experiment.numbers],
         segments=list(experiment.segments),
         interactions=list(experiment.interactions),
         salt=experiment.salt,

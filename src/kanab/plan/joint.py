@@ -108,7 +108,9 @@ def counting_terms(plan: Plan) -> str:
     >>> counting_terms(plan) == counting_terms(replace(plan, k=20))
     True
     """
-    experiments = [(each.name, each.arms, each.adjust, each.segments, each.interactions) for each in plan.experiments]
+    experiments = [
+        (each.name, each.arms, each.adjust, each.segments, each.interactions, each.numbers) for each in plan.experiments
+    ]
     covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
     return repr((experiments, covariates, [metric.counting for metric in plan.metrics]))
 

@@ -6,7 +6,7 @@ the same object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -238,9 +238,36 @@ class Plan:
         >>> Plan((MetricPlan("spend"), MetricPlan("spend_before")), (shop,)).products
         (('spend_before', 'spend'),)
         """
+        return (*self.ratios, *self._products_with(self.numbers))
+
+    def _products_with(self, numbers: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Return the pairs of some numbers with every outcome, and with each other."""
         outcomes = [metric.name for metric in self.counted_metrics if metric.name not in self.numbers]
-        adjusting = [(x, y) for x in self.numbers for y in outcomes]
-        return (*self.ratios, *adjusting, *combinations(self.numbers, 2))
+        return (*((x, y) for x in numbers for y in outcomes), *combinations(numbers, 2))
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The metrics and ratios that experiments are about: all but the numbers that they are adjusted for."""
+        return tuple(name for name in self.metric_names if name not in self.numbers)
+
+    def numbers_of(self, linkage: Linkage) -> tuple[str, ...]:
+        """Return the numbers that a table holds: those its experiment is adjusted for; none where two are crossed."""
+        return self.experiment(linkage.experiments[0]).numbers if len(linkage.experiments) == 1 else ()
+
+    def metrics_of(self, linkage: Linkage) -> tuple[MetricPlan, ...]:
+        """Return the metrics that a table holds, but for ratios.
+
+        >>> shop, other = ExperimentPlan("checkout", numbers=("before",)), ExperimentPlan("banner")
+        >>> plan = Plan((MetricPlan("spend"), MetricPlan("before")), (shop, other))
+        >>> [[metric.name for metric in plan.metrics_of(linkage)] for linkage in plan.linkages]
+        [['spend', 'before'], ['spend']]
+        """
+        gone = {*self.numbers} - {*self.numbers_of(linkage)}
+        return tuple(metric for metric in self.counted_metrics if metric.name not in gone)
+
+    def products_of(self, linkage: Linkage) -> tuple[tuple[str, str], ...]:
+        """Return the pairs of metrics whose products a table holds per arm, each once."""
+        return tuple(dict.fromkeys((*self.ratios, *self._products_with(self.numbers_of(linkage)))))
 
     @property
     def metrics_squared_by_class(self) -> frozenset[str]:
@@ -325,22 +352,37 @@ def make_plan(
     control: Level = None,
     ratios: Sequence[str] = (),
     k: int = DEFAULT_K,
+    numbers: Sequence[str] = (),
 ) -> Plan:
     """Return the plan of one experiment, from the choices of a call or a command line.
 
     ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
     Only the ``arms`` are counted, or those with ``shares``; people of other arms are left out.
-    Covariates in ``bins`` are adjusted for as categories, those of ``score`` by one slope.
+    Covariates in ``bins`` are adjusted for as categories, those of ``score`` by one slope, and as they are those of
+    ``numbers`` or with ``bounds``; where nothing is said of a covariate, its column decides when it is counted.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
     >>> plan.linkage_names, plan.metrics[0].declared
     (('variant/tier', 'variant/device'), True)
+    >>> plan = make_plan("variant", ["spend"], adjust=["tier", "spend_before"], numbers=["spend_before"])
+    >>> plan.experiment().adjust, plan.numbers
+    (('tier',), ('spend_before',))
     """
-    adjust, segments = sorted(adjust, key=str), sorted(segments, key=str)  # the order of typing means nothing
-    covariates = list(dict.fromkeys([*adjust, *segments]))
     parts = {ratio: _parts(ratio) for ratio in ratios}
     metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))
+    for name in numbers:
+        if name not in adjust:
+            raise PlanError(
+                f"numbers name something that is not adjusted for: {name!r}", "Name it in adjust, too (--adjust)."
+            )
+    bounded = [name for name in adjust if name in (bounds or {}) and name not in metrics]
+    as_they_are = sorted(dict.fromkeys([*numbers, *bounded]), key=str)
+    adjust = sorted((name for name in adjust if name not in as_they_are), key=str)  # the order of typing means nothing
+    segments = sorted(segments, key=str)
+    covariates = list(dict.fromkeys([*adjust, *segments]))
+    _check_numbers(as_they_are, metrics, segments, {"bins": bins, "top": top, "score": score})
+    metrics += as_they_are
     for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("least_events", least_events, metrics),
@@ -355,7 +397,7 @@ def make_plan(
                 name,
                 _tuple((bounds or {}).get(name)),
                 (resolution or {}).get(name),
-                missing=(missing or {}).get(name),
+                missing=(missing or {}).get(name, "zero" if name in as_they_are else None),
                 least_events=(least_events or {}).get(name),
             )
             for name in metrics
@@ -369,14 +411,38 @@ def make_plan(
                 tuple(adjust),
                 tuple(segments),
                 only=_only(arms, shares, arm),
+                numbers=tuple(as_they_are),
             ),
         ),
         tuple(
             CovariatePlan(name, None, _tuple((bins or {}).get(name)), (top or {}).get(name), name in score)
             for name in covariates
+            if name in segments or any(name in (choices or ()) for choices in (bins, top, score))
         ),
         k,
     )
+
+
+def _check_numbers(
+    numbers: Sequence[str], metrics: Sequence[str], segments: Sequence[str], classes: Mapping[str, Any]
+) -> None:
+    """Raise `PlanError` where something that is adjusted for as it is has another role, or is cut into classes."""
+    for name in numbers:
+        if name in metrics:
+            raise PlanError(
+                f"{name!r} is a metric to compare, and adjusted for as a number",
+                "What is adjusted for was measured before the experiment: leave it out of one of the two.",
+            )
+        if name in segments:
+            raise PlanError(
+                f"{name!r} is adjusted for as a number, and a number has no segments",
+                f"Cut it into bins for both: bins (--bin {name}=5), without bounds and numbers (--number).",
+            )
+        for word, choices in classes.items():
+            if name in (choices or ()):
+                raise PlanError(
+                    f"{name!r} is adjusted for as a number, and {word} cut it into classes", "Leave out one of the two."
+                )
 
 
 def _counted(names: Sequence[str], covariates: Sequence[str]) -> str:
@@ -416,6 +482,39 @@ def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") 
         for metric in plan.metrics
     )
     return replace(plan, metrics=metrics)
+
+
+def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
+    """Return the plan with what its columns decide: which covariates are adjusted for as numbers.
+
+    Those are covariates that nothing is said of, and that are not segments.
+
+    >>> plan = settle_kinds(make_plan("variant", ["spend"], adjust=["tier", "spend_before"]), "spend_before".__eq__)
+    >>> plan.experiment().adjust, plan.numbers
+    (('tier',), ('spend_before',))
+    """
+    declared = {covariate.name for covariate in plan.covariates}
+    segments = {name for experiment in plan.experiments for name in experiment.segments}
+    undecided = [name for name in plan.covariates_in_use if name not in declared]
+    numbers = [name for name in undecided if name not in segments and is_number(name)]
+    experiments = tuple(
+        replace(
+            each,
+            adjust=tuple(name for name in each.adjust if name not in numbers),
+            numbers=tuple(sorted({*each.numbers, *each.adjust} & {*each.numbers, *numbers})),
+        )
+        for each in plan.experiments
+    )
+    levels = [name for name in plan.covariates_in_use if name not in numbers]
+    return replace(
+        plan,
+        metrics=(*plan.metrics, *(MetricPlan(name, missing="zero") for name in numbers)),
+        experiments=experiments,
+        covariates=(
+            *(plan.covariate(name) for name in levels),
+            *(covariate for covariate in plan.covariates if covariate.name not in levels),
+        ),
+    )
 
 
 def rules_of(plans: Iterable[Plan]) -> dict[str, Missing]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
-from kanab.plan.model import Plan, settle_missing
+from kanab.plan.model import CovariatePlan, Plan, settle_missing
 from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
@@ -63,7 +63,8 @@ def _check_metrics(counted: Counted, ledger: Ledger) -> None:
 
 
 def _terms(plan: Plan) -> Plan:
-    return replace(settle_missing(plan), k=0)
+    levels = tuple(covariate for covariate in plan.covariates if covariate != CovariatePlan(covariate.name))
+    return replace(settle_missing(plan), k=0, covariates=levels)
 
 
 def _published(old: Release, name: str) -> ReleasedTable:

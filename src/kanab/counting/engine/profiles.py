@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
-from kanab.counting.engine.dialects import engine_of, fetch_numbers, first_row, query_text, run_query
+from kanab.counting.engine.dialects import engine_of, fetch_numbers, first_row, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
@@ -48,6 +48,16 @@ class SampleProfiles:
     metrics: Mapping[str, SampledMetric]
     levels: Mapping[str, int]
     values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+def holds_fractions(table: Any, name: str) -> bool:
+    """Return whether a column of doubles or decimals holds numbers that are not whole: each would be a level."""
+    if name not in table.columns or not (table[name].type().is_floating() or table[name].type().is_decimal()):
+        return False
+    value = table[name].cast("float64")
+    with strict_arithmetic(table):
+        row = first_row(table.aggregate(any=(value != floor(value)).fill_null(False).cast("int32").max()))
+    return bool(row["any"])
 
 
 def profile_columns(

@@ -1,0 +1,147 @@
+"""Numbers that an experiment is adjusted for as they are: which columns are some, and what is counted of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
+from kanab.errors import PlanError
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
+
+
+def shop(people=400, seed=1):
+    rng = np.random.default_rng(seed)
+    before = np.round(rng.gamma(1.5, 20, people), 2)
+    return {
+        "variant": rng.choice(["A", "B"], people),
+        "tier": rng.integers(1, 4, people),
+        "before": before,
+        "visits": rng.poisson(3, people),
+        "spend": np.round(before * 0.5 + rng.gamma(1, 5, people), 2),
+    }
+
+
+def test_a_number_stands_in_the_tables_with_its_products_and_squares_by_arm():
+    rows = shop()
+    table = kb.count(rows, arm="variant", metrics=["spend"], adjust=["tier", "before"]).tallies["variant/tier"]
+    assert table.metric_names == ("spend", "before")
+    assert [cross.pair for cross in table.crosses] == [("before", "spend")]
+    cross = table.crosses[0]
+    for place, arm in enumerate("AB"):
+        own = rows["variant"] == arm
+        x, y = (np.round(rows[name][own] * 100).astype(int).tolist() for name in ("before", "spend"))
+        assert cross.products[place] == sum(a * b for a, b in zip(x, y, strict=True))
+        assert cross.squares[0][place] == sum(a * a for a in x)
+        assert table.moments_of("before").squares["variant",][place] == sum(a * a for a in x)
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ({"adjust": ["before"]}, True),
+        ({"adjust": ["tier"]}, False),
+        ({"adjust": ["tier"], "numbers": ["tier"]}, True),
+        ({"adjust": ["tier"], "bounds": {"tier": (0, 5)}}, True),
+        ({"adjust": ["before"], "bins": {"before": 3}}, False),
+        ({"adjust": ["before"], "bins": {"before": 3}, "score": ["before"]}, False),
+    ],
+)
+def test_fractions_and_what_is_said_so_are_numbers_all_else_is_levels(said, number):
+    plan = kb.count(shop(), arm="variant", metrics=["spend"], **said).plan
+    assert plan.numbers == (tuple(said["adjust"]) if number else ())
+    assert plan.experiment().adjust == (() if number else tuple(said["adjust"]))
+
+
+def test_whole_numbers_with_gaps_stay_levels_although_frames_make_them_doubles():
+    rows = shop() | {"tier": np.where(np.arange(400) % 7 == 0, np.nan, np.arange(400) % 3)}
+    plan = kb.count(rows, arm="variant", metrics=["spend"], adjust=["tier"]).plan
+    assert plan.experiment().adjust == ("tier",)
+
+
+def test_a_segment_is_never_a_number():
+    rows = shop() | {"half": np.arange(400) % 3 / 2}
+    plan = kb.count(rows, arm="variant", metrics=["spend"], adjust=["half"], segments=["half"]).plan
+    assert plan.experiment().segments == plan.experiment().adjust == ("half",)
+
+
+def test_a_missing_number_counts_as_zero():
+    rows = shop()
+    gone = np.arange(400) % 9 == 0
+    table, same = (
+        kb.count(rows | {"before": np.where(gone, empty, rows["before"])}, arm="variant", metrics=["spend"],
+                 adjust=["before"]).tallies["variant"]
+        for empty in (np.nan, 0.0)
+    )  # fmt: skip
+    assert table == same
+
+
+def test_numbers_are_only_in_tables_of_experiments_that_are_adjusted_for_them():
+    rows = shop() | {"banner": np.arange(400) % 2}
+    plan = Plan(
+        (MetricPlan("spend"), MetricPlan("before"), MetricPlan("visits")),
+        (ExperimentPlan("variant", numbers=("before", "visits"), interactions=("banner",)), ExperimentPlan("banner")),
+    )
+    tallies = kb.count(rows, plan).tallies
+    assert {name: table.metric_names for name, table in tallies.items()} == {
+        "variant": ("spend", "before", "visits"),
+        "variant/banner": ("spend",),
+        "banner": ("spend",),
+    }
+    assert [cross.pair for cross in tallies["variant"].crosses] == [
+        ("before", "spend"), ("visits", "spend"), ("before", "visits"),
+    ]  # fmt: skip
+    assert not tallies["banner"].crosses
+
+
+def test_signatures_know_the_smallest_and_largest_numbers_their_sums_and_products():
+    rows = shop()
+    signatures = kb.count(
+        rows, arm="variant", metrics=["spend"], adjust=["tier", "before", "visits"], numbers=["visits"]
+    ).signatures
+    assert signatures.numbers.names == ("before", "visits")
+    x = np.stack([np.round(rows["before"] * 100), rows["visits"]], axis=1)
+    for place, (cell,) in enumerate(signatures.cells):
+        own = x[((rows["variant"] == "B") * 3 + rows["tier"] - 1) == cell]
+        assert len(own) == signatures.people[place]
+        assert signatures.numbers.low[place].tolist() == own.min(axis=0).tolist()
+        assert signatures.numbers.high[place].tolist() == own.max(axis=0).tolist()
+        assert signatures.numbers.sums[place].tolist() == own.sum(axis=0).tolist()
+        assert signatures.numbers.products[place].tolist() == (own.T @ own).tolist()
+
+
+def test_groups_of_people_add_up_and_people_outside_the_plan_have_zero():
+    groups = NumbersInGroups(("x",), np.array([[1.0], [2.0]]), np.array([[5.0], [3.0]]), np.array([[9.0], [5.0]]),
+                             np.array([[[40.0]], [[13.0]]]))  # fmt: skip
+    cells = {"v": np.array([0, 0])}
+    plan = Membership(cells, {"v": 1}, {}, {}, groups)
+    (added,) = make_signatures([plan], np.array([4, 2]))
+    assert added.numbers.low.tolist() == [[1]]
+    assert added.numbers.high.tolist() == [[5]]
+    assert added.numbers.sums.tolist() == [[14]]
+    assert added.numbers.products.tolist() == [[[53]]]
+    (wider,) = make_signatures([plan.among(np.array([True, False, True]))], np.array([4, 1, 2]))
+    assert wider.cells.tolist() == [[-1], [0]]
+    assert wider.numbers.sums.tolist() == [[0], [14]]
+    assert wider.numbers.products.tolist() == [[[0]], [[53]]]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"adjust": ["tier"], "numbers": ["before"]}, "not adjusted for: 'before'"),
+        ({"adjust": ["spend"], "numbers": ["spend"]}, "'spend' is a metric to compare, and adjusted for as a number"),
+        ({"adjust": ["before"], "numbers": ["before"], "segments": ["before"]}, "a number has no segments"),
+        ({"adjust": ["before"], "numbers": ["before"], "bins": {"before": 5}}, "bins cut it into classes"),
+        ({"adjust": ["before"], "bounds": {"before": (0, 9)}, "top": {"before": 5}}, "top cut it into classes"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_with_a_remedy(said, problem):
+    with pytest.raises(PlanError, match=problem):
+        make_plan("variant", ["spend"], **said)
+
+
+def test_a_plan_and_numbers_beside_it_are_refused():
+    with pytest.raises(PlanError, match="a plan and single choices"):
+        kb.count(shop(), make_plan("variant", ["spend"]), numbers=["before"])
