@@ -58,7 +58,10 @@ def kill_over_sqlite(folder: Path, rounds: int, seed: int = 1) -> str:
             committed = remembered(place)
             assert all(committed(sent) for sent in visitors.acknowledged), "an acknowledged post is lost"
             store, cipher = SqliteStore(place.data / "store.db"), RecordCipher(Keyring.from_file(place.key))
-            assert collected(store, cipher) == visitors.tallies(counted=committed), "the sums are others"
+            if any(visitors.rows(committed).values()):
+                assert collected(store, cipher) == visitors.tallies(counted=committed), "the sums are others"
+            else:  # it died before the first post
+                assert not list(store.records()), "there are sums of nobody"
             store.close()
         posts += len(visitors.acknowledged)
     fork_server.close()

@@ -22,6 +22,9 @@ from kanab.tally.metric import Metric
 MOST_ENTRIES = 20_000_000
 """Of the matrix that is solved; larger ones are not tried."""
 
+MANY_ENTRIES = 1_000_000
+"""Of a linear program: from here on an interior-point method is quicker than the simplex method."""
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -257,9 +260,15 @@ def solve(matrix: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     return totals, (directions**2).sum(axis=0) > 1 - 1e-7
 
 
+def is_large(matrix: Any) -> bool:
+    """Tell whether a linear program with these equations takes long."""
+    return int(matrix.shape[0] * matrix.shape[1]) > MANY_ENTRIES
+
+
 def minimize_linear(costs: Floats, matrix: Any, sums: Floats, bounds: Any) -> Floats | None:
     """Return the cheapest totals within bounds that fit ``matrix @ totals = sums``; None if none do."""
     from scipy.optimize import linprog  # noqa: PLC0415 - `import kanab` stays light
 
-    answer = linprog(costs, A_eq=matrix, b_eq=sums, bounds=bounds, method="highs")
+    method: Any = "highs-ipm" if is_large(matrix) else "highs"
+    answer = linprog(costs, A_eq=matrix, b_eq=sums, bounds=bounds, method=method)
     return np.asarray(answer.x, dtype=np.float64) if answer.status == 0 else None

@@ -15,6 +15,7 @@ from kanab.inspection.attack.background import (
     Equations,
     Floats,
     independent_rows,
+    is_large,
     minimize_linear,
     solve,
 )
@@ -33,6 +34,7 @@ MOST_CHECKED = 40
 _NEAR = 1e-6
 _UNLIKELY = 1e-6
 _WHOLE = 1e-3  # of a step of the grid
+_ROUNDS = 300
 
 
 def find_leverage(background: Background, k: int) -> list[Finding]:
@@ -75,12 +77,16 @@ def find_sparse_values(background: Background, k: int) -> list[Finding]:
     """
     findings: dict[tuple[str, int], Finding] = {}
     for equations in background.equations:
-        if equations.too_large or equations.metric.grid_bounds is None or _all_free(equations):
+        if equations.too_large or equations.metric.grid_bounds is None:
             continue
-        if equations.solved[1].all():
+        binary = equations.metric.binary
+        if not binary and equations.solved[1].all():
+            continue
+        free = _all_free(equations)
+        if binary and (free or equations.solved[1].all()):
             continue
         for people in _parts(equations):
-            for place, total in _off_commonest(equations, people).items():
+            for place, total in _off_commonest(equations, people, free=free).items():
                 if background.people[place] < k:
                     findings.setdefault((equations.metric.name, place), _finding(SPARSE, equations, place, total))
             for place, (rest, step) in _off_grid(equations, people).items():
@@ -107,11 +113,12 @@ def _parts(equations: Equations) -> list[NDArray[np.bool_]]:
     return [*([everybody] if len(experiments) != 1 or not arms else []), *arms.values()]
 
 
-def _off_commonest(equations: Equations, people: NDArray[np.bool_]) -> dict[int, int]:
+def _off_commonest(equations: Equations, people: NDArray[np.bool_], *, free: bool) -> dict[int, int]:
     """Return signatures off the commonest value, with their totals."""
     system = _FeasibleTotals.of(equations, people)
     if system is None:
         return {}
+    system = replace(system, free=free)
     exposed: dict[int, int] = {}
     for value in dict.fromkeys([system.usual(), system.middle()]):
         exposed = exposed or system.around(value).determined()
@@ -158,13 +165,11 @@ def _odd(equations: Equations, signature: int, rest: int, step: int) -> Finding:
 
 
 def _all_free(equations: Equations) -> bool:
-    """Tell whether everybody's total can be more and less than it is, so that no program needs to be solved.
+    """Tell whether everybody's total can be more and less than it is, so that the bounds determine nobody's.
 
-    Where the commonest value lies between bounds, those who are off it may be found among many that fit.
+    Where the commonest value lies between bounds, those who are off it may still be the fewest of all that fit.
     """
     low, high = equations.metric.grid_bounds or (0, 0)
-    if not equations.metric.binary:
-        return False
     sums = []
     for number in equations.tables:
         table = equations.background.tables[number]
@@ -193,7 +198,7 @@ class _FeasibleTotals:
     """All totals of some people that fit the published sums about them and the bounds of the metric.
 
     ``excluded`` are those whom the sums alone determine, or a class whose people all sit at the other bound. ``whole``
-    says that sums are sums, not what is left over of them.
+    says that sums are sums, not what is left over of them; ``free``, that everybody's total can be more and less.
     """
 
     matrix: Any
@@ -206,6 +211,7 @@ class _FeasibleTotals:
     excluded: NDArray[np.bool_]
     covered: bool
     whole: bool = True
+    free: bool = False
 
     @classmethod
     def of(cls, equations: Equations, people: NDArray[np.bool_]) -> _FeasibleTotals | None:
@@ -261,22 +267,50 @@ class _FeasibleTotals:
         Two searches with opposite random weights that end in the same totals have found all there
         are, if the commonest value is a bound (they are the two ends of one line), and else the
         sparsest there are, if at most half as many are off it as there are equations. Otherwise
-        what the two agree on is tried one by one.
+        what the two agree on is tried one by one; in vain where everybody is free.
         """
         at_bound = bool((self.commonest == self.low).all() or (self.commonest == self.high).all())
         width = 0.5 if at_bound else 0.05  # between bounds, people above would make up for people below
         draw = np.random.default_rng(0).uniform(1 - width, 1 + width, len(self.low))
-        first, second = self._sparsest(draw), self._sparsest(2 - draw)
-        if first is None or second is None:
+        hopeless = self.free and (at_bound or (is_large(self.matrix) and not self._look_sparse(draw)))
+        first = None if hopeless else self._sparsest(draw)
+        if first is None:
             return {}
-        near = np.abs(first - second) < _WHOLE
         whole = np.round(first)
         off = (np.abs(first - whole) < _WHOLE) & (whole != self.commonest)
-        places = np.flatnonzero(near & off & ~self.excluded).tolist()
         settled = self.covered if at_bound and self.whole else 2 * int(off.sum()) <= len(self.sums)
+        second = None if self.free and not settled else self._sparsest(2 - draw)
+        if second is None:
+            return {}
+        near = np.abs(first - second) < _WHOLE
+        places = np.flatnonzero(near & off & ~self.excluded).tolist()
         if not (near.all() and settled):
             places = [place for place in places[:MOST_CHECKED] if self.whole and self._only(place, whole[place])]
         return {place: int(whole[place]) for place in places}
+
+    def _look_sparse(self, weights: Floats) -> bool:
+        """Tell whether few people come out off the commonest value; a fraction of the work of a linear program.
+
+        Splitting (Douglas and Rachford): towards the commonest value, and back to what fits, in turns. Where a program
+        would end with so few people off it, this comes near them soon.
+        """
+        from scipy.linalg import cho_factor, cho_solve  # noqa: PLC0415 - `import kanab` stays light
+
+        factor = cho_factor((self.matrix @ self.matrix.T).toarray())
+        rest = self.sums - self.matrix @ self.commonest
+        low, high = self.low - self.commonest, self.high - self.commonest
+
+        def fitted(values: Floats) -> Floats:
+            return np.asarray(values - self.matrix.T @ cho_solve(factor, self.matrix @ values - rest))
+
+        place = fitted(np.zeros(len(low)))
+        pull = weights * np.abs(place).mean()
+        for _ in range(_ROUNDS):
+            near = np.clip(np.sign(place) * np.maximum(np.abs(place) - pull, 0), low, high)
+            if 2 * np.count_nonzero(near) <= len(rest):
+                return True
+            place = place + fitted(2 * near - place) - near
+        return False
 
     def _sparsest(self, weights: Floats) -> Floats | None:
         """Return totals that fit with the least weighted distance from the commonest value."""

@@ -247,6 +247,11 @@ def test_other_commonest_values_are_solved_for_too(metric: Metric, commonest: in
     ]
 
 
+def test_in_large_systems_few_people_off_a_value_between_bounds_are_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "MANY_ENTRIES", 0)
+    test_other_commonest_values_are_solved_for_too(BALANCE, 0, (-7, 20))
+
+
 def test_sums_that_nobody_can_have_name_nobody() -> None:
     people = crowd(60, 2)
     made = tables(people, {BOUGHT: np.zeros(60, dtype=np.int64)}, *LINKS)
@@ -285,5 +290,15 @@ def test_where_everybody_can_have_more_and_less_no_program_is_solved(monkeypatch
     people = {"arm": rng.choice(["A", "B"], 3_000), **{f"x{i}": rng.integers(0, 20, 3_000) for i in range(8)}}
     bought = (rng.random(3_000) < 0.3).astype(np.int64)
     release = tables(people, {BOUGHT: bought}, *(("arm", f"x{i}") for i in range(8)))
+    monkeypatch.setattr(reconstruct, "minimize_linear", None)
+    assert find_sparse_values(place_people(people, [release]), 10) == []
+
+
+def test_in_large_systems_no_program_is_solved_where_many_are_off_every_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    people = {"arm": rng.choice(["A", "B"], 2_000), **{f"x{i}": rng.integers(0, 20, 2_000) for i in range(6)}}
+    balance = rng.integers(-9, 30, 2_000)
+    release = tables(people, {BALANCE: balance}, *(("arm", f"x{i}") for i in range(6)))
+    monkeypatch.setattr(background, "MANY_ENTRIES", 0)
     monkeypatch.setattr(reconstruct, "minimize_linear", None)
     assert find_sparse_values(place_people(people, [release]), 10) == []
