@@ -19,6 +19,7 @@ from kanab import privacy as privacy
 from kanab import stats as stats
 from kanab import tally as tally
 from kanab.analysis.api import analyze, readout
+from kanab.analysis.models import fit
 from kanab.analysis.options import Looks
 from kanab.analysis.readout import Readout
 from kanab.counted import Counted
@@ -60,6 +61,7 @@ __all__ = [
     "analyze",
     "count",
     "count_columns",
+    "fit",
     "make_plan",
     "read_ledger",
     "read_plan",

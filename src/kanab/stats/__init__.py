@@ -16,6 +16,7 @@ from kanab.stats.cautions import (
     metric_cautions,
     people_off_commonest,
 )
+from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
@@ -51,12 +52,14 @@ __all__ = [
     "Boundary",
     "Candidate",
     "Caution",
+    "CountFit",
     "Effect",
     "FTest",
     "Fit",
     "FollowUp",
     "HolmRegion",
     "MarginTest",
+    "ModelTest",
     "OddsRatio",
     "PlannedLook",
     "Posterior",
@@ -85,9 +88,11 @@ __all__ = [
     "correct",
     "difference_in_means",
     "fit",
+    "fit_counts",
     "follow_ups",
     "holm_regions",
     "joint_contrasts",
+    "likelihood_ratio",
     "looked_early",
     "many_to_one",
     "metric_cautions",
