@@ -26,7 +26,7 @@ from kanab.stats.sequential import (
     planned_f_p,
     planned_look,
 )
-from kanab.stats.spending import Spending
+from kanab.stats.spending import Spending, check_spending
 from kanab.tally.factor import Factor, Level, as_level, label
 
 AnyCorrection = Correction | Literal["dunnett"]
@@ -75,6 +75,7 @@ class Looks:
     def __post_init__(self) -> None:
         if self.method not in ("spending", "always"):
             raise AnalysisError("unknown method of several looks", "Use 'spending' (planned looks) or 'always'.")
+        check_spending(self.spending)
         if self.earlier is not None:
             object.__setattr__(self, "earlier", tuple(self.earlier))
         if self.file is not None and (self.method == "always" or self.earlier is not None):

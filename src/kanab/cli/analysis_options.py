@@ -17,7 +17,7 @@ from kanab.stats.distributions import Alternative
 from kanab.stats.effect import RateTest
 from kanab.stats.margins import Claim, Margin
 from kanab.stats.sequential import TUNED_AT
-from kanab.stats.spending import Spending
+from kanab.stats.spending import SPENDING
 
 _OPTIONS = (
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
@@ -65,9 +65,9 @@ _OPTIONS = (
     click.option("--planned", type=click.IntRange(1), help="Number of planned people, instead of --looks."),
     click.option(
         "--spending",
-        type=click.Choice(get_args(Spending)),
+        metavar="NAME",
         default="obrien-fleming",
-        help="How planned looks share the risk of a false alarm.",
+        help=f"How planned looks share the risk of a false alarm: {', '.join(SPENDING[:-1])} or {SPENDING[-1]}.",
     ),
     click.option(
         "--tuned-at",

@@ -27,13 +27,13 @@ from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 from kanab.stats.spending import (
+    Spender,
     Spending,
     check_spending,
     growing,
     sides_of,
     smallest_alpha,
     smallest_alpha_of_share,
-    spent_by,
     tail,
     z_boundaries,
     z_of,
@@ -172,10 +172,11 @@ def planned_look(
     times = growing(people, "people")
     fractions = _clock(times, looks, planned, last=last)
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
-    spent = tuple(spent_by(fraction, alpha, sides, spending) for fraction in fractions)
+    spender = _spender(spending, sides, looks)
+    spent = spender.shares(fractions, alpha)
     z = z_boundaries(times, spent, sides)[-1]
     nominal = tail(z, sides)
-    p = None if effect.p is None else smallest_alpha(_observed(effect, sides), times, fractions, sides, spending)
+    p = None if effect.p is None else smallest_alpha(_observed(effect, sides), times, fractions, spender)
     verdict: Verdict = "ended" if fractions[-1] >= 1 else "keep going"
     if effect.p is not None and effect.p <= nominal:
         verdict = "may stop"
@@ -200,7 +201,12 @@ def planned_f_p(
     spent there. Raises what `planned_look` raises.
     """
     times = growing(people, "people")
-    return smallest_alpha_of_share(p, _clock(times, looks, planned, last=last), spending)
+    return smallest_alpha_of_share(p, _clock(times, looks, planned, last=last), _spender(spending, 2, looks))
+
+
+def _spender(spending: Spending, sides: int, looks: int | None) -> Spender:
+    """Return what is spent by a design: classic boundaries are those of so many equally spaced looks."""
+    return Spender(spending, sides, None if looks is None else tuple(float(look) for look in range(1, looks + 1)))
 
 
 def any_time_f_p(p: float, df: float, people: int, *, confidence: float, tuned_at: int = TUNED_AT) -> float:
