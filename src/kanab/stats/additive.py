@@ -1,8 +1,9 @@
-"""Adjust for several covariates that were never crossed, from tables of two at a time.
+"""Adjust for numbers as they are, and for several covariates that were never crossed, from tables of two at a time.
 
 An additive fit per arm needs counts of arm × covariate × covariate, sums of arm × covariate and the
 squares per arm. With three covariates or more these are pair tables, far coarser than the one table
-that crosses them all.
+that crosses them all. A number x from before the experiment is a metric of the same tables: it needs its sums by
+arm × covariate, and per arm its squares and its products with the metric and with other numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.effect import ArmMeans
-from kanab.stats.gram import Floats, arm_squares
+from kanab.stats.gram import Floats, arm_cross, arm_squares
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor, label
 from kanab.tally.metric import Metric
@@ -29,10 +30,13 @@ from kanab.tally.tally import Tally
 _BITS = 160
 """Binary digits behind the point of a coefficient."""
 
-_Number = int | Fraction
+_Rational = int | Fraction
 """Whole numbers where all scores are whole, which add much faster; fractions otherwise."""
 
-_Numbers = list[_Number]
+_Row = list[_Rational]
+
+Slopes = Literal["own", "one"]
+"""Every arm has slopes of its own (Lin), or all arms have one (CUPED as it was published)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +46,34 @@ class _Coded:
     covariate: str
     name: str
     values: Cells
+    scale: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """One number's column: its grid steps, about a whole number near the mean."""
+
+    number: str
+    scale: int
+    centre: int
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self.number
+
+
+_Column = _Coded | _Steps
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """The numbers: sums per arm and by arm × covariate, and products per arm of two numbers, or one and the metric."""
+
+    metrics: dict[str, Metric]
+    sums: dict[str, Cells]
+    by_level: dict[tuple[str, str], Cells]
+    products: dict[frozenset[str], Cells]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +88,7 @@ class _Marginals:
     squares: Cells
     single: dict[str, tuple[Cells, Cells]]
     pairs: dict[tuple[str, str], Cells]
+    numbers: _Measured
 
     @property
     def total(self) -> int:
@@ -67,34 +100,54 @@ class _Marginals:
         """A whole number near the mean, in steps."""
         return int(self.sums.sum()) // self.total
 
-    def products(self, columns: Sequence[_Coded], place: Any) -> list[_Numbers]:
+    def products(self, columns: Sequence[_Column], place: Any) -> list[_Row]:
         """Return X'X with an intercept, of one arm or (a slice) of everyone, exact."""
         size = len(columns) + 1
-        xtx: list[_Numbers] = [[0] * size for _ in range(size)]
+        xtx: list[_Row] = [[0] * size for _ in range(size)]
         xtx[0][0] = int(np.sum(self.counts[place]))
         for i, right in enumerate(columns, 1):
-            counts = _arm(self.single[right.covariate][0], place)
-            xtx[0][i] = xtx[i][0] = _total(counts * right.values)
+            xtx[0][i] = xtx[i][0] = self._sum(right, place)
             for j, left in enumerate(columns[:i], 1):
-                pair = left.covariate, right.covariate
-                if left.covariate == right.covariate:
-                    value = _total(counts * right.values * left.values)
-                else:
-                    crossed = (
-                        _arm(self.pairs[pair], place) if pair in self.pairs else _arm(self.pairs[pair[::-1]], place).T
-                    )
-                    value = _total(crossed * left.values[:, None] * right.values[None, :])
-                xtx[i][j] = xtx[j][i] = value
+                xtx[i][j] = xtx[j][i] = self._product(left, right, place)
         return xtx
 
-    def right_side(self, columns: Sequence[_Coded], place: int) -> _Numbers:
-        """Return X'y of one arm, y about the centre."""
-        first = int(self.sums[place]) - self.centre * int(self.counts[place])
-        rest: _Numbers = []
+    def _sum(self, column: _Column, place: Any) -> _Rational:
+        if isinstance(column, _Steps):
+            n = int(np.sum(self.counts[place]))
+            return int(np.sum(self.numbers.sums[column.number][place])) - column.centre * n
+        return _total(_arm(self.single[column.covariate][0], place) * column.values)
+
+    def _product(self, left: _Column, right: _Column, place: Any) -> _Rational:
+        """Return Σ of the products of two columns; numbers come first."""
+        if isinstance(left, _Steps) and isinstance(right, _Steps):
+            raw = self.numbers.products[frozenset((left.number, right.number))]
+            sums, n = self.numbers.sums, int(np.sum(self.counts[place]))
+            first, second = (int(np.sum(sums[column.number][place])) for column in (left, right))
+            return _about(int(np.sum(raw[place])), n, (first, left.centre), (second, right.centre))
+        assert isinstance(right, _Coded)
+        counts = _arm(self.single[right.covariate][0], place)
+        if isinstance(left, _Steps):
+            by_level = _arm(self.numbers.by_level[left.number, right.covariate], place)
+            return _total((by_level - left.centre * counts) * right.values)
+        if left.covariate == right.covariate:
+            return _total(counts * right.values * left.values)
+        pair = left.covariate, right.covariate
+        crossed = _arm(self.pairs[pair], place) if pair in self.pairs else _arm(self.pairs[pair[::-1]], place).T
+        return _total(crossed * left.values[:, None] * right.values[None, :])
+
+    def right_side(self, columns: Sequence[_Column], place: Any) -> _Row:
+        """Return X'y of one arm, or (a slice) of everyone, y about the centre."""
+        total, n = int(np.sum(self.sums[place])), int(np.sum(self.counts[place]))
+        rest: _Row = []
         for column in columns:
-            counts, sums = (cells[place] for cells in self.single[column.covariate])
-            rest.append(_total((sums - self.centre * counts) * column.values))
-        return [first, *rest]
+            if isinstance(column, _Steps):
+                raw = self.numbers.products[frozenset((column.number, self.metric.name))]
+                x = int(np.sum(self.numbers.sums[column.number][place]))
+                rest.append(_about(int(np.sum(raw[place])), n, (x, column.centre), (total, self.centre)))
+            else:
+                counts, sums = (_arm(cells, place) for cells in self.single[column.covariate])
+                rest.append(_total((sums - self.centre * counts) * column.values))
+        return [total - self.centre * n, *rest]
 
     def squares_about(self, place: int) -> int:
         """Return Σ y² of one arm about the centre."""
@@ -109,13 +162,23 @@ def additive_means(
     covariates: Sequence[str] | None = None,
     *,
     variance: Variance = "exact",
+    numbers: Sequence[str] = (),
+    slopes: Slopes = "own",
 ) -> ArmMeans:
     """Return arm means adjusted for several covariates, added, from tables that hold two of them each.
 
     The same numbers as ``adjusted_means`` gives from one table that crosses all of them. Tables of
     pairs may hold people only, without metrics, where there are tables of each covariate that hold the
-    metric. All tables must be about the same people: their marginals must be equal, to the last digit. Raises
-    `AnalysisError` where they are not or a pair is missing, `DesignError` where people are too few.
+    metric. All tables must be about the same people: their marginals must be equal, to the last digit.
+
+    ``numbers`` are metrics from before the experiment that enter as they are, one column each: they need products
+    with the metric and with each other, per arm, and their sums in every table of a covariate. ``slopes="one"`` fits
+    everyone by one regression on the covariates, and compares the arms by what it leaves (CUPED): Welch's variance of
+    that, whatever ``variance`` says. By default every arm has slopes of its own, which is never less precise in large
+    samples.
+
+    Raises `AnalysisError` where tables are of other people or something is missing, `DesignError` where people are too
+    few, or a number cannot be told from the rest.
 
     >>> from kanab.counting.columns import count_columns
     >>> from kanab.datasets import shop_rows
@@ -124,40 +187,57 @@ def additive_means(
     >>> means = additive_means(count_columns(rows, arm="variant", covariates=p, metrics=["bought"]) for p in pairs)
     >>> means.covariates, means.means.round(4)
     (('tier', 'device', 'country'), array([0.1082, 0.1146]))
+    >>> before = {"arm": ["A", "A", "A", "B", "B", "B"], "x": [1, 2, 4, 1, 3, 5], "y": [1, 2, 5, 2, 5, 8]}
+    >>> table = count_columns(before, arm="arm", metrics=["x", "y"], products=[("x", "y")])
+    >>> additive_means([table], "y", numbers=["x"]).means.round(4)
+    array([3.119, 4.5  ])
     """
     check_variance(variance)
-    held = _gathered(list(tables), metric, covariates)
-    columns = [column for factor in held.factors for column in _coded(factor, held.single[factor.name][0].sum(axis=0))]
+    check_slopes(slopes)
+    held = _gathered(list(tables), metric, covariates, list(numbers))
+    columns: list[_Column] = [*_number_columns(held), *_class_columns(held)]
     if not columns:
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
     everyone, total = held.products(columns, slice(None)), held.total
-    mean = [Fraction(x) / total for x in everyone[0][1:]]
+    sums = everyone[0][1:]
+    mean = [Fraction(x) / total for x in sums]
     about = [
-        [float((everyone[i][j] * total - a * b) / total) for j, b in enumerate(everyone[0][1:], 1)]
-        for i, a in enumerate(everyone[0][1:], 1)
+        [float((everyone[i][j] * total - a * b) / total) for j, b in enumerate(sums, 1)] for i, a in enumerate(sums, 1)
     ]
-    parts = [_arm_fit(held, columns, mean, place, variance) for place in range(len(held.arms.levels))]
-    exact, slopes, sample, df = zip(*parts, strict=True)
+    scales = [float(column.scale) for column in columns]
+    if slopes == "own":
+        parts = [_arm_fit(held, columns, mean, place, variance) for place in range(len(held.arms.levels))]
+    else:
+        parts = _common_fit(held, columns, mean, everyone)
+    exact, betas, sample, df = zip(*parts, strict=True)
     return ArmMeans(
-        held.metric.name, "adjusted", tuple(factor.name for factor in held.factors), held.arms.levels,
-        held.arms.control, tuple(int(n) for n in held.counts), exact, np.array(sample), np.array(df), slopes,
-        np.array(about) / (total * (total - 1)),
+        held.metric.name, "adjusted", (*held.numbers.sums, *(factor.name for factor in held.factors)), held.arms.levels,
+        held.arms.control, tuple(int(n) for n in held.counts), exact, np.array(sample), np.array(df), betas,
+        np.array(about) / np.outer(scales, scales) / (total * (total - 1)),
     )  # fmt: skip
 
 
+def check_slopes(slopes: str) -> None:
+    """Check that the choice of slopes is a known one; raises `AnalysisError`."""
+    if slopes not in get_args(Slopes):
+        raise AnalysisError("unknown choice of slopes", "Use 'own' (every arm its own), or 'one' for all arms.")
+
+
+_ArmPart = tuple[Fraction, tuple[Fraction, ...], float, float]
+"""One arm's mean at the common covariate means, its slopes, its variance and degrees of freedom."""
+
+
 def _arm_fit(
-    held: _Marginals, columns: Sequence[_Coded], mean: list[Fraction], place: int, variance: Variance
-) -> tuple[Fraction, tuple[Fraction, ...], float, float]:
-    """Return one arm's mean at the common covariate means, its slopes, its variance and degrees of freedom."""
+    held: _Marginals, columns: Sequence[_Column], mean: list[Fraction], place: int, variance: Variance
+) -> _ArmPart:
+    """Fit one arm by itself."""
     arm, n = label(held.arms.levels[place]), int(held.counts[place])
-    freedom = n - 1 - len(columns)
-    if freedom < 1:
-        raise DesignError(
-            f"arm {arm!r} has too few people for its {1 + len(columns)} coefficients",
-            "Wait for more people, or use fewer covariates or levels.",
-        )
+    freedom = _freedom(arm, n, 1 + len(columns))
     xtx, xty = held.products(columns, place), held.right_side(columns, place)
-    b, inverse = _solved(xtx, xty, ["Intercept", *(column.name for column in columns)], arm)
+    for i, column in enumerate(columns, 1):
+        if isinstance(column, _Steps) and xtx[i][i] * n == xtx[0][i] ** 2:
+            raise DesignError(f"in arm {arm!r} {column.name} is the same for everybody", "Leave it out.")
+    b, inverse = _solved(xtx, xty, columns, f"in arm {arm!r} ")
     unit = 1 << _BITS  # coefficients are whole numbers of these parts
     left = (held.squares_about(place) * unit - 2 * _dot(b, xty)) * unit + _dot(b, [_dot(row, b) for row in xtx])
     at_mean = np.array([1.0, *map(float, mean)])
@@ -165,11 +245,49 @@ def _arm_fit(
     scale = held.metric.scale
     alpha = ((b[0] + _dot(b[1:], mean)) / Fraction(unit) + held.centre) / scale
     sample = max(0.0, float(left / (unit * unit))) / freedom * share / scale**2
-    return alpha, tuple(Fraction(x, unit * scale) for x in b[1:]), sample, float(freedom)
+    return alpha, _in_units(b[1:], columns, held.metric), sample, float(freedom)
 
 
-def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> tuple[list[int], Floats]:
+def _common_fit(
+    held: _Marginals, columns: Sequence[_Column], mean: list[Fraction], everyone: list[_Row]
+) -> list[_ArmPart]:
+    """Fit everyone by one regression without arms; each arm has the mean of what it leaves, and Welch's variance."""
+    b, _ = _solved(everyone, held.right_side(columns, slice(None)), columns, "")
+    slopes, unit, scale = b[1:], 1 << _BITS, held.metric.scale
+    parts = []
+    for place, arm in enumerate(held.arms.levels):
+        n = int(held.counts[place])
+        freedom = _freedom(label(arm), n, 1)
+        xtx, xty = held.products(columns, place), held.right_side(columns, place)
+        left = xty[0] * unit - _dot(slopes, xtx[0][1:])
+        squares = (held.squares_about(place) * unit - 2 * _dot(slopes, xty[1:])) * unit
+        squares += _dot(slopes, [_dot(row[1:], slopes) for row in xtx[1:]])
+        alpha = ((Fraction(left) / n + _dot(slopes, mean)) / unit + held.centre) / scale
+        within = max(0.0, float((squares - Fraction(left) ** 2 / n) / (unit * unit)))
+        sample = within / (freedom * n) / scale**2
+        parts.append((alpha, _in_units(slopes, columns, held.metric), sample, float(freedom)))
+    return parts
+
+
+def _freedom(arm: str, n: int, coefficients: int) -> int:
+    """Return the degrees of freedom that an arm has left."""
+    if n <= coefficients:
+        raise DesignError(
+            f"arm {arm!r} has too few people for its {coefficients} coefficients",
+            "Wait for more people, or use fewer covariates or levels.",
+        )
+    return n - coefficients
+
+
+def _in_units(slopes: Sequence[int], columns: Sequence[_Column], metric: Metric) -> tuple[Fraction, ...]:
+    """Return slopes in units of the metric, per unit of a number or score."""
+    unit = metric.scale << _BITS
+    return tuple(Fraction(b * column.scale, unit) for b, column in zip(slopes, columns, strict=True))
+
+
+def _solved(xtx: list[_Row], xty: _Row, columns: Sequence[_Column], where: str) -> tuple[list[int], Floats]:
     """Solve the normal equations to the last digit: residuals are exact, and fitted again."""
+    names = ["Intercept", *(column.name for column in columns)]
     matrix = np.array([[float(x) for x in row] for row in xtx])
     lengths = np.sqrt(np.diag(matrix))
     idle = [name for name, length in zip(names, lengths, strict=True) if length == 0]
@@ -178,7 +296,7 @@ def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> t
     if idle or values[0] < 1e-11:
         lost = idle or [name for name, x in zip(names, vectors[:, 0], strict=True) if abs(x) > 1e-6]
         raise DesignError(
-            f"in arm {arm!r} the classes cannot tell these terms apart: {', '.join(lost)}",
+            f"{where}the classes cannot tell these terms apart: {', '.join(lost)}",
             "Drop the terms, or merge levels so that every combination holds people.",
         )
     inverse = (vectors / values) @ vectors.T / np.outer(lengths, lengths)
@@ -190,16 +308,19 @@ def _solved(xtx: list[_Numbers], xty: _Numbers, names: list[str], arm: str) -> t
     return b, inverse
 
 
-def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str] | None) -> _Marginals:
+def _gathered(
+    tables: list[Tally], metric: str | None, covariates: Sequence[str] | None, numbers: Sequence[str]
+) -> _Marginals:
     """Return the marginals that an additive fit needs, checked to be those of the same people in every table."""
     factors = {factor.name: factor for table in tables for factor in table.covariates}
     names = list(factors) if covariates is None else list(covariates)
-    if not names or not set(names) <= set(factors):
+    if not (names or numbers) or not tables or not set(names) <= set(factors):
         raise AnalysisError("a covariate is in none of the tables", f"They have: {listed(factors) or 'none'}.")
     tables = sorted(tables, key=lambda table: not table.moments)
     arms, known = tables[0].experiment, tables[0].moments_of(metric).metric
     held: dict[tuple[str, ...], list[Cells]] = {}
-    for table in [table.keep(*(name for name in names if name in table.axes)) for table in tables]:
+    tables = [table.keep(*(name for name in names if name in table.axes)) for table in tables]
+    for table in tables:
         if table.experiment != arms or any(factors[factor.name] != factor for factor in table.covariates):
             raise AnalysisError("the tables have different arms or levels", "Use one level map per covariate in all.")
         crossed = [factor.name for factor in table.covariates]
@@ -230,25 +351,96 @@ def _gathered(tables: list[Tally], metric: str | None, covariates: Sequence[str]
             f"there are no sums of {known.name!r} by {without[0]}",
             "Give a table of each covariate that holds the metric.",
         )
+    measured = _gathered_numbers(tables, known.name, names, numbers, held[()])
     counts, sums, squares = held[()]
     if not np.all(counts > 0):
         raise AnalysisError("an arm has nobody in it", "Select the arms that have people first.")
     single = {name: (held[name,][0], held[name,][1]) for name in names}
     pairs = {(key[0], key[1]): cells[0] for key, cells in held.items() if len(key) == 2}
     used = tuple(factors[name] for name in names)
-    return _Marginals(known, arms, used, counts, sums, squares, single, pairs)
+    return _Marginals(known, arms, used, counts, sums, squares, single, pairs, measured)
+
+
+def _gathered_numbers(
+    tables: list[Tally], metric: str, covariates: Sequence[str], numbers: Sequence[str], of_metric: list[Cells]
+) -> _Measured:
+    """Return sums and products of the numbers; ``of_metric`` are people, sums and squares of the metric per arm.
+
+    One number by itself is of those who have a value of the metric, and so is the metric then: its products tell.
+    """
+    pairs = [*((number, metric) for number in numbers), *combinations(numbers, 2)]
+    held: dict[tuple[str, ...], list[Cells]] = {}
+    metrics: dict[str, Metric] = {}
+    for table in tables:
+        arm = table.experiment.name
+        for part in [table.moments_of(number) for number in numbers if number in table.metric_names]:
+            name = metrics.setdefault(part.metric.name, part.metric).name
+            by_arm = [marginal(cells, table.axes, (arm,)) for cells in (part.counts, part.sums)]
+            _same(held, (name,), [*by_arm, arm_squares(table, name)])
+            for factor in table.covariates:
+                _same(held, (name, "by", factor.name), [marginal(part.sums, table.axes, (arm, factor.name))])
+        for pair in pairs:
+            cross = arm_cross(table, *pair)
+            if cross is not None:
+                _same(held, pair, [cross.counts, *cross.sums, *cross.squares, cross.products])
+    for first, second in pairs:
+        if (first, second) not in held:
+            raise AnalysisError(
+                f"products of {first} and {second} were not kept",
+                f"Count again with {first} among the numbers that effects are adjusted for, or leave it out.",
+            )
+    for number, covariate in [(number, covariate) for number in numbers for covariate in covariates]:
+        if (number, "by", covariate) not in held:
+            raise AnalysisError(
+                f"there are no sums of {number!r} by {covariate}",
+                "Give a table of each covariate that holds the number.",
+            )
+    if len(pairs) == 1 and not covariates:
+        people, x, y, xx, yy, xy = held[pairs[0]]
+        of_metric[:] = people, y, yy
+        return _Measured(metrics, {numbers[0]: x}, {}, {frozenset(pairs[0]): xy, frozenset(numbers): xx})
+    counts = [held[key][0] for key in [*((number,) for number in numbers), *pairs]]
+    if not all(np.array_equal(of_metric[0], people) for people in counts):
+        raise AnalysisError(
+            f"some people have only one of {metric!r} and {listed(numbers)}, so that their sums are of others",
+            "Count both with missing = 'zero', or adjust for one number only.",
+        )
+    return _Measured(
+        metrics,
+        {number: held[number,][1] for number in numbers},
+        {(number, name): held[number, "by", name][0] for number in numbers for name in covariates},
+        {frozenset(pair): held[pair][5] for pair in pairs} | {frozenset([x]): held[x,][2] for x in numbers},
+    )
 
 
 def _agree(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
     """Hold a marginal, or check that it equals the one that an earlier table held."""
     if key[::-1] in held and len(key) == 2:
         key, cells = (key[1], key[0]), [np.swapaxes(table, 1, 2) for table in cells]
+    _same(held, key, cells)
+
+
+def _same(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
     earlier = held.setdefault(key, cells)
     if not all(np.array_equal(before, now) for before, now in zip(earlier, cells, strict=False)):
         raise AnalysisError(
             "the tables are not about the same people: their marginals differ",
             "Count them in one pass, from one source.",
         )
+
+
+def _number_columns(held: _Marginals) -> list[_Steps]:
+    columns = []
+    for name, sums in held.numbers.sums.items():
+        total, squares = int(sums.sum()), int(held.numbers.products[frozenset([name])].sum())
+        if squares * held.total == total**2:
+            raise DesignError(f"{name} is the same for everybody", "Leave it out.")
+        columns.append(_Steps(name, held.numbers.metrics[name].scale, total // held.total))
+    return columns
+
+
+def _class_columns(held: _Marginals) -> list[_Coded]:
+    return [column for factor in held.factors for column in _coded(factor, held.single[factor.name][0].sum(axis=0))]
 
 
 def _coded(factor: Factor, people: Cells) -> list[_Coded]:
@@ -282,10 +474,16 @@ def _arm(cells: Cells, place: Any) -> Cells:
     return np.asarray(cells.sum(axis=0) if isinstance(place, slice) else cells[place])
 
 
-def _total(cells: Cells) -> _Number:
-    total: _Number = sum(cells.ravel().tolist())
+def _about(product: int, n: int, first: tuple[int, int], second: tuple[int, int]) -> int:
+    """Return Σ (x − a)(y − b) from Σ x y, given the sums of x and y with a and b."""
+    (x, a), (y, b) = first, second
+    return product - b * x - a * y + n * a * b
+
+
+def _total(cells: Cells) -> _Rational:
+    total: _Rational = sum(cells.ravel().tolist())
     return total
 
 
-def _dot(first: Sequence[_Number], second: Sequence[_Number]) -> _Number:
+def _dot(first: Sequence[_Rational], second: Sequence[_Rational]) -> _Rational:
     return sum(a * b for a, b in zip(first, second, strict=True))

@@ -8,7 +8,7 @@ refined on residuals computed in integers, so that nothing large is ever subtrac
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError, DesignError
 from kanab.tally.cells import Cells
+from kanab.tally.moments import Cross
 from kanab.tally.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -96,6 +97,17 @@ def arm_squares(tally: Tally, metric: str | None, by: tuple[str, ...] = ()) -> C
             f"Count again with squares by {crossed}; a 0/1 metric needs none if its bounds are (0, 1).",
         )
     return squares
+
+
+def arm_cross(tally: Tally, first: str, second: str) -> Cross | None:
+    """Return the products of two metrics per arm, kept in either order; None where they were not."""
+    by = (tally.experiment.name,)
+    for cross in tally.crosses:
+        if cross.by == by and cross.pair == (first, second):
+            return cross
+        if cross.by == by and cross.pair == (second, first):
+            return replace(cross, pair=(first, second), sums=cross.sums[::-1], squares=cross.squares[::-1])
+    return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.errors import AnalysisError
-from kanab.stats.additive import additive_means
+from kanab.errors import AnalysisError, listed
+from kanab.stats.additive import Slopes, additive_means
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
-from kanab.stats.gram import Floats
+from kanab.stats.gram import Floats, arm_cross
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import label
 from kanab.tally.metric import Metric
@@ -66,10 +66,12 @@ def adjusted_ratio_means(
     return line.restored(adjusted_means(table, None, covariates, variance=variance))
 
 
-def _linear_table(tally: Tally, numerator: str, denominator: str) -> tuple[Tally, _Linear]:
-    """Return v by class, and how ratios are restored from it."""
+def _linear_table(
+    tally: Tally, numerator: str, denominator: str, numbers: Sequence[str] = (), *, alike: bool = False
+) -> tuple[Tally, _Linear]:
+    """Return v by class, with numbers and their products with it, and how ratios are restored from it."""
     cross = _products(tally, numerator, denominator)
-    line = _linear(tally, cross)
+    line = _linear(tally, cross, alike=alike)
     y, z = (tally.moments_of(name) for name in (numerator, denominator))
     if np.any(y.counts != z.counts) or np.any(marginal(y.counts, tally.axes, cross.by) != cross.counts):
         raise AnalysisError(
@@ -79,7 +81,18 @@ def _linear_table(tally: Tally, numerator: str, denominator: str) -> tuple[Tally
     axis = tally.axes.index(tally.experiment.name)
     shape = [-1 if place == axis else 1 for place in range(len(tally.axes))]
     sums = y.sums * line.of_numerator.reshape(shape) - z.sums * line.of_denominator.reshape(shape)
-    return Tally(tally.factors, y.counts, (line.moments(y.counts, sums),)), line
+    v = line.moments(y.counts, sums)
+    if not numbers:
+        return Tally(tally.factors, y.counts, (v,)), line
+    kept = tally.select_metrics([number for number in numbers if number in tally.metric_names])
+    if any(np.any(part.counts != y.counts) for part in kept.moments):
+        raise AnalysisError(
+            f"some people have no value of {listed(numbers)}",
+            "Count numbers that effects are adjusted for with missing = 'zero'.",
+        )
+    crosses = [line.times(tally, number, cross.pair) for number in kept.metric_names]
+    products = [*kept.crosses, *(product for product in crosses if product is not None)]
+    return Tally(tally.factors, y.counts, (v, *kept.moments), tuple(products)), line
 
 
 @check_arguments()
@@ -90,18 +103,25 @@ def additive_ratio_means(
     covariates: Sequence[str] | None = None,
     *,
     variance: Variance = "exact",
+    numbers: Sequence[str] = (),
+    slopes: Slopes = "own",
 ) -> ArmMeans:
-    """Return one ratio per arm, adjusted for several covariates that were never crossed.
+    """Return one ratio per arm, adjusted for numbers and for several covariates that were never crossed.
 
     ``tables`` are those of each covariate, with both metrics, and of every pair of them, as for
-    ``additive_means``. Raises `AnalysisError` where something is missing.
+    ``additive_means``; ``numbers`` need their products with both metrics. Raises `AnalysisError` where something is
+    missing.
     """
-    given = list(tables)
-    lines = [(table, *_linear_table(table, numerator, denominator)) for table in given if table.moments]
+    given, numbers = list(tables), list(numbers)
+    alike = slopes == "one"  # a slope for all arms is of numbers in one unit
+    lines = [_linear_table(table, numerator, denominator, numbers, alike=alike) for table in given if table.moments]
     if not lines:
         raise AnalysisError("no table holds the two metrics of the ratio", "Give a table of each covariate.")
-    linear = [table for _, table, _ in lines] + [table for table in given if not table.moments]
-    return lines[0][2].restored(additive_means(linear, None, covariates, variance=variance))
+    linear = [table for table, _ in lines] + [table for table in given if not table.moments]
+    line = lines[0][1]
+    return line.restored(
+        additive_means(linear, line.name, covariates, variance=variance, numbers=numbers, slopes=slopes)
+    )
 
 
 @check_arguments()
@@ -142,12 +162,9 @@ def _products(tally: Tally, numerator: str, denominator: str) -> Cross:
     """Return the pair's products per arm, in either order; the error names the line of a plan that keeps them."""
     for name in (numerator, denominator):
         tally.moments_of(name)
-    arm = tally.experiment.name
-    for cross in tally.crosses:
-        if cross.by == (arm,) and cross.pair == (numerator, denominator):
-            return cross
-        if cross.by == (arm,) and cross.pair == (denominator, numerator):
-            return replace(cross, pair=(numerator, denominator), sums=cross.sums[::-1], squares=cross.squares[::-1])
+    cross = arm_cross(tally, numerator, denominator)
+    if cross is not None:
+        return cross
     raise AnalysisError(
         f"no cross-products of {numerator!r} and {denominator!r} were kept, so their ratio has no error",
         "Count again with this line under [metrics] of the plan: "
@@ -172,6 +189,17 @@ class _Linear:
         """Return the moments of v."""
         return Moments(Metric(self.name), counts, sums, {self.by: self.squares})
 
+    def times(self, tally: Tally, number: str, ratio: tuple[str, str]) -> Cross | None:
+        """Return the products of a number and v; None where those with numerator or denominator are missing."""
+        with_y, with_z = (arm_cross(tally, number, name) for name in ratio)
+        if with_y is None or with_z is None:
+            return None
+        a, b = self.of_numerator, self.of_denominator
+        return Cross(
+            (number, self.name), self.by, with_y.counts, (with_y.sums[0], a * with_y.sums[1] - b * with_z.sums[1]),
+            (with_y.squares[0], self.squares), a * with_y.products - b * with_z.products,
+        )  # fmt: skip
+
     def restored(self, means: ArmMeans) -> ArmMeans:
         """Return the arm means of v as ratios."""
         arms = list(zip(means.exact, means.exact_slopes, self.ratios, self.units, strict=True))
@@ -184,8 +212,8 @@ class _Linear:
         )
 
 
-def _linear(tally: Tally, cross: Cross) -> _Linear:
-    """Return v for each arm: its own line through 0 and its means."""
+def _linear(tally: Tally, cross: Cross, *, alike: bool = False) -> _Linear:
+    """Return v for each arm: its own line through 0 and its means; ``alike`` in the same unit in all arms."""
     y, z = (tally.moments_of(name).metric for name in cross.pair)
     grids = Fraction(z.scale, y.scale)
     rows = zip(
@@ -202,6 +230,11 @@ def _linear(tally: Tally, cross: Cross) -> _Linear:
         shares.append((total_z // common, total_y // common))
         ratios.append(Fraction(total_y, total_z or 1) * grids)
         units.append(Fraction(n * common, total_z**2 or 1) * grids)
+    if alike:
+        common = math.lcm(*(unit.denominator for unit in units))
+        factors = [int(unit * common) for unit in units]
+        shares = [(of_y * factor, of_z * factor) for (of_y, of_z), factor in zip(shares, factors, strict=True)]
+        units = [Fraction(1, common)] * len(units)
     a, b = (_whole(column) for column in zip(*shares, strict=True))
     squares = cross.squares[0] * a**2 - 2 * cross.products * a * b + cross.squares[1] * b**2
     return _Linear("/".join(cross.pair), a, b, squares, cross.by, tuple(ratios), tuple(units))

@@ -1,15 +1,21 @@
-"""Adjusting from pair tables gives what one table that crosses everything gives."""
+"""Adjusting from pair tables gives what one table that crosses everything gives; numbers, what their rows give."""
 
 import inspect
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
+import statsmodels.api as sm
+import tea_tasting as tt
+from scipy import stats as scipy_stats
 
-from kanab import Metric, count_columns
+from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats import additive_ratio_means, adjusted_means, adjusted_ratio_means, against_control
+from kanab.stats import additive_ratio_means, adjusted_means, adjusted_ratio_means, against_control, plain_means
 from kanab.stats.additive import additive_means
+from kanab.tally.factor import Factor
+from kanab.tally.moments import Cross, Moments
 
 NAMES = ("tier", "device", "country")
 
@@ -176,3 +182,251 @@ def test_people_without_a_value_are_not_taken_for_people_with_one():
 def test_joint_adjustment_has_the_variance_that_adjustment_for_one_covariate_has():
     functions = (adjusted_means, adjusted_ratio_means, additive_means, additive_ratio_means)
     assert len({inspect.signature(function).parameters["variance"].default for function in functions}) == 1
+
+
+# ── numbers as they are ────────────────────────────────────────────────────────────────────────
+
+NUMBERS = ("before", "age")
+
+
+def people(n=1200, seed=3, shift=0.0):
+    """Return rows with two numbers from before: amounts with a long tail, and ages; slopes differ by arm."""
+    rng = np.random.default_rng(seed)
+    data = rows(n, seed=seed)
+    data["device"] = rng.choice(["phone", "desktop", "tablet"], n)
+    data["country"] = rng.choice(["NO", "SE", "DK"], n)
+    data["before"] = np.round(rng.lognormal(2, 1, n), 2) + shift
+    data["age"] = rng.integers(18, 80, n) + shift
+    slope = np.where(data["arm"] == "A", 0.5, 0.8)
+    data["y"] = np.round(
+        slope * data["before"] + 0.05 * data["age"] + (data["device"] == "phone") + rng.normal(0, 2, n), 2
+    )
+    return data
+
+
+def with_numbers(data, covariates=(), numbers=NUMBERS, **choices):
+    metrics = {"y": Metric("y", 100), "before": Metric("before", 100), "age": Metric("age")}
+    kept = {name: metric for name, metric in metrics.items() if name in ("y", *numbers)}
+    products = [*((number, "y") for number in numbers), *combinations(numbers, 2)]
+    return count_columns(
+        data, arm="arm", covariates=covariates, metrics=kept, squares="arm", products=products, **choices
+    )
+
+
+def tables(data, covariates, numbers=NUMBERS):
+    """Return what a release holds: a table of each covariate, tables of people by two, and one of arms."""
+    singles = [with_numbers(data, [name], numbers) for name in covariates]
+    return [
+        with_numbers(data, (), numbers),
+        *singles,
+        *people_only([counted(data, p) for p in combinations(covariates, 2)]),
+    ]
+
+
+def columns_of(data, covariates, numbers):
+    frame = pd.DataFrame({name: np.asarray(data[name], dtype=float) for name in numbers})
+    for name in covariates:
+        frame = pd.concat(
+            [frame, pd.get_dummies(pd.Series(data[name]), prefix=name, drop_first=True, dtype=float)], axis=1
+        )
+    return frame
+
+
+def lin_on_rows(data, covariates, numbers, variance="exact"):
+    """Return arm means and their covariance by one regression per arm on the rows, columns about the common mean."""
+    x = columns_of(data, covariates, numbers)
+    x = x - x.mean()
+    means, own, slopes = [], [], []
+    for arm in sorted(set(data["arm"])):
+        inside = np.asarray(data["arm"]) == arm
+        fit = sm.OLS(np.asarray(data["y"])[inside], sm.add_constant(x[inside])).fit()
+        means.append(fit.params.iloc[0])
+        own.append(fit.cov_params().iloc[0, 0] if variance == "exact" else fit.mse_resid / inside.sum())
+        slopes.append(fit.params.iloc[1:])
+    n, b = len(x), np.array(slopes)
+    return np.array(means), np.diag(own) + b @ (x.T @ x).to_numpy() @ b.T / (n * (n - 1)), b
+
+
+@pytest.mark.parametrize("variance", ["paper", "exact"])
+@pytest.mark.parametrize("numbers", [("before",), NUMBERS])
+@pytest.mark.parametrize("covariates", [(), ("device",), ("device", "country")])
+def test_numbers_and_categories_together_give_what_regressions_on_rows_give(variance, numbers, covariates):
+    data = people()
+    means = additive_means(tables(data, covariates, numbers), "y", covariates, numbers=numbers, variance=variance)
+    expected, covariance, slopes = lin_on_rows(data, covariates, numbers, variance)
+    assert means.covariates == (*numbers, *covariates)
+    assert means.means == pytest.approx(expected, rel=1e-11)
+    assert means.covariance == pytest.approx(covariance, rel=1e-11)
+    assert means.slopes == pytest.approx(slopes, rel=1e-9)
+    assert means.df.tolist() == [n - 1 - slopes.shape[1] for n in means.people]
+
+
+def test_all_covariates_of_the_tables_are_taken_unless_some_are_named():
+    data = people()
+    everything = tables(data, ("device", "country"))
+    assert additive_means(everything, "y", numbers=["age"]).covariates == ("age", "device", "country")
+    assert additive_means(everything, "y", ["country"], numbers=["age"]).covariates == ("age", "country")
+
+
+def test_levels_that_were_merged_are_adjusted_for_as_merged_rows_would_be():
+    data = people()
+    table = with_numbers(data, ["device"]).coarsen("device", {"phone": "other", "tablet": "other"})
+    means = additive_means([table], "y", numbers=NUMBERS)
+    merged = data | {"device": np.where(data["device"] == "desktop", "desktop", "other")}
+    expected, covariance, _ = lin_on_rows(merged, ["device"], NUMBERS)
+    assert means.means == pytest.approx(expected, rel=1e-11)
+    assert means.covariance == pytest.approx(covariance, rel=1e-11)
+
+
+@pytest.mark.parametrize("slopes", ["own", "one"])
+def test_far_away_numbers_lose_no_digit(slopes):
+    near, far = people(), people(shift=1e9)
+    assert additive_means([with_numbers(near, ["device"])], "y", numbers=NUMBERS, slopes=slopes).exact == (
+        additive_means([with_numbers(far | {"y": near["y"]}, ["device"])], "y", numbers=NUMBERS, slopes=slopes).exact
+    )
+
+
+def test_a_finer_grid_of_the_same_values_changes_nothing():
+    data = people()
+    fine = {"y": Metric("y", 10_000), "before": Metric("before", 1_000_000)}
+    table = count_columns(data, arm="arm", metrics=fine, squares="arm", products=[("y", "before")])
+    means = additive_means([table], "y", numbers=["before"])
+    coarse = additive_means([with_numbers(data, (), ["before"])], "y", numbers=["before"])
+    assert means.means == pytest.approx(coarse.means, rel=1e-14)
+    assert means.covariance == pytest.approx(coarse.covariance, rel=1e-13)
+
+
+def nsw():
+    """Return the National Supported Work experiment: sums per arm of Dehejia and Wahba's 445 men."""
+
+    def cells(*values):
+        return np.array(values, dtype=object)
+
+    n = cells(260, 185)
+    x, xx = cells(3293964026, 2834302915), cells(291109780147014716, 234112924782279225)
+    y, yy = cells(11842485935, 11745918930), cells(1318278699932595625, 1884652908772902500)
+    by = ("arm",)
+    moments = Moments(Metric("re75", 10_000), n, x, {by: xx}), Moments(Metric("re78", 10_000), n, y, {by: yy})
+    products = Cross(("re75", "re78"), by, n, (x, y), (xx, yy), cells(188628617590873200, 214704329704465900))
+    return Tally((Factor("arm", ("control", "training"), "arm"),), n, moments, (products,))
+
+
+def test_earnings_of_nsw_adjusted_for_those_of_1975_as_they_are_are_the_known_1749():
+    effect = against_control(additive_means([nsw()], "re78", numbers=["re75"]))
+    assert (effect.estimate, effect.se_population) == pytest.approx((1749.0521495600387, 671.3373853676339), rel=1e-11)
+    assert against_control(plain_means(nsw(), "re78")).estimate == pytest.approx(1794.34, abs=0.01)
+
+
+def test_one_number_by_itself_is_of_those_who_have_a_value():
+    data = people()
+    data["y"][::7] = np.nan
+    metrics = {"y": Metric("y", 100, missing="exclude"), "before": Metric("before", 100), "age": Metric("age")}
+    products = [("before", "y"), ("age", "y"), ("before", "age")]
+    table = count_columns(data, arm="arm", covariates=["device"], metrics=metrics, squares="arm", products=products)
+    means = additive_means([table], "y", (), numbers=["before"])
+    having = {name: np.asarray(column)[~np.isnan(data["y"])] for name, column in data.items()}
+    expected, covariance, _ = lin_on_rows(having, (), ["before"])
+    assert means.means == pytest.approx(expected, rel=1e-11)
+    assert means.covariance == pytest.approx(covariance, rel=1e-11)
+    assert sum(means.people) == len(having["y"])
+    for numbers, covariates in ((["before"], ["device"]), (["before", "age"], ())):
+        with pytest.raises(AnalysisError, match="some people have only one of 'y' and before"):
+            additive_means([table], "y", covariates, numbers=numbers)
+
+
+def test_a_number_that_tells_nothing_is_named():
+    data = people()
+    with pytest.raises(DesignError, match="before is the same for everybody"):
+        additive_means([with_numbers(data | {"before": np.full(1200, 5.0)})], "y", numbers=NUMBERS)
+    within = data | {"before": np.where(data["arm"] == "B", 5.0, data["before"])}
+    with pytest.raises(DesignError, match="in arm 'B' before is the same for everybody"):
+        additive_means([with_numbers(within)], "y", numbers=NUMBERS)
+    assert additive_means([with_numbers(within)], "y", numbers=NUMBERS, slopes="one").method == "adjusted"
+    twice = data | {"before": 2.0 * data["age"] + 3}
+    for slopes in ("own", "one"):
+        with pytest.raises(DesignError, match=r"cannot tell these terms apart: .*before, age"):
+            additive_means([with_numbers(twice)], "y", numbers=NUMBERS, slopes=slopes)
+    with pytest.raises(DesignError, match=r"cannot tell these terms apart: .*age"):
+        additive_means(
+            [with_numbers(data | {"age": 1 * (data["device"] == "phone")}, ["device"])], "y", numbers=["age"]
+        )
+
+
+def test_too_few_people_for_numbers_are_refused():
+    tiny = {
+        "arm": ["A", "A", "A", "B", "B", "B"],
+        "before": [1, 2, 4, 1, 3, 5],
+        "age": [1, 0, 2, 1, 1, 0],
+        "y": range(6),
+    }
+    with pytest.raises(DesignError, match="arm 'A' has too few people for its 3 coefficients"):
+        additive_means([with_numbers(tiny)], "y", numbers=NUMBERS)
+    single = {name: list(column)[:4] for name, column in tiny.items()}
+    with pytest.raises(DesignError, match="arm 'B' has too few people for its 1 coefficients"):
+        additive_means([with_numbers(single)], "y", numbers=["before"], slopes="one")
+
+
+def test_what_numbers_lack_is_named():
+    data = people()
+    table = count_columns(data, arm="arm", metrics=["y", "age"], products=[("y", "age")], squares="arm")
+    with pytest.raises(AnalysisError, match="products of before and y were not kept"):
+        additive_means([table], "y", numbers=["before"])
+    both = count_columns(
+        data, arm="arm", metrics=["y", "age", "before"], products=[("y", "age"), ("y", "before")], squares="arm"
+    )
+    with pytest.raises(AnalysisError, match="products of before and age were not kept"):
+        additive_means([both], "y", numbers=NUMBERS)
+    with pytest.raises(AnalysisError, match="there are no sums of 'before' by device"):
+        additive_means([with_numbers(data, ["device"], ["age"]), with_numbers(data)], "y", numbers=NUMBERS)
+    with pytest.raises(AnalysisError, match="unknown choice of slopes"):
+        additive_means([with_numbers(data)], "y", numbers=NUMBERS, slopes="each")
+    other = people(seed=4) | {"arm": data["arm"], "y": data["y"], "device": data["device"]}
+    with pytest.raises(AnalysisError, match="not about the same people"):
+        additive_means([with_numbers(data), with_numbers(other, ["device"])], "y", numbers=["before"])
+
+
+# ── one slope for all arms ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("metric", "p"), [("orders", 0.00733), ("revenue", 0.00674)])
+def test_one_slope_gives_the_figures_that_tea_tasting_prints_for_its_cuped_example(metric, p):
+    data = tt.make_users_data(rng=42, covariates=True)
+    rows_of = {name: data[name].to_numpy() for name in ("variant", metric, f"{metric}_covariate")}
+    before = f"{metric}_covariate"
+    exact = {name: Metric(name, 1 << 40) for name in (metric, before)}
+    table = count_columns(rows_of, arm="variant", metrics=exact, squares="arm", products=[(before, metric)])
+    effect = against_control(additive_means([table], metric, numbers=[before], slopes="one"))
+    peer = tt.Experiment(it=tt.Mean(metric, before)).analyze(data)["it"]
+    assert effect.p == pytest.approx(p, abs=5e-6)
+    assert (effect.estimate, *effect.interval, effect.t, effect.p) == pytest.approx(
+        (peer.effect_size, peer.effect_size_ci_lower, peer.effect_size_ci_upper, peer.statistic, peer.pvalue), rel=1e-8
+    )
+
+
+@pytest.mark.parametrize("covariates", [(), ("device",), ("device", "country")])
+def test_one_slope_is_welch_on_what_a_regression_without_arms_leaves(covariates):
+    data = people()
+    means = additive_means(tables(data, covariates), "y", covariates, numbers=NUMBERS, slopes="one")
+    x = columns_of(data, covariates, NUMBERS)
+    fit = sm.OLS(data["y"], sm.add_constant(x - x.mean())).fit()
+    left = fit.resid + data["y"].mean()
+    for arm in "BC":
+        effect = against_control(means, arm)
+        welch = scipy_stats.ttest_ind(left[data["arm"] == arm], left[data["arm"] == "A"], equal_var=False)
+        difference = left[data["arm"] == arm].mean() - left[data["arm"] == "A"].mean()
+        assert (effect.estimate, effect.t, effect.df, effect.p) == pytest.approx(
+            (difference, welch.statistic, welch.df, welch.pvalue), rel=1e-9
+        )
+        assert effect.se_population == pytest.approx(effect.se, rel=1e-12)
+    assert means.slopes == pytest.approx(np.tile(fit.params.iloc[1:], (3, 1)), rel=1e-10)
+
+
+def test_one_slope_is_near_ancova_where_arms_have_alike_people():
+    data = people(n=20_000)
+    means = additive_means(tables(data, ()), "y", (), numbers=NUMBERS, slopes="one")
+    x = columns_of(data, (), NUMBERS).assign(B=1.0 * (data["arm"] == "B"), C=1.0 * (data["arm"] == "C"))
+    ancova = sm.OLS(data["y"], sm.add_constant(x)).fit(cov_type="HC0")
+    for arm in "BC":
+        effect = against_control(means, arm)
+        assert effect.estimate == pytest.approx(ancova.params[arm], abs=0.05 * ancova.bse[arm])
+        assert effect.se == pytest.approx(ancova.bse[arm], rel=0.02)

@@ -171,3 +171,66 @@ def test_a_ratio_is_adjusted_for_covariates_that_were_never_crossed():
     assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
     with pytest.raises(AnalysisError, match="no table holds the two metrics of the ratio"):
         additive_ratio_means([crossed.select_metrics([])], "revenue", "orders")
+
+
+def visitors(n=600):
+    rng = np.random.default_rng(8)
+    orders = rng.poisson(2, n)
+    before, age = rng.poisson(20, n) + 4 * orders, rng.integers(18, 80, n)
+    return {
+        "arm": rng.choice(["A", "B"], n), "tier": rng.integers(1, 4, n), "orders": orders, "before": before, "age": age,
+        "revenue": orders * rng.integers(1, 40, n) + before,
+    }  # fmt: skip
+
+
+def counted(rows, numbers=("before", "age"), **choices):
+    parts = ("revenue", "orders")
+    products = [PAIR[0], *((x, part) for x in numbers for part in parts), ("before", "age")]
+    return count_columns(
+        rows, arm="arm", metrics=[*parts, "before", "age"], products=products, squares="arm", **choices
+    )
+
+
+@pytest.mark.parametrize("slopes", ["own", "one"])
+@pytest.mark.parametrize(
+    ("numbers", "covariates"), [(["before"], []), (["before", "age"], []), (["before", "age"], ["tier"])]
+)
+def test_a_ratio_is_adjusted_for_numbers_as_its_distances_from_the_arms_ratio_are(slopes, numbers, covariates):
+    rows = visitors()
+    table = counted(rows, covariates=["tier"]).as_categories(["tier"])
+    means = additive_ratio_means([table], "revenue", "orders", covariates, numbers=numbers, slopes=slopes)
+    y, z, arms = rows["revenue"].astype(float), rows["orders"].astype(float), rows["arm"]
+    x = np.column_stack(
+        [*(rows[name] for name in numbers), *((rows["tier"] == 2, rows["tier"] == 3) if covariates else ())]
+    )
+    x = np.column_stack([np.ones(len(y)), x - x.mean(axis=0)])
+    ratio = {arm: y[arms == arm].sum() / z[arms == arm].sum() for arm in "AB"}
+    mean_z = {arm: z[arms == arm].mean() for arm in "AB"}
+    u = np.array([(yi - ratio[arm] * zi) / mean_z[arm] for yi, zi, arm in zip(y, z, arms, strict=True)])
+    everyone = np.ones(len(y), dtype=bool)
+    for place, arm in enumerate("AB"):
+        inside = arms == arm
+        fitted = inside if slopes == "own" else everyone
+        b, *_ = np.linalg.lstsq(x[fitted], u[fitted], rcond=None)
+        left = u[inside] - x[inside, 1:] @ b[1:]
+        rss = float(np.sum((left - left.mean()) ** 2))
+        share = np.linalg.inv(x[inside].T @ x[inside])[0, 0] if slopes == "own" else 1 / inside.sum()
+        freedom = inside.sum() - (x.shape[1] if slopes == "own" else 1)
+        assert means.means[place] == pytest.approx(ratio[arm] + left.mean(), rel=1e-11)
+        assert means.sample[place] == pytest.approx(rss / freedom * share, rel=1e-11)
+        assert means.slopes[place] == pytest.approx(b[1:], rel=1e-9)
+
+
+def test_a_ratio_needs_a_numbers_products_with_both_its_parts():
+    table = count_columns(
+        visitors(), arm="arm", metrics=["revenue", "orders", "before"],
+        products=[PAIR[0], ("before", "revenue")], squares="arm",
+    )  # fmt: skip
+    with pytest.raises(AnalysisError, match="products of before and revenue/orders were not kept"):
+        additive_ratio_means([table], "revenue", "orders", numbers=["before"])
+
+
+def test_a_ratio_is_not_adjusted_for_numbers_that_some_people_lack():
+    rows = visitors() | {"before": np.r_[np.nan, visitors()["before"][1:]]}
+    with pytest.raises(AnalysisError, match="some people have no value of before"):
+        additive_ratio_means([counted(rows, missing={"before": "exclude"})], "revenue", "orders", numbers=["before"])
