@@ -86,24 +86,31 @@ def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
 
 
 def test_a_seal_may_be_killed_before_any_of_its_steps(copied: Callable[[], Place], filled: Filled) -> None:
-    codes, before_commit, after_commit = [], 0, 0
-    for step in range(200):
+    before_commit, after_commit = [], []
+
+    def killed(step: int) -> bool:
+        """Kill a seal before one of its steps, and seal again; False if it had no such step."""
         place = copied()
         first = seal(place, die_at=step)
-        codes.append(first.code)
-        if first.code == 0:
-            break
-        records, batches, _ = state(place)
-        assert (records > 0) != (len(batches) > 0)  # all of it, or nothing
-        before_commit, after_commit = before_commit + (records > 0), after_commit + (records == 0)
-        second = seal(place)
-        assert second.code == (1 if batches else 0), second.err
+        if first.code:
+            assert first.code == -signal.SIGKILL
+            records, batches, _ = state(place)
+            assert (records > 0) != (len(batches) > 0)  # all of it, or nothing
+            (before_commit if records else after_commit).append(step)
+            second = seal(place)
+            assert second.code == (1 if batches else 0), second.err
         check_sealed_once(place, filled.tallies)
         shutil.rmtree(place.root)
-    check_sealed_once(place, filled.tallies)
-    assert set(codes[:-1]) == {-signal.SIGKILL}
-    assert before_commit >= 10  # statements of opening, reading, writing
-    assert after_commit >= 4  # room given back; two lines of the key file, each written and synced
+        return first.code != 0
+
+    step = 0
+    while killed(step):
+        step += 1 if after_commit else 4  # every fourth statement of opening, reading, writing
+    for step in range(max(before_commit) + 1, min(after_commit)):  # and all around the commit
+        assert killed(step)
+    assert max(before_commit) + 1 == min(after_commit)
+    assert max(before_commit) >= 10
+    assert len(after_commit) >= 4  # room given back; two lines of the key file, each written and synced
 
 
 def test_a_seal_may_be_killed_at_any_moment(copied: Callable[[], Place], filled: Filled) -> None:
