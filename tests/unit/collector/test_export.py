@@ -123,7 +123,8 @@ def test_without_the_package_an_address_is_refused_at_the_start(
 
 
 def test_addresses_are_written_through_fsspec(open_service: Opener, tmp_path: Path) -> None:  # noqa: F811
-    fsspec = pytest.importorskip("fsspec", reason="addresses need fsspec")
+    import fsspec  # noqa: PLC0415 - as the collector does
+
     running = open_service(replace(PLAN, export="memory://bucket/kanab/"))
     seal(running)
     exported = fsspec.filesystem("memory").cat("/bucket/kanab/kanab.ledger").decode()
