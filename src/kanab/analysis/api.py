@@ -36,6 +36,7 @@ from kanab.analysis.options import (
     read_rule,
 )
 from kanab.analysis.readout import Readout
+from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.verdicts import segment_verdict
@@ -180,13 +181,15 @@ def readout(
     test: RateTest = "score",
     variance: Variance = "exact",
     numbers: Sequence[str] = (),
+    received: str | None = None,
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``assigned_by`` names the column by which arms were assigned, if not person by person: where
-    several people share a value of it, the readout says so. Nothing is added to a ledger.
+    several people share a value of it, the readout says so. ``received`` is the metric that says who got what was
+    assigned: the effect of receiving is read beside that of being assigned. Nothing is added to a ledger.
 
     Raises what ``count``, ``release`` and ``analyze`` raise.
 
@@ -200,7 +203,7 @@ def readout(
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
-        bins=bins, top=top, arms=arms, shares=shares, control=of_plan, numbers=numbers,
+        bins=bins, top=top, arms=arms, shares=shares, control=of_plan, numbers=numbers, received=received,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -244,6 +247,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
+    received = received_rows(plan, tables, [*dict.fromkeys(m.means.metric for m in means)], resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -256,7 +260,11 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         contrasts=tuple(contrast_rows(means, resolved)),
         margins=tuple(claims),
         bayes=tuple(bayes_rows(means, resolved, notes)),
-        cautions=(*current.cautions, *_cautions(released, plan, tables, sequential=looks is not None)),
+        cautions=(
+            *current.cautions,
+            *_cautions(released, plan, tables, sequential=looks is not None),
+            *received_cautions(received),
+        ),
         pooled=pools.groups,
         missing=_missing(released, tables),
         notes=tuple(notes),
@@ -267,6 +275,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         balance=tuple(_balance(tables, shares, plan.name, resolved)),
         guardrails=tuple(guardrail_rows(effects, claims, resolved)),
         rule=resolved.rule,
+        received=tuple(received),
     )  # fmt: skip
     current.record()
     return answer

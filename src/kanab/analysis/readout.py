@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from kanab.analysis.guardrails import GuardrailRow
 from kanab.analysis.options import AnyCorrection
+from kanab.analysis.received_rows import ReceivedRow
 from kanab.analysis.rows import (
     BayesRow,
     EffectRow,
@@ -77,6 +78,7 @@ class Readout:
     guardrails: tuple[GuardrailRow, ...] = ()
     rule: DecisionRule = field(default_factory=DecisionRule)
     costs: tuple[str, ...] = ()
+    received: tuple[ReceivedRow, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -185,6 +187,7 @@ class Readout:
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
             "privacy": _privacy(self.receipt, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
+            "received": [row.to_dict() for row in self.received],
         }
 
 

@@ -174,6 +174,7 @@ _OPTIONS = (
     click.option("--arm", help="Column that holds the arm."),
     click.option("--metric", help="Columns to compare, separated by commas."),
     click.option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
+    click.option("--received", metavar="COLUMN", help="Who got what was assigned (0/1), or how much of it."),
     click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
     click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero."),
@@ -256,7 +257,7 @@ def check_single(source: tuple[str, ...]) -> None:
 
 _IN_A_PLAN = frozenset(
     "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --arms --shares "
-    "--adjust --segment --covariate".split()
+    "--adjust --segment --covariate --received".split()
 )
 """The flags that make a plan, and so cannot stand beside one."""
 
@@ -287,6 +288,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         control=level(flags["control"]),
         ratios=names(flags["ratio"]),
         k=DEFAULT_K if flags["k"] is None else flags["k"],
+        received=flags["received"],
     )
 
 

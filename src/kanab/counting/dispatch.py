@@ -75,6 +75,7 @@ def count(
     earlier: Sequence[Plan] = (),
     span: Span | None = None,
     numbers: Sequence[str] = (),
+    received: str | None = None,
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
@@ -88,7 +89,8 @@ def count(
     With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
     exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
     plans are counted again in the same pass, and the signatures of all go row by row. With a
-    ``span`` only the people of those cohorts are counted.
+    ``span`` only the people of those cohorts are counted. ``received`` is the metric that says who got what was
+    assigned.
 
     Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
     that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
@@ -101,7 +103,7 @@ def count(
     plan = chosen_plan(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
-        bins=bins, top=top, arms=arms, shares=shares, control=control, numbers=numbers,
+        bins=bins, top=top, arms=arms, shares=shares, control=control, numbers=numbers, received=received,
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,

@@ -252,6 +252,7 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         ("guardrails", "metric", experiment.guardrails, plan.metric_names),
         ("lower_is_better", "metric", experiment.lower_is_better, plan.metric_names),
         ("non_inferiority", "metric", tuple(experiment.non_inferiority), plan.metric_names),
+        ("received", "metric", (experiment.received,) if experiment.received else (), plan.metric_names),
     ):
         for name in names:
             if name == experiment.name and word == "experiment":
@@ -265,6 +266,7 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
     roles = ("primary", "guardrails", "lower_is_better", "non_inferiority", "tolerance")
     for key, name in ((role, name) for role in roles for name in getattr(experiment, role) if name in plan.numbers):
         yield f"{path}.{key} names {name!r}, which is adjusted for: that was measured before the experiment"
+    yield from _received_mistakes(experiment, plan)
     for name in sorted({*experiment.primary} & {*experiment.guardrails}):
         yield f"{path}: {name!r} is primary and a guardrail; it has one role"
     if experiment.decision.guardrails == "non-inferior":
@@ -273,6 +275,16 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
                 yield f"{path}.non_inferiority misses the guardrail {name!r}: decision.guardrails is 'non-inferior'"
     for name in sorted({*experiment.interactions} & {*experiment.exclude_with}):
         yield f"{path} excludes {name!r} and asks for its interaction: nobody would be in both"
+
+
+def _received_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with the metric that says who got what was assigned."""
+    path = path_to("experiments", experiment.name, "received")
+    received = plan.metrics_by_name.get(experiment.received or "")
+    if received is not None and received.ratio is not None:
+        yield f"{path} must name a metric that is no ratio: who got it, or how much"
+    if received is not None and received.name in plan.numbers:
+        yield f"{path} names {received.name!r}, which is adjusted for: that was measured before the experiment"
 
 
 def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

@@ -224,6 +224,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
         "looks", "joint_shares", *([] if table.file else ["only"]),
         "primary", "guardrails", "lower_is_better", "non_inferiority", "decision",
+        "received",
     )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
@@ -250,6 +251,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         table.get("non_inferiority", values.sizes, {}),
         _decision(table.table("decision")),
         tuple(metric for metric in adjust if metric in metrics),
+        received=table.get("received", values.text, None),
     )
 
 
@@ -334,6 +336,7 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         non_inferiority={name: _size(*experiment.non_inferiority[name]) for name in sorted(experiment.non_inferiority)}
         or None,
         decision=_decision_to_dict(experiment.decision) or None,
+        received=experiment.received,
     )
 
 

@@ -109,7 +109,8 @@ def counting_terms(plan: Plan) -> str:
     True
     """
     experiments = [
-        (each.name, each.arms, each.adjust, each.segments, each.interactions, each.numbers) for each in plan.experiments
+        (each.name, each.arms, each.adjust, each.segments, each.interactions, each.numbers, each.received)
+        for each in plan.experiments
     ]
     covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
     return repr((experiments, covariates, [metric.counting for metric in plan.metrics]))
@@ -272,7 +273,7 @@ def _ratios(views: Sequence[View], names: _Names) -> Iterable[MetricPlan]:
     """Return every product once: that of y and z is that of z and y."""
     pairs: dict[frozenset[str], tuple[str, str]] = {}
     for view in views:
-        for numerator, denominator in view.plan.ratios:
+        for numerator, denominator in (*view.plan.ratios, *view.plan.receiving):
             first, second = view.metrics[numerator], view.metrics[denominator]
             pairs.setdefault(frozenset((first, second)), (first, second))
     return [MetricPlan(names.fresh("/".join(pair)), ratio=pair) for pair in pairs.values()]

@@ -115,6 +115,7 @@ class ExperimentPlan:
     """One experiment. Its name is the column that holds the arm.
 
     ``numbers`` are metrics from before the experiment that it is adjusted for as they are, without classes.
+    ``received`` is the metric that says who got what was assigned, or how much of it.
     ``primary`` to ``decision`` say how results are read, not what is counted: ``non_inferiority`` has the most that a
     metric may be worse, and whether that is a share of the control's mean.
     """
@@ -138,6 +139,7 @@ class ExperimentPlan:
     non_inferiority: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
     decision: DecisionRule = field(default_factory=DecisionRule)
     numbers: tuple[str, ...] = ()
+    received: str | None = None
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -226,6 +228,19 @@ class Plan:
         return tuple(metric.ratio for metric in self.metrics if metric.ratio is not None)
 
     @property
+    def receiving(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of what was received and every outcome, but for those that ratios have anyway.
+
+        >>> shop = ExperimentPlan("mailing", received="opened")
+        >>> Plan((MetricPlan("spend"), MetricPlan("opened", binary=True)), (shop,)).receiving
+        (('opened', 'spend'),)
+        """
+        doses = dict.fromkeys(experiment.received for experiment in self.experiments if experiment.received)
+        outcomes = [metric.name for metric in self.counted_metrics if metric.name not in self.numbers]
+        divided = [{*pair} for pair in self.ratios]
+        return tuple((d, y) for d in doses for y in outcomes if y != d and {d, y} not in divided)
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """The metrics that some experiment is adjusted for, each once; they are no outcomes."""
         return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.numbers))
@@ -238,7 +253,7 @@ class Plan:
         >>> Plan((MetricPlan("spend"), MetricPlan("spend_before")), (shop,)).products
         (('spend_before', 'spend'),)
         """
-        return (*self.ratios, *self._products_with(self.numbers))
+        return (*self.ratios, *self.receiving, *self._products_with(self.numbers))
 
     def _products_with(self, numbers: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return the pairs of some numbers with every outcome, and with each other."""
@@ -267,7 +282,8 @@ class Plan:
 
     def products_of(self, linkage: Linkage) -> tuple[tuple[str, str], ...]:
         """Return the pairs of metrics whose products a table holds per arm, each once."""
-        return tuple(dict.fromkeys((*self.ratios, *self._products_with(self.numbers_of(linkage)))))
+        numbers = self._products_with(self.numbers_of(linkage))
+        return tuple(dict.fromkeys((*self.ratios, *self.receiving, *numbers)))
 
     @property
     def metrics_squared_by_class(self) -> frozenset[str]:
@@ -353,6 +369,7 @@ def make_plan(
     ratios: Sequence[str] = (),
     k: int = DEFAULT_K,
     numbers: Sequence[str] = (),
+    received: str | None = None,
 ) -> Plan:
     """Return the plan of one experiment, from the choices of a call or a command line.
 
@@ -360,6 +377,8 @@ def make_plan(
     Only the ``arms`` are counted, or those with ``shares``; people of other arms are left out.
     Covariates in ``bins`` are adjusted for as categories, those of ``score`` by one slope, and as they are those of
     ``numbers`` or with ``bounds``; where nothing is said of a covariate, its column decides when it is counted.
+    ``received`` is the metric that says who got what was assigned; it is counted, too, and its products with all
+    others.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
@@ -370,7 +389,7 @@ def make_plan(
     (('tier',), ('spend_before',))
     """
     parts = {ratio: _parts(ratio) for ratio in ratios}
-    metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair)]))
+    metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair), *_named(received)]))
     for name in numbers:
         if name not in adjust:
             raise PlanError(
@@ -412,6 +431,7 @@ def make_plan(
                 tuple(segments),
                 only=_only(arms, shares, arm),
                 numbers=tuple(as_they_are),
+                received=received,
             ),
         ),
         tuple(
@@ -443,6 +463,10 @@ def _check_numbers(
                 raise PlanError(
                     f"{name!r} is adjusted for as a number, and {word} cut it into classes", "Leave out one of the two."
                 )
+
+
+def _named(name: str | None) -> list[str]:
+    return [] if name is None else [name]
 
 
 def _counted(names: Sequence[str], covariates: Sequence[str]) -> str:

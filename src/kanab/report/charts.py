@@ -14,6 +14,7 @@ from typing import Any
 
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
+from kanab.report.received_section import received_figures, spoken_ranges
 from kanab.report.tables import clear_level, rows_of_levels, segment_places
 from kanab.report.words import lower_is_better, metrics_of, tone
 
@@ -77,12 +78,43 @@ def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
     return _finished(alt, panels, title, described)
 
 
+def received_chart(data: Data, metric: str) -> Spec | None:
+    """Return the effects of being assigned and of receiving on one axis; None where nothing was asked of receiving.
+
+    Fieller's set may be two rays, or have no end: then the line runs to the edge.
+    """
+    rows = [row for row in data.get("received", ()) if row["metric"] == metric]
+    if not rows:
+        return None
+    alt = _altair()
+    figures = received_figures(data, rows)
+    drawn: list[Spec] = []
+    for row in rows:
+        plain = next(e for e in data["effects"] if (e["metric"], e["arm"]) == (metric, row["arm"]))
+        drawn.append(_forest_row(plain, figures, str(len(drawn))) | {"label": f"assigned to {row['arm']}"})
+        place = str(len(drawn))
+        for number, ends in enumerate(row["ranges"] or [None]):
+            shown = {**row, "interval": ends, "method": "difference", "p": None if ends is None else 1.0}
+            words = {"label": f"received ({row['received']})", "weight": "bold", "text": _received_text(row, figures)}
+            spec = _forest_row(shown | {"verdict": None}, figures, place)
+            drawn.append(spec | (words if number == 0 else {"label": "", "text": ""}))
+    panel = _forest_panel(alt, drawn, _axis_title(data, metric))
+    title = f"Effects on {metric} of being assigned and of receiving"
+    described = "; ".join(f"{row['label']} {row['text']}" for row in drawn if row["label"])
+    return _finished(alt, [panel], title, f"{percent(data['confidence'])} intervals. {described}.")
+
+
+def _received_text(row: Row, figures: Figures) -> str:
+    return f"{figures.bare(row['estimate'], signed=True)} ({spoken_ranges(row, figures)})"
+
+
 def report_charts(data: Data) -> dict[str, str]:
-    """Return every picture of the report as SVG, named "forest: metric" and "segments: metric"."""
+    """Return every picture of the report as SVG, named "forest: metric", "segments: metric" and "received: metric"."""
     specs: dict[str, Spec | None] = {}
     for metric in metrics_of(data):
         specs[f"forest: {metric}"] = forest_chart(data, metric)
         specs[f"segments: {metric}"] = segment_chart(data, metric)
+        specs[f"received: {metric}"] = received_chart(data, metric)
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 
 
@@ -200,7 +232,7 @@ def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
         if any(row[side] is None for row in rows):
             arrow = base.transform_filter(f"datum.{side} === null")
             layers.append(arrow.mark_point(shape=shape, filled=True, size=80, opacity=1, yOffset=10).encode(x=x(edge)))
-    return alt.layer(*layers).properties(width=WIDTH, height=STEP * len(rows))
+    return alt.layer(*layers).properties(width=WIDTH, height=STEP * len({row["row"] for row in rows}))
 
 
 def _base(alt: Any, rows: Sequence[Spec]) -> Any:

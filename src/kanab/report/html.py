@@ -13,6 +13,7 @@ from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
 from kanab.report.sections import (
     Part,
+    Section,
     caution_sentences,
     further_sections,
     metric_sentences,
@@ -93,7 +94,7 @@ def report_page(data: Data, *, charts: Mapping[str, str]) -> Page:
         PageSection("cautions", "Before you act on it", _cautions(data)),
         PageSection("arrival", "Did people arrive as planned?", _arrival(data)),
         PageSection("effects", "What happened?", _effects(data, charts)),
-        *(PageSection(more.name, more.heading, _parts(more.parts, more.heading)) for more in further_sections(data)),
+        *(PageSection(more.name, more.heading, _further(more, charts)) for more in further_sections(data)),
         PageSection("segments", "Does the effect differ by segment?", _segments(data, charts)),
         PageSection("privacy", "Privacy receipt", _privacy(data)),
         PageSection("notes", "Notes", bullets(note_sentences(data))),
@@ -131,6 +132,12 @@ def _parts(parts: Iterable[Part], name: str) -> str:
         pieces.append(table_html(part, f"{name} {part.header[0]}", kind="cards wide"))
         sentences = []
     return "\n".join(pieces)
+
+
+def _further(section: Section, charts: Mapping[str, str]) -> str:
+    """Return a section with its pictures, which are called by its name."""
+    drawn = "".join(_figure(svg) for name, svg in charts.items() if name.startswith(f"{section.name}: "))
+    return f"{drawn}{_parts(section.parts, section.heading)}"
 
 
 def _arrival(data: Data) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from kanab.errors import listed
 from kanab.report.decision import rule_sentences
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
+from kanab.report.received_section import received_parts
 from kanab.report.tables import (
     arms_table,
     balance_table,
@@ -93,6 +94,7 @@ def segment_effect_parts(data: Data) -> tuple[Part, ...]:
 def further_sections(data: Data) -> list[Section]:
     """Return the answers to what was asked besides, or what several comparisons bring with them."""
     sections = [
+        Section("What did receiving do?", received_parts(data), "received"),
         Section("Do the intervals hold simultaneously?", simultaneous_parts(data), "simultaneous"),
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
         Section("Are the claims shown?", margin_parts(data), "claims"),

@@ -17,6 +17,7 @@ from kanab.stats.cautions import (
     people_off_commonest,
 )
 from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
+from kanab.stats.designs.received import ReceivedEffect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
@@ -64,6 +65,7 @@ __all__ = [
     "PlannedLook",
     "Posterior",
     "Rates",
+    "ReceivedEffect",
     "Relative",
     "RobustFit",
     "SampleRatio",
@@ -106,6 +108,7 @@ __all__ = [
     "posterior",
     "ratio_effect",
     "ratio_means",
+    "received_effect",
     "relative_delta",
     "relative_effect",
     "robust_f",

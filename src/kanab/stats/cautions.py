@@ -23,6 +23,7 @@ from kanab.tally.tally import Tally
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events", "tails-could-matter",
     "looked-early", "assigned-together", "assigned-jointly", "rows-not-people", "design-ended",
+    "weak-assignment",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001

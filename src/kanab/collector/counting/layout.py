@@ -206,6 +206,8 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path} takes its arms from the data; declare them"
         elif len({spell(arm) for arm in experiment.arms}) < len(experiment.arms):
             yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
+        if experiment.received is not None:
+            yield f"{path}.received needs products that messages do not carry; count rows instead (kanab release)"
     for name in plan.covariates_in_use:
         if plan.covariate(name).levels is None:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"

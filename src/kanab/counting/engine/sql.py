@@ -265,7 +265,7 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         measure.name: measure.metric.grid_bounds or step_range(measure.metric, measure.profile) for measure in measures
     }
     crosses = []
-    for first, second in dict.fromkeys(query.plan.ratios):
+    for first, second in dict.fromkeys((*query.plan.ratios, *query.plan.receiving)):
         if first not in places or second not in places:
             raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
         pairs = ((first, first), (second, second), (first, second))
@@ -283,7 +283,8 @@ def _derived(query: CountQuery, measures: Sequence[Measure], sample: SampleProfi
         gone = ~np.isfinite(values)
         people = len(values)
         steps.append(measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone))
-    return choose_derived(steps, query.plan.ratios if steps else (), sampled=people >= SAMPLE_SIZE)
+    products = (*query.plan.ratios, *query.plan.receiving)
+    return choose_derived(steps, products if steps else (), sampled=people >= SAMPLE_SIZE)
 
 
 # ── running the query ──────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,200 @@
+"""The effect of receiving: published trials, two-stage least squares on rows, Fieller's set, and simulated coverage."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.sandbox.regression.gmm import IV2SLS
+
+from kanab import count_columns
+from kanab.errors import AnalysisError, LevelError
+from kanab.stats import difference_in_means, received_effect
+from kanab.stats.designs.received import _ArmMoments, _fieller
+
+
+def counted(rows, **choices):
+    metrics = [name for name in rows if name not in ("arm", "tier")]
+    pairs = [("opened", name) for name in metrics if name != "opened"]
+    return count_columns(rows, arm="arm", metrics=metrics, products=pairs, **choices)
+
+
+def trial(*cells):
+    """Return rows of (arm, received, outcome, people)."""
+    arm, opened, y = ([cell[i] for cell in cells for _ in range(cell[3])] for i in range(3))
+    return {"arm": arm, "opened": opened, "spend": y}
+
+
+VITAMIN_A = trial(
+    ("control", 0, 1, 74), ("control", 0, 0, 11_588 - 74),
+    ("vitamin", 1, 1, 12), ("vitamin", 1, 0, 9_675 - 12), ("vitamin", 0, 1, 34), ("vitamin", 0, 0, 2_419 - 34),
+)  # fmt: skip
+
+
+def test_the_vitamin_a_trial_of_sommer_and_zeger_gives_the_printed_effect_on_compliers():
+    effect = received_effect(counted(VITAMIN_A), "spend", "opened")
+    assert effect.shares == (0, 9_675 / 12_094)
+    assert round(effect.assignment, 4) == -0.0026
+    assert (round(effect.estimate, 4), round(effect.se, 4)) == (-0.0032, 0.0012)  # Imbens and Rubin (1997)
+    assert [round(1000 * mean, 1) for mean in effect.means] == [
+        4.5,
+        1.2,
+    ]  # deaths per thousand; 1.2 in the trial's table
+    assert effect.one_sided
+    assert not effect.weak
+    assert effect.f > 10_000
+
+
+def made(n=900, seed=5, two_sided=True):
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(0, 2, n)
+    willing = rng.random(n)
+    opened = ((arm == 1) & (willing < 0.6)) | (two_sided & (willing < 0.15))
+    spend = np.round(rng.gamma(1.5, 8, n) + 5 * opened + 12 * (willing < 0.3), 2)
+    return {"arm": np.where(arm == 1, "B", "A"), "opened": opened.astype(int), "spend": spend}
+
+
+def two_stages(rows, dose="opened"):
+    """Return estimate and robust error (HC2) of two-stage least squares on rows."""
+    z = np.column_stack([np.ones(len(rows["arm"])), np.asarray(rows["arm"]) == "B"]).astype(float)
+    x = np.column_stack([np.ones(len(rows["arm"])), rows[dose]]).astype(float)
+    y = np.asarray(rows["spend"], dtype=float)
+    estimate = IV2SLS(y, x, z).fit().params
+    leverage = np.einsum("ij,jk,ik->i", z, np.linalg.inv(z.T @ z), z)
+    bread = np.linalg.inv(z.T @ x)
+    residuals = (y - x @ estimate) ** 2 / (1 - leverage)
+    return estimate[1], math.sqrt((bread @ (z.T * residuals @ z) @ bread.T)[1, 1])
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_sums_give_what_two_stage_least_squares_gives_on_rows(two_sided):
+    rows = made(two_sided=two_sided)
+    effect = received_effect(counted(rows, resolution={"spend": 0.01}), "spend", "opened")
+    assert (effect.estimate, effect.se) == pytest.approx(two_stages(rows), rel=1e-10)
+    assert effect.one_sided is not two_sided
+
+
+def test_a_dose_is_read_per_unit_and_has_no_means_of_compliers():
+    rows = made()
+    rows["opened"] = rows["opened"] * 1.5 + (np.arange(900) % 3) * 0.5
+    effect = received_effect(counted(rows, resolution={"spend": 0.01, "opened": 0.5}), "spend", "opened")
+    assert (effect.estimate, effect.se) == pytest.approx(two_stages(rows), rel=1e-10)
+    assert effect.means is None
+    assert not effect.one_sided
+
+
+def test_means_of_those_who_received_because_of_their_arm_differ_by_the_effect():
+    effect = received_effect(counted(made()), "spend", "opened")
+    without, having = effect.means
+    assert having - without == pytest.approx(effect.estimate, rel=1e-12)
+
+
+def test_fiellers_set_holds_exactly_the_effects_that_welchs_test_does_not_reject():
+    rows = made(n=160)
+    effect = received_effect(counted(rows, resolution={"spend": 0.01}), "spend", "opened")
+    ((low, high),) = effect.ranges
+    assert low < effect.estimate < high
+    df = difference_in_means(counted(rows, resolution={"spend": 0.01}), "spend").df
+    for end in (low, high):
+        shifted = rows["spend"] - end * rows["opened"]
+        a, b = shifted[rows["arm"] == "A"], shifted[rows["arm"] == "B"]
+        t = (b.mean() - a.mean()) / math.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+        assert 2 * stats.t.sf(abs(t), df) == pytest.approx(0.05, rel=1e-8)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99, 0.9999])
+def test_zero_is_in_the_set_exactly_where_the_effect_of_assignment_is_not_clear(confidence):
+    tally = counted(made(n=300), resolution={"spend": 0.01})
+    effect = received_effect(tally, "spend", "opened", confidence=confidence)
+    inside = any(low <= 0 <= high for low, high in effect.ranges)
+    assert inside is (difference_in_means(tally, "spend").p >= 1 - confidence)
+
+
+def weak(effect, n=400, seed=1):
+    rng = np.random.default_rng(seed)
+    arm = np.arange(n) % 2
+    opened = (np.arange(n) // 2 % 10 < np.where(arm == 1, 6, 5)).astype(int)
+    return {
+        "arm": np.where(arm == 1, "B", "A"),
+        "opened": opened,
+        "spend": np.round(rng.normal(50, 1, n) + effect * arm),
+    }
+
+
+def test_a_weak_assignment_leaves_two_rays_or_the_whole_line():
+    rays = received_effect(counted(weak(3.0)), "spend", "opened", confidence=0.9999)
+    (left, low), (high, right) = rays.ranges
+    assert (left, right) == (-math.inf, math.inf)
+    assert low < 0 < high  # some effect there is, in one direction or the other
+    assert rays.weak
+    line = received_effect(counted(weak(0.0)), "spend", "opened", confidence=0.9999)
+    assert line.ranges == ((-math.inf, math.inf),)
+
+
+def test_at_the_edge_between_an_interval_and_rays_the_set_is_one_ray():
+    zero = Fraction(0)
+    still = _ArmMoments(5, zero, zero, zero, zero, zero, zero)
+    varies = _ArmMoments(5, zero, zero, Fraction(1, 4), zero, Fraction(1), zero)
+    up = _fieller(Fraction(2), Fraction(1), varies, still, Fraction(1))
+    assert up == ((pytest.approx((4 - 0.25) / 4), math.inf),)
+    down = _fieller(Fraction(-2), Fraction(1), varies, still, Fraction(1))
+    assert down == ((-math.inf, pytest.approx(-(4 - 0.25) / 4)),)
+    assert _fieller(zero, Fraction(1), varies, still, Fraction(1)) == ((-math.inf, math.inf),)
+
+
+def test_a_metric_that_does_not_vary_has_no_interval():
+    rows = made(n=60) | {"spend": np.ones(60)}
+    effect = received_effect(counted(rows), "spend", "opened")
+    assert (effect.estimate, effect.se, effect.df, effect.interval, effect.ranges) == (0, 0, None, None, None)
+
+
+def test_everybody_received_what_they_were_assigned_so_both_effects_are_the_same():
+    rows = made()
+    rows["opened"] = (rows["arm"] == "B").astype(int)
+    effect = received_effect(counted(rows), "spend", "opened")
+    plain = difference_in_means(counted(rows), "spend")
+    assert (effect.estimate, effect.se, effect.f) == (pytest.approx(plain.estimate), pytest.approx(plain.se), math.inf)
+    assert effect.ranges == (pytest.approx(plain.interval),)
+
+
+def test_the_order_of_a_pair_of_products_means_nothing():
+    rows = made(n=100)
+    turned = count_columns(rows, arm="arm", metrics=["spend", "opened"], products=[("spend", "opened")])
+    assert received_effect(turned, "spend", "opened") == received_effect(counted(rows), "spend", "opened")
+
+
+def test_what_cannot_be_had_is_said_with_a_remedy():
+    rows = made(n=100)
+    bare = count_columns(rows, arm="arm", metrics=["spend", "opened"])
+    with pytest.raises(AnalysisError, match="no products of 'spend' and 'opened' were kept"):
+        received_effect(bare, "spend", "opened")
+    with pytest.raises(LevelError, match="unknown metric"):
+        received_effect(counted(rows), "spend", "seen")
+    with pytest.raises(LevelError):
+        received_effect(counted(rows), "spend", "opened", arm="Z")
+    with pytest.raises(AnalysisError, match="confidence"):
+        received_effect(counted(rows), "spend", "opened", confidence=2)
+    alike = {"arm": ["A", "B"] * 4, "opened": [0, 0, 1, 1] * 2, "spend": [1, 2, 3, 4] * 2}
+    with pytest.raises(AnalysisError, match="both arms have the same mean of 'opened'"):
+        received_effect(counted(alike), "spend", "opened")
+    gone = {"arm": ["A"] * 4 + ["B"] * 4, "opened": [0, 1, None, None, 1, 0, 1, 1], "spend": [None, 1, 2, 3] * 2}
+    with pytest.raises(AnalysisError, match="'A' has too few people who have both"):
+        received_effect(counted(gone, missing={"spend": "exclude", "opened": "exclude"}), "spend", "opened")
+
+
+def test_both_intervals_cover_the_effect_on_compliers_as_often_as_they_say():
+    rng = np.random.default_rng(16)
+    covered = np.zeros(2)
+    trials = 600
+    for _ in range(trials):
+        arm = rng.permutation(np.repeat([0, 1], 150))
+        kind = rng.random(300)
+        opened = np.where(arm == 1, kind < 0.7, kind < 0.1)
+        spend = np.round(rng.normal(20, 5, 300) + 4 * opened + 6 * (kind < 0.1), 1)  # always-takers differ
+        tally = counted({"arm": arm, "opened": opened.astype(int), "spend": spend}, resolution={"spend": 0.1})
+        effect = received_effect(tally, "spend", "opened")
+        covered += [
+            any(low <= 4 <= high for low, high in effect.ranges), effect.interval[0] <= 4 <= effect.interval[1]
+        ]  # fmt: skip
+    assert (np.abs(covered / trials - 0.95) < 0.025).all(), covered / trials
