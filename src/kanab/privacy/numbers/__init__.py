@@ -1,0 +1,1 @@
+"""Products with numbers that experiments are adjusted for: how heavily they weigh one person, and when they leave."""
