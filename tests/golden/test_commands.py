@@ -40,10 +40,9 @@ def test_gerber_green_larimer_with_its_planned_shares(shared: Path) -> None:
     shares = "No Postcard=5,Civic Duty=1,Hawthorne=1,Self=1,Neighbors=1"
     data = answer(
         shared / "ggl2008_social_pressure.csv.gz", "--arm", "treatment", "--metric", "primary_06",
-        "--control", "No Postcard", "--shares", shares, "--assigned-by", "cluster",
+        "--control", "No Postcard", "--shares", shares,
     )  # fmt: skip
     assert data["people"] == 344_084
-    assert [one["kind"] for one in data["cautions"]] == ["assigned-together"]  # households got the postcards
     assert data["arms"]["No Postcard"] == 191_243
     assert data["sample_ratio"]["declared"] is True
     assert data["sample_ratio"]["p"] > 0.5

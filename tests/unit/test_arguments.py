@@ -73,6 +73,7 @@ CALLS: list[Call] = [
     (stats.best_arm, (MEANS, kb.Prior(0, 1)), {}),
     (stats.changed_shares, ([TALLY],), {}),
     (stats.clamped_values, ({"bought": 0}, 100), {}),
+    (stats.cluster_means, (TALLY, "spend", "bought"), {}),
     (stats.contrast, (MEANS, {"A": -1, "B": 1}), {}),
     (stats.correct, ([0.1, 0.2],), {}),
     (stats.difference_in_means, (TALLY, "bought"), {}),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kanab.analysis.cluster_rows import clusters_of, per_person
 from kanab.analysis.compare import (
     AnalyzedTables,
     bayes_rows,
@@ -42,7 +43,6 @@ from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
-from kanab.counting.shared_assignment import people_share
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
@@ -56,13 +56,13 @@ from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
     Caution,
     assigned_jointly,
-    assigned_together,
     changed_shares,
     clamped_values,
     looked_early,
     metric_cautions,
     rows_not_people,
 )
+from kanab.stats.designs.clusters import few_clusters
 from kanab.stats.distributions import Alternative, check_sides
 from kanab.stats.effect import RateTest, check_test
 from kanab.stats.ftest import pooled_f, robust_f
@@ -165,7 +165,7 @@ def readout(
     decimal: str = ".",
     first_by: str | None = None,
     span: Span | None = None,
-    assigned_by: str | None = None,
+    assigned_by: Sequence[str] | str | None = None,
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
     correction: AnyCorrection = "holm",
@@ -187,8 +187,7 @@ def readout(
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
-    ``assigned_by`` names the column by which arms were assigned, if not person by person: where
-    several people share a value of it, the readout says so. ``received`` is the metric that says who got what was
+    ``received`` is the metric that says who got what was
     assigned: the effect of receiving is read beside that of being assigned. Nothing is added to a ledger.
 
     Raises what ``count``, ``release`` and ``analyze`` raise.
@@ -207,21 +206,13 @@ def readout(
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
-        first_by,
+        first_by, assigned_by,
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance,
     )  # fmt: skip
-    answer = analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
-    return answer if assigned_by is None else with_assignment(answer, source, assigned_by, rows)
-
-
-def with_assignment(answer: Readout, source: Any, by: str, rows: SourceOptions) -> Readout:
-    """Add a caution to a readout if arms were assigned by a column of the source that several people share."""
-    if not people_share(source, by, [answer.experiment], rows, answer.receipt.k):
-        return answer
-    return replace(answer, cautions=(assigned_together(by), *answer.cautions))
+    return analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
 
 
 def analyze_release(released: Release, experiment: str | None, options: AnalysisOptions) -> Readout:
@@ -241,6 +232,9 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     notes += [*pools.notes, *current.notes]
     analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
     means = metric_means(analyzed, released.plan.ratios, options, notes)
+    clusters = clusters_of(released, first, plan.name)
+    if clusters is not None:
+        means = per_person(means, first)
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
     means = by_role(means, resolved.roles)
@@ -264,6 +258,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
             *current.cautions,
             *_cautions(released, plan, tables, sequential=looks is not None),
             *received_cautions(received),
+            *([] if clusters is None else few_clusters(clusters.clusters, clusters.by)),
         ),
         pooled=pools.groups,
         missing=_missing(released, tables),
@@ -276,6 +271,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         guardrails=tuple(guardrail_rows(effects, claims, resolved)),
         rule=resolved.rule,
         received=tuple(received),
+        clusters=clusters,
     )  # fmt: skip
     current.record()
     return answer

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from kanab.analysis.cluster_rows import ClusterCounts
 from kanab.analysis.guardrails import GuardrailRow
 from kanab.analysis.options import AnyCorrection
 from kanab.analysis.received_rows import ReceivedRow
@@ -79,6 +80,7 @@ class Readout:
     rule: DecisionRule = field(default_factory=DecisionRule)
     costs: tuple[str, ...] = ()
     received: tuple[ReceivedRow, ...] = ()
+    clusters: ClusterCounts | None = None
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -188,6 +190,7 @@ class Readout:
             "privacy": _privacy(self.receipt, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
             "received": [row.to_dict() for row in self.received],
+            "clusters": None if self.clusters is None else self.clusters.to_dict(),
         }
 
 

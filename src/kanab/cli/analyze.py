@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kanab.analysis.api import analyze_release, with_assignment
+from kanab.analysis.api import analyze_release
 from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
 from kanab.cli.output import echo_json, json_option
@@ -20,7 +20,6 @@ from kanab.cli.source_options import (
     flags_said,
     is_release,
     plan_of,
-    rows_of,
     source_options,
 )
 from kanab.counting.csvfile import matching_files
@@ -29,7 +28,7 @@ from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release as release_counted
 from kanab.privacy.release import Release
 
-_COUNTING = COUNTING_FLAGS | {"--adjust", "--segment", "--assigned-by"}
+_COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 
 
 @click.command()
@@ -38,9 +37,6 @@ _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment", "--assigned-by"}
 @click.option("--adjust", help="Covariates to adjust for, separated by commas: all together, in any order.")
 @click.option("--segment", help="Covariates by which the effect may differ; each gets its own table.")
 @click.option("--experiment", help="One experiment of several.")
-@click.option(
-    "--assigned-by", metavar="COLUMN", help="What arms were assigned by, if not by person: a household, a store."
-)
 @analysis_options
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
@@ -61,9 +57,6 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
     if len(wanted) > 1 and (options.pool or options.contrasts):
         raise PlanError("arms are those of one experiment", "Name it with --experiment.")
     readouts = [analyze_release(released, name, options) for name in wanted]
-    if flags["assigned_by"]:
-        rows = rows_of(flags)
-        readouts = [with_assignment(readout, source[0], flags["assigned_by"], rows) for readout in readouts]
     if flags["html"]:
         if len(readouts) > 1:
             raise PlanError("a report is about one experiment", "Name it with --experiment.")

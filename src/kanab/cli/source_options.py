@@ -202,6 +202,10 @@ _OPTIONS = (
     click.option("--unit", help="Column that identifies a person, where people have several rows."),
     click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean."),
     click.option("--first-by", metavar="COLUMN", help="Time by which covariates are those of a person's first row."),
+    click.option(
+        "--assigned-by", metavar="COLUMN",
+        help="What arms were assigned by, if not by person: a shop; or several columns, city,hour. Each counts once.",
+    ),
     click.option("--exposures", help="Table of who saw which arm when; not needed if the source is that file."),
     click.option("--events", help="Table or file of what happened when; metrics are taken from it."),
     click.option("--window", help="How long after a person's first exposure events count, such as 14d."),
@@ -311,6 +315,7 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
         sep=flags["sep"],
         decimal=flags["decimal"],
         first_by=flags["first_by"],
+        assigned_by=names(flags["assigned_by"]) or None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from os import PathLike, fspath
@@ -18,6 +18,7 @@ from typing import Any
 
 from kanab.arguments import check_arguments
 from kanab.counted import Counted
+from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, matching_files, parse_fields, read_texts
 from kanab.counting.files import file_kind, no_table, read_files
@@ -76,6 +77,7 @@ def count(
     span: Span | None = None,
     numbers: Sequence[str] = (),
     received: str | None = None,
+    assigned_by: Sequence[str] | str | None = None,
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
@@ -90,7 +92,8 @@ def count(
     exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
     plans are counted again in the same pass, and the signatures of all go row by row. With a
     ``span`` only the people of those cohorts are counted. ``received`` is the metric that says who got what was
-    assigned.
+    assigned. With ``assigned_by``, the column (or columns) by which arms were assigned, a shop or a city and an hour,
+    each of those counts once, with its people and their sums.
 
     Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
     that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
@@ -107,7 +110,7 @@ def count(
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
-        first_by,
+        first_by, assigned_by,
     )  # fmt: skip
     return count_source(source, plan, options, earlier)
 
@@ -147,10 +150,15 @@ def chosen_plan(
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
     """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
+    options = _clamping(plan, options)
     plans = _plans(plan, earlier, options)
     try:
         counted = _count_any(source, plans, options)
     except NobodyError:
+        if options.assigned_by is not None:
+            by = listed(cluster_columns(options.assigned_by))
+            fact = f"every value of {by} has people of several arms, so that arms were not assigned by it"
+            raise SourceError(fact, "Name what arms were assigned by, or leave it out.") from None
         raise _nobody(source, plan, options) from None
     again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
     return replace(counted, plan=_as_counted(counted), earlier=again, span=options.span, choices=options.choices)
@@ -208,6 +216,9 @@ class SourceOptions:
     sep: str | None = None
     decimal: str = "."
     first_by: str | None = None
+    assigned_by: Sequence[str] | str | None = None
+    clamp: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Bounds of a person's values, where those of clusters are added up."""
 
     @property
     def form(self) -> CsvForm:
@@ -236,6 +247,7 @@ class SourceOptions:
             "exposure_time": self.exposure_time if self.exposure_time != "time" else None,
             "sep": self.sep,
             "decimal": self.decimal if self.decimal != "." else None,
+            "assigned_by": ", ".join(cluster_columns(self.assigned_by)) if self.assigned_by is not None else None,
         }
         return {name: text for name, text in texts.items() if text}
 
@@ -252,6 +264,7 @@ class SourceOptions:
             self.join,
             self.on,
             self.first_by,
+            self.assigned_by,
         )
         return any(choice is not None for choice in choices)
 
@@ -261,6 +274,11 @@ class SourceOptions:
             raise SourceError(
                 "a join needs a second table and the column that both name alike",
                 "Give join=… and on=… (--join countries.csv --on user_id).",
+            )
+        if self.assigned_by is not None and (self.unit or self.events is not None or self.span is not None):
+            raise SourceError(
+                "arms were assigned to groups of people, so that rows, not people, are added up",
+                "Leave out the person (--unit), events and cohorts; make one row per person in a query (--sql).",
             )
         if self.events is None and self.window is not None:
             raise SourceError(
@@ -292,14 +310,22 @@ def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[P
         raise MissingExtraError("showing the statement", "sql")
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
+    options = _clamping(plan, options)
     people, choices = _open(source, options)
     joint = _join(_plans(plan, earlier, options), people, choices)
     with own_names(joint):
         return show_sql(people, joint, **choices)
 
 
+def _clamping(plan: Plan, options: SourceOptions) -> SourceOptions:
+    """Return the options with the bounds of people, where arms were assigned to groups of them."""
+    return options if options.assigned_by is None else replace(options, clamp=bounds_of_people(plan))
+
+
 def _plans(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> Plans:
     """Return all plans, checked, with the rules for missing values that do not depend on who lacks one."""
+    if options.assigned_by is not None:
+        plan, *earlier = (by_clusters(check_plan(each)) for each in (plan, *earlier))
     asked, *before = _check_plans(plan, earlier, options.span)
     return tuple(_settled(each, options) for each in (settle_missing(asked, rules_of(before)), *before))
 
@@ -309,6 +335,8 @@ def _settled(plan: Plan, options: SourceOptions) -> Plan:
 
     A sum over no rows is 0, and so is a maximum, but not a mean. Batches have one rule, whoever is in them.
     """
+    if options.assigned_by is not None:
+        plan = settle_missing(plan, "zero")
     if options.unit is not None:
         how = options.aggregate
         means = [m.name for m in plan.metrics if (how if isinstance(how, str) else (how or {}).get(m.name)) == "mean"]
@@ -441,7 +469,7 @@ def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
 def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
     """Open the source as an Ibis table; return it with the choices of how its rows become people."""
     from kanab.counting.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.counting.engine.people import Events, window_seconds  # noqa: PLC0415
+    from kanab.counting.engine.people import CLUSTER, Events, window_seconds  # noqa: PLC0415
 
     options.check()
     if options.window is not None:
@@ -452,7 +480,13 @@ def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
         beside = open_beside(people, events, options.form)
         events = Events(beside, options.window or "", options.time, options.exposure_time)
     names = ("unit", "aggregate", "where", "span", "first_by")
-    return people, {name: getattr(options, name) for name in names} | {"events": events}
+    choices = {name: getattr(options, name) for name in names} | {"events": events}
+    if options.assigned_by is None:
+        return people, choices
+    from kanab.counting.engine.clusters import cluster_rows  # noqa: PLC0415
+
+    clusters = cluster_rows(people, cluster_columns(options.assigned_by), options.clamp)
+    return clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
 
 
 def joined_rows(people: Any, options: SourceOptions) -> Any:

@@ -54,14 +54,14 @@ def check_k(k: Any, override: str) -> int:
     return k
 
 
-def check_arms(tally: Tally, experiment: ExperimentPlan, k: int) -> None:
+def check_arms(tally: Tally, experiment: ExperimentPlan, k: int, units: str = "people") -> None:
     """Check that every arm has enough people: no arms, no answer. Raises `PrivacyError` where one has not."""
     arms = tally.people_by(experiment.name)
     small = [arm for arm, people in arms.items() if people < k]
     if small and experiment.arms is not None:
-        raise arm_too_small(experiment, k, small)
+        raise arm_too_small(experiment, k, small, units=units)
     if small:
-        raise arm_too_small(experiment, k, large=[arm for arm in arms if arm not in small])
+        raise arm_too_small(experiment, k, large=[arm for arm in arms if arm not in small], units=units)
     if tally.total - len(arms) < LEAST_DF:
         raise PrivacyError(
             f"{experiment.name} has fewer than {LEAST_DF} residual degrees of freedom", "Wait for more people."
@@ -69,17 +69,22 @@ def check_arms(tally: Tally, experiment: ExperimentPlan, k: int) -> None:
 
 
 def arm_too_small(
-    experiment: ExperimentPlan, k: int, declared: Sequence[Level] = (), large: Sequence[Level] = ()
+    experiment: ExperimentPlan,
+    k: int,
+    declared: Sequence[Level] = (),
+    large: Sequence[Level] = (),
+    *,
+    units: str = "people",
 ) -> PrivacyError:
     """Return the error of arms below k, however far below: named if they were declared, else beside the large ones."""
-    remedy = "Wait for more people, or give the arm a larger share."
+    remedy = f"Wait for more {units}, or give the arm a larger share."
     if declared:
         names = listed(map(label, declared))
-        remedy = f"Declared as {names}: wait for more people, or leave out what is no arm of it (--shares, --arms)."
+        remedy = f"Declared as {names}: wait for more {units}, or leave out what is no arm of it (--shares, --arms)."
     elif len(large) > 1:
         names = ",".join(map(label, large))
         remedy = f"Its name was not declared and is not shown. Count only the arms that you mean: --arms {names}."
-    return PrivacyError(f"an arm of {experiment.name} holds fewer than k = {k} people", remedy)
+    return PrivacyError(f"an arm of {experiment.name} holds fewer than k = {k} {units}", remedy)
 
 
 def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:

@@ -109,8 +109,9 @@ def make_release(
         raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
     maps = check_batches(counted, before)
     # Arms before anything that values decide: where an arm is too small, no value changes what is said.
+    units = "clusters" if "assigned_by" in counted.choices else "people"
     for linkage in first_linkages(counted.plan):
-        check_arms(counted.tallies[linkage.name], counted.plan.experiment(linkage.experiments[0]), rule)
+        check_arms(counted.tallies[linkage.name], counted.plan.experiment(linkage.experiments[0]), rule, units)
     if ledger is not None and not counted.bounds_declared:
         raise PrivacyError(
             "bounds were taken from the data, and a ledger would give them away",

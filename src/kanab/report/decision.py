@@ -69,8 +69,6 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
         return _answer("look into it", only, [cause_first(", and ".join(wrong))], rule)
     shipping = [arm for arm in arms if arm.ships(rule)]
     early = _early(data, running=running)
-    if shipping and (shared := _cautions(data, "assigned-together")):
-        return _answer("look into it", only, shared, rule)
     if shipping and not early:
         best = max(shipping, key=lambda arm: _gain(arm.primary[0]))
         unlooked = [IF_UNLOOKED] * bool(_cautions(data, "looked-early"))

@@ -34,6 +34,7 @@ from kanab.report.words import (
     alarm_sentences,
     balance_alarmed,
     balance_sentences,
+    cluster_sentences,
     colour_key,
     decision_sentences,
     effective_k_scope,
@@ -148,6 +149,7 @@ def _arrival(data: Data) -> str:
         verdict, _, rest = sentence.partition(". ")
         alarm = ' alarm" role="alert' if sentence in alarms else ""
         pieces.append(f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {marked(rest)}</p>')
+    pieces += [f"<p>{marked(sentence)}</p>" for sentence in cluster_sentences(data)]
     pieces.append(table_html(arms_table(data), "People per arm", kind="cards few"))
     if balance_alarmed(data):
         pieces.append(table_html(balance_table(data), "Balance of the arms", kind="cards wide"))

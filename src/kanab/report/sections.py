@@ -23,6 +23,7 @@ from kanab.report.tables import (
 from kanab.report.words import (
     balance_alarmed,
     balance_sentences,
+    cluster_sentences,
     correction_name,
     families,
     headlines,
@@ -75,7 +76,7 @@ def readout_sections(data: Data) -> list[Section]:
 def arrival_parts(data: Data) -> tuple[Part, ...]:
     """Return whether people arrived in the planned shares, and whether the arms hold alike people."""
     tables = (arms_table(data), balance_table(data)) if balance_alarmed(data) else (arms_table(data),)
-    return sample_ratio_sentence(data), *balance_sentences(data), *tables
+    return sample_ratio_sentence(data), *balance_sentences(data), *cluster_sentences(data), *tables
 
 
 def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:

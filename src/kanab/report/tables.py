@@ -37,7 +37,14 @@ def arms_table(data: Data) -> Table:
         for arm, people in data["arms"].items()
     )
     planned = "planned" if ratio["declared"] else "if equal"
-    return Table(("arm", "people", "share", planned, "residual"), rows)
+    clusters = data.get("clusters")
+    if not clusters:
+        return Table(("arm", "people", "share", planned, "residual"), rows)
+    people = clusters["people"] or {}
+    with_people = tuple(
+        (*row, f"{people[arm]:,}" if people else "–") for row, arm in zip(rows, data["arms"], strict=True)
+    )
+    return Table(("arm", "clusters", "share", planned, "residual", "people"), with_people)
 
 
 def balance_table(data: Data) -> Table:

@@ -72,7 +72,33 @@ def metrics_of(data: Data) -> list[str]:
 def title(data: Data) -> str:
     """Return the experiment, its people and its arms, in one line."""
     named = "" if data["control"].lower() == "control" else f", control {data['control']}"
-    return f"{data['experiment']}: {data['people']:,} people in {len(data['arms'])} arms{named}"
+    return f"{data['experiment']}: {counted_units(data)} in {len(data['arms'])} arms{named}"
+
+
+def counted_units(data: Data) -> str:
+    """Return how many people were counted, or how many clusters of people.
+
+    >>> counted_units({"people": 60, "clusters": {"by": ["city", "hour"], "people": {"A": 900, "B": 1100}}})
+    '60 clusters (city and hour) of 2,000 people'
+    """
+    clusters = data.get("clusters")
+    if not clusters:
+        return f"{data['people']:,} people"
+    of = "" if clusters["people"] is None else f" of {sum(clusters['people'].values()):,} people"
+    return f"{data['people']:,} clusters ({' and '.join(clusters['by'])}){of}"
+
+
+def cluster_sentences(data: Data) -> list[str]:
+    """Return how clusters are read, where arms were assigned to them."""
+    clusters = data.get("clusters")
+    if not clusters:
+        return []
+    by = " and ".join(clusters["by"])
+    return [
+        f"Arms were assigned by {by}, so each {by} counts once: effects are on the mean of all people, errors those "
+        f"between clusters. Where people are counted or hidden among others here, clusters are meant: k = {data['k']} "
+        "clusters in every class, and so at least as many people."
+    ]
 
 
 def lead_sentences(data: Data) -> list[str]:

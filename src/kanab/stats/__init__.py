@@ -17,6 +17,7 @@ from kanab.stats.cautions import (
     people_off_commonest,
 )
 from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
+from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
@@ -86,6 +87,7 @@ __all__ = [
     "check_balance",
     "check_balance_any_time",
     "clamped_values",
+    "cluster_means",
     "contrast",
     "correct",
     "difference_in_means",

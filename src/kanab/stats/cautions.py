@@ -22,8 +22,8 @@ from kanab.tally.tally import Tally
 
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events", "tails-could-matter",
-    "looked-early", "assigned-together", "assigned-jointly", "rows-not-people", "design-ended",
-    "weak-assignment",
+    "looked-early", "assigned-jointly", "rows-not-people", "design-ended",
+    "weak-assignment", "few-clusters",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -241,19 +241,6 @@ def rows_not_people(column: str) -> Caution:
         f"Standard errors and p-values are then too small. Count people (--unit {column})."
     )
     return Caution("rows-not-people", sentence)
-
-
-def assigned_together(by: str) -> Caution:
-    """Warn that arms were assigned by something that several people share, but people were counted.
-
-    >>> print(assigned_together("household"))
-    Arms were assigned by household, which several people share, and people are counted: standard errors and ...
-    """
-    sentence = (
-        f"Arms were assigned by {by}, which several people share, and people are counted: standard errors and p-values "
-        f"are too small. Count every {by} as one (--unit {by})."
-    )
-    return Caution("assigned-together", sentence)
 
 
 def assigned_jointly(experiment: str, others: Sequence[str]) -> Caution:

@@ -473,19 +473,6 @@ def test_a_release_that_lost_its_parts_is_read_without_them() -> None:
     assert kinds(kb.analyze(replace(kb.add_releases([batch(0.5, 1), batch(0.8, 2)]), parts=()))) == []
 
 
-def test_people_who_were_assigned_together_are_cautioned_about() -> None:
-    home = np.arange(1_200) // 3
-    counted = {"variant": np.where(home % 2 == 0, "A", "B"), "home": home, "bought": np.arange(1_200) % 5 == 0}
-    choices: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "assigned_by": "home"}
-    found = kb.readout(counted, **choices)
-    assert kinds(found) == [("assigned-together", None)]
-    assert found.cautions[0].sentence.endswith("Count every home as one (--unit home).")
-    assert kinds(kb.readout(counted, unit="home", **choices)) == []
-    assert kinds(kb.readout(counted | {"home": np.arange(1_200)}, **choices)) == []
-    with pytest.raises(kb.errors.SourceError, match="there is no column 'house'"):
-        kb.readout(counted, **choices | {"assigned_by": "house"})
-
-
 # ── an arm without events ──────────────────────────────────────────────────────────────────────
 
 

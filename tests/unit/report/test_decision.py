@@ -186,12 +186,7 @@ def test_colours_say_better_and_worse_where_less_is_better(small: Maker, effect:
     assert colour_key(small(rise, fall)).endswith("orange clearly worse, grey neither; less is better for spend.")
 
 
-def test_cautions_about_looks_and_groups_reach_the_decision(experiment: Maker) -> None:
+def test_cautions_about_looks_reach_the_decision(experiment: Maker) -> None:
     early = decide(experiment({}, cautions=[{"kind": "looked-early", "metric": None, "sentence": "2 batches."}]))
     assert early is not None
     assert (early["answer"], early["because"][-1]) == ("ship", "That holds if nobody looked before the last batch.")
-    caution = {"kind": "assigned-together", "metric": None, "sentence": "Stores were assigned, not people."}
-    together = decide(experiment({}, cautions=[caution]))
-    assert together is not None
-    assert (together["answer"], together["because"]) == ("look into it", ["Stores were assigned, not people."])
-    assert answer(experiment(UNCLEAR, cautions=[caution])) == "hold"

@@ -10,7 +10,6 @@ from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
 from kanab.stats.cautions import (
     assigned_jointly,
-    assigned_together,
     changed_shares,
     clamped_values,
     design_ended,
@@ -152,12 +151,6 @@ def test_no_sentence_holds_a_count_of_people():
     assert len(cautions) == 3
     for caution in cautions:
         assert not re.search(r"731|269|271|729|\b80\b|\b79\b|487|\b7\b", caution.sentence)
-
-
-def test_arms_that_several_people_share_call_for_another_unit():
-    caution = assigned_together("household")
-    assert caution.code == "assigned-together"
-    assert caution.sentence.endswith("Count every household as one (--unit household).")
 
 
 def test_experiments_that_are_assigned_together_are_named():

@@ -31,6 +31,9 @@ from kanab.tally.metric import GRID_LIMIT
 
 How = Literal["sum", "max", "mean"]
 
+CLUSTER = "kanab_cluster"
+"""The column that names the cluster of a row, where arms were assigned to groups of people."""
+
 _ROOM = 1 << 10
 """So many times coarser are the steps of rows that nobody declared, for a person's rows to be added up in 64 bits."""
 
@@ -338,6 +341,11 @@ def person_flags(plan: Plan, units: Units | None) -> tuple[str, ...]:
 def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | None) -> None:
     """Raise `SourceError` for a covariate that changes within a person, given how many people have each flag."""
     for place, name in enumerate(plan.covariates_in_use if units is not None and units.time is None else ()):
+        if flagged[changes_flag(place)] and units is not None and units.unit == CLUSTER:
+            raise SourceError(
+                f"covariate {column_of(plan, name)!r} differs among the people of a cluster",
+                "Arms were assigned to clusters: adjust for what a cluster has, the same for all its people.",
+            )
         if flagged[changes_flag(place)]:
             raise SourceError(
                 f"covariate {column_of(plan, name)!r} changes among the rows of a person",

@@ -1,0 +1,58 @@
+"""Experiments whose arms were assigned to clusters: means per person, and how many clusters and people there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kanab.analysis.compare import MetricMeans
+from kanab.counting.clusters import PEOPLE
+from kanab.privacy.release import Release
+from kanab.stats.designs.clusters import between_clusters, effective_clusters
+from kanab.tally.factor import Level, label
+from kanab.tally.tally import Tally
+
+
+@dataclass(frozen=True)
+class ClusterCounts:
+    """By what arms were assigned, and per arm how many of these there are, and how many people in them.
+
+    People are None where their number is withheld.
+    """
+
+    by: tuple[str, ...]
+    clusters: Mapping[Level, int]
+    people: Mapping[Level, int] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as plain data."""
+        people = None if self.people is None else {label(arm): n for arm, n in self.people.items()}
+        return {"by": list(self.by), "clusters": {label(arm): n for arm, n in self.clusters.items()}, "people": people}
+
+
+def clusters_of(released: Release, table: Tally, experiment: str) -> ClusterCounts | None:
+    """Return what arms were assigned by, where that is no person; None for people."""
+    by = (released.receipt.choices or {}).get("assigned_by")
+    if by is None:
+        return None
+    clusters = table.people_by(experiment)
+    if PEOPLE not in table.metric_names:
+        return ClusterCounts(tuple(by.split(", ")), clusters, None)
+    sums = table.keep().moments_of(PEOPLE).sums
+    return ClusterCounts(tuple(by.split(", ")), clusters, dict(zip(clusters, map(int, sums), strict=True)))
+
+
+def per_person(measured: Sequence[MetricMeans], table: Tally) -> list[MetricMeans]:
+    """Return the means per person under the names of their metrics, and other ratios; not those per cluster."""
+    end = f"/{PEOPLE}"
+    ratios = [metric for metric in measured if "/" in metric.means.metric]
+    if PEOPLE not in table.metric_names:
+        return ratios
+    effective = effective_clusters(table, PEOPLE)
+    return [
+        replace(metric, means=replace(between_clusters(metric.means, effective), metric=name.removesuffix(end)))
+        if (name := metric.means.metric).endswith(end)
+        else metric
+        for metric in ratios
+    ]

@@ -1,0 +1,37 @@
+"""Rows of people as rows of their clusters: which cluster, how many people, values within a person's bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import ibis
+
+from kanab.counting.clusters import PEOPLE
+from kanab.counting.engine.group_keys import kind_of
+from kanab.counting.engine.people import CLUSTER
+from kanab.counting.frames import check_column
+
+_BETWEEN = "\x1f"
+
+
+def cluster_rows(rows: Any, by: Sequence[str], clamp: Mapping[str, tuple[float, float]]) -> Any:
+    """Return the rows with their cluster and their people; metrics are clamped person by person.
+
+    Rows without a cluster have none. Raises `SourceError` where a column is unknown or cannot name a cluster.
+    """
+    for name in by:
+        check_column(name, rows.columns)
+        kind_of(rows, name)
+    if len(by) == 1:
+        cluster = rows[by[0]]
+    else:
+        cluster = reduce(lambda first, second: first + _BETWEEN + second, (rows[name].cast("string") for name in by))
+    columns = {CLUSTER: cluster}
+    if PEOPLE not in rows.columns:
+        columns[PEOPLE] = ibis.literal(1, type="int64")
+    for name, (low, high) in clamp.items():
+        if name in rows.columns and rows[name].type().is_numeric():
+            columns[name] = rows[name].clip(low, high)
+    return rows.mutate(**columns)

@@ -1,0 +1,165 @@
+"""Arms assigned to clusters: what a readout says, from every source, with k clusters in every class."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import kanab as kb
+from kanab.cli.main import cli
+from kanab.errors import PrivacyError, SourceError
+
+
+def shops(clusters: int = 60, seed: int = 3) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(5, 60, clusters)
+    shop = np.repeat(np.arange(clusters), sizes)
+    arm, level = rng.permutation(np.arange(clusters) % 2), rng.normal(0, 2, clusters)
+    spend = np.clip(20 + level[shop] + 2 * arm[shop] + rng.normal(0, 6, len(shop)), 0, None)
+    return {
+        "shop": shop,
+        "variant": np.where(arm[shop] == 1, "B", "A"),
+        "region": np.where(np.arange(clusters) % 4 < 2, "north", "south")[shop],
+        "tier": rng.integers(0, 2, len(shop)),
+        "spend": np.round(spend, 2),
+        "bought": (rng.random(len(shop)) < 0.3).astype(int),
+    }
+
+
+CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "assigned_by": "shop"}
+
+
+def robust(rows: dict[str, Any], metric: str) -> tuple[float, float]:
+    """Return the effect of a regression on rows and its cluster-robust error, with the factor of few clusters."""
+    means, variance = {}, 0.0
+    for arm in "AB":
+        inside = rows["variant"] == arm
+        means[arm] = rows[metric][inside].mean()
+        sums = np.bincount(rows["shop"][inside], rows[metric][inside] - means[arm])
+        alike = inside.sum() ** 2 / np.sum(np.bincount(rows["shop"][inside]) ** 2)
+        variance += np.sum(sums**2) / inside.sum() ** 2 * alike / (alike - 1)
+    return means["B"] - means["A"], math.sqrt(variance)
+
+
+def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
+    rows = shops()
+    answer = kb.readout(rows, **CHOICES)
+    assert [row.effect.metric for row in answer.effects] == ["spend", "bought"]
+    for row in answer.effects:
+        assert (row.effect.estimate, row.effect.se) == pytest.approx(robust(rows, row.effect.metric), rel=1e-10)
+        assert row.effect.df is not None
+        assert 20 <= row.effect.df <= 58
+    data = answer.to_dict()
+    people = {arm: int((rows["variant"] == arm).sum()) for arm in "AB"}
+    assert data["clusters"] == {"by": ["shop"], "clusters": {"A": 30, "B": 30}, "people": people}
+    assert str(answer).startswith(f"variant: 60 clusters (shop) of {len(rows['shop']):,} people in 2 arms")
+    assert "Arms were assigned by shop, so each shop counts once" in str(answer)
+    assert "Arms were assigned by shop" in answer.to_report()
+
+
+def test_files_and_frames_give_the_same_digits(tmp_path: Path) -> None:
+    rows = shops()
+    file = tmp_path / "visits.csv"
+    pd.DataFrame(rows).to_csv(file, index=False)
+    shown = CliRunner().invoke(
+        cli, ["analyze", str(file), "--arm", "variant", "--metric", "spend,bought", "--assigned-by", "shop", "--json"]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.output)["effects"] == kb.readout(pd.DataFrame(rows), **CHOICES).to_dict()["effects"]
+
+
+def test_several_columns_make_the_clusters_of_a_switchback() -> None:
+    rng = np.random.default_rng(5)
+    city, hour = np.repeat(np.arange(4), 1_000), np.tile(np.arange(1_000) // 20, 4)
+    arm = rng.integers(0, 2, (4, 50))[city, hour]
+    rows = {"city": city, "hour": hour, "variant": np.where(arm == 1, "B", "A"), "late": rng.poisson(3, 4_000)}
+    answer = kb.readout(rows, arm="variant", metrics=["late"], assigned_by=["city", "hour"])
+    assert answer.clusters is not None
+    assert answer.clusters.by == ("city", "hour")
+    assert sum(answer.clusters.clusters.values()) == 200
+    alone = kb.readout(rows | {"both": city * 100 + hour}, arm="variant", metrics=["late"], assigned_by="both")
+    assert answer.effects[0].effect == alone.effects[0].effect
+
+
+def test_a_column_called_people_says_how_many_a_row_stands_for() -> None:
+    rows = shops()
+    frame = pd.DataFrame(rows)
+    summed = frame.groupby(["shop", "variant"], as_index=False).agg(
+        spend=("spend", "sum"), bought=("bought", "sum"), people=("spend", "size")
+    )
+    summed["spend"] = summed["spend"].round(2)
+    small, large = kb.readout(summed, **CHOICES), kb.readout(rows, **CHOICES)
+    assert small.clusters == large.clusters
+    assert small.effects[0].effect.estimate == pytest.approx(large.effects[0].effect.estimate, rel=1e-12)
+
+
+def test_a_covariate_of_clusters_is_adjusted_for_and_that_of_people_is_refused() -> None:
+    rows = shops(80)
+    answer = kb.readout(rows, **CHOICES, adjust=["region"])
+    methods = [(row.effect.metric, row.effect.method) for row in answer.effects]
+    assert methods == [
+        ("spend", "difference"), ("spend", "adjusted"), ("bought", "difference"), ("bought", "adjusted")
+    ]  # fmt: skip
+    with pytest.raises(SourceError, match="covariate 'tier' differs among the people of a cluster"):
+        kb.readout(rows, **CHOICES, adjust=["tier"])
+
+
+def test_fewer_than_k_clusters_in_an_arm_are_refused_and_fewer_than_thirty_cautioned_about() -> None:
+    with pytest.raises(PrivacyError, match="an arm of variant holds fewer than k = 10 clusters"):
+        kb.readout(shops(18), **CHOICES)
+    answer = kb.readout(shops(24), **CHOICES)
+    assert [caution.code for caution in answer.cautions if caution.code == "few-clusters"] == ["few-clusters"]
+    assert not [caution for caution in kb.readout(shops(), **CHOICES).cautions if caution.code == "few-clusters"]
+
+
+def test_clusters_with_people_of_two_arms_are_left_out_and_if_all_are_that_is_said() -> None:
+    rows = shops()
+    mixed = np.where(rows["shop"] < 12, np.where(np.arange(len(rows["shop"])) % 2 == 0, "A", "B"), rows["variant"])
+    answer = kb.readout(rows | {"variant": mixed}, **CHOICES)
+    assert sum(answer.arms.values()) == 48
+    assert any("were seen in two arms and are excluded" in note for note in answer.notes)
+    everywhere = np.where(np.arange(len(rows["shop"])) % 2 == 0, "A", "B")
+    with pytest.raises(SourceError, match="every value of shop has people of several arms"):
+        kb.readout(rows | {"variant": everywhere}, **CHOICES)
+
+
+def test_bounds_are_a_persons_and_a_ledger_keeps_to_its_clusters(tmp_path: Path) -> None:
+    rows = shops()
+    rows["spend"][:5] = 400.0
+    plan = kb.make_plan(
+        "variant", ["spend", "people"], bounds={"spend": (0, 50), "people": (0, 100)}, resolution={"spend": 0.01},
+        shares={"A": 1, "B": 1},
+    )  # fmt: skip
+    ledger = tmp_path / "shops.ledger"
+    first = kb.release(kb.count(rows, plan, assigned_by="shop"), ledger=ledger, new_ledger=True)
+    clamped = rows | {"spend": np.minimum(rows["spend"], 50)}
+    assert kb.analyze(first).effects[0].effect.estimate == pytest.approx(robust(clamped, "spend")[0], rel=1e-10)
+    again = kb.count(rows, plan, assigned_by="shop", earlier=[first.plan])
+    assert kb.release(again, ledger=ledger).receipt.choices == {"assigned_by": "shop"}
+    people = kb.count(rows, plan=kb.make_plan("variant", ["spend"], bounds={"spend": (0, 50)}, shares={"A": 1, "B": 1}))
+    with pytest.raises(PrivacyError):
+        kb.release(people, ledger=ledger)
+
+
+def test_what_makes_people_of_rows_does_not_go_with_clusters() -> None:
+    with pytest.raises(SourceError, match="rows, not people, are added up"):
+        kb.readout(shops(), **CHOICES, unit="tier")
+    with pytest.raises(SourceError, match="there is no column 'shap'"):
+        kb.readout(shops(), **CHOICES | {"assigned_by": "shap"})
+
+
+def test_a_withheld_number_of_people_is_not_shown() -> None:
+    answer = kb.readout(shops() | {"people": np.ones(len(shops()["shop"]))}, **CHOICES)
+    assert answer.clusters is not None
+    assert answer.clusters.people is not None
+    plain = answer.to_dict() | {"clusters": answer.clusters.to_dict() | {"people": None}}
+    from kanab.report.text import readout_text  # noqa: PLC0415
+
+    assert readout_text(plain).startswith("variant: 60 clusters (shop) in 2 arms")

@@ -1,0 +1,114 @@
+"""Clusters: the cluster-robust regression on rows, small numbers of them, and what is said about few."""
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from kanab import count_columns
+from kanab.errors import AnalysisError, LevelError
+from kanab.stats import against_control, cluster_means
+from kanab.stats.designs.clusters import FEWEST_CLUSTERS, few_clusters
+
+
+def people(clusters=24, seed=3, between=2.0, effect=0.0):
+    """Return rows of people in clusters of uneven size."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 60, clusters)
+    shop = np.repeat(np.arange(clusters), sizes)
+    arm = rng.permutation(np.arange(clusters) % 2)
+    level = rng.normal(0, between, clusters) + effect * arm
+    spend = np.round(20 + level[shop] + rng.normal(0, 4, len(shop)), 1)
+    return {"shop": shop, "arm": np.where(arm[shop] == 1, "B", "A"), "spend": spend}
+
+
+def shops(rows):
+    """Return a tally of clusters."""
+    names, first = np.unique(rows["shop"], return_index=True)
+    table = {
+        "arm": rows["arm"][first],
+        "spend": [round(rows["spend"][rows["shop"] == name].sum(), 1) for name in names],
+        "people": [int((rows["shop"] == name).sum()) for name in names],
+    }
+    return count_columns(
+        table, arm="arm", metrics=["spend", "people"], products=[("spend", "people")], resolution={"spend": 0.1}
+    )
+
+
+def test_the_error_is_the_cluster_robust_one_of_a_regression_on_rows():
+    rows = people()
+    effect = against_control(cluster_means(shops(rows), "spend"))
+    x = sm.add_constant((rows["arm"] == "B").astype(float))
+    fit = sm.OLS(rows["spend"], x).fit()
+    plain = fit.get_robustcov_results("cluster", groups=rows["shop"], use_correction=False)  # CR0
+    usual = fit.get_robustcov_results("cluster", groups=rows["shop"])
+    parts, corrected = {}, 0.0
+    for arm in "AB":
+        inside = rows["arm"] == arm
+        residuals = rows["spend"][inside] - rows["spend"][inside].mean()
+        sizes = np.bincount(rows["shop"][inside])
+        parts[arm] = np.sum(np.bincount(rows["shop"][inside], residuals) ** 2) / inside.sum() ** 2
+        alike = inside.sum() ** 2 / np.sum(sizes**2)
+        assert alike < 12
+        corrected += parts[arm] * alike / (alike - 1)
+    assert effect.estimate == pytest.approx(plain.params[1], rel=1e-11)
+    assert plain.bse[1] ** 2 == pytest.approx(sum(parts.values()), rel=1e-10)
+    assert effect.se == pytest.approx(math.sqrt(corrected), rel=1e-10)
+    n, c = len(rows["spend"]), 24
+    assert usual.bse[1] ** 2 == pytest.approx(sum(parts.values()) * c / (c - 1) * (n - 1) / (n - 2), rel=1e-10)
+    assert effect.metric == "spend"
+    assert effect.df < c - 2
+
+
+def test_clusters_of_one_size_have_the_usual_factor_and_two_degrees_of_freedom_less_than_clusters():
+    rng = np.random.default_rng(4)
+    shop = np.repeat(np.arange(24), 10)
+    spend = np.round(rng.normal(0, 1, 24)[shop] + rng.normal(20, 3, 240), 1)
+    rows = {"shop": shop, "arm": np.where(shop % 2 == 0, "A", "B"), "spend": spend}
+    effect = against_control(cluster_means(shops(rows), "spend"))
+    fit = sm.OLS(spend, sm.add_constant((shop % 2).astype(float))).fit()
+    plain = fit.get_robustcov_results("cluster", groups=shop, use_correction=False)
+    assert effect.se == pytest.approx(plain.bse[1] * math.sqrt(12 / 11), rel=1e-10)
+    assert effect.df_null == pytest.approx(22)
+
+
+def test_clusters_of_one_person_each_are_people():
+    rng = np.random.default_rng(1)
+    rows = {"shop": np.arange(60), "arm": np.array(["A", "B"] * 30), "spend": np.round(rng.normal(9, 2, 60), 1)}
+    effect = against_control(cluster_means(shops(rows), "spend"))
+    from kanab.stats import difference_in_means  # noqa: PLC0415
+
+    plain = difference_in_means(count_columns(rows, arm="arm", metrics=["spend"]))
+    assert (effect.estimate, effect.se, effect.df) == pytest.approx((plain.estimate, plain.se, plain.df), rel=1e-12)
+
+
+@pytest.mark.parametrize(("clusters", "most"), [(20, 0.07), (50, 0.065)])
+def test_without_an_effect_about_five_in_a_hundred_are_called_clear(clusters, most):
+    trials = 600
+    ps = [against_control(cluster_means(shops(people(clusters, seed)), "spend")).p for seed in range(trials)]
+    false = np.mean(np.array(ps) < 0.05)
+    assert 0.03 < false < most, false
+
+
+def test_people_who_are_counted_as_if_they_were_independent_are_called_clear_far_too_often():
+    from kanab.stats import difference_in_means  # noqa: PLC0415
+
+    ps = [difference_in_means(count_columns(people(20, seed), arm="arm", metrics=["spend"])).p for seed in range(100)]
+    assert np.mean(np.array(ps) < 0.05) > 0.2
+
+
+def test_fewer_than_thirty_clusters_are_cautioned_about():
+    (caution,) = few_clusters({"A": 15, "B": FEWEST_CLUSTERS - 16}, ["city", "hour"])
+    assert caution.code == "few-clusters"
+    assert caution.sentence.startswith("Arms were assigned by city and hour, and there are fewer than 30 of them")
+    assert few_clusters({"A": 15, "B": 15}, ["shop"]) == []
+
+
+def test_without_products_or_people_there_are_no_means_per_person():
+    tally = count_columns({"arm": ["A", "B"], "spend": [1, 2]}, arm="arm", metrics=["spend"])
+    with pytest.raises(LevelError, match="unknown metric"):
+        cluster_means(tally, "spend")
+    rows = {"arm": ["A", "B"] * 3, "spend": [1, 2] * 3, "people": [1, 2] * 3}
+    with pytest.raises(AnalysisError, match="no cross-products"):
+        cluster_means(count_columns(rows, arm="arm", metrics=["spend", "people"]), "spend")
