@@ -25,8 +25,11 @@ from kanab.privacy.class_rules import (
 )
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
+from kanab.privacy.leverage import SLACK
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.metric_differences import withhold_metric_differences
+from kanab.privacy.numbers.rule import weigh_numbers
+from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import ReleasedTable, columns, derived_of, largest_of, linkage_of, sides_of
 from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
@@ -122,12 +125,14 @@ def make_release(
     old = [classes for table in earlier for classes in table.columns]
     counted, apart = leave_out_experiments(counted, old)
     drafts = coarsen_shared_levels(counted, _drafts(counted, maps, before, without or {}))
-    gate = _Gate(counted, merge_jointly(counted, drafts, old), earlier, sentences=apart)
+    weights = Weights(known_numbers(counted)).with_columns(column for table in earlier for column in table.weighted)
+    gate = _Gate(counted, merge_jointly(counted, drafts, old, weights), earlier, sentences=apart, weights=weights)
     gate.audit_arms()
     for name in gate.joint.drafts:
         gate.publish(name)
     gate.withhold_jointly()
     gate.keep_effects()
+    gate.weigh_numbers()
     gate.cross()
     return Release(
         counted.plan,
@@ -190,6 +195,7 @@ class _Gate:
     sentences: dict[str, str] = field(default_factory=dict)
     audits: list[Audit] = field(default_factory=list)
     barred: set[tuple[str, str]] = field(default_factory=set)
+    weights: Weights = field(default_factory=Weights)
 
     def audit_arms(self) -> None:
         """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""
@@ -270,6 +276,23 @@ class _Gate:
             if lost or not names:
                 self.tables[name] = self._without_products(name, arms.select_metrics(lost))
 
+    def weigh_numbers(self) -> None:
+        """Withhold products with numbers that weigh somebody too heavily."""
+        weighed = weigh_numbers(self.counted, self.tables, self.joint.columns, self.weights)
+        self.weights = weighed.weights
+        for (experiment, number), why in weighed.withheld.items():
+            self.sentences[f"{experiment}: products of {number}"] = why
+            for name, table in self.tables.items():
+                if table.experiment_names == (experiment,):
+                    crosses = tuple(cross for cross in table.crosses if number not in cross.pair)
+                    self.tables[name] = replace(table, crosses=crosses)
+        if weighed.result is not None:
+            self._lower(floor_to_k(int(weighed.result.effective_k * (1 + SLACK)), self.counted.plan.k))
+
+    def _lower(self, effective_k: int) -> None:
+        """Note an effective k that further sums or tables lower."""
+        self.joint = replace(self.joint, effective_k=min(effective_k, self.joint.effective_k or effective_k))
+
     def cross(self) -> None:
         """Add tables of two covariates, people only, as far as they may join the others: for joint adjustment."""
         if self.counted.signatures is None or not planned_pairs(self.counted.plan):
@@ -281,13 +304,13 @@ class _Gate:
                 for name, table in self.tables.items()
                 if name in drafts and name in counted.tallies and len(table.arms) == len(table.covariates) == 1
             }
-            pairs = cross_pairs(counted, single_tables(counted, published, self.tables), classes)
+            singles = single_tables(counted, published, self.tables)
+            pairs = cross_pairs(counted, singles, classes, self.weights if parts is None else None)
             self.tables |= pairs.tables
             self.maps |= pairs.maps
             self.sentences |= pairs.left_out
             if pairs.effective_k is not None:
-                lowest = min(pairs.effective_k, self.joint.effective_k or pairs.effective_k)
-                self.joint = replace(self.joint, effective_k=lowest)
+                self._lower(pairs.effective_k)
 
     def receipt(self, deviations: tuple[str, ...], ledger: str) -> Receipt:
         """Say what was done."""

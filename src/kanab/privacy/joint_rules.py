@@ -19,7 +19,8 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
-from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
+from kanab.privacy.leverage import SLACK, Leverage, holds, telling_weights
+from kanab.privacy.numbers.weights import Weights
 from kanab.privacy.overlap import Column, ReleasedTable, by_experiment, column, value_columns
 from kanab.privacy.shown import Place
 
@@ -47,11 +48,15 @@ class JointDrafts:
     parts: tuple[tuple[Counted, tuple[Column, ...]], ...] | None = None
 
 
-def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Column]) -> JointDrafts:
-    """Merge and withhold until no combination of sums singles anybody out; ``earlier`` are the classes of old releases.
+def merge_jointly(
+    counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Column], weights: Weights | None = None
+) -> JointDrafts:
+    """Merge and withhold until no combination of sums singles anybody out.
 
-    Raises `PrivacyError` where nothing is left to merge.
+    ``earlier`` are the classes of old releases, ``weights`` their products with numbers. Raises `PrivacyError` where
+    nothing is left to merge.
     """
+    weights = weights or Weights()
     if not counted.spans_experiments:
         drafts = _within_pair_budget(drafts, counted.plan.k)
     if counted.signatures is None:
@@ -62,7 +67,7 @@ def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequen
     arms = [column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)]
     while True:
         new = {name: column(counted, as_published(draft)) for name, draft in drafts.items() if not draft.why}
-        result = _leverage([*earlier, *arms, *new.values()], people)
+        result = weights.leverage(np.stack([*earlier, *arms, *new.values()], axis=1), people)
         if holds(result, k):
             break
         name = _next_to_coarsen(drafts, new, [*earlier, *arms], result.worst, people)
@@ -72,7 +77,7 @@ def merge_jointly(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequen
                 "Nothing more can be released about these people; use the earlier releases.",
             )
         drafts = dict(drafts) | {name: coarsen_draft(drafts[name], TOGETHER)}
-    return _withhold_values(counted, drafts, [*earlier, *arms, *new.values()], result)
+    return _withhold_values(counted, drafts, [*earlier, *arms, *new.values()], result, weights)
 
 
 def _merge_within(counted: Counted, drafts: Mapping[str, Draft]) -> JointDrafts:
@@ -111,7 +116,7 @@ def _within_pair_budget(drafts: Mapping[str, Draft], k: int) -> dict[str, Draft]
 
 
 def _withhold_values(
-    counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], result: Leverage
+    counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], result: Leverage, weights: Weights
 ) -> JointDrafts:
     """Add who has a value of which metric; withhold by class, then altogether, what that would give away."""
     assert counted.signatures is not None
@@ -119,7 +124,7 @@ def _withhold_values(
     by_class, by_arm = _values(counted, drafts)
     withheld: set[Place] = set()
     while by_class or by_arm:
-        more = _leverage([*base, *by_arm.values(), *by_class.values()], people)
+        more = weights.leverage(np.stack([*base, *by_arm.values(), *by_class.values()], axis=1), people)
         if holds(more, k):
             result = more
             break
@@ -150,10 +155,6 @@ def _values(counted: Counted, drafts: Mapping[str, Draft]) -> tuple[dict[Place, 
             if missing_values_hide(arms.moments_of(metric), arms, k):
                 by_arm[linkage.experiments[0], metric] = classes
     return by_class, by_arm
-
-
-def _leverage(columns: Sequence[Column], people: Column) -> Leverage:
-    return leverage(np.stack(columns, axis=1), people)
 
 
 def _next_to_coarsen(

@@ -17,8 +17,9 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
-from kanab.privacy.leverage import SLACK, Leverage, holds, leverage
+from kanab.privacy.leverage import SLACK, Leverage, holds
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
+from kanab.privacy.numbers.weights import Weights
 from kanab.privacy.overlap import Column, ReleasedTable, column
 from kanab.tally.cells import zeros
 from kanab.tally.tally import Tally
@@ -161,8 +162,14 @@ def joint_maps(pair: Pair, singles: SingleTables, maps: Maps) -> Maps:
     }
 
 
-def cross_pairs(counted: Counted, singles: SingleTables, others: Sequence[Column]) -> PairTables:
-    """Return the tables of two covariates that may join those that are published, whose columns are ``others``."""
+def cross_pairs(
+    counted: Counted, singles: SingleTables, others: Sequence[Column], weights: Weights | None = None
+) -> PairTables:
+    """Return the tables of two covariates that may join those that are published.
+
+    Their columns are ``others``, and their products with numbers are ``weights``.
+    """
+    weights = weights or Weights()
     maps, left_out = singles.unmerged(), {}
     kept: list[Pair] = []
     for pair in _wanted(counted.plan, singles):
@@ -175,7 +182,7 @@ def cross_pairs(counted: Counted, singles: SingleTables, others: Sequence[Column
     while kept:
         columns = {pair: singles.column(pair, maps) for pair in kept}
         try:
-            result = leverage(np.stack([*others, *columns.values()], axis=1), singles.people)
+            result = weights.leverage(np.stack([*others, *columns.values()], axis=1), singles.people)
             if holds(result, counted.plan.k):
                 break
             pair = _exposed(columns, result.worst, singles.people)

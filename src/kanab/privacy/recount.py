@@ -11,6 +11,7 @@ from kanab.plan.model import CovariatePlan, Plan, settle_missing
 from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.numbers.weights import weighted_sums
 from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
 from kanab.privacy.pairs import Pair, SingleTables, joint_maps, planned_pairs, single_tables
 from kanab.privacy.release import Batch, Release
@@ -45,7 +46,9 @@ def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[ShownTable, ...]:
                 "an earlier release of the ledger comes out differently now: people or values have changed",
                 "Release growing data by cohorts (--cohort), and other people into another ledger (--ledger).",
             )
-        tables += [ShownTable(name, table, _columns(again, old, name), True) for name, table in old.tables.items()]
+        for name, table in old.tables.items():
+            weighted = weighted_sums(again, linkage_of(name, old.plan)[0], table.crosses) if table.crosses else []
+            tables.append(ShownTable(name, table, _columns(again, old, name), True, weighted=tuple(weighted)))
     return tuple(tables)
 
 

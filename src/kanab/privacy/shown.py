@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanab.counted import Counted, Derived, DerivedCells
+from kanab.privacy.numbers.design import Weighted
 from kanab.privacy.overlap import Column
 from kanab.tally.tally import Tally
 
@@ -17,7 +18,8 @@ class ShownTable:
     ``columns`` are the classes of every signature in it, as flat indices into its people, and then those of who
     has a value of each metric that some people lack; empty where nobody knows how the tables overlap. ``fixed``
     tables were released before: they count, and can no longer give way. ``derived`` is what follows from pairs of
-    metrics in the same classes; None where there were no rows to derive it from.
+    metrics in the same classes; None where there were no rows to derive it from. ``weighted`` are the products of an
+    earlier table with numbers.
     """
 
     name: str
@@ -25,6 +27,7 @@ class ShownTable:
     columns: tuple[Column, ...] = ()
     fixed: bool = False
     derived: Mapping[Derived, DerivedCells] | None = None
+    weighted: tuple[Weighted, ...] = ()
 
     def knows(self, metric: str) -> bool:
         """Return whether it is known who has a value of a metric; a collector does not know it where some lack one."""

@@ -107,10 +107,11 @@ class NumberDesign:
 
     def _weighted(self, kept: Ints) -> Floats | None:
         """Return r S⁻¹ rᵀ at the worst corner of every signature, or more than it; None where in doubt."""
-        if not np.isfinite(self.doubt[kept]).all():
+        left = self.left[np.ix_(kept, kept)]
+        if not np.isfinite(self.doubt[kept]).all() or not np.isfinite(left).all():
             return None
         scale = np.sqrt(np.diag(self.left)[kept])
-        values, vectors = np.linalg.eigh(self.left[np.ix_(kept, kept)] / np.outer(scale, scale))
+        values, vectors = np.linalg.eigh(left / np.outer(scale, scale))
         error = len(kept) * (self.doubt[kept].max() + _ROUNDING)
         if values[0] <= 0 or error > DOUBTFUL * values[0]:
             return None

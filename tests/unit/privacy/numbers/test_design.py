@@ -111,8 +111,8 @@ def test_fifty_thousand_signatures_and_a_thousand_classes_take_about_a_second() 
     cells = np.column_stack([arm, *(arm * 125 + rng.integers(0, 125, 50_000) for _ in range(4))])
     signatures, people, numbers = by_signature(cells, rng.lognormal(3, 1, (50_000, 2)).round(2) * 100)
     columns = [Weighted(name, signatures[:, 0] == number) for name in "xz" for number in (0, 1)]
-    start = time.perf_counter()
+    start = time.process_time()
     result = NumberDesign.of(signatures, people, numbers, columns).leverage([True] * 4)
     assert len(signatures) > 49_000
     assert 1 < result.effective_k < 200
-    assert time.perf_counter() - start < 5  # 0.6 s where nothing else runs
+    assert time.process_time() - start < 8  # of all cores; 0.6 s where nothing else runs

@@ -1,0 +1,84 @@
+"""Products with numbers that experiments are adjusted for: published as far as nobody can be told by their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kanab.counted import Counted
+from kanab.errors import PrivacyError, listed
+from kanab.privacy.leverage import Leverage, holds
+from kanab.privacy.numbers.weights import Weights, weighted_sums
+from kanab.privacy.overlap import Column, linkage_of
+from kanab.privacy.shown import Place
+from kanab.tally.tally import Tally
+
+EXTREME = (
+    "products of {number} are withheld in {experiment}: few people have so extreme values of it that sums weighted by "
+    "it could be solved for theirs; declare tighter bounds (--bounds {number}=LOW:HIGH), values beyond are clamped"
+)
+UNKNOWN = (
+    "products of {number} are withheld in {experiment}: it is not known how its values spread over the classes; "
+    "count from rows or by an engine, not by a collector"
+)
+APART = (
+    "products of {number} are withheld in {experiment}: it was not counted how it goes together with {others}, whose "
+    "products were released before; adjust for both"
+)
+
+
+@dataclass(frozen=True)
+class WeighedNumbers:
+    """The products of which numbers are withheld, by experiment and number with the reason; and what is published."""
+
+    withheld: Mapping[Place, str] = field(default_factory=dict)
+    weights: Weights = field(default_factory=Weights)
+    result: Leverage | None = None
+
+
+def weigh_numbers(
+    counted: Counted, tables: Mapping[str, Tally], classes: Sequence[Column], fixed: Weights
+) -> WeighedNumbers:
+    """Add numbers one by one, in the order of their names; withhold the products of those that would expose somebody.
+
+    ``classes`` are the columns of everything that is published, ``fixed`` the weights of what was released before.
+    """
+    planned = [(number, experiment.name) for experiment in counted.plan.experiments for number in experiment.numbers]
+    published = [
+        (number, experiment)
+        for number, experiment in sorted(planned)
+        if any(number in cross.pair for table in _of(tables, experiment).values() for cross in table.crosses)
+    ]
+    if not published:
+        return WeighedNumbers(weights=fixed)
+    signatures = counted.signatures
+    if signatures is None or signatures.within or signatures.numbers is None:
+        return WeighedNumbers({(e, x): UNKNOWN.format(number=x, experiment=e) for x, e in published}, fixed)
+    before = {column.number for column in fixed.columns} - {*signatures.numbers.names}
+    why = APART.replace("{others}", listed(sorted(before))) if before else EXTREME
+    cells, weights, result, withheld = np.stack(classes, axis=1), fixed, None, {}
+    for number, experiment in published:
+        own = [
+            column
+            for name, table in _of(tables, experiment).items()
+            for column in weighted_sums(
+                counted, linkage_of(name, counted.plan)[0], [c for c in table.crosses if number in c.pair]
+            )
+            if column.number == number
+        ]
+        more = weights.with_columns(own)
+        try:
+            trial = more.leverage(cells, signatures.people)
+        except PrivacyError:  # too many classes to check
+            trial = Leverage(1.0, 0)
+        if holds(trial, counted.plan.k):
+            weights, result = more, trial
+        else:
+            withheld[experiment, number] = why.format(number=number, experiment=experiment)
+    return WeighedNumbers(withheld, weights, result)
+
+
+def _of(tables: Mapping[str, Tally], experiment: str) -> dict[str, Tally]:
+    return {name: table for name, table in tables.items() if table.experiment_names == (experiment,)}
