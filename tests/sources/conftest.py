@@ -92,7 +92,8 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         .appName("kanab tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.adaptive.enabled", "false")  # planning again costs more than these few rows
         .config("spark.default.parallelism", "2")
         .config("spark.sql.codegen.wholeStage", "false")  # compiling costs more than these few rows
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
