@@ -33,6 +33,7 @@ EXAMPLES = {
     "missing": "{'rating': 'exclude'}",
     "pool": "{'any': ['B', 'C']}",
     "prior": "Prior(0, 0.01)",
+    "quantiles": "{'latency': [0.5, 0.9]}",
     "ratios": "['revenue/orders']",
     "resolution": "{'spend': 0.01}",
     "segments": "['device']",

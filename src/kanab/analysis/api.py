@@ -182,13 +182,15 @@ def readout(
     variance: Variance = "exact",
     numbers: Sequence[str] = (),
     received: str | None = None,
+    quantiles: Mapping[str, Sequence[float] | float] | None = None,
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
     result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``received`` is the metric that says who got what was
-    assigned: the effect of receiving is read beside that of being assigned. Nothing is added to a ledger.
+    assigned: the effect of receiving is read beside that of being assigned. ``quantiles`` of metrics
+    are taken from their ``bins``. Nothing is added to a ledger.
 
     Raises what ``count``, ``release`` and ``analyze`` raise.
 
@@ -203,6 +205,7 @@ def readout(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
         bins=bins, top=top, arms=arms, shares=shares, control=of_plan, numbers=numbers, received=received,
+        quantiles=quantiles,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -345,9 +348,10 @@ def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
 
 
 def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
-    """Return the plan and the tables of one experiment."""
+    """Return the plan and the tables of one experiment, but for those of its metrics in bins."""
     plan = released.plan.experiment(experiment)
-    tables = released.tables_of(plan.name)
+    binned = {link.name for link in released.plan.linkages_of(plan.name) if link.people_only}
+    tables = {name: table for name, table in released.tables_of(plan.name).items() if name not in binned}
     if not tables:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
     return plan, tables

@@ -40,6 +40,7 @@ _EXAMPLES = {
     "--least-events": "bought=10",
     "--missing": "rating=exclude",
     "--per-day": "checkout=500",
+    "--quantile": "latency=0.5,0.9,0.99",
     "--pool": "any=B+C",
     "--rate": "bought=0.1",
     "--shares": "A=50%,B=50%",
@@ -133,6 +134,23 @@ def _bins(text: str) -> int | tuple[float, ...]:
     return int(size)
 
 
+def quantiles_of(texts: tuple[str, ...]) -> dict[str, list[float]]:
+    """Read ``latency=0.5,0.9`` as shares of people by metric; a name may come again.
+
+    >>> quantiles_of(("latency=0.5,0.9", "spend=0.5"))
+    {'latency': [0.5, 0.9], 'spend': [0.5]}
+    """
+    shares: dict[str, list[float]] = {}
+    name = ""
+    for part in (part for text in texts for part in text.split(",") if part.strip()):
+        key, equals, value = (word.strip() for word in part.rpartition("="))
+        name = key if equals else name
+        if not name or not value:
+            raise PlanError("--quantile cannot be read", f"Write {_example('--quantile')}.")
+        shares.setdefault(name, []).append(number(value, "--quantile"))
+    return shares
+
+
 def _whole(number: float) -> Any:
     """Return a whole number as such; what is wrong with another one is said by the checks of a plan."""
     return int(number) if number.is_integer() else number
@@ -184,6 +202,10 @@ _OPTIONS = (
     ),
     click.option(
         "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
+    ),
+    click.option(
+        "--quantile", multiple=True, metavar="NAME=SHARES",
+        help="Compare quantiles of a metric, from bins of it: --quantile latency=0.5,0.9 --bin latency=0:50:100:200.",
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
     click.option("--score", multiple=True, help="Bins to adjust for by one slope, not as categories: --score age."),
@@ -261,7 +283,7 @@ def check_single(source: tuple[str, ...]) -> None:
 
 _IN_A_PLAN = frozenset(
     "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --arms --shares "
-    "--adjust --segment --covariate --received".split()
+    "--quantile --adjust --segment --covariate --received".split()
 )
 """The flags that make a plan, and so cannot stand beside one."""
 
@@ -273,7 +295,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         if clash:
             raise PlanError(f"--plan and {clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
-    if not flags["arm"] or not (flags["metric"] or flags["ratio"]):
+    if not flags["arm"] or not (flags["metric"] or flags["ratio"] or flags["quantile"]):
         raise PlanError("what to count is not said", "Give --arm and --metric, or --plan.")
     return make_plan(
         flags["arm"],
@@ -293,6 +315,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         ratios=names(flags["ratio"]),
         k=DEFAULT_K if flags["k"] is None else flags["k"],
         received=flags["received"],
+        quantiles=quantiles_of(flags["quantile"]) or None,
     )
 
 

@@ -6,7 +6,7 @@ every source: by whole counts, and by sums on a grid of whole steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
@@ -59,6 +59,22 @@ class Bins:
         if missing or not filled:
             levels, scores = [*levels, None], [*scores, None]
         return Factor(self.name, tuple(levels), "covariate", tuple(scores) if filled else None)
+
+    def outcome(self, places: Iterable[int], *, missing: bool) -> tuple[Factor, dict[int, int]]:
+        """Return the bins of a metric that hold people, and where each of them goes; missing ones come last.
+
+        Scores are the numbers of the bins, for their order: a mean would be an answer about the metric.
+
+        >>> Bins("latency", (0.0, 50.0, 100.0)).outcome([3, 1], missing=False)[0]
+        Factor(name='latency', levels=('0 – 50', '≥ 100'), role='covariate', scores=(1.0, 3.0))
+        """
+        filled = sorted(set(places))
+        levels: list[Level] = [self.labels[place] for place in filled]
+        scores: list[float | None] = [float(place) for place in filled]
+        if missing or not filled:
+            levels, scores = [*levels, None], [*scores, None]
+        into = {place: position for position, place in enumerate(filled)}
+        return Factor(self.name, tuple(levels), "covariate", tuple(scores) if filled else None), into
 
 
 def quantile_shares(plan: CovariatePlan) -> tuple[float, ...]:

@@ -78,6 +78,7 @@ def count(
     numbers: Sequence[str] = (),
     received: str | None = None,
     assigned_by: Sequence[str] | str | None = None,
+    quantiles: Mapping[str, Sequence[float] | float] | None = None,
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
@@ -93,7 +94,8 @@ def count(
     plans are counted again in the same pass, and the signatures of all go row by row. With a
     ``span`` only the people of those cohorts are counted. ``received`` is the metric that says who got what was
     assigned. With ``assigned_by``, the column (or columns) by which arms were assigned, a shop or a city and an hour,
-    each of those counts once, with its people and their sums.
+    each of those counts once, with its people and their sums. For ``quantiles`` ({"latency": [0.5, 0.9]}) people
+    are counted by the ``bins`` of the metric.
 
     Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
     that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
@@ -107,6 +109,7 @@ def count(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
         bins=bins, top=top, arms=arms, shares=shares, control=control, numbers=numbers, received=received,
+        quantiles=quantiles,
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,

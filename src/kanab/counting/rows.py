@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted, SignatureValues
 from kanab.counting.bins import (
+    Bins,
     check_arms,
     check_levels,
     choose_bins,
@@ -124,6 +125,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
         table = {name: table[name][inside] for name in names}
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in plan.covariates_in_use}
+    factors |= {name: _cut(table[name], plan.metrics_by_name[name]) for name in plan.binned_metrics}
     values = {metric.name: _values(table[metric.name], metric) for metric in plan.counted_metrics}
     steps = {name: value.steps for name, value in values.items()}
     tallies: dict[str, Tally] = {}
@@ -236,6 +238,19 @@ def _binned(column: Array, plan: CovariatePlan) -> CodedFactor:
     codes = np.full(len(values), len(factor.levels) - 1, dtype=np.intp)  # missing comes last
     codes[~gone] = (np.cumsum(people > 0) - 1)[place]
     return CodedFactor(factor, codes)
+
+
+def _cut(column: Array, plan: MetricPlan) -> CodedFactor:
+    """Cut a metric at its declared edges; who has no value has 0, or else a level of their own."""
+    values, gone = to_numbers(column, plan.name)
+    if plan.missing == "zero":
+        values, gone = np.where(gone, 0.0, values), np.zeros_like(gone)
+    bins = Bins(plan.name, plan.edges)
+    place = bins.place(values)
+    factor, into = bins.outcome(np.unique(place[~gone]).tolist(), missing=bool(gone.any()))
+    codes = np.full(len(bins.labels), len(factor.levels) - 1, dtype=np.intp)
+    codes[list(into)] = list(into.values())
+    return CodedFactor(factor, np.where(gone, len(factor.levels) - 1, codes[place]))
 
 
 def _values(column: Array, declared: MetricPlan) -> MetricValues:

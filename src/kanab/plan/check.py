@@ -130,6 +130,23 @@ def _metric_mistakes(metric: MetricPlan, metrics: Mapping[str, MetricPlan]) -> I
             yield f"{path}.of must name another metric, of kind 'binary': the one that says who has a value"
     if metric.least_events is not None:
         yield from _event_mistakes(metric)
+    if metric.bins is not None:
+        yield from _bin_mistakes(metric)
+
+
+def _bin_mistakes(metric: MetricPlan) -> Iterator[str]:
+    path = path_to("metrics", metric.name)
+    if metric.binary:
+        yield f"{path}.bins: a 0/1 metric has no bins; its mean says everything"
+    elif isinstance(metric.bins, tuple):
+        if len(metric.bins) < 2 or not _ascending(metric.bins):
+            yield f"{path}.bins must be at least two edges: finite numbers in increasing order"
+        elif len(metric.bins) > MOST_LEVELS:
+            yield f"{path}.bins must be at most {MOST_LEVELS:,} edges"
+    elif type(metric.bins) is not int or not 2 <= metric.bins < MOST_LEVELS:
+        yield f"{path}.bins must be a list of edges, or a whole number of bins, at least 2 and below {MOST_LEVELS:,}"
+    elif metric.bounds is None:
+        yield f"{path}.bins is a number of bins, and nothing says where they lie: give bounds, or the edges"
 
 
 def _event_mistakes(metric: MetricPlan) -> Iterator[str]:
@@ -253,6 +270,7 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         ("lower_is_better", "metric", experiment.lower_is_better, plan.metric_names),
         ("non_inferiority", "metric", tuple(experiment.non_inferiority), plan.metric_names),
         ("received", "metric", (experiment.received,) if experiment.received else (), plan.metric_names),
+        ("quantiles", "metric", tuple(experiment.quantiles), plan.metric_names),
     ):
         for name in names:
             if name == experiment.name and word == "experiment":
@@ -267,6 +285,7 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
     for key, name in ((role, name) for role in roles for name in getattr(experiment, role) if name in plan.numbers):
         yield f"{path}.{key} names {name!r}, which is adjusted for: that was measured before the experiment"
     yield from _received_mistakes(experiment, plan)
+    yield from _quantile_mistakes(experiment, plan)
     for name in sorted({*experiment.primary} & {*experiment.guardrails}):
         yield f"{path}: {name!r} is primary and a guardrail; it has one role"
     if experiment.decision.guardrails == "non-inferior":
@@ -301,6 +320,25 @@ def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
             yield f"{path} names {name!r}, whose missing values are excluded; as a number to adjust for they count as 0"
     if experiment.numbers and not plan.outcomes:
         yield f"{path} leaves no metric to compare: all are numbers to adjust for"
+
+
+def _quantile_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with the quantiles of an experiment."""
+    for name, shares in experiment.quantiles.items():
+        path = path_to("experiments", experiment.name, "quantiles", name)
+        metric = plan.metrics_by_name.get(name)
+        if metric is None:
+            continue
+        if metric.ratio is not None or metric.binary:
+            yield f"{path}: quantiles are of a metric with many values, not of a ratio or a 0/1 metric"
+        elif name in plan.numbers:
+            yield f"{path}: it is adjusted for, so it is no outcome; take it out of adjust or of quantiles"
+        elif metric.bins is None:
+            yield f"{path} needs bins to count people in: edges, or a number of bins between bounds (bins, --bin)"
+        if not shares or not all(
+            isinstance(share, Real) and not isinstance(share, bool) and 0 < share < 1 for share in shares
+        ):
+            yield f"{path} must be shares of people between 0 and 1, such as 0.5 for the median"
 
 
 def _joint_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

@@ -188,7 +188,7 @@ def _undeclared(plan: Plan) -> Iterator[str]:
 
 
 def _metric(name: str, table: _Table) -> MetricPlan:
-    table.only("kind", "bounds", "resolution", "missing", "of", "sensitive", "ratio", "squares", "least_events")
+    table.only("kind", "bounds", "resolution", "missing", "of", "sensitive", "ratio", "squares", "least_events", "bins")
     if not {"kind", "ratio"} & set(table.keys):
         table.needs("bounds", "[lower, upper], or kind = 'binary'")
     return MetricPlan(
@@ -202,6 +202,7 @@ def _metric(name: str, table: _Table) -> MetricPlan:
         table.get("ratio", values.two_names, None),
         table.get("squares", values.one_of("marginals", "class"), MetricPlan.squares),
         table.get("least_events", values.positive_whole, None),
+        table.get("bins", values.bins, None),
     )
 
 
@@ -224,7 +225,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
         "looks", "joint_shares", *([] if table.file else ["only"]),
         "primary", "guardrails", "lower_is_better", "non_inferiority", "decision",
-        "received",
+        "received", "quantiles",
     )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
@@ -252,6 +253,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         _decision(table.table("decision")),
         tuple(metric for metric in adjust if metric in metrics),
         received=table.get("received", values.text, None),
+        quantiles=table.get("quantiles", values.probabilities, {}),
     )
 
 
@@ -311,6 +313,7 @@ def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
         ratio=_plain(metric.ratio),
         squares=metric.squares if metric.squares != MetricPlan.squares else None,
         least_events=metric.least_events,
+        bins=_plain(metric.bins),
     )
 
 
@@ -337,6 +340,7 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         or None,
         decision=_decision_to_dict(experiment.decision) or None,
         received=experiment.received,
+        quantiles={name: list(shares) for name, shares in experiment.quantiles.items()} or None,
     )
 
 

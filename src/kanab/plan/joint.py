@@ -36,7 +36,8 @@ class View:
     def table(self, linkage: Linkage) -> Linkage:
         """Return the joint table behind one of the plan's own."""
         covariate = None if linkage.covariate is None else self.covariates[linkage.covariate]
-        return Linkage(tuple(self.experiments[name] for name in linkage.experiments), covariate, linkage.squares)
+        experiments = tuple(self.experiments[name] for name in linkage.experiments)
+        return replace(linkage, experiments=experiments, covariate=covariate)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def views_of(plan: Plan) -> tuple[View, ...]:
     if isinstance(plan, JointPlan):
         return plan.views
     metrics = [metric.name for metric in plan.counted_metrics]
-    names = ({name: name for name in group} for group in (plan.experiment_names, plan.covariates_in_use, metrics))
+    names = ({name: name for name in group} for group in (plan.experiment_names, plan.factors_in_use, metrics))
     return (View(plan, plan.experiment_names, *names),)
 
 
@@ -86,7 +87,8 @@ def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[s
     for view in views_of(plan):
         if group in (None, view.population):
             for linkage in view.plan.linkages:
-                tables.setdefault(view.table(linkage).name, set()).update(view.metrics.values())
+                held = () if linkage.people_only else view.metrics.values()
+                tables.setdefault(view.table(linkage).name, set()).update(held)
     return tables
 
 
@@ -109,7 +111,16 @@ def counting_terms(plan: Plan) -> str:
     True
     """
     experiments = [
-        (each.name, each.arms, each.adjust, each.segments, each.interactions, each.numbers, each.received)
+        (
+            each.name,
+            each.arms,
+            each.adjust,
+            each.segments,
+            each.interactions,
+            each.numbers,
+            each.received,
+            tuple(each.quantiles),
+        )
         for each in plan.experiments
     ]
     covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
@@ -151,6 +162,7 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
         for metric in plan.counted_metrics:
             chosen = apart or not metric.declared or metric.missing is None
             metrics[metric.name] = names.of("metric", metric.name, repr(metric.counting), people if chosen else ())
+        levels |= {name: metrics[name] for name in plan.binned_metrics}
         views.append(View(plan, people, experiments, levels, metrics))
     return _joint(views, order, names)
 
@@ -249,14 +261,20 @@ def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> 
     planned = next(
         view.plan.experiment(own) for view in views for own, joint in view.experiments.items() if joint == name
     )
-    crossed = [table for table in tables if table.experiments == (name,) and table.covariate]
+    own = [table for table in tables if table.experiments == (name,) and table.covariate]
+    crossed = [table for table in own if not table.people_only]
+    quantiles: dict[str, tuple[float, ...]] = {str(table.covariate): () for table in own if table.people_only}
     adjust = tuple(str(table.covariate) for table in crossed if table.squares == "arm")
     segments = tuple(str(table.covariate) for table in crossed if table.squares == "marginals")
-    return ExperimentPlan(name, planned.shares, adjust=adjust, segments=segments, only=planned.only)
+    return ExperimentPlan(
+        name, planned.shares, adjust=adjust, segments=segments, only=planned.only, quantiles=quantiles
+    )
 
 
 def _covariate_plans(views: Sequence[View]) -> Iterable[CovariatePlan]:
-    covariates = {joint: view.plan.covariate(own) for view in views for own, joint in view.covariates.items()}
+    covariates = {
+        view.covariates[name]: view.plan.covariate(name) for view in views for name in view.plan.covariates_in_use
+    }
     return (replace(covariate, name=joint) for joint, covariate in covariates.items())
 
 

@@ -36,7 +36,8 @@ class MetricPlan:
 
     Without a rule for ``missing`` values, people without one are left out where rows are counted,
     and begin with 0 where events are added up. ``least_events`` people of a class have a 0/1 metric (or the one that
-    it is ``of``), and as many lack it, or nobody does.
+    it is ``of``), and as many lack it, or nobody does. People are counted by the ``bins`` of a metric where quantiles
+    are asked for.
     """
 
     name: str
@@ -49,6 +50,19 @@ class MetricPlan:
     ratio: tuple[str, str] | None = None
     squares: Literal["marginals", "class"] = "marginals"
     least_events: int | None = None
+    bins: int | tuple[float, ...] | None = None
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The edges of the bins that its quantiles are taken from: as declared, or so many bins between its bounds.
+
+        >>> MetricPlan("latency", (0, 600), bins=3).edges
+        (0.0, 200.0, 400.0, 600.0)
+        """
+        if not isinstance(self.bins, int):
+            return self.bins or ()
+        low, high = self.bounds or (0.0, 1.0)
+        return tuple(float(f"{low + (high - low) * place / self.bins:.12g}") for place in range(self.bins + 1))
 
     @property
     def counting(self) -> MetricPlan:
@@ -117,7 +131,8 @@ class ExperimentPlan:
     ``numbers`` are metrics from before the experiment that it is adjusted for as they are, without classes.
     ``received`` is the metric that says who got what was assigned, or how much of it.
     ``primary`` to ``decision`` say how results are read, not what is counted: ``non_inferiority`` has the most that a
-    metric may be worse, and whether that is a share of the control's mean.
+    metric may be worse, and whether that is a share of the control's mean. ``quantiles`` are shares of people by
+    metric: 0.5 asks for the median.
     """
 
     name: str
@@ -140,6 +155,7 @@ class ExperimentPlan:
     decision: DecisionRule = field(default_factory=DecisionRule)
     numbers: tuple[str, ...] = ()
     received: str | None = None
+    quantiles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -163,11 +179,15 @@ class Cohorts:
 
 @dataclass(frozen=True)
 class Linkage:
-    """One table that the plan needs: an experiment, alone, with a covariate, or with another one."""
+    """One table that the plan needs: an experiment, alone, with a covariate, or with another one.
+
+    With ``people_only`` what stands for the covariate are the bins of a metric, and nothing is added up in them.
+    """
 
     experiments: tuple[str, ...]
     covariate: str | None = None
     squares: Literal["arm", "marginals"] = "arm"
+    people_only: bool = False
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -277,11 +297,15 @@ class Plan:
         >>> [[metric.name for metric in plan.metrics_of(linkage)] for linkage in plan.linkages]
         [['spend', 'before'], ['spend']]
         """
+        if linkage.people_only:
+            return ()
         gone = {*self.numbers} - {*self.numbers_of(linkage)}
         return tuple(metric for metric in self.counted_metrics if metric.name not in gone)
 
     def products_of(self, linkage: Linkage) -> tuple[tuple[str, str], ...]:
         """Return the pairs of metrics whose products a table holds per arm, each once."""
+        if linkage.people_only:
+            return ()
         numbers = self._products_with(self.numbers_of(linkage))
         return tuple(dict.fromkeys((*self.ratios, *self.receiving, *numbers)))
 
@@ -300,8 +324,14 @@ class Plan:
         return None
 
     def covariate(self, name: str) -> CovariatePlan:
-        """Return a covariate by name; one that was not declared takes its levels from the data."""
-        return next((covariate for covariate in self.covariates if covariate.name == name), CovariatePlan(name))
+        """Return a covariate by name; one that was not declared takes its levels from the data.
+
+        A metric in bins is one too, for whoever reads its table.
+        """
+        for covariate in self.covariates:
+            if covariate.name == name:
+                return covariate
+        return CovariatePlan(name, bins=self.metrics_by_name[name].edges if name in self.binned_metrics else None)
 
     @property
     def categories(self) -> frozenset[str]:
@@ -316,6 +346,16 @@ class Plan:
     def covariates_in_use(self) -> tuple[str, ...]:
         """The covariates that some experiment uses, each once; others may be declared."""
         return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.covariates))
+
+    @property
+    def binned_metrics(self) -> tuple[str, ...]:
+        """The metrics whose quantiles some experiment asks for, each once: people are counted by their bins."""
+        return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.quantiles))
+
+    @property
+    def factors_in_use(self) -> tuple[str, ...]:
+        """Everything but arms that people are classed by: covariates, and metrics in bins."""
+        return (*self.covariates_in_use, *self.binned_metrics)
 
     @property
     def linkages(self) -> tuple[Linkage, ...]:
@@ -334,6 +374,7 @@ class Plan:
                 linkages.append(Linkage(own))
             for name in experiment.covariates:
                 linkages.append(Linkage(own, name, "marginals" if name in experiment.segments else "arm"))
+            linkages += [Linkage(own, name, people_only=True) for name in experiment.quantiles]
             for other in experiment.interactions:
                 if not any(set(link.experiments) == {experiment.name, other} for link in linkages):
                     linkages.append(Linkage((experiment.name, other)))
@@ -370,6 +411,7 @@ def make_plan(
     k: int = DEFAULT_K,
     numbers: Sequence[str] = (),
     received: str | None = None,
+    quantiles: Mapping[str, Sequence[float] | float] | None = None,
 ) -> Plan:
     """Return the plan of one experiment, from the choices of a call or a command line.
 
@@ -379,6 +421,7 @@ def make_plan(
     ``numbers`` or with ``bounds``; where nothing is said of a covariate, its column decides when it is counted.
     ``received`` is the metric that says who got what was assigned; it is counted, too, and its products with all
     others.
+    ``quantiles`` of metrics ({"latency": [0.5, 0.9]}) are taken from their bins.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
@@ -389,7 +432,9 @@ def make_plan(
     (('tier',), ('spend_before',))
     """
     parts = {ratio: _parts(ratio) for ratio in ratios}
-    metrics = list(dict.fromkeys([*metrics, *(name for pair in parts.values() for name in pair), *_named(received)]))
+    shares_below = {name: _probabilities(below) for name, below in sorted((quantiles or {}).items())}
+    named = [name for pair in parts.values() for name in pair]
+    metrics = list(dict.fromkeys([*metrics, *named, *_named(received), *shares_below]))
     for name in numbers:
         if name not in adjust:
             raise PlanError(
@@ -405,7 +450,7 @@ def make_plan(
     for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("least_events", least_events, metrics),
-        ("bins", bins, covariates), ("top", top, covariates), ("scores", score, covariates),
+        ("bins", bins, [*covariates, *shares_below]), ("top", top, covariates), ("scores", score, covariates),
     ):  # fmt: skip
         for name in () if choices is None else choices:
             if name not in names:
@@ -418,6 +463,7 @@ def make_plan(
                 (resolution or {}).get(name),
                 missing=(missing or {}).get(name, "zero" if name in as_they_are else None),
                 least_events=(least_events or {}).get(name),
+                bins=_tuple((bins or {}).get(name)),
             )
             for name in metrics
         )
@@ -432,6 +478,7 @@ def make_plan(
                 only=_only(arms, shares, arm),
                 numbers=tuple(as_they_are),
                 received=received,
+                quantiles=shares_below,
             ),
         ),
         tuple(
@@ -552,6 +599,15 @@ def _parts(ratio: str) -> tuple[str, str]:
     if not slash or not first.strip() or not second.strip() or "/" in second:
         raise PlanError("a ratio cannot be read", "Write it as revenue/orders.")
     return first.strip(), second.strip()
+
+
+def _probabilities(value: Any) -> tuple[Any, ...]:
+    """Return one or several shares of people, each once and in order; ``check_plan`` says what is wrong with them."""
+    shares = [*value] if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
+    try:
+        return tuple(sorted(set(shares)))
+    except TypeError:
+        return tuple(shares)
 
 
 def _tuple(value: Any) -> Any:

@@ -114,6 +114,18 @@ def bins(value: Any) -> Any:
     return tuple(number(edge) for edge in value) if isinstance(value, list) else value
 
 
+def probabilities(value: Any) -> dict[str, tuple[float, ...]]:
+    """Read the quantiles of metrics, each a share of people or a list of them.
+
+    >>> probabilities({"latency": [0.9, 0.5]})
+    {'latency': (0.5, 0.9)}
+    """
+    if not isinstance(value, dict):
+        raise WrongValueError("must be a table of shares of people by metric, such as { latency = [0.5, 0.9, 0.99] }")
+    listed = {name: shares if isinstance(shares, list) else [shares] for name, shares in value.items()}
+    return {name: tuple(sorted({number(share) for share in shares})) for name, shares in listed.items()}
+
+
 def shares(value: Any) -> tuple[tuple[Level, float], ...]:
     """Read shares by arm; a list of [arm, share] for arms that are numbers or true/false."""
     if isinstance(value, dict):

@@ -14,7 +14,15 @@ from kanab.counted import LARGE_SUM, DerivedCells
 from kanab.errors import PrivacyError, listed
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, dominated
-from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, regroup, without_rare_names
+from kanab.privacy.merging import (
+    SAFETY_FACTOR,
+    LevelMap,
+    merge_levels,
+    merge_smallest,
+    regroup,
+    without_means,
+    without_rare_names,
+)
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
@@ -130,6 +138,8 @@ def published_map(draft: Draft, plan: Plan) -> LevelMap | None:
     """Return the map as it may be read: levels that nobody declared are named only if k people have them."""
     if draft.levels is None:
         return None
+    if draft.linkage.people_only:
+        return without_means(draft.levels, draft.tally)
     covariate = plan.covariate(draft.levels.covariate)
     if covariate.levels is not None or covariate.bins is not None:
         return draft.levels

@@ -269,7 +269,8 @@ class _Gate:
         plan = self.counted.plan
         for linkage in first_linkages(plan):
             name = linkage.experiments[0]
-            names = [link.name for link in plan.linkages_of(name) if link.name in self.tables]
+            links = [link for link in plan.linkages_of(name) if not link.people_only]
+            names = [link.name for link in links if link.name in self.tables]
             published = {metric for table in names for metric in self.tables[table].metric_names}
             arms = self.counted.tallies[linkage.name].keep()
             lost = [m for m in arms.metric_names if m not in published and (name, m) not in self.barred]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -125,6 +125,26 @@ def merge_smallest(tally: Tally, levels: LevelMap) -> LevelMap:
     others = [olds for i, olds in enumerate(groups) if i not in (first, second)]
     others.insert(first, joined)
     return _map(factor, people, others)
+
+
+def without_means(levels: LevelMap, tally: Tally) -> LevelMap:
+    """Score merged levels halfway between the first and the last: a mean would tell how many people are in each.
+
+    >>> from kanab.counting.bins import Bins
+    >>> import numpy as np
+    >>> arms = Factor("arm", ("A", "B"), "arm")
+    >>> bins, _ = Bins("latency", (0.0, 50.0, 100.0)).outcome([1, 2, 3], missing=False)
+    >>> table = Tally((arms, bins), np.array([[40, 1, 9], [40, 2, 8]], dtype=object))
+    >>> without_means(merge_levels(table, "latency", 20), table).scores
+    {'50 – 100 … ≥ 100': 2.5}
+    """
+    factor = tally.factor(levels.covariate)
+    score = dict(zip(factor.levels, factor.scores or [0.0] * len(factor.levels), strict=True))
+    halfway = {}
+    for new in levels.scores:
+        known = [place for old in dict(levels.groups)[new] if (place := score[old]) is not None]
+        halfway[new] = (min(known) + max(known)) / 2
+    return replace(levels, scores=halfway)
 
 
 def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:

@@ -158,6 +158,47 @@ WRONG: dict[str, tuple[Plan, str]] = {
         plan_of(ExperimentPlan("a", AB, interactions=("b",), exclude_with=("b",)), ExperimentPlan("b", AB)),
         "experiments.a excludes 'b' and asks for its interaction: nobody would be in both",
     ),
+    "bins of a 0/1 metric": (
+        metric(MetricPlan("bought", binary=True, bins=(0.0, 1.0))),
+        "metrics.bought.bins: a 0/1 metric has no bins",
+    ),
+    "one edge": (metric(MetricPlan("spend", bins=(1.0,))), "metrics.spend.bins must be at least two edges"),
+    "edges of a metric in disorder": (
+        metric(MetricPlan("spend", bins=(2.0, 1.0))),
+        "metrics.spend.bins must be at least two edges",
+    ),
+    "too many edges": (
+        metric(MetricPlan("spend", bins=tuple(map(float, range(1001))))),
+        "metrics.spend.bins must be at most 1,000 edges",
+    ),
+    "one bin of a metric": (metric(MetricPlan("spend", (0, 9), bins=1)), "metrics.spend.bins must be a list of edges"),
+    "bins nowhere": (
+        metric(MetricPlan("spend", bins=5)),
+        "metrics.spend.bins is a number of bins, and nothing says where they lie: give bounds, or the edges",
+    ),
+    "quantiles without bins": (
+        plan_of(ExperimentPlan("checkout", AB, quantiles={"spend": (0.5,)})),
+        "experiments.checkout.quantiles.spend needs bins to count people in",
+    ),
+    "quantiles of nothing": (
+        plan_of(ExperimentPlan("checkout", AB, quantiles={"spent": (0.5,)})),
+        "experiments.checkout.quantiles names an unknown metric, 'spent'; nearest: spend",
+    ),
+    "quantiles of a rate": (
+        plan_of(ExperimentPlan("checkout", AB, quantiles={"bought": (0.5,)}), metrics=(BINARY,)),
+        "experiments.checkout.quantiles.bought: quantiles are of a metric with many values",
+    ),
+    "quantiles of a number that is adjusted for": (
+        plan_of(
+            ExperimentPlan("checkout", AB, numbers=("before",), quantiles={"before": (0.5,)}),
+            metrics=(MetricPlan("spend"), MetricPlan("before", bins=(0.0, 1.0))),
+        ),
+        "experiments.checkout.quantiles.before: it is adjusted for, so it is no outcome",
+    ),
+    "a quantile of everybody": (
+        plan_of(ExperimentPlan("checkout", AB, quantiles={"spend": (1,)}), metrics=(MetricPlan("spend", bins=(0, 1)),)),
+        "experiments.checkout.quantiles.spend must be shares of people between 0 and 1",
+    ),
     "two tables of one name": (
         plan_of(ExperimentPlan("a", AB, adjust=("b/c",)), ExperimentPlan("a/b", AB, adjust=("c",))),
         "experiments needs two tables called 'a/b/c'; rename an experiment or a covariate",
@@ -205,3 +246,9 @@ def test_paths_are_written_as_in_the_file() -> None:
 def test_the_nearest_name_is_suggested_or_all_are_listed() -> None:
     assert nearest("devcie", ["device", "tier"]) == "nearest: device"
     assert nearest("zzz", ["device", "tier"]) == "declared: device, tier"
+
+
+def test_a_metric_in_bins_is_measured_afterwards_and_no_covariate() -> None:
+    shop = ExperimentPlan("checkout", AB, segments=("spend",), quantiles={"spend": (0.5,)})
+    with pytest.raises(PlanError, match=r"covariates\.spend has a name that is taken by metrics\.spend"):
+        check_plan(plan_of(shop, metrics=(MetricPlan("spend", bins=(0, 1)),)))

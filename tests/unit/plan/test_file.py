@@ -160,6 +160,28 @@ def test_every_key_is_read() -> None:
     assert footer.control == "off"
 
 
+def test_quantiles_and_bins_of_metrics_are_read_and_written() -> None:
+    plan = parse_plan("""
+        [metrics]
+        latency = { bounds = [0, 5000], bins = [0, 50, 100.5] }
+        spend = { bounds = [0, 100], bins = 4 }
+        [experiments.checkout]
+        arms = { A = 1, B = 1 }
+        quantiles = { latency = [0.9, 0.5], spend = 0.5 }
+    """)
+    assert plan.experiment().quantiles == {"latency": (0.5, 0.9), "spend": (0.5,)}
+    assert [metric.edges for metric in plan.metrics] == [(0.0, 50.0, 100.5), (0.0, 25.0, 50.0, 75.0, 100.0)]
+    assert plan.linkage_names == ("checkout", "checkout/latency", "checkout/spend")
+    assert [linkage.people_only for linkage in plan.linkages] == [False, True, True]
+    assert plan_from_dict(plan_to_dict(plan)) == plan
+    with pytest.raises(
+        PlanError, match=r"experiments\.checkout\.quantiles must be a table of shares of people by metric"
+    ):
+        parse_plan(
+            "[metrics]\nspend = { bounds = [0, 9] }\n[experiments.checkout]\narms = { A = 1, B = 1 }\nquantiles = 1"
+        )
+
+
 def test_without_cohorts_there_are_none() -> None:
     assert parse_plan(re.sub(r"\[cohorts\][^[]*", "", SHOP)).cohorts is None
 

@@ -208,6 +208,8 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
         if experiment.received is not None:
             yield f"{path}.received needs products that messages do not carry; count rows instead (kanab release)"
+    for name in plan.binned_metrics:
+        yield f"{path_to('metrics', name)}: a collector does not count people by bins of a metric; leave out quantiles"
     for name in plan.covariates_in_use:
         if plan.covariate(name).levels is None:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"

@@ -149,6 +149,9 @@ def _arms(key: Key, texts: Iterable[Text], query: CountQuery) -> Places:
 
 def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:
     distinct = list(dict.fromkeys(texts))
+    if key.bins is not None and key.name in answer.query.plan.binned_metrics:
+        factor, places = key.bins.outcome((int(text) for text in distinct if text), missing=None in distinct)
+        return Places(factor, {None: len(factor.levels) - 1} | {str(bin_): place for bin_, place in places.items()})
     if key.bins is not None:
         return _binned(answer, key, missing=None in distinct)
     levels = [key.level(text) for text in distinct]

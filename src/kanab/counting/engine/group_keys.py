@@ -36,7 +36,7 @@ class Key:
     """One column to group by: an experiment's arm, or a covariate's level.
 
     ``named`` are the levels that stay themselves in the engine, as values of the column's type;
-    all others become one further value there. ``bins`` cuts a number.
+    all others become one further value there. ``bins`` cuts a number, ``fill`` is the number of who has none.
     """
 
     name: str
@@ -44,12 +44,14 @@ class Key:
     kind: Kind
     named: tuple[Level, ...] | None = None
     bins: Bins | None = None
+    fill: float | None = None
 
     def expression(self, table: Any) -> Any:
         """Return what to group by."""
         value = as_plain(table[self.name], self.kind)
         if self.bins is not None:
-            return binned(value.cast("int32") if self.kind == "truth" else value, self.bins)
+            number = value.cast("int32") if self.kind == "truth" else value
+            return binned(number if self.fill is None else number.cast("float64").fill_null(self.fill), self.bins)
         if self.named is None:
             return value
         if self.kind == "whole":

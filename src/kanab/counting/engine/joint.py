@@ -129,9 +129,9 @@ def _renamed(values: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T
 def _tally(joint: Tally, linkage: Linkage, view: View) -> Tally:
     """Return a table of a plan: its own names, metrics, squares and products."""
     names = dict(zip(joint.axes, linkage.axes, strict=True))
-    plans = view.plan.counted_metrics
+    plans = () if linkage.people_only else view.plan.counted_metrics
     metrics = {metric.name: view.metrics[metric.name] for metric in plans}
-    pairs = dict.fromkeys(view.plan.ratios)
+    pairs = {} if linkage.people_only else dict.fromkeys(view.plan.ratios)
     return Tally(
         tuple(replace(factor, name=names[factor.name]) for factor in joint.factors),
         joint.people,

@@ -15,7 +15,7 @@ import numpy as np
 import sqlglot
 
 from kanab.counted import Counted, Derived, DerivedCells
-from kanab.counting.bins import check_arms, check_levels, declare_levels
+from kanab.counting.bins import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.columns import measure as measure_values
 from kanab.counting.derived import any_small, choose_derived
 from kanab.counting.engine.answer import (
@@ -211,6 +211,10 @@ def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuer
         elif wanted.levels is not None and OTHER in wanted.levels:
             key = replace(key, named=as_values(wanted.levels, key.kind))
         levels[name], declared[name] = key, wanted
+    for place, name in enumerate(plan.binned_metrics, len(levels)):
+        metric = plan.metrics_by_name[name]
+        fill = 0.0 if metric.missing == "zero" else None
+        levels[name] = Key(name, f"level{place}", kinds[name], bins=Bins(name, metric.edges), fill=fill)
     return replace(bare, levels=levels, declared_levels=declared, binned=tuple(binned))
 
 
