@@ -13,9 +13,9 @@ import click
 
 from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
-from kanab.cli.source_options import level
+from kanab.cli.source_options import level, number
 from kanab.errors import KanabError, PlanError, SourceError
-from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.background import place_people, weighing_metrics
 from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
 from kanab.inspection.attack.published import AttackedRelease, finest_levels, published_from_dict
 from kanab.inspection.attack.run import play_attacker
@@ -39,7 +39,8 @@ def attack(
     """Try to learn about people from releases.
 
     Play the attacker on release FILEs (or scans in JSON), all of them together. Exits with 1 if something
-    was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables.
+    was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables,
+    and like numbers that experiments are adjusted for.
 
     \b
     kanab attack monday.release.json tuesday.release.json
@@ -100,6 +101,8 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> dict[str, list[An
         ]
         if any(name in sides for release in releases for shown in release.statistics for sides in shown.sides):
             columns[name] = [value or None for value in values]
+        if name in weighing_metrics(releases):
+            columns[name] = [number(value, "--known") if value else 0.0 for value in values]
         if versions:
             spelled: dict[str, Level] = {label(known): known for known in finest_levels(versions)}
             columns[name] = [spelled[value] if value in spelled else level(value or None) for value in values]

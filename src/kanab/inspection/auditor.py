@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from kanab.errors import listed
 from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.experiment_differences import find_experiment_differences
 from kanab.inspection.attack.published import published_from_dict
@@ -196,10 +197,18 @@ def _overlap(release: Release) -> Check:
             "overlap", None, "how the tables overlap is not known to anybody, so effective k was not evaluated"
         )
     within = "within each experiment " if release.receipt.effective_k_within else ""
+    sums = f"published sums{weighing(release)}"
     return Check(
-        "overlap", effective >= k, f"{within}no combination of published sums rests on fewer than {effective:,} people",
+        "overlap", effective >= k, f"{within}no combination of {sums} rests on fewer than {effective:,} people",
         "Do not use it.",
     )  # fmt: skip
+
+
+def weighing(release: Release) -> str:
+    """Name the numbers that weigh published sums, where there are any: ", also those weighted by before,"."""
+    crosses = [cross for table in release.tables.values() for cross in table.crosses]
+    names = sorted({name for cross in crosses for name in cross.pair if name in release.plan.numbers})
+    return f", also those weighted by {listed(names)}," if names else ""
 
 
 _RULES: tuple[Callable[[Release], Check], ...] = (

@@ -7,7 +7,7 @@ only their sum can be had; they are one *signature*, and one unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -52,7 +52,7 @@ class Background:
 
     ``cells[i, j]`` is the class of signature i in table j as a flat index, −1 for people who are
     not in it; ``people[i]`` is how many have that signature, ``who[i]`` the first of them, as a row
-    of what is known.
+    of what is known. ``signatures`` are everybody's, and ``numbers`` everybody's values of metrics that are known, too.
     """
 
     tables: tuple[AttackedTable, ...]
@@ -61,6 +61,8 @@ class Background:
     people: Ints
     who: Ints
     scans: tuple[KnownScan, ...] = ()
+    signatures: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    numbers: Mapping[str, Floats] = field(default_factory=dict)
 
     def name(self, signature: int) -> str:
         """Say whom a finding is about."""
@@ -87,10 +89,12 @@ def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]
     """Place people, one entry each in every column, in the published tables.
 
     Tables with an axis that is not among the columns are left out, and so are those whose counts
-    are not these people's.
+    are not these people's. Columns that are named like a metric whose products are published are numbers.
     """
     tables, titles, placed = [], [], []
-    levels = {name: _coded(values) for name, values in columns.items()}
+    names = weighing_metrics(releases)
+    numbers = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items() if name in names}
+    levels = {name: _coded(values) for name, values in columns.items() if name not in names}
     for release in releases:
         for table in release.tables:
             if set(table.names) <= levels.keys():
@@ -103,11 +107,24 @@ def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]
                     placed.append(places)
     everyone = max((len(codes) for _, codes in levels.values()), default=0)
     matrix = np.array(placed, dtype=np.int64).T if placed else np.empty((everyone, 0), dtype=np.int64)
-    cells, who, people = np.unique(matrix, axis=0, return_index=True, return_counts=True)
+    cells, who, signatures, people = np.unique(
+        matrix, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
     order = np.argsort(who)
     scans = [_known_scan(release.name, shown, levels) for release in releases for shown in release.statistics]
     known = tuple(scan for scan in scans if len(scan.f))
-    return Background(tuple(tables), tuple(titles), cells[order], people[order], who[order], known)
+    return Background(
+        tuple(tables), tuple(titles), cells[order], people[order], who[order], known,
+        np.argsort(order)[signatures.ravel()], numbers,
+    )  # fmt: skip
+
+
+def weighing_metrics(releases: Iterable[AttackedRelease]) -> set[str]:
+    """Return the metrics whose products with others are published, but for names of arms and covariates."""
+    tables = [table for release in releases for table in release.tables]
+    return {name for table in tables for cross in table.crosses for name in cross.pair} - {
+        name for table in tables for name in table.names
+    }
 
 
 def _known_scan(name: str, shown: ShownStatistics, levels: Mapping[str, tuple[list[Any], Ints]]) -> KnownScan:

@@ -28,6 +28,7 @@ from kanab.inspection.attack.reconstruct import (
 )
 from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
+from kanab.inspection.attack.weights import WEIGHTS, find_by_weights
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
 
 DOES = {
@@ -43,6 +44,7 @@ DOES = {
     LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
     SPARSE: "Solves the sums for the few people who are off the commonest value.",
     SCANS: "Solves the F statistics of a scan for everybody's 0/1 values, by phase retrieval.",
+    WEIGHTS: "Combines sums that a known number weighs so that an outlier in it weighs as much as possible.",
     WHOLE_NUMBERS: "Solves the sums of 0/1 metrics and small whole numbers exactly, by whole-number programs.",
 }
 """What every attack does, in the order in which they are tried."""
@@ -87,6 +89,7 @@ def play_attacker(
         LEAST_SQUARES: find_by_least_squares,
         SPARSE: find_sparse_values,
         SCANS: find_from_statistics,
+        WEIGHTS: find_by_weights,
     }
     for name, find in solving.items():
         if background is None or not (background.tables or background.scans):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kanab.errors import listed
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
 from kanab.privacy.merging import LevelMap
@@ -73,9 +74,13 @@ def purposes(name: str, plan: Plan) -> list[str]:
     if len(link.experiments) > 1:
         return [f"interaction: do {' and '.join(link.experiments)} interfere with each other?"]
     experiment, covariate = plan.experiment(link.experiments[0]), link.covariate
-    if covariate is None:
-        return [f"effect: how do the arms of {experiment.name} differ?"]
     questions = []
+    if experiment.numbers:
+        names = listed(experiment.numbers)
+        each = "as it is, by its" if len(experiment.numbers) == 1 else "as they are, by their"
+        questions.append(f"adjustment: for {names} {each} products with every metric")
+    if covariate is None:
+        return [f"effect: how do the arms of {experiment.name} differ?", *questions]
     if covariate in experiment.adjust:
         questions.append(f"adjustment: a more precise effect, comparing people who are alike in {covariate}")
     if covariate in experiment.segments:

@@ -93,17 +93,22 @@ class NumberDesign:
 
     def leverage(self, chosen: Sequence[bool]) -> Leverage:
         """Return among how many people the most exposed one hides, where the chosen columns are published."""
-        kept = np.flatnonzero(np.asarray(chosen, dtype=bool) & ((np.diag(self.left) > 0) | (self.doubt > 0)))
-        h = self.class_leverages
-        if not h.any():
+        h = self.leverages(chosen)
+        if not self.class_leverages.any():
             return Leverage(float("inf"), -1)
-        if len(kept):
-            more = self._weighted(kept)
-            if more is None:
-                return Leverage(1.0, int(np.argmax(h)))
-            h = np.minimum(np.where(h > 0, h + more, 0), 1.0)
+        if h is None:
+            return Leverage(1.0, int(np.argmax(self.class_leverages)))
         worst = int(np.argmax(h))
         return Leverage(float(1 / h[worst]), worst)
+
+    def leverages(self, chosen: Sequence[bool]) -> Floats | None:
+        """Return the largest leverage of every signature, where the chosen columns are published; None if in doubt."""
+        kept = np.flatnonzero(np.asarray(chosen, dtype=bool) & ((np.diag(self.left) > 0) | (self.doubt > 0)))
+        h = self.class_leverages
+        if len(kept):
+            more = self._weighted(kept)
+            return None if more is None else np.minimum(np.where(h > 0, h + more, 0), 1.0)
+        return h
 
     def _weighted(self, kept: Ints) -> Floats | None:
         """Return r S⁻¹ rᵀ at the worst corner of every signature, or more than it; None where in doubt."""

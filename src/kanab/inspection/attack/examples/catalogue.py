@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kanab.errors import SourceError, listed
-from kanab.inspection.attack.examples import collector, metrics, nested, rare, scans, tables, whole_numbers
+from kanab.inspection.attack.examples import collector, metrics, nested, numbers, rare, scans, tables, whole_numbers
 from kanab.inspection.attack.examples.making import BadExample
 
 EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
@@ -26,6 +26,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "paper": tables.paper,
     "nested-levels": nested.nested_levels,
     "two-experiments": nested.two_experiments,
+    "outlier-in-number": numbers.outlier_in_number,
 }
 
 

@@ -45,16 +45,17 @@ def products(name: str) -> BadExample:
     table = tabulate("variant", people, [arm_axis("variant", "AB")], values, [("variant",)])
     story = "Revenue per buyer: beside the sums of both metrics the sum of their products is published, by arm."
     release = AttackedRelease(
-        "revenue per buyer", (replace(table, crosses=(_cross(table, people["variant"], values),)),)
+        "revenue per buyer", (replace(table, crosses=(products_by_arm(table, people["variant"], values),)),)
     )
     return BadExample(name, story, (release,), {**people, "revenue": revenue, "bought": bought})
 
 
-def _cross(table: AttackedTable, arms: Ints, values: dict[Metric, Ints]) -> Cross:
+def products_by_arm(table: AttackedTable, arms: Ints, values: dict[Metric, Ints]) -> Cross:
+    """Return the products of two metrics by arm, the first axis of a table."""
     (first, y), (second, z) = values.items()
 
     def added(steps: Ints) -> Cells:
         return np.array([int(steps[arms == arm].sum()) for arm in table.axes[0].levels], dtype=object)
 
-    return Cross((first.name, second.name), table.names, table.people, (added(y), added(z)),
+    return Cross((first.name, second.name), table.names[:1], added(np.ones_like(y)), (added(y), added(z)),
                  (added(y**2), added(z**2)), added(y * z))  # fmt: skip
