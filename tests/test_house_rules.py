@@ -18,6 +18,7 @@ import kanab
 import kanab.counting
 import kanab.plan
 import kanab.planning
+import kanab.portfolio
 import kanab.privacy
 import kanab.scan
 import kanab.stats
@@ -27,7 +28,17 @@ from kanab.cli.main import cli
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "kanab"
 
-PUBLIC = (kanab, kanab.counting, kanab.plan, kanab.planning, kanab.privacy, kanab.scan, kanab.stats, kanab.tally)
+PUBLIC = (
+    kanab,
+    kanab.counting,
+    kanab.plan,
+    kanab.planning,
+    kanab.portfolio,
+    kanab.privacy,
+    kanab.scan,
+    kanab.stats,
+    kanab.tally,
+)
 """The door and the second storey: every name in their ``__all__`` is documented."""
 
 

@@ -30,12 +30,12 @@ CORE = (
 # Features: nothing in the core imports them, and whoever deletes one (and those below it that use it) finds the rest
 # standing.
 ROOMS = (
-    ("collector", "inspection", "paper", "planning", "scan"),
+    ("collector", "inspection", "paper", "planning", "portfolio", "scan"),
     ("client", "dashboard"),
     ("demo", "openfeature"),
     ("cli",),
 )
-ON_FIRST_USE = {"planning", "scan"}  # kanab.planning and kanab.scan: `import kanab` does not load them
+ON_FIRST_USE = {"planning", "portfolio", "scan"}  # `import kanab` does not load kanab.planning and so on
 RANK = {name: rank for rank, row in enumerate(CORE + ROOMS) for name in row}
 
 

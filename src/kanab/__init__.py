@@ -7,7 +7,8 @@
 bought: B − A = 0.007087 ± 0.02535, 95% interval -0.04260 … 0.05710, z = 0.2799, p = 0.780
 
 The names here are the everyday ones. Single statistics are in ``kanab.stats``, power and forecasts in
-``kanab.planning``, scans of many experiments in ``kanab.scan``, and errors in ``kanab.errors``.
+``kanab.planning``, scans of many experiments in ``kanab.scan``, what many of them say together in
+``kanab.portfolio``, and errors in ``kanab.errors``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ from kanab.tally.tally import Tally
 
 if TYPE_CHECKING:
     from kanab import planning as planning
+    from kanab import portfolio as portfolio
     from kanab import scan as scan
 
 __version__ = "0.1.0"
@@ -71,7 +73,7 @@ __all__ = [
     "write_release",
 ]
 
-_LAZY = ("planning", "scan")
+_LAZY = ("planning", "portfolio", "scan")
 _DOORS = ("counting", "errors", "plan", "privacy", "stats", "tally", *_LAZY)
 """Where further public names are."""
 
@@ -79,7 +81,7 @@ _DOORS = ("counting", "errors", "plan", "privacy", "stats", "tally", *_LAZY)
 if not TYPE_CHECKING:  # so that a type checker still knows which names there are
 
     def __getattr__(name: str) -> Any:
-        """Import ``kb.planning`` and ``kb.scan`` when they are first used; say where any other name is."""
+        """Import ``kb.planning``, ``kb.portfolio`` and ``kb.scan`` when first used; say where any other name is."""
         from contextlib import suppress  # noqa: PLC0415 - not names of this package
         from importlib import import_module  # noqa: PLC0415
 

@@ -18,8 +18,8 @@ from kanab.datasets import shop_rows
 from kanab.errors import ArgumentError, KanabError
 from kanab.plan.periods import Span
 
-planning, scan, stats = kb.planning, kb.scan, kb.stats
-STOREYS = (kb, kb.counting, kb.plan, kb.planning, kb.privacy, kb.scan, kb.stats, kb.tally)
+planning, portfolio, scan, stats = kb.planning, kb.portfolio, kb.scan, kb.stats
+STOREYS = (kb, kb.counting, kb.plan, kb.planning, kb.portfolio, kb.privacy, kb.scan, kb.stats, kb.tally)
 
 ROWS = shop_rows(600)
 FRAME = pd.DataFrame(ROWS)
@@ -28,6 +28,7 @@ TALLY = kb.count_columns(
 )
 COUNTED = kb.count(ROWS, arm="variant", metrics=["bought"], covariates=["tier"])
 RELEASE = kb.release(COUNTED)
+OTHER = kb.release(kb.count(shop_rows(900), arm="variant", metrics=["bought"]))
 MEANS = stats.plain_means(TALLY, "bought")
 EFFECT = stats.difference_in_means(TALLY, "bought")
 NOISE = planning.noise_of_rate(0.1)
@@ -119,6 +120,11 @@ CALLS: list[Call] = [
     (planning.noise_of_rate, (0.1,), {}),
     (planning.power_curve, (NOISE,), {"people": [1000], "effect": 0.1}),
     (planning.solve_power, (NOISE,), {"people": 1000, "power": 0.8}),
+    (portfolio.combine, ([RELEASE, OTHER],), {}),
+    (portfolio.e_bh, ([1.0, 2.0],), {}),
+    (portfolio.meta_analysis, ([1.0, 2.0], [1.0, 1.0]), {}),
+    (portfolio.read_portfolio, ([RELEASE, OTHER, RELEASE],), {}),
+    (portfolio.shrink, ([1.0, 2.0, 4.0], [1.0, 1.0, 1.0]), {}),
 ]
 
 WRONG = [

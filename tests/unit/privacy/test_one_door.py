@@ -45,7 +45,8 @@ THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally"}
 BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
-    "read_ledger", "read_release", "readout", "scan_segments", "scan_interactions", "write_release",
+    "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "combine", "read_ledger", "read_portfolio",
+    "read_release", "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
 BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}
 MADE_UP_PEOPLE = {"Population", "Study", "simulate"}
@@ -55,12 +56,13 @@ NUMBERS_ONLY = (
     "kanab.stats.",
     "kanab.errors",
     *(f"kanab.planning.{name}" for name in ("power", "noise", "interactions")),
+    *(f"kanab.portfolio.{name}" for name in ("evidence", "meta", "shrinkage")),
 )
 
 
 def test_every_public_name_is_on_one_side_of_the_door() -> None:
     """A new name fails here until somebody has thought about it; statistics stay within the process, as tallies do."""
-    storeys = (kb, kb.counting, kb.plan, kb.planning, kb.privacy, kb.scan, kb.tally)
+    storeys = (kb, kb.counting, kb.plan, kb.planning, kb.portfolio, kb.privacy, kb.scan, kb.tally)
     homes = {name: getattr(storey, name).__module__ for storey in storeys for name in storey.__all__}
     thought_of = {name for name, home in homes.items() if not home.startswith(NUMBERS_ONLY)}
     sides = (
@@ -73,7 +75,7 @@ def test_every_public_name_is_on_one_side_of_the_door() -> None:
 def test_every_command_is_known() -> None:
     """Some go through the gate, some read what came out of it, and some are about nobody at all."""
     count_and_pass = {"analyze", "release", "scan"}
-    read_releases = {"audit", "attack", "privacy-report", "power", "plan", "dashboard"}
+    read_releases = {"audit", "attack", "privacy-report", "power", "plan", "dashboard", "combine", "portfolio"}
     collect_and_pass = {"serve", "seal", "export", "restore", "void"}
     look_after_collectors = {"status", "doctor", "drill"}
     about_nobody = {"init", "demo", "example", "paper"}

@@ -1,0 +1,139 @@
+"""One experiment over batches, regions or releases: effects combined, and whether they differ from place to place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from kanab.arguments import check_arguments
+from kanab.errors import AnalysisError, PrivacyError
+from kanab.portfolio.meta import MetaAnalysis, MetaMethod, meta_analysis
+from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
+from kanab.portfolio.report.pages import combined_report
+from kanab.portfolio.report.words import combined_text
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
+from kanab.tally.factor import Level
+
+
+@dataclass(frozen=True)
+class CombinedEffect:
+    """One metric and arm: the effect in every release, and all of them together."""
+
+    metric: str
+    control: str
+    arm: str
+    parts: tuple[ReleasedEffect, ...]
+    together: MetaAnalysis
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the effect as plain data."""
+        parts = [
+            {
+                "name": part.source, "experiment": part.experiment, "people": part.people, "estimate": part.estimate,
+                "se": part.se, "interval": list(part.interval), "p": part.p, "weight": weight,
+            }
+            for part, weight in zip(self.parts, self.together.weights, strict=True)
+        ]  # fmt: skip
+        together = asdict(self.together)
+        del together["weights"], together["confidence"], together["method"]
+        together |= {name: plain_interval_of(together[name]) for name in ("interval", "prediction")}
+        return {
+            "metric": self.metric, "control": self.control, "arm": self.arm, "better": self.parts[0].better,
+            "share": all(part.share for part in self.parts), **together, "parts": parts,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class Combined:
+    """Several releases read as one experiment. ``to_dict`` is documented and stable."""
+
+    method: MetaMethod
+    knapp_hartung: bool
+    confidence: float
+    effects: tuple[CombinedEffect, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return combined_text(self.to_dict())
+
+    __repr__ = __str__
+
+    def to_report(self) -> str:
+        """Return one self-contained HTML page with forest plots."""
+        return combined_report(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data, ready for JSON."""
+        return {
+            "method": self.method,
+            "knapp_hartung": self.knapp_hartung,
+            "confidence": self.confidence,
+            "effects": [effect.to_dict() for effect in self.effects],
+            "notes": list(self.notes),
+        }
+
+
+@check_arguments(skip=("releases",))
+def combine(
+    releases: Releases,
+    experiment: str | None = None,
+    *,
+    metric: str | None = None,
+    control: Level = None,
+    method: MetaMethod = "reml",
+    knapp_hartung: bool = True,
+    confidence: float = 0.95,
+) -> Combined:
+    """Combine the effects of several releases about different people: batches, regions, countries, repeats.
+
+    Each release keeps its own control group, so a change from week to week or from place to place does not pass for an
+    effect. ``releases`` are named ({"de": …, "fr": …}) or listed; a sum of batches stands for its batches. ``method``
+    is that of `meta_analysis`. Without a ``metric`` every one that two releases share is combined.
+
+    Raises `PrivacyError` for anything but releases, or where two are about the same people; `AnalysisError` where fewer
+    than two have an effect in common.
+    """
+    named = named_releases(releases, by_batch=True)
+    _check_different_people(list(named.values()), experiment)
+    effects: dict[tuple[str, str, str], list[ReleasedEffect]] = {}
+    for name, released in named.items():
+        for effect in released_effects(name, released, experiment, control=control, confidence=confidence):
+            if metric in (None, effect.metric):
+                effects.setdefault((effect.metric, effect.control, effect.arm), []).append(effect)
+    rows, notes = [], []
+    for (of, against, arm), parts in effects.items():
+        if len(parts) < 2:
+            notes.append(f"{arm} against {against} on {of} is in {parts[0].source} alone.")
+            continue
+        together = meta_analysis(
+            [part.estimate for part in parts], [part.se for part in parts], method=method,
+            knapp_hartung=knapp_hartung, confidence=confidence,
+        )  # fmt: skip
+        rows.append(CombinedEffect(of, against, arm, tuple(parts), together))
+    if not rows:
+        raise AnalysisError(
+            "no effect is in two of these releases",
+            "Releases are combined by metric, control and arm: give two that share them.",
+        )
+    return Combined(method, knapp_hartung and method != "fixed", confidence, tuple(rows), tuple(notes))
+
+
+def _check_different_people(releases: Sequence[Release], experiment: str | None) -> None:
+    """Raise `PrivacyError` where two releases are about the same people, as far as they say."""
+    hashes = [release_to_dict(released)["hash"] for released in releases]
+    contents = {release_to_dict(replace(released, salt="", previous=None))["hash"] for released in releases}
+    again = [
+        released
+        for released in releases
+        if released.receipt.batch is None and released.previous in hashes
+        for before in [releases[hashes.index(released.previous)]]
+        if before.receipt.where == released.receipt.where
+        and before.plan.experiment(experiment).name == released.plan.experiment(experiment).name
+    ]
+    if again or len(contents) < len(releases):
+        raise PrivacyError(
+            "two of these releases are about the same people",
+            "Combine batches, regions or repeats, each with people of its own.",
+        )

@@ -1,0 +1,114 @@
+"""Effects of several releases, one by one: what is combined, shrunk and added up is in a release already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kanab.analysis.api import analyze
+from kanab.analysis.options import Looks
+from kanab.analysis.rows import EffectRow
+from kanab.errors import AnalysisError, PrivacyError, listed
+from kanab.privacy.release import Release
+from kanab.stats.margins import Better
+from kanab.stats.sequential import TUNED_AT, AnyTimeLook
+from kanab.tally.factor import Level, label
+
+Releases = Mapping[str, Release] | Sequence[Release]
+"""Releases with their names, or without: they are then called by cohort, or by number."""
+
+
+@dataclass(frozen=True)
+class ReleasedEffect:
+    """An arm against the control on one metric, by its best estimate: the adjusted one where there is one.
+
+    ``source`` is the release that it is from; ``log_evidence`` is that of the any-time test.
+    """
+
+    source: str
+    experiment: str
+    metric: str
+    control: str
+    arm: str
+    people: int
+    estimate: float
+    se: float
+    interval: tuple[float, float]
+    p: float
+    better: Better
+    share: bool
+    log_evidence: float
+
+
+def named_releases(releases: Releases, *, by_batch: bool = False) -> dict[str, Release]:
+    """Return releases by name; with ``by_batch`` a sum of batches becomes its batches.
+
+    Raises `PrivacyError` for anything but releases.
+    """
+    if isinstance(releases, Mapping):
+        named = {str(name): released for name, released in releases.items()}
+    elif isinstance(releases, Sequence) and all(isinstance(released, Release) for released in releases):
+        parts = [part for released in releases for part in (by_batch and released.parts) or (released,)]
+        named = {_name(place, released): released for place, released in enumerate(parts, start=1)}
+    else:
+        named = {}
+    if not named or not all(isinstance(released, Release) for released in named.values()):
+        raise PrivacyError("only releases can be read together", "Call release() on what count() returned.")
+    return named
+
+
+def _name(place: int, released: Release) -> str:
+    batch = released.receipt.batch
+    return f"release {place}" if batch is None else f"{place}: through {batch.through}"
+
+
+def released_effects(
+    source: str,
+    released: Release,
+    experiment: str | None,
+    *,
+    control: Level = None,
+    confidence: float = 0.95,
+    tuned_at: int = TUNED_AT,
+) -> list[ReleasedEffect]:
+    """Return the effects of one experiment of a release that can be tested; raises what `analyze` raises."""
+    looks = Looks("always", tuned_at=tuned_at)
+    answer = analyze(released, experiment, control=control, confidence=confidence, looks=looks, correction="none")
+    shares = {row.effect.metric for row in answer.effects if row.effect.rates is not None}
+    people = sum(answer.arms.values())
+    return [
+        _effect(row, source, answer.experiment, people, share=row.effect.metric in shares)
+        for row in answer.effects
+        if row.carries_verdict and row.effect.testable and row.effect.se_population > 0
+    ]
+
+
+def _effect(row: EffectRow, source: str, experiment: str, people: int, *, share: bool) -> ReleasedEffect:
+    effect, look = row.effect, row.look
+    assert effect.interval is not None
+    assert effect.p is not None
+    assert isinstance(look, AnyTimeLook)
+    return ReleasedEffect(
+        source, experiment, effect.metric, label(effect.control), label(effect.arm), people, effect.estimate,
+        effect.se_population, effect.interval, effect.p, row.better, share, look.log_evidence,
+    )  # fmt: skip
+
+
+def chosen_metric(effects: Sequence[ReleasedEffect], metric: str | None) -> str:
+    """Return the metric that is read: the one that is named, or the only one; raises `AnalysisError`."""
+    known = list(dict.fromkeys(effect.metric for effect in effects))
+    if metric is None and len(known) == 1:
+        return known[0]
+    if metric in known:
+        return str(metric)
+    fact = "several metrics, and none named" if metric is None else "no release has an effect on this metric"
+    raise AnalysisError(fact, f"Name one of: {listed(known)}." if known else "Release experiments with two arms.")
+
+
+def plain_interval_of(interval: tuple[float, float] | None) -> list[float] | None:
+    """Return an interval as plain data."""
+    return None if interval is None else list(interval)
+
+
+Plain = dict[str, Any]

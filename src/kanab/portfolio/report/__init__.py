@@ -1,0 +1,1 @@
+"""Many experiments in words, pictures and pages."""

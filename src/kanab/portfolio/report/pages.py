@@ -1,0 +1,79 @@
+"""Combined effects and portfolios as reports in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from kanab.portfolio.report.charts import forest_picture, shipped_picture, shrinkage_picture
+from kanab.portfolio.report.words import (
+    combined_heading,
+    combined_sections,
+    combined_title,
+    portfolio_sections,
+    portfolio_title,
+)
+from kanab.report.html import bullets, marked
+from kanab.report.page import Page, PageSection, header_html, table_html
+from kanab.report.sections import Section
+from kanab.report.text import mapped, printable
+from kanab.tabular import Table
+
+Data = Mapping[str, Any]
+
+_FOREST_KEY = (
+    "Squares, the effect in each release, larger with more weight; lines, intervals. The diamond is all of them "
+    "together; a broken line is where the effect of one more release would lie."
+)
+_SHRINKAGE_KEY = (
+    "Grey ring, the effect as it was seen; dot below it, after shrinkage, blue where it is clearly better and orange "
+    "where clearly worse; lines, intervals. The broken mark is the mean that all are drawn to. Bold: shipped."
+)
+
+_SHIPPED_KEY = "Dots, effects; lines, intervals. What single experiments promise, and what people who saw nothing tell."
+_STYLE = "\n.said+.key{margin-top:1rem}\n"
+
+
+def combined_report(data: Data) -> str:
+    """Return combined effects as one HTML file, without script or outside request."""
+    clean = mapped(data, printable)
+    pictures = {
+        f"effect-{place}": _picture(_FOREST_KEY, forest_picture(clean, effect))
+        for place, effect in enumerate(clean["effects"])
+    }
+    heading = ", ".join(dict.fromkeys(combined_heading(effect) for effect in clean["effects"]))
+    header = header_html("Several releases", heading, marked(combined_title(clean)))
+    return Page(
+        heading, header, _sections(combined_sections(clean), pictures), "from counts and sums", _STYLE
+    ).to_html()
+
+
+def portfolio_report(data: Data) -> str:
+    """Return a portfolio as one HTML file, without script or outside request."""
+    clean = mapped(data, printable)
+    pictures = {"effects": _picture(_SHRINKAGE_KEY, shrinkage_picture(clean))}
+    if shipped := shipped_picture(clean):
+        pictures["shipped"] = _picture(_SHIPPED_KEY, shipped)
+    heading = f"All experiments on {clean['metric']}"
+    header = header_html("Portfolio", heading, marked(portfolio_title(clean)))
+    return Page(
+        heading, header, _sections(portfolio_sections(clean), pictures), "from counts and sums", _STYLE
+    ).to_html()
+
+
+def _picture(key: str, svg: str) -> str:
+    return f'<p class="key">{escape(key)}</p><figure>{svg}</figure>'
+
+
+def _sections(sections: Iterable[Section], pictures: Mapping[str, str]) -> tuple[PageSection, ...]:
+    return tuple(
+        PageSection(section.name, section.heading, _body(section, pictures.get(section.name, "")))
+        for section in sections
+    )
+
+
+def _body(section: Section, picture: str) -> str:
+    sentences = [part for part in section.parts if isinstance(part, str)]
+    tables = [table_html(part, section.heading, kind="cards wide") for part in section.parts if isinstance(part, Table)]
+    return bullets(sentences) + picture + "".join(tables)

@@ -1,0 +1,109 @@
+"""Releases combined: that each part is what its readout says, and that the same people are not combined."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.errors import AnalysisError, PrivacyError
+from kanab.portfolio import combine, meta_analysis
+from kanab.privacy.release import Release
+
+
+def test_parts_are_the_effects_of_their_readouts(regions: dict[str, Release]) -> None:
+    (effect,) = combine(regions, metric="spend").effects
+    for part in effect.parts:
+        (row,) = [row for row in kb.analyze(regions[part.source]).effects if row.effect.metric == "spend"]
+        assert (part.estimate, part.se, part.interval) == (
+            row.effect.estimate, row.effect.se_population, row.effect.interval,
+        )  # fmt: skip
+        assert part.people == 2000
+    expected = meta_analysis([part.estimate for part in effect.parts], [part.se for part in effect.parts])
+    assert effect.together == expected
+
+
+def test_the_adjusted_effect_is_combined_where_there_is_one() -> None:
+    def adjusted(seed: int) -> Release:
+        rng = np.random.default_rng(seed)
+        tier = rng.choice(["x", "y"], 1500)
+        rows = {"arm": rng.choice(["A", "B"], 1500), "tier": tier, "spend": rng.poisson(4 + 6 * (tier == "y"))}
+        return kb.release(kb.count(rows, arm="arm", metrics=["spend"], adjust=["tier"]))
+
+    releases = [adjusted(1), adjusted(2)]
+    (effect,) = combine(releases).effects
+    rows = [row for released in releases for row in kb.analyze(released).effects if row.effect.method == "adjusted"]
+    assert [part.se for part in effect.parts] == [row.effect.se_population for row in rows]
+    assert [part.source for part in effect.parts] == ["release 1", "release 2"]
+
+
+def test_plain_data_are_ready_for_json_and_hold_every_number(regions: dict[str, Release]) -> None:
+    combined = combine(regions, method="dl")
+    data = json.loads(json.dumps(combined.to_dict(), allow_nan=False))
+    assert [row["metric"] for row in data["effects"]] == ["spend", "bought"]
+    assert (data["method"], data["knapp_hartung"], data["confidence"]) == ("dl", True, 0.95)
+    first = data["effects"][0]
+    assert [part["name"] for part in first["parts"]] == ["de", "fr", "nl", "es"]
+    assert sum(part["weight"] for part in first["parts"]) == pytest.approx(1)
+    assert {"estimate", "se", "df", "p", "interval", "tau2", "q", "q_df", "q_p", "i2", "prediction", "share"} <= {
+        *first
+    }
+    assert (first["share"], data["effects"][1]["share"]) == (False, True)
+
+
+def test_it_prints_the_effect_and_whether_releases_differ(regions: dict[str, Release]) -> None:
+    text = str(combine(regions, metric="spend"))
+    assert text.startswith("4 releases combined: random effects (restricted likelihood), Knapp and Hartung's error,")
+    assert "── B against A on spend ──" in text
+    assert "Releases differ by more than chance: Q = " in text
+    assert "4 releases say little about how much releases differ" in text
+    assert "together" in text
+    fixed = str(combine(regions, metric="spend", method="fixed"))
+    assert "One effect for all does not describe them" in fixed
+    points = str(combine(regions, metric="bought"))
+    assert "effect, points" in points
+    assert "do not differ by more than chance" in points
+
+
+def test_a_sum_of_batches_is_combined_each_with_its_own_control() -> None:
+    rng = np.random.default_rng(4)
+    batches = []
+    for week in (1, 2):  # everything doubles in the second week, also the control
+        rows = {"arm": rng.choice(["A", "B"], 900), "spend": rng.poisson(5, 900) * week}
+        batches.append(kb.release(kb.count(rows, kb.make_plan("arm", ["spend"], bounds={"spend": (0, 60)}))))
+    (effect,) = combine([kb.add_releases(batches)]).effects
+    assert len(effect.parts) == 2
+    assert effect == combine(batches).effects[0]
+
+
+def test_the_same_people_are_not_combined(regions: dict[str, Release]) -> None:
+    with pytest.raises(PrivacyError, match="two of these releases are about the same people"):
+        combine({"a": regions["de"], "b": regions["de"]})
+
+
+def test_further_refusals_say_what_to_do(regions: dict[str, Release], make_release) -> None:
+    with pytest.raises(AnalysisError, match=r"no effect is in two of these releases\. .* share them\."):
+        combine({"de": regions["de"], "other": make_release(9, 0, "checkout", ("x", "y"))})
+    with pytest.raises(PrivacyError, match="only releases can be read together"):
+        combine({"de": 5})
+    with pytest.raises(AnalysisError, match="unknown method of meta-analysis"):
+        combine(regions, method="best")
+
+
+def test_what_is_in_one_release_alone_is_a_note(regions: dict[str, Release], make_release) -> None:
+    combined = combine(
+        {"de": regions["de"], "fr": regions["fr"], "three": make_release(8, 1, "checkout", ("A", "B", "C"))}
+    )
+    assert [len(effect.parts) for effect in combined.effects] == [3, 3]
+    assert combined.notes == ("C against A on spend is in three alone.", "C against A on bought is in three alone.")
+    assert "is in three alone" in str(combined)
+
+
+def test_the_report_draws_a_forest_plot_of_every_effect(regions: dict[str, Release]) -> None:
+    page = combine(regions).to_report()
+    assert page.count("<svg") == 2
+    assert "<title>B against A on spend</title>" in page
+    assert "together" in page
+    assert "<script" not in page
