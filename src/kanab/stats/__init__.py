@@ -17,6 +17,7 @@ from kanab.stats.cautions import (
     people_off_commonest,
 )
 from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
+from kanab.stats.counts.strata import CommonOdds, EqualOdds, OddsAtLevel, common_odds
 from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
@@ -54,14 +55,17 @@ __all__ = [
     "Boundary",
     "Candidate",
     "Caution",
+    "CommonOdds",
     "CountFit",
     "Effect",
+    "EqualOdds",
     "FTest",
     "Fit",
     "FollowUp",
     "HolmRegion",
     "MarginTest",
     "ModelTest",
+    "OddsAtLevel",
     "OddsRatio",
     "PlannedLook",
     "Posterior",
@@ -88,6 +92,7 @@ __all__ = [
     "check_balance_any_time",
     "clamped_values",
     "cluster_means",
+    "common_odds",
     "contrast",
     "correct",
     "difference_in_means",

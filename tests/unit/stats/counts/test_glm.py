@@ -266,6 +266,7 @@ def test_a_coefficient_that_no_step_moves_has_no_z():
     assert fitted.p[1] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_wald_and_likelihood_ratio_tests_hold_their_size():
     rng = np.random.default_rng(16)
     tier, arm = np.repeat([0, 1, 2], 200), np.tile(["A", "B"], 300)
