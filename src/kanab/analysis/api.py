@@ -40,6 +40,7 @@ from kanab.analysis.readout import Readout
 from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
+from kanab.analysis.strata_rows import strata_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
@@ -103,6 +104,7 @@ def analyze(
     decision: Mapping[str, Any] | None = None,
     test: RateTest = "score",
     variance: Variance = "exact",
+    strata: Sequence[str] | str = (),
 ) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
@@ -114,14 +116,15 @@ def analyze(
     of their own, and lead to a decision by a rule whose switches are ``decision`` ({"people": 20000});
     without them the plan's hold. Plain effects of 0/1 metrics are tested by the score test of Miettinen
     and Nurminen, or as all others with ``test="welch"``. Adjusted effects have the exact variance, or the
-    paper's with ``variance="paper"``.
+    paper's with ``variance="paper"``. ``strata`` are covariates over whose levels odds ratios of 0/1 metrics are
+    taken together (Mantel and Haenszel).
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
     options = AnalysisOptions(
         control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance,
+        primary, guardrails, decision, test, variance, strata,
     )  # fmt: skip
     return analyze_release(released, experiment, options)
 
@@ -183,11 +186,12 @@ def readout(
     numbers: Sequence[str] = (),
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
+    strata: Sequence[str] | str = (),
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
-    ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance`` how the
-    result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
+    ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance``, and
+    ``strata``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
     ``received`` is the metric that says who got what was
     assigned: the effect of receiving is read beside that of being assigned. ``quantiles`` of metrics
     are taken from their ``bins``. Nothing is added to a ledger.
@@ -213,7 +217,7 @@ def readout(
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance,
+        primary, guardrails, decision, test, variance, strata,
     )  # fmt: skip
     return analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
 
@@ -245,6 +249,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
     received = received_rows(plan, tables, [*dict.fromkeys(m.means.metric for m in means)], resolved, notes)
+    strata = strata_rows(plan, tables, options.strata, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -275,6 +280,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         rule=resolved.rule,
         received=tuple(received),
         clusters=clusters,
+        strata=tuple(strata),
     )  # fmt: skip
     current.record()
     return answer

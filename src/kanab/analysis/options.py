@@ -130,6 +130,7 @@ class AnalysisOptions:
     decision: Mapping[str, Any] | None = None
     test: RateTest = "score"
     variance: Variance = "exact"
+    strata: Sequence[str] | str = ()
 
 
 @dataclass(frozen=True)

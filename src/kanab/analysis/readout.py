@@ -22,6 +22,7 @@ from kanab.analysis.rows import (
     follow_up_dict,
     margin_dict,
 )
+from kanab.analysis.strata_rows import strata_dict
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, SourceError
 from kanab.plan.model import DecisionRule
@@ -33,6 +34,7 @@ from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.adjust import Variance
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
+from kanab.stats.counts.strata import CommonOdds
 from kanab.stats.distributions import Alternative
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
@@ -81,6 +83,7 @@ class Readout:
     costs: tuple[str, ...] = ()
     received: tuple[ReceivedRow, ...] = ()
     clusters: ClusterCounts | None = None
+    strata: tuple[CommonOdds, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -187,6 +190,7 @@ class Readout:
             "segments": [row.to_dict() for row in self.segments],
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
+            "strata": [strata_dict(row) for row in self.strata],
             "privacy": _privacy(self.receipt, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
             "received": [row.to_dict() for row in self.received],

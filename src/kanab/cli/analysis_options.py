@@ -113,6 +113,12 @@ _OPTIONS = (
         metavar="MEAN,SD",
         help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
     ),
+    click.option(
+        "--strata",
+        multiple=True,
+        metavar="COVARIATE",
+        help="Odds ratios of 0/1 metrics over the levels of a covariate, together and one by one (Mantel–Haenszel).",
+    ),
 )
 
 
@@ -141,6 +147,7 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _decision(flags["decision"]),
         test=flags["test"],
         variance=flags["variance"],
+        strata=_several(flags["strata"]),
     )
 
 

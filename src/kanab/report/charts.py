@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -15,6 +16,7 @@ from typing import Any
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
 from kanab.report.received_section import received_figures, spoken_ranges
+from kanab.report.strata_section import strata_figures
 from kanab.report.tables import clear_level, rows_of_levels, segment_places
 from kanab.report.words import lower_is_better, metrics_of, tone
 
@@ -108,13 +110,46 @@ def _received_text(row: Row, figures: Figures) -> str:
     return f"{figures.bare(row['estimate'], signed=True)} ({spoken_ranges(row, figures)})"
 
 
+def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
+    """Return a forest plot of odds ratios at each level and over all, on a scale of ratios; None without any."""
+    strata = [row for row in data.get("strata", ()) if metric in (None, row["metric"])]
+    if not strata:
+        return None
+    alt = _altair()
+    panels, texts = [], []
+    for row in strata:
+        rows = _strata_rows(row)
+        texts += [f"{drawn['label']} {drawn['text']}" for drawn in rows]
+        title = f"odds ratio of {row['metric']}, {row['arm']} against {row['control']}, by {row['covariate']}"
+        panels.append(_forest_panel(alt, rows, title, ratio=True))
+    title = f"Odds ratios by level: {listed(dict.fromkeys(row['metric'] for row in strata))}"
+    return _finished(alt, panels, title, f"{percent(data['confidence'])} intervals. {'; '.join(texts)}.")
+
+
+def _strata_rows(row: Row) -> list[Spec]:
+    """Return what is drawn for the odds ratio at each level, those with most weight if there are many, and for all."""
+    heaviest = sorted(row["levels"], key=lambda level: -level["weight"])[: MOST_LEVELS - 1]
+    levels = [level for level in row["levels"] if level in heaviest and level["odds_ratio_interval"] is not None]
+    named = [(f"{row['covariate']} = {level['level']}", level, "normal", QUIET) for level in levels]
+    named += [("all levels, Mantel–Haenszel", row, "bold", INK)] if row["odds_ratio"] is not None else []
+    figures = strata_figures(row)
+    rows: list[Spec] = []
+    for name, of, weight, colour in named:
+        low, high = (end or None for end in of["odds_ratio_interval"])
+        text = f"{figures.bare(of['odds_ratio'])} ({figures.between(of['odds_ratio_interval'])})"
+        drawn = {"low": low, "high": high, "estimate": of["odds_ratio"] or None}
+        rows.append({"row": str(len(rows)), "label": name, "weight": weight, "text": text, "colour": colour, **drawn})
+    return rows
+
+
 def report_charts(data: Data) -> dict[str, str]:
-    """Return every picture of the report as SVG, named "forest: metric", "segments: metric" and "received: metric"."""
+    """Return every picture of the report as SVG, named "forest: metric", "segments: metric" and so on."""
     specs: dict[str, Spec | None] = {}
     for metric in metrics_of(data):
         specs[f"forest: {metric}"] = forest_chart(data, metric)
         specs[f"segments: {metric}"] = segment_chart(data, metric)
         specs[f"received: {metric}"] = received_chart(data, metric)
+        specs[f"strata: {metric}"] = strata_chart(data, metric)
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 
 
@@ -210,24 +245,27 @@ def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
     return rows
 
 
-def _domain(values: Sequence[float | None]) -> list[float]:
-    """Return the range from the least to the most, 0 included, with a little air; never empty."""
+def _domain(values: Sequence[float | None], ratio: bool) -> list[float]:
+    """Return the range from the least to the most, "no difference" included, with a little air; never empty."""
+    if ratio:
+        return [math.exp(end) for end in _domain([value and math.log(value) for value in values], ratio=False)]
     known = [0.0, *(value for value in values if value is not None)]
     least, most = min(known), max(known)
     air = 0.05 * (most - least) or 1.0
     return [least - air, most + air]
 
 
-def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str) -> Any:
-    least, most = domain = _domain([row[side] for row in rows for side in ("low", "high", "estimate")])
+def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str, *, ratio: bool = False) -> Any:
+    """Return a row for each effect; ratios stand on a logarithmic scale, about 1."""
+    least, most = domain = _domain([row[side] for row in rows for side in ("low", "high", "estimate")], ratio)
     drawn = [
         row | {"from": least if row["low"] is None else row["low"], "to": most if row["high"] is None else row["high"]}
         for row in rows
     ]
-    base, x = _base(alt, drawn), _x(alt, domain, axis_title)
+    base, x = _base(alt, drawn), _x(alt, domain, axis_title, ratio=ratio)
     line = base.mark_rule(strokeWidth=3, strokeCap="round", yOffset=10).encode(x=x("from"), x2="to")
     point = base.mark_point(filled=True, size=90, opacity=1, yOffset=10).encode(x=x("estimate"))
-    layers = [*_ground(alt, base, x), line, point, *_texts(alt, base)]
+    layers = [*_ground(alt, base, x, "1" if ratio else "0"), line, point, *_texts(alt, base)]
     for side, shape, edge in (("low", "triangle-left", "from"), ("high", "triangle-right", "to")):
         if any(row[side] is None for row in rows):
             arrow = base.transform_filter(f"datum.{side} === null")
@@ -253,16 +291,38 @@ def _room(text: str) -> int:
     return max(8, int(WIDTH / LETTER) - len(text) - 2)
 
 
-def _x(alt: Any, domain: Sequence[float], axis_title: str) -> Any:
-    axis = alt.Axis(title=axis_title, tickCount=5, grid=False)
-    scale = alt.Scale(domain=list(domain), nice=False)
+def _x(alt: Any, domain: Sequence[float], axis_title: str, *, ratio: bool) -> Any:
+    ticks = {"values": ratio_ticks(*domain), "format": "~r"} if ratio else {"tickCount": 5}
+    axis = alt.Axis(title=axis_title, grid=False, **ticks)
+    scale = alt.Scale(domain=list(domain), nice=False, **({"type": "log"} if ratio else {}))
     return lambda field: alt.X(f"{field}:Q", axis=axis, scale=scale)
 
 
-def _ground(alt: Any, base: Any, x: Any) -> list[Any]:
-    """Return a track for every row and its piece of the zero line, so that the line never runs through words."""
+def ratio_ticks(least: float, most: float) -> list[float]:
+    """Return some round ratios between two: in even steps where they are near, else by decades and their parts.
+
+    >>> ratio_ticks(0.85, 1.65), ratio_ticks(0.06, 30)
+    ([1.0, 1.2, 1.4, 1.6], [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
+    """
+    if most < 3 * least:
+        steps = (step * 10.0**exponent for exponent in range(3, -12, -1) for step in (5, 2, 1))
+        grids = ([step * place for place in range(math.ceil(least / step), int(most / step) + 1)] for step in steps)
+    else:
+        decades = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+        parts = (1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+        grids = ([10.0**decade * part for decade in decades for part in of] for of in parts)
+    inside: list[float] = []
+    for grid in grids:
+        inside = [round(tick, 12) for tick in grid if least <= tick <= most]
+        if len(inside) >= 4:
+            break
+    return inside
+
+
+def _ground(alt: Any, base: Any, x: Any, none: str) -> list[Any]:
+    """Return a track for every row and its piece of the line of no difference, so that it never runs through words."""
     track = base.mark_bar(height=22, yOffset=10, cornerRadius=4)
-    zero = base.transform_calculate(zero="0").mark_tick(orient="vertical", size=22, thickness=1.5, yOffset=10)
+    zero = base.transform_calculate(zero=none).mark_tick(orient="vertical", size=22, thickness=1.5, yOffset=10)
     return [
         track.encode(x=alt.value(0), x2=alt.value(WIDTH), color=alt.value(TRACK)),
         zero.encode(x=x("zero"), color=alt.value(MUTED)),

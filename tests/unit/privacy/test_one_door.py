@@ -42,7 +42,7 @@ SRC = Path(kb.__file__).parent
 MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
 DECLARE = {"Factor", "Looks", "Metric", "Plan", "Span", "make_plan", "parse_plan", "plan_digest", "read_plan"}
 THE_DOOR = {"release"}
-WITHIN_THE_PROCESS = {"Counted", "Tally"}
+WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
 BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
     "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "combine", "read_ledger", "read_portfolio",
