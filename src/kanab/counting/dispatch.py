@@ -459,9 +459,11 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
 
 def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     """Return the plan, or the joint one of several, whose aliases are no columns of the tables."""
-    from kanab.counting.engine.profiles import holds_fractions as holds  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.people import CLUSTER  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.profiles import holds_fractions as holds  # noqa: PLC0415
 
-    plans = _by_columns(plans, cache(lambda name: holds(people, name)))
+    clusters = choices["unit"] == CLUSTER  # have no numbers of people
+    plans = _by_columns(plans, cache(lambda name: not clusters and holds(people, name)))
     if len(plans) == 1:
         return plans[0]
     events = choices["events"]

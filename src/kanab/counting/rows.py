@@ -159,6 +159,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
             name: {
                 metric: np.minimum(count_unusual(values, coded.codes, len(coded.factor.levels)), enough)
                 for metric, values in steps.items()
+                if any(name in tally.axes and metric in tally.metric_names for tally in tallies.values())
             }
             for name, coded in arms.items()
         },

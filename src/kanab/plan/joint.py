@@ -58,6 +58,16 @@ class JointPlan(Plan):
         """The tables of all plans, each once."""
         return self.tables
 
+    @property
+    def products(self) -> tuple[tuple[str, str], ...]:
+        """Every product of all plans once: that of y and z is that of z and y."""
+        pairs: dict[frozenset[str], tuple[str, str]] = {}
+        for view in self.views:
+            for pair in view.plan.products:
+                first, second = (view.metrics[name] for name in pair)
+                pairs.setdefault(frozenset((first, second)), (first, second))
+        return tuple(pairs.values())
+
 
 def views_of(plan: Plan) -> tuple[View, ...]:
     """Return the plans behind a joint one; a plan by itself is its only view."""
@@ -87,8 +97,8 @@ def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[s
     for view in views_of(plan):
         if group in (None, view.population):
             for linkage in view.plan.linkages:
-                held = () if linkage.people_only else view.metrics.values()
-                tables.setdefault(view.table(linkage).name, set()).update(held)
+                own = {view.metrics[metric.name] for metric in view.plan.metrics_of(linkage)}
+                tables.setdefault(view.table(linkage).name, set()).update(own)
     return tables
 
 
@@ -161,7 +171,8 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
         metrics = {}
         for metric in plan.counted_metrics:
             chosen = apart or not metric.declared or metric.missing is None
-            metrics[metric.name] = names.of("metric", metric.name, repr(metric.counting), people if chosen else ())
+            role = "number" if metric.name in plan.numbers else "metric"
+            metrics[metric.name] = names.of(role, metric.name, repr(metric.counting), people if chosen else ())
         levels |= {name: metrics[name] for name in plan.binned_metrics}
         views.append(View(plan, people, experiments, levels, metrics))
     return _joint(views, order, names)
@@ -179,7 +190,7 @@ def _joint(views: Sequence[View], experiments: Sequence[str], names: _Names) -> 
     }
     tables = _tables(views)
     return JointPlan(
-        (*_metrics(views), *_ratios(views, names)),
+        tuple(_metrics(views)),
         tuple(_experiment(name, views, tables) for name in experiments),
         tuple(_covariate_plans(views)),
         tables=tables,
@@ -266,8 +277,21 @@ def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> 
     quantiles: dict[str, tuple[float, ...]] = {str(table.covariate): () for table in own if table.people_only}
     adjust = tuple(str(table.covariate) for table in crossed if table.squares == "arm")
     segments = tuple(str(table.covariate) for table in crossed if table.squares == "marginals")
+    numbers = {
+        view.metrics[number]
+        for view in views
+        for alone, joint in view.experiments.items()
+        if joint == name
+        for number in view.plan.experiment(alone).numbers
+    }
     return ExperimentPlan(
-        name, planned.shares, adjust=adjust, segments=segments, only=planned.only, quantiles=quantiles
+        name,
+        planned.shares,
+        adjust=adjust,
+        segments=segments,
+        only=planned.only,
+        numbers=tuple(sorted(numbers)),
+        quantiles=quantiles,
     )
 
 
@@ -285,13 +309,3 @@ def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
         for metric in view.plan.counted_metrics
     }
     return metrics.values()
-
-
-def _ratios(views: Sequence[View], names: _Names) -> Iterable[MetricPlan]:
-    """Return every product once: that of y and z is that of z and y."""
-    pairs: dict[frozenset[str], tuple[str, str]] = {}
-    for view in views:
-        for numerator, denominator in (*view.plan.ratios, *view.plan.receiving):
-            first, second = view.metrics[numerator], view.metrics[denominator]
-            pairs.setdefault(frozenset((first, second)), (first, second))
-    return [MetricPlan(names.fresh("/".join(pair)), ratio=pair) for pair in pairs.values()]

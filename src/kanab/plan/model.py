@@ -262,8 +262,8 @@ class Plan:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The metrics that some experiment is adjusted for, each once; they are no outcomes."""
-        return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.numbers))
+        """The metrics that some experiment is adjusted for, in the order of their names; they are no outcomes."""
+        return tuple(sorted({name for experiment in self.experiments for name in experiment.numbers}))
 
     @property
     def products(self) -> tuple[tuple[str, str], ...]:
@@ -287,7 +287,8 @@ class Plan:
 
     def numbers_of(self, linkage: Linkage) -> tuple[str, ...]:
         """Return the numbers that a table holds: those its experiment is adjusted for; none where two are crossed."""
-        return self.experiment(linkage.experiments[0]).numbers if len(linkage.experiments) == 1 else ()
+        own = self.experiment(linkage.experiments[0]).numbers if len(linkage.experiments) == 1 else ()
+        return tuple(sorted(own))
 
     def metrics_of(self, linkage: Linkage) -> tuple[MetricPlan, ...]:
         """Return the metrics that a table holds, but for ratios.
@@ -558,7 +559,7 @@ def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") 
 def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
     """Return the plan with what its columns decide: which covariates are adjusted for as numbers.
 
-    Those are covariates that nothing is said of, and that are not segments.
+    Those are covariates that nothing is said of, and that are not segments. Missing numbers count as 0.
 
     >>> plan = settle_kinds(make_plan("variant", ["spend"], adjust=["tier", "spend_before"]), "spend_before".__eq__)
     >>> plan.experiment().adjust, plan.numbers
@@ -577,9 +578,9 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
         for each in plan.experiments
     )
     levels = [name for name in plan.covariates_in_use if name not in numbers]
+    zero: dict[str, Missing] = dict.fromkeys((*plan.numbers, *numbers), "zero")
     return replace(
-        plan,
-        metrics=(*plan.metrics, *(MetricPlan(name, missing="zero") for name in numbers)),
+        settle_missing(replace(plan, metrics=(*plan.metrics, *map(MetricPlan, numbers))), zero),
         experiments=experiments,
         covariates=(
             *(plan.covariate(name) for name in levels),

@@ -311,7 +311,7 @@ WEEK = Span("day", "7d", "2026-W45", "2026-W46")
 def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path) -> None:
     for source in (ROWS, visits):
         counted = count(source, arm="variant", metrics=["spend"], adjust=["tier"], earlier=[OLD, OLD])
-        assert [older.plan for older in counted.earlier] == [OLD, OLD]
+        assert [older.plan for older in counted.earlier] == [replace(OLD, covariates=(CovariatePlan("device"),))] * 2
         assert same(counted.earlier[1], count(ROWS, OLD))
         assert same(counted, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"]))
         assert counted.plan.metrics[0].missing == "zero"

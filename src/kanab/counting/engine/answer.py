@@ -18,7 +18,7 @@ from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
 from kanab.counting.frames import check_days
 from kanab.counting.levels import place_arms, place_levels
-from kanab.counting.signatures import Membership
+from kanab.counting.signatures import Membership, NumbersInGroups
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import Population, View, covariates_about, populations
 from kanab.plan.model import Linkage
@@ -203,8 +203,9 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
         counts, sums = (_fill(axes, rows, f"{word}{measure.place}") for word in "cs")
         squares = {} if measure.products is None else _squares(answer, linkage, measure, places, (counts, sums))
         moments.append(Moments(measure.metric, counts if measure.leaves_out else people, sums, squares))
+    by_place = {measure.place: part for measure, part in zip(query.measures_of(linkage), moments, strict=True)}
     crosses = [
-        _cross(answer, linkage, places[name], place, cross)
+        _cross(answer, linkage, places[name], (place, cross), [by_place[number] for number in cross.pair])
         for place, cross in query.crosses_of(linkage)
         for name in linkage.experiments
     ]
@@ -258,16 +259,38 @@ def _about_zero(measure: Measure, rows: AnswerRows, axes: Sequence[Places], coun
     return cells
 
 
-def _cross(answer: QueryAnswer, linkage: Linkage, arms: Places, place: int, cross: CrossSum) -> Cross:
+def _cross(
+    answer: QueryAnswer, linkage: Linkage, arms: Places, placed: tuple[int, CrossSum], parts: Sequence[Moments]
+) -> Cross:
+    place, cross = placed
     name = arms.factor.name
     rows = answer.of("arms", (answer.query.arms[name],), linkage.experiments)
+
+    def added(word: str, weights: Sequence[int]) -> Cells:
+        return np.asarray(sum(_fill([arms], rows, f"z{place}_{word}{term}") * w for term, w in enumerate(weights)))
+
+    pair = parts[0].metric.name, parts[1].metric.name
+    yy, zz, yz = (products.weights for products in cross.products)
+    if cross.shared:
+        axis = linkage.axes.index(name)
+        counts = _by_axis(parts[0].counts, axis)
+        first, second = (_by_axis(part.sums, axis) for part in parts)
+        squares = _squares_by(parts[0], linkage, axis), _squares_by(parts[1], linkage, axis)
+        return Cross(pair, (name,), counts, (first, second), squares, added("yz", yz))
     n, y, z = (_fill([arms], rows, f"z{place}_{word}") for word in "nyz")
-    yy, zz, yz = (
-        np.asarray(sum(_fill([arms], rows, f"z{place}_{word}{term}") * w for term, w in enumerate(products.weights)))
-        for word, products in zip(("yy", "zz", "yz"), cross.products, strict=True)
-    )
-    first, second = (answer.query.measures[number].name for number in cross.pair)
-    return Cross((first, second), (name,), n, (y, z), (yy, zz), yz)
+    return Cross(pair, (name,), n, (y, z), (added("yy", yy), added("zz", zz)), added("yz", yz))
+
+
+def _by_axis(cells: Cells, axis: int) -> Cells:
+    return np.asarray(cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis)))
+
+
+def _squares_by(part: Moments, linkage: Linkage, axis: int) -> Cells:
+    """Return the squares of a metric by one of a table's axes; those of 0/1 are its sums."""
+    if part.metric.binary:
+        return _by_axis(part.sums, axis)
+    marginal = (linkage.axes[axis],)
+    return part.squares[marginal] if marginal in part.squares else _by_axis(part.squares[linkage.axes], axis)
 
 
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
@@ -295,7 +318,40 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         if measure.magnitude_names:
             largest, total = (signatures.array(column, np.float64) for column in measure.magnitude_names)
             values[name] = SignatureValues(np.where(there, largest, 0).astype(np.int64), np.where(there, total, 0))
-    return Membership(cells, sizes, present, values)
+    return Membership(cells, sizes, present, values, _numbers(answer, view, there))
+
+
+def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> NumbersInGroups | None:
+    """Return the numbers that a plan adjusts for, by signature; 0 for people whom it is not about."""
+    query, names = answer.query, view.plan.numbers
+    if not names:
+        return None
+    rows = answer.of("signatures", query.keys)
+    measures = [query.measure(view.metrics[name]) for name in names]
+    low, high, sums = (
+        np.stack([rows.array(f"{word}{each.place}", np.float64) for each in measures], axis=1) for word in "lhs"
+    )
+    products = np.zeros((len(there), len(names), len(names)))
+    for place, measure in enumerate(measures):
+        products[:, place, place] = _square_sums(rows, measure)
+    columns = {measure.place: column for column, measure in enumerate(measures)}
+    for place, cross in query.number_products:
+        if columns.keys() >= {*cross.pair}:
+            first, second = (columns[number] for number in cross.pair)
+            parts = [rows.array(f"z{place}_yz{t}", object) * w for t, w in enumerate(cross.products[2].weights)]
+            products[:, first, second] = products[:, second, first] = np.sum(parts, axis=0).astype(np.float64)
+    low, high, sums, products = (np.compress(there, each, axis=0) for each in (low, high, sums, products))
+    return NumbersInGroups(names, low, high, sums, products).among(there)
+
+
+def _square_sums(rows: AnswerRows, measure: Measure) -> NDArray[np.float64]:
+    """Return Σ r² about 0 of every signature; that of 0/1 is its sum."""
+    if measure.products is None:
+        return rows.array(f"s{measure.place}", np.float64)
+    terms = [rows.array(f"q{measure.place}_{term}", object) for term in range(len(measure.products.weights))]
+    counts, sums = (rows.array(f"{word}{measure.place}", object) for word in "cs")
+    totals = map(measure.products.total, zip(*terms, strict=True), counts, sums)
+    return np.fromiter(totals, dtype=np.float64, count=len(counts))
 
 
 def people_in_each(answer: QueryAnswer) -> NDArray[np.int64]:

@@ -83,7 +83,7 @@ def split_off(counted: Counted, view: View) -> Counted:
         return counted
     linkages = view.plan.linkages
     tallies = {linkage.name: _tally(counted.tallies[view.table(linkage).name], linkage, view) for linkage in linkages}
-    grids = {metric.name: metric for metric in next(iter(tallies.values())).metrics}
+    grids = {metric.name: metric for tally in tallies.values() for metric in tally.metrics}
     return replace(
         counted,
         plan=view.plan,
@@ -129,16 +129,15 @@ def _renamed(values: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T
 def _tally(joint: Tally, linkage: Linkage, view: View) -> Tally:
     """Return a table of a plan: its own names, metrics, squares and products."""
     names = dict(zip(joint.axes, linkage.axes, strict=True))
-    plans = () if linkage.people_only else view.plan.counted_metrics
+    plans = view.plan.metrics_of(linkage)
     metrics = {metric.name: view.metrics[metric.name] for metric in plans}
-    pairs = {} if linkage.people_only else dict.fromkeys(view.plan.ratios)
     return Tally(
         tuple(replace(factor, name=names[factor.name]) for factor in joint.factors),
         joint.people,
         tuple(_moments(joint.moments_of(metrics[metric.name]), metric, linkage, names) for metric in plans),
         tuple(
             _cross(joint, pair, (metrics[pair[0]], metrics[pair[1]]), joint_arm, names[joint_arm])
-            for pair in pairs
+            for pair in view.plan.products_of(linkage)
             for joint_arm in joint.axes[: len(linkage.experiments)]
         ),
     )

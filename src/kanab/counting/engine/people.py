@@ -105,6 +105,11 @@ class Units:
         named = set(self.aggregate) if isinstance(self.aggregate, Mapping) else set()
         if not named <= {column_of(plan, metric.name) for metric in plan.metrics}:
             raise SourceError("aggregate names a metric that is not counted", "Check its name.")
+        if named & {column_of(plan, name) for name in plan.numbers}:
+            raise SourceError(
+                "aggregate names a number that is adjusted for",
+                "Like a covariate it is the same in all rows of a person, or taken at the first (--first-by).",
+            )
         if self.events is not None and self.first_by is not None:
             raise SourceError(
                 "covariates are those of the first exposure already",
@@ -126,6 +131,11 @@ def make_units(
     if aggregate is not None or events is not None or first_by is not None:
         raise SourceError("rows are to be added up, but the column of the person is not named", "Name it: unit=….")
     return None
+
+
+def known_before(plan: Plan) -> tuple[str, ...]:
+    """Return the columns that are known of a person beforehand: covariates, and numbers that are adjusted for."""
+    return (*plan.covariates_in_use, *plan.numbers)
 
 
 def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> Any:
@@ -161,10 +171,10 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
 
 def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
     """Make people of their first exposures and of what happened to them in the window after it."""
-    exposures = add_alias_columns(exposures, plan, [*plan.experiment_names, *plan.covariates_in_use])
+    exposures = add_alias_columns(exposures, plan, [*plan.experiment_names, *known_before(plan)])
     first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
-    rows = add_alias_columns(events.table, plan, [metric.name for metric in plan.counted_metrics])
+    rows = add_alias_columns(events.table, plan, [metric.name for metric in _outcomes(plan)])
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
     happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
     inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)
@@ -280,7 +290,7 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
         if experiment.arms is not None:
             arm = ibis.ifelse(in_experiment(arm, kind, experiment.arms), arm, ibis.null(arm.type()))
         attributes[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
-    for place, name in enumerate(plan.covariates_in_use):
+    for place, name in enumerate(known_before(plan)):
         kind = kind_of(rows, name)
         level = as_plain(rows[name], kind)
         attributes[_level(place)] = level.cast("int32") if kind == "truth" else level
@@ -294,7 +304,7 @@ def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[st
     for place in places.values():
         arm = table[_arm(place)]
         sums |= {_arm(place): arm.min(), _last(place): arm.max()}
-    for place, name in enumerate(plan.covariates_in_use):
+    for place, name in enumerate(known_before(plan)):
         level = table[_level(place)]
         if exposed:
             level = _exposed_to(places[people_of(plan, name)[0]], level, table, plan)
@@ -307,11 +317,11 @@ def _at_first(rows: Any, plan: Plan, *, exposed: bool = False) -> Any:
 
     Of several rows at that moment the smallest level counts, so that no engine's order decides.
     """
-    if not plan.covariates_in_use:
+    if not known_before(plan):
         return rows
     places = {name: place for place, name in enumerate(plan.experiment_names)}
     levels = {}
-    for place, name in enumerate(plan.covariates_in_use):
+    for place, name in enumerate(known_before(plan)):
         at, level = rows["at"], rows[_level(place)]
         if exposed:
             at = _exposed_to(places[people_of(plan, name)[0]], at, rows, plan)
@@ -326,7 +336,7 @@ def _changes(grouped: Any, plan: Plan) -> dict[str, Any]:
     anywhere = reduce(operator.or_, ((arm == last).fill_null(False) for arm, last in arms))
     return {
         changes_flag(place): anywhere & (grouped[_level(place)] != grouped[_last_level(place)]).fill_null(False)
-        for place in range(len(plan.covariates_in_use))
+        for place in range(len(known_before(plan)))
     }
 
 
@@ -334,13 +344,13 @@ def person_flags(plan: Plan, units: Units | None) -> tuple[str, ...]:
     """Return the columns of true/false that people made of several rows have."""
     if units is None:
         return ()
-    covariates = range(len(plan.covariates_in_use)) if units.time is None else ()
+    covariates = range(len(known_before(plan))) if units.time is None else ()
     return (*flag_names(plan), *(changes_flag(place) for place in covariates))
 
 
 def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | None) -> None:
     """Raise `SourceError` for a covariate that changes within a person, given how many people have each flag."""
-    for place, name in enumerate(plan.covariates_in_use if units is not None and units.time is None else ()):
+    for place, name in enumerate(known_before(plan) if units is not None and units.time is None else ()):
         if flagged[changes_flag(place)] and units is not None and units.unit == CLUSTER:
             raise SourceError(
                 f"covariate {column_of(plan, name)!r} differs among the people of a cluster",
@@ -355,7 +365,7 @@ def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | N
 
 
 def _truths(rows: Any, plan: Plan) -> set[str]:
-    names = [*plan.experiment_names, *plan.covariates_in_use]
+    names = [*plan.experiment_names, *known_before(plan)]
     return {name for name in names if kind_of(rows, name) == "truth"}
 
 
@@ -365,7 +375,7 @@ def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
     for place, name in enumerate(plan.experiment_names):
         arm, last = grouped[_arm(place)], grouped[_last(place)]
         columns[name] = ibis.ifelse(arm == last, arm, ibis.null(arm.type()))
-    for place, name in enumerate(plan.covariates_in_use):
+    for place, name in enumerate(known_before(plan)):
         columns[name] = grouped[_level(place)]
     return {name: value != 0 if name in truths else value for name, value in columns.items()}
 
@@ -440,9 +450,13 @@ class RowSum:
         return ibis.ifelse(far, ibis.literal(float("inf"), type="float64"), total)
 
 
+def _outcomes(plan: Plan) -> list[MetricPlan]:
+    return [metric for metric in plan.counted_metrics if metric.name not in plan.numbers]
+
+
 def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list[RowSum]:
     """Return how the rows of a person become one value of every metric: added up, but of 0/1 the largest."""
-    metrics = plan.counted_metrics
+    metrics = _outcomes(plan)
     kinds = {metric.name: kind_of(rows, metric.name, metric=True) for metric in metrics}
     how = {name: choose(name) or ("max" if kind == "truth" else None) for name, kind in kinds.items()}
     how |= {metric.name: how[metric.name] or "max" for metric in metrics if metric.binary}

@@ -269,12 +269,14 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         measure.name: measure.metric.grid_bounds or step_range(measure.metric, measure.profile) for measure in measures
     }
     crosses = []
-    for first, second in dict.fromkeys((*query.plan.ratios, *query.plan.receiving)):
+    some = {measure.name for measure in measures if measure.leaves_out}
+    for first, second in dict.fromkeys(query.plan.products):
         if first not in places or second not in places:
             raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
         pairs = ((first, first), (second, second), (first, second))
         yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
-        crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz)))
+        shared = not {first, second} & some
+        crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz), shared))
     derived = _derived(query, measures, sample)
     return replace(query, measures=tuple(measures), crosses=tuple(crosses), derived=derived)
 
@@ -287,8 +289,7 @@ def _derived(query: CountQuery, measures: Sequence[Measure], sample: SampleProfi
         gone = ~np.isfinite(values)
         people = len(values)
         steps.append(measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone))
-    products = (*query.plan.ratios, *query.plan.receiving)
-    return choose_derived(steps, products if steps else (), sampled=people >= SAMPLE_SIZE)
+    return choose_derived(steps, query.plan.products if steps else (), sampled=people >= SAMPLE_SIZE)
 
 
 # ── running the query ──────────────────────────────────────────────────────────────────────────

@@ -33,10 +33,14 @@ _AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.L
 
 @dataclass(frozen=True)
 class CrossSum:
-    """A declared pair of metrics whose products are added: their places, and how yy, zz and yz are added."""
+    """A pair of metrics whose products are added: their places, and how yy, zz and yz are added.
+
+    ``shared``: everybody has both, so that all but the products is counted with the metrics themselves.
+    """
 
     pair: tuple[int, int]
     products: tuple[Products, Products, Products]
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,17 @@ class CountQuery:
         wanted = {measure.place for measure in self.measures_of(*linkages)}
         return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
 
+    @property
+    def numbers(self) -> tuple[Measure, ...]:
+        """The metrics that some experiment is adjusted for."""
+        return tuple(measure for measure in self.measures if measure.name in self.plan.numbers)
+
+    @property
+    def number_products(self) -> tuple[tuple[int, CrossSum], ...]:
+        """The products of two numbers that are adjusted for, and their places."""
+        wanted = {measure.place for measure in self.numbers}
+        return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
+
     def anywhere(self, people: Any) -> Any:
         """Return who of the source is in any experiment: their arm is there, and declared if arms are."""
         return reduce(operator.or_, (self.inside(people, name) for name in self.arms))
@@ -143,6 +158,7 @@ def first_stage(people: Any, query: CountQuery) -> Any:
         sums["exact"] = reduce(operator.and_, exact)
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
+    sums |= _number_ranges(table, query)
     differing = (_differing(table, derived, query) for derived in query.derived)
     sums |= {f"e{place}": table.count(where=differs) for place, differs in enumerate(differing)}
     for place in range(len(query.binned)):
@@ -161,6 +177,16 @@ def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
 def _magnitudes(query: CountQuery) -> tuple[tuple[str, str], ...]:
     """Return the columns of absolute values: for groups of signatures that no table shows."""
     return tuple((name, "") for measure in query.measures for name in measure.magnitude_names)
+
+
+def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
+    """Yield the columns of numbers that are adjusted for: range, sums and products of every signature."""
+    for measure in query.numbers:
+        yield from ((f"{word}{measure.place}", "") for word in "lhcs")
+        terms = len(measure.products.weights) if measure.products else 0
+        yield from ((f"q{measure.place}_{term}", "") for term in range(terms))
+    for place, cross in query.number_products:
+        yield from ((f"z{place}_yz{term}", "") for term in range(len(cross.products[2].weights)))
 
 
 def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
@@ -183,8 +209,14 @@ def _metric_sums(table: Any, measure: Measure, engine: Engine) -> dict[str, Any]
 
 def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> dict[str, Any]:
     """Add over the people who have both values; a missing one that means 0 is a value."""
-    first, second = (_present(table, query.measures[place]) for place in cross.pair)
+    measures = [query.measures[place] for place in cross.pair]
+    first, second = (_present(table, measure) for measure in measures)
     total = query.engine.total
+    if cross.shared and all(measure.doubles for measure in measures):  # at most half of Σ y² + Σ z², which are proven
+        return {f"z{place}_yz0": (first.cast("float64") * second.cast("float64")).sum().cast("int64")}
+    if cross.shared:
+        terms = product_terms(first, second, cross.products[2])
+        return {f"z{place}_yz{part}": total(term) for part, term in enumerate(terms)}
     both = first.notnull() & second.notnull()
     y, z = (ibis.ifelse(both, steps.cast("int64"), ibis.null("int64")) for steps in (first, second))
     sums = {f"z{place}_n": both.cast("int32").sum(), f"z{place}_y": total(y), f"z{place}_z": total(z)}
@@ -192,6 +224,15 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
         for part, term in enumerate(product_terms(a, b, products)):
             sums[f"z{place}_{word}{part}"] = total(term)
     return sums
+
+
+def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
+    """Return the smallest and the largest step of the numbers that are adjusted for."""
+    ranges: dict[str, Any] = {}
+    for measure in query.numbers:
+        steps = _present(table, measure)
+        ranges |= {f"l{measure.place}": steps.min().cast("int64"), f"h{measure.place}": steps.max().cast("int64")}
+    return ranges
 
 
 def _differing(table: Any, derived: Derived, query: CountQuery) -> Any:
@@ -238,7 +279,11 @@ def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     """Return the parts of everything that leaves the engine."""
     flags = tuple((flag, "SUM") for flag in query.flags)
     parts = [
-        QueryPart("signatures", (query.keys,), (("n", ""), *_presence(query), *_magnitudes(query))),
+        QueryPart(
+            "signatures",
+            (query.keys,),
+            tuple(dict.fromkeys((("n", ""), *_presence(query), *_magnitudes(query), *_number_values(query)))),
+        ),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]
