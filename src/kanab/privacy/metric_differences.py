@@ -70,7 +70,7 @@ class _Differences:
             return
         for derived, cells in table.derived.items():
             if derived.side is None and self._readable(table, derived):
-                why = _broken(table.tally, derived, cells)
+                why = _broken(table.tally, derived, cells, self.plan)
                 if why:
                     self._withhold(table, derived, why)
 
@@ -149,7 +149,7 @@ def _times(derived: Derived, tally: Tally) -> str:
     return "" if ratio == 1 else f"{in_units(ratio.numerator, ratio.denominator)} × "
 
 
-def _broken(tally: Tally, derived: Derived, cells: DerivedCells) -> str:
+def _broken(tally: Tally, derived: Derived, cells: DerivedCells, plan: Plan) -> str:
     """Return the rule that a difference breaks in a table; nothing if it breaks none.
 
     Two 0/1 metrics differ by 0 or 1, about which there is nothing to infer but for whom.
@@ -161,11 +161,15 @@ def _broken(tally: Tally, derived: Derived, cells: DerivedCells) -> str:
         return TOO_FEW
     if cells.largest is not None and bool(dominated(cells.largest).any()):
         return DOMINATED
-    return CLOSE if _close(tally, derived) else ""
+    return CLOSE if _close(tally, derived, plan) else ""
 
 
-def _close(tally: Tally, derived: Derived) -> bool:
-    """Return whether squares of a difference, which published products tell, say too much about its extremes."""
+def _close(tally: Tally, derived: Derived, plan: Plan) -> bool:
+    """Return whether squares of a difference, which published products tell, say too much about its extremes.
+
+    Net is less than gross, and a reader guesses so. What was spent before and what was spent then is either way.
+    """
+    either_way = (derived.first in plan.numbers) != (derived.second in plan.numbers)
     a, b = derived.weights
     for cross in tally.crosses:
         if set(cross.pair) == {derived.first, derived.second} and len(cross.by) == 1:
@@ -175,14 +179,15 @@ def _close(tally: Tally, derived: Derived) -> bool:
             if not squares.any():
                 continue
             left = Moments(Metric("left"), cross.counts, sums, {cross.by: squares})
-            if max(map(abs, sums.tolist())) < GRID_LIMIT and _too_narrow(tally, cross.by, left):
+            if max(map(abs, sums.tolist())) < GRID_LIMIT and _too_narrow(tally, cross.by, left, either_way):
                 return True
     return False
 
 
-def _too_narrow(tally: Tally, by: tuple[str, ...], left: Moments) -> bool:
+def _too_narrow(tally: Tally, by: tuple[str, ...], left: Moments, either_way: bool) -> bool:
     arms = Tally((tally.factor(by[0]),), left.counts, (left,))
-    broken = {each.rule for each in audit_table("difference", arms, {}).broken}
+    ranges = {left.metric.name: (-GRID_LIMIT, GRID_LIMIT)} if either_way else None
+    broken = {each.rule for each in audit_table("difference", arms, {}, ranges=ranges).broken}
     return bool(broken & {"interval", "homogeneous"})
 
 

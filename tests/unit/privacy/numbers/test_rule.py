@@ -121,6 +121,16 @@ def test_a_number_that_is_withheld_has_no_products() -> None:
     assert not any("before" in table.metric_names for table in made.tables.values())
 
 
+def test_that_people_spend_more_than_before_on_average_does_not_mean_that_each_of_them_does() -> None:
+    rng = np.random.default_rng(5)
+    before = rng.gamma(1.5, 20, 4000).round(2).clip(0, 150)
+    # On average 0.85 more. If nobody spent less, one person would have to have nearly all of that, by the squares.
+    after = np.concatenate([rng.permutation(part) for part in np.split(before, 2)]) + 0.85
+    rows = shop() | {"before": before, "y": after, "arm": np.repeat(["A", "B"], 2000)}
+    made = release(counted(rows, ["tier", "before"], bounds={"before": (0, 150), "y": (0, 500)}))
+    assert products(made) == {("before", "y")}, made.receipt.left_out
+
+
 # ── a ledger ───────────────────────────────────────────────────────────────────────────────────
 
 
