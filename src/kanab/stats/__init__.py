@@ -18,6 +18,7 @@ from kanab.stats.cautions import (
 )
 from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
 from kanab.stats.counts.strata import CommonOdds, EqualOdds, OddsAtLevel, common_odds
+from kanab.stats.counts.survival import Survival, SurvivalCurve, survival
 from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
@@ -76,6 +77,8 @@ __all__ = [
     "SampleRatio",
     "SegmentEffect",
     "Simultaneous",
+    "Survival",
+    "SurvivalCurve",
     "additive_means",
     "additive_ratio_means",
     "adjusted_effect",
@@ -124,4 +127,5 @@ __all__ = [
     "sample_ratio_any_time",
     "segment_effects",
     "simultaneous_intervals",
+    "survival",
 ]
