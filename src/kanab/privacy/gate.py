@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from os import PathLike
 
@@ -29,6 +29,7 @@ from kanab.privacy.leverage import SLACK
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.metric_differences import withhold_metric_differences
 from kanab.privacy.numbers.rule import weigh_numbers
+from kanab.privacy.numbers.subset_sums import withhold_searchable
 from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import ReleasedTable, columns, derived_of, largest_of, linkage_of, sides_of
 from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
@@ -278,17 +279,24 @@ class _Gate:
                 self.tables[name] = self._without_products(name, arms.select_metrics(lost))
 
     def weigh_numbers(self) -> None:
-        """Withhold products with numbers that weigh somebody too heavily."""
+        """Withhold products with numbers that could be searched for people, or weigh somebody too heavily."""
+        for (experiment, pair), why in withhold_searchable(self.counted, self.tables, self.earlier).items():
+            self.sentences[f"{experiment}: {' and '.join(sorted(pair))}"] = why
+            self._drop_products(experiment, pair)
         weighed = weigh_numbers(self.counted, self.tables, self.joint.columns, self.weights)
         self.weights = weighed.weights
         for (experiment, number), why in weighed.withheld.items():
             self.sentences[f"{experiment}: products of {number}"] = why
-            for name, table in self.tables.items():
-                if table.experiment_names == (experiment,):
-                    crosses = tuple(cross for cross in table.crosses if number not in cross.pair)
-                    self.tables[name] = replace(table, crosses=crosses)
+            self._drop_products(experiment, {number})
         if weighed.result is not None:
             self._lower(floor_to_k(int(weighed.result.effective_k * (1 + SLACK)), self.counted.plan.k))
+
+    def _drop_products(self, experiment: str, metrics: Set[str]) -> None:
+        """Withhold the products in which all of these metrics are."""
+        for name, table in self.tables.items():
+            if table.experiment_names == (experiment,):
+                crosses = tuple(cross for cross in table.crosses if not metrics <= {*cross.pair})
+                self.tables[name] = replace(table, crosses=crosses)
 
     def _lower(self, effective_k: int) -> None:
         """Note an effective k that further sums or tables lower."""
