@@ -18,6 +18,7 @@ from kanab.report.figures import Figures, Row, figures_of, is_share, percent, sc
 from kanab.report.received_section import received_figures, spoken_ranges
 from kanab.report.strata_section import strata_figures
 from kanab.report.tables import clear_level, rows_of_levels, segment_places
+from kanab.report.window_section import spoken_days, window_rows
 from kanab.report.words import lower_is_better, metrics_of, tone
 
 Data = Mapping[str, Any]
@@ -106,6 +107,65 @@ def received_chart(data: Data, metric: str) -> Spec | None:
     return _finished(alt, [panel], title, f"{percent(data['confidence'])} intervals. {described}.")
 
 
+def window_charts(data: Data) -> dict[str, Spec]:
+    """Return for each metric that has several windows its effects over the days since the first exposure.
+
+    A panel for each arm: a line across each window at its effect, another one along its interval.
+    """
+    rows = window_rows(data)
+    if not rows:
+        return {}
+    alt = _altair()
+    charts = {}
+    for column, effects in rows.items():
+        share = is_share(data, effects[0]["metric"])
+        figures = figures_of(effects, share=share)
+        panels = [
+            _window_panel(alt, [row for row in effects if row["arm"] == arm], f"effect of {arm}", share=share)
+            for arm in dict.fromkeys(row["arm"] for row in effects)
+        ]
+        texts = [
+            f"{row['arm']}, days {spoken_days(row)}: {figures.bare(row['estimate'], signed=True)}" for row in effects
+        ]
+        title = f"Effects on {column} by days since the first exposure"
+        intervals = f"{percent(data['confidence'])} intervals"
+        charts[column] = _finished(alt, panels, title, f"{intervals}. {'; '.join(texts)}.")
+    return charts
+
+
+def _window_panel(alt: Any, effects: Sequence[Row], title: str, *, share: bool) -> Any:
+    """Return one arm's effects over time, with the line of no effect."""
+    values = []
+    for row in effects:
+        low, high = row["interval"] or (row["estimate"], row["estimate"])
+        start, end = row["days"]
+        sizes = {"estimate": row["estimate"], "low": low, "high": high}
+        days = {"start": start, "end": end, "middle": (start + end) / 2, "zero": 0, "colour": colour_of(row)}
+        values.append(days | {name: scaled(value, share) for name, value in sizes.items()})
+    domain = _domain([value[side] for value in values for side in ("low", "high", "estimate")])
+    drawn = [
+        value
+        | {"low": domain[0] if value["low"] is None else value["low"]}
+        | {"high": domain[1] if value["high"] is None else value["high"]}
+        for value in values
+    ]
+    base = alt.Chart(alt.Data(values=drawn)).encode(color=alt.Color("colour:N", scale=None))
+    axis = alt.Axis(title="days since the first exposure", grid=False, tickCount=8)
+    points = ", percentage points" if share else ""
+
+    def y(name: str) -> Any:
+        scale = alt.Scale(domain=domain, nice=False)
+        return alt.Y(f"{name}:Q", scale=scale, axis=alt.Axis(title=f"{title}{points}", grid=False, tickCount=5))
+
+    across = {"x": alt.X("start:Q", axis=axis), "x2": "end:Q"}
+    zero = base.mark_rule(strokeWidth=1).encode(**across, y=y("zero"), color=alt.value(MUTED))
+    effect = base.mark_rule(strokeWidth=3, strokeCap="round").encode(**across, y=y("estimate"))
+    interval = base.mark_rule(strokeWidth=3, opacity=0.45).encode(
+        x=alt.X("middle:Q", axis=axis), y=y("low"), y2="high:Q"
+    )
+    return alt.layer(zero, interval, effect).properties(width=WIDTH - 60, height=170)
+
+
 def _received_text(row: Row, figures: Figures) -> str:
     return f"{figures.bare(row['estimate'], signed=True)} ({spoken_ranges(row, figures)})"
 
@@ -150,6 +210,7 @@ def report_charts(data: Data) -> dict[str, str]:
         specs[f"segments: {metric}"] = segment_chart(data, metric)
         specs[f"received: {metric}"] = received_chart(data, metric)
         specs[f"strata: {metric}"] = strata_chart(data, metric)
+    specs |= {f"windows: {column}": spec for column, spec in window_charts(data).items()}
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 
 

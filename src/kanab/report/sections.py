@@ -21,6 +21,7 @@ from kanab.report.tables import (
     segment_places,
     segments_table,
 )
+from kanab.report.window_section import window_parts
 from kanab.report.words import (
     balance_alarmed,
     balance_sentences,
@@ -96,6 +97,7 @@ def segment_effect_parts(data: Data) -> tuple[Part, ...]:
 def further_sections(data: Data) -> list[Section]:
     """Return the answers to what was asked besides, or what several comparisons bring with them."""
     sections = [
+        Section("How does the effect change with time?", window_parts(data), "windows"),
         Section("What did receiving do?", received_parts(data), "received"),
         Section("Do the intervals hold simultaneously?", simultaneous_parts(data), "simultaneous"),
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),

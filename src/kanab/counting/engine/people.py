@@ -27,6 +27,7 @@ from kanab.errors import SourceError
 from kanab.plan.joint import column_of, people_of, populations
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Span
+from kanab.plan.windows import MetricWindow, metric_window
 from kanab.tally.metric import GRID_LIMIT
 
 How = Literal["sum", "max", "mean"]
@@ -45,7 +46,8 @@ class Events:
     """A table of events with the metrics, next to one of exposures.
 
     Only events within the window after a person's first exposure count: from its moment on, up to but
-    not including its end. Both tables name the person alike.
+    not including its end. A metric such as ``spend@7d..14d`` counts those of a part of it. Both tables name the
+    person alike.
     """
 
     table: Any = field(repr=False)
@@ -90,7 +92,10 @@ class Units:
 
     def how(self, metric: str) -> How | None:
         """Return how the rows of a person become one value of a metric, named as its column is, if that was said."""
-        return self.aggregate if isinstance(self.aggregate, str) else (self.aggregate or {}).get(metric)
+        if isinstance(self.aggregate, str) or not self.aggregate:
+            return self.aggregate or None  # type: ignore[return-value]
+        window = None if self.events is None else metric_window(metric)
+        return self.aggregate.get(metric) or (None if window is None else self.aggregate.get(window.column))
 
     @property
     def time(self) -> str | None:
@@ -103,7 +108,10 @@ class Units:
         if not set(words) <= set(get_args(How)):
             raise SourceError("unknown way to make one value of several rows", "Use sum, max or mean.")
         named = set(self.aggregate) if isinstance(self.aggregate, Mapping) else set()
-        if not named <= {column_of(plan, metric.name) for metric in plan.metrics}:
+        columns = {column_of(plan, metric.name) for metric in plan.metrics}
+        if self.events is not None:
+            columns |= {window.column for window in map(metric_window, columns) if window is not None}
+        if not named <= columns:
             raise SourceError("aggregate names a metric that is not counted", "Check its name.")
         if named & {column_of(plan, name) for name in plan.numbers}:
             raise SourceError(
@@ -174,10 +182,12 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     exposures = add_alias_columns(exposures, plan, [*plan.experiment_names, *known_before(plan)])
     first = _first_exposures(exposures, plan, units, events, span)
     kind_of(events.table, units.unit)
-    rows = add_alias_columns(events.table, plan, [metric.name for metric in _outcomes(plan)])
+    windows = metric_windows(plan, events)
+    rows = events.table.mutate(**{name: events.table[window.column] for name, window in windows.items()})
+    rows = add_alias_columns(rows, plan, [metric.name for metric in _outcomes(plan)])
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
     happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
-    inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events)
+    inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events, windows)
     totals = inside.group_by("who").aggregate(**row_totals(inside, sums))
     people = first.left_join(totals, first.unit == totals.who)
     person = _person(people, plan, _truths(exposures, plan))
@@ -228,20 +238,46 @@ def _exposed_to(place: int, value: Any, seen: Any, plan: Plan) -> Any:
     return ibis.ifelse(seen[_arm(place)].notnull(), value, ibis.null(value.type()))
 
 
-def _in_window(joined: Any, plan: Plan, sums: Sequence[RowSum], events: Events) -> Any:
+def metric_windows(plan: Plan, events: Events) -> dict[str, MetricWindow]:
+    """Return the columns that count a part of the window, by their names; a column of such a name counts as it is.
+
+    Raises `SourceError` where a part ends after the window, or its column is unknown.
+    """
+    windows = {}
+    for name in dict.fromkeys(column_of(plan, metric.name) for metric in _outcomes(plan)):
+        window = metric_window(name)
+        if window is None or name in events.table.columns:
+            continue
+        check_column(window.column, events.table.columns)
+        if window.end > events.seconds:
+            raise SourceError(
+                f"{name!r} ends after the window in which events count", "Lengthen the window (--window)."
+            )
+        windows[name] = window
+    return windows
+
+
+def _in_window(
+    joined: Any, plan: Plan, sums: Sequence[RowSum], events: Events, windows: Mapping[str, MetricWindow]
+) -> Any:
     """Return the events in the window after the first exposure to the experiment that a metric is about."""
-    length = ibis.interval(seconds=events.seconds)
-    during = {
-        name: (joined["at"] >= joined[f"at{place}"]) & (joined["at"] < joined[f"at{place}"] + length)
-        for place, name in enumerate(plan.experiment_names)
-    }
-    if len(during) == 1:
-        return joined.filter(next(iter(during.values())))
-    columns = {"who": joined["who"], "any": reduce(operator.or_, during.values())}
+
+    def during(place: int, start: int, end: int) -> Any:
+        first = joined[f"at{place}"]
+        begin = first + ibis.interval(seconds=start) if start else first
+        return (joined["at"] >= begin) & (joined["at"] < first + ibis.interval(seconds=end))
+
+    whole = {name: during(place, 0, events.seconds) for place, name in enumerate(plan.experiment_names)}
+    if len(whole) == 1 and not windows:
+        return joined.filter(next(iter(whole.values())))
+    columns = {"who": joined["who"], "any": reduce(operator.or_, whole.values())}
     for row_sum in sums:
         (about,) = people_of(plan, row_sum.name)
+        window = windows.get(column_of(plan, row_sum.name))
+        place = plan.experiment_names.index(about)
+        there = whole[about] if window is None else during(place, window.start, window.end)
         for name in row_sum.columns(joined):
-            columns[name] = ibis.ifelse(during[about], joined[name], ibis.null(joined[name].type()))
+            columns[name] = ibis.ifelse(there, joined[name], ibis.null(joined[name].type()))
     inside = joined.select(**columns)
     return inside.filter(inside["any"])
 

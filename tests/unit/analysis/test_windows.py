@@ -1,0 +1,116 @@
+"""Metrics of a part of the time after the first exposure: equal to rows by hand, and the effect over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import kanab as kb
+from kanab.cli.main import cli
+from kanab.errors import PlanError, SourceError
+from kanab.report.charts import window_charts
+from kanab.report.window_section import window_parts
+
+PEOPLE = 2_000
+START = pd.Timestamp("2026-03-01")
+
+
+def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Exposures, and events over four weeks after them; B spends more in the first week only."""
+    rng = np.random.default_rng(2)
+    user, arm = np.arange(PEOPLE), rng.choice(["A", "B"], PEOPLE)
+    first = START + pd.to_timedelta(rng.integers(0, 604_800, PEOPLE), unit="s")
+    who = np.repeat(user, rng.poisson(6, PEOPLE))
+    after = rng.integers(0, 28 * 86_400, len(who))
+    more = 1 + 0.3 * ((arm[who] == "B") & (after < 604_800))
+    spend = np.round(rng.gamma(2, 5, len(who)) * more, 2)
+    exposures = pd.DataFrame({"user": user, "variant": arm, "time": first})
+    events = {"user": who, "time": first[who] + pd.to_timedelta(after, unit="s"), "spend": spend, "visit": 1}
+    return exposures, pd.DataFrame(events)
+
+
+EXPOSURES, EVENTS = tables()
+CHOICES: dict[str, Any] = {"arm": "variant", "unit": "user", "events": EVENTS, "window": "28d"}
+
+
+def by_hand(low: float, high: float, value: str, how: str) -> float:
+    """Return the difference of means by pandas."""
+    joined = EVENTS.merge(EXPOSURES, on="user", suffixes=("", "_first"))
+    days = (joined["time"] - joined["time_first"]).dt.total_seconds() / 86_400
+    inside = joined[(days >= low) & (days < high)]
+    person = inside.groupby("user")[value].agg(how).reindex(EXPOSURES["user"]).fillna(0)
+    arm = EXPOSURES["variant"].to_numpy()
+    return float(person[arm == "B"].mean() - person[arm == "A"].mean())
+
+
+def test_metrics_of_several_windows_are_those_of_the_rows_in_them() -> None:
+    metrics = ["spend", "spend@0d..7d", "spend@7d..14d", "visit@7d..14d"]
+    answer = kb.readout(EXPOSURES, metrics=metrics, aggregate={"visit": "max"}, **CHOICES)
+    shown = {row.effect.metric: row.effect.estimate for row in answer.effects}
+    expected = {
+        "spend": by_hand(0, 28, "spend", "sum"),
+        "spend@0d..7d": by_hand(0, 7, "spend", "sum"),
+        "spend@7d..14d": by_hand(7, 14, "spend", "sum"),
+        "visit@7d..14d": by_hand(7, 14, "visit", "max"),  # retention in the second week
+    }
+    assert shown == pytest.approx(expected, rel=1e-9)
+    again = kb.readout(EXPOSURES, metrics=metrics, aggregate={"visit@7d..14d": "max"}, **CHOICES)
+    assert again.effects == answer.effects
+
+
+def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
+    metrics = [f"spend@{7 * week}d..{7 * week + 7}d" for week in range(4)]
+    answer = kb.readout(EXPOSURES, metrics=metrics, **CHOICES)
+    text = str(answer)
+    assert "How does the effect change with time?" in text
+    assert "spend by days since the first exposure: an effect that fades may be novelty" in " ".join(text.split())
+    spec = window_charts(answer.to_dict())["spend"]
+    values = spec["data"]["values"]
+    assert [(value["start"], value["end"]) for value in values] == [(0, 7), (7, 14), (14, 21), (21, 28)]
+    assert [value["estimate"] for value in values] == [row.effect.estimate for row in answer.effects]
+    assert values[0]["colour"] != values[1]["colour"]  # the first week is clearly better
+    assert "Effects on spend by days since the first exposure" in answer.to_report()
+    alone = kb.readout(EXPOSURES, metrics=metrics[:1], **CHOICES).to_dict()
+    assert window_parts(alone) == ()
+    assert window_charts(alone) == {}
+
+
+def test_one_sided_intervals_run_to_the_edge_of_the_picture() -> None:
+    metrics = ["spend@0d..7d", "spend@7d..14d"]
+    answer = kb.readout(EXPOSURES, metrics=metrics, alternative="greater", **CHOICES)
+    values = window_charts(answer.to_dict())["spend"]["data"]["values"]
+    assert all(value["low"] < value["estimate"] < value["high"] for value in values)
+
+
+def test_what_cannot_be_counted_says_why() -> None:
+    with pytest.raises(SourceError, match=r"'spend@21d\.\.30d' ends after the window in which events count"):
+        kb.readout(EXPOSURES, metrics=["spend@21d..30d"], **CHOICES)
+    with pytest.raises(SourceError, match="there is no column 'spent'"):
+        kb.readout(EXPOSURES, metrics=["spent@0d..7d"], **CHOICES)
+    with pytest.raises(PlanError, match="is empty"):
+        kb.readout(EXPOSURES, metrics=["spend@7d..7d"], **CHOICES)
+    with pytest.raises(SourceError, match="aggregate names a metric that is not counted"):
+        kb.readout(EXPOSURES, metrics=["spend@0d..7d"], aggregate={"visit": "max"}, **CHOICES)
+
+
+def test_a_column_of_such_a_name_counts_as_it_is() -> None:
+    events = EVENTS.assign(**{"spend@7d..14d": 1})
+    answer = kb.readout(EXPOSURES, metrics=["spend@7d..14d"], **CHOICES | {"events": events})
+    assert answer.effects[0].effect.estimate == pytest.approx(by_hand(0, 28, "visit", "sum"), rel=1e-9)
+
+
+def test_the_command_line_takes_windows_in_names(tmp_path: Path) -> None:
+    EXPOSURES.to_csv(tmp_path / "seen.csv", index=False)
+    EVENTS.to_csv(tmp_path / "orders.csv", index=False)
+    shown = CliRunner().invoke(
+        cli, ["analyze", str(tmp_path / "seen.csv"), "--events", str(tmp_path / "orders.csv"), "--unit", "user",
+              "--window", "28d", "--arm", "variant", "--metric", "spend@0d..7d,spend@7d..14d", "--bounds",
+              "spend@7d..14d=0:500"],
+    )  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    assert "How does the effect change with time?" in shown.output
