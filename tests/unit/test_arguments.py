@@ -99,6 +99,7 @@ CALLS: list[Call] = [
     (stats.posterior, (EFFECT, kb.Prior(0, 1)), {}),
     (stats.ratio_effect, (TALLY, "spend", "bought"), {}),
     (stats.ratio_means, (TALLY, "spend", "bought"), {}),
+    (stats.adjusted_received_effect, ([TALLY], "spend", "bought"), {}),
     (stats.received_effect, (TALLY, "spend", "bought"), {}),
     (stats.relative_delta, (MEANS, EFFECT), {}),
     (stats.odds_ratio, (EFFECT,), {}),

@@ -248,8 +248,9 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
-    received = received_rows(plan, tables, [*dict.fromkeys(m.means.metric for m in means)], resolved, notes)
     strata = strata_rows(plan, tables, options.strata, resolved, notes)
+    outcomes = [*dict.fromkeys(m.means.metric for m in means if m.means.metric in _metric_names(tables))]
+    received = received_rows(analyzed, outcomes, resolved, options.variance, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks

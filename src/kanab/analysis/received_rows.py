@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.analysis.compare import AnalyzedTables
 from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.rows import plain_interval
-from kanab.errors import AnalysisError
-from kanab.plan.model import ExperimentPlan
+from kanab.errors import AnalysisError, DesignError
+from kanab.stats.adjust import Variance
 from kanab.stats.cautions import Caution
-from kanab.stats.designs.received import WEAK_BELOW, ReceivedEffect, received_effect
+from kanab.stats.designs.received import WEAK_BELOW, ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
 
@@ -49,45 +50,54 @@ class ReceivedRow:
             "interval_delta": plain_interval(effect.interval),
             "mean_without": without,
             "mean_with": having,
+            "covariates": list(effect.covariates),
+            "dose": effect.dose,
         }
 
 
 def received_rows(
-    plan: ExperimentPlan,
-    tables: Mapping[str, Tally],
-    outcomes: Sequence[str],
-    options: ResolvedOptions,
-    notes: list[str],
+    analyzed: AnalyzedTables, outcomes: Sequence[str], options: ResolvedOptions, variance: Variance, notes: list[str]
 ) -> list[ReceivedRow]:
-    """Return the effect of receiving for every metric and arm; one that cannot be had is a note."""
-    if plan.received is None:
+    """Return the effect of receiving for every metric and arm, plain and adjusted; one that cannot be had is a note."""
+    received = analyzed.plan.received
+    if received is None:
         return []
     if options.looks is not None:
         notes.append("The effect of receiving is read once, at the end: without looks.")
         return []
     rows: list[ReceivedRow] = []
-    for metric in outcomes:
-        if metric == plan.received:
-            continue
-        pair = {metric, plan.received}
-        table = next((table for table in tables.values() if any({*c.pair} == pair for c in table.crosses)), None)
-        if table is None:
+    for metric in (name for name in outcomes if name != received):
+        holding = {
+            name: table
+            for name, table in analyzed.tables.items()
+            if any({*cross.pair} == {metric, received} for cross in table.crosses)
+        }
+        if not holding:
             notes.append(
                 f"The effect of receiving on {metric} is not given: "
-                f"its products with {plan.received} are not in the release; wait until more people have received it."
+                f"its products with {received} are not in the release; wait until more people have received it."
             )
             continue
-        for arm in table.experiment.levels:
-            if arm != options.control:
-                try:
-                    effect = received_effect(
-                        table, metric, plan.received, arm=arm, control=options.control, confidence=options.confidence
-                    )
-                except AnalysisError as problem:
-                    notes.append(f"The effect of receiving on {metric} is not given: {problem.fact}.")
-                else:
+        table = next(iter(holding.values()))
+        adjusting = _adjusting(analyzed, holding)
+        try:
+            for arm in (level for level in table.experiment.levels if level != options.control):
+                sides: dict[str, Any] = {"arm": arm, "control": options.control, "confidence": options.confidence}
+                rows.append(ReceivedRow(received_effect(table, metric, received, **sides)))
+                if adjusting:
+                    effect = adjusted_received_effect(adjusting, metric, received, variance=variance, **sides)
                     rows.append(ReceivedRow(effect))
+        except (AnalysisError, DesignError) as problem:
+            notes.append(f"An effect of receiving on {metric} is not given: {problem.fact}.")
     return rows
+
+
+def _adjusting(analyzed: AnalyzedTables, holding: Mapping[str, Tally]) -> list[Tally]:
+    """Return the tables that an effect is adjusted by: of one covariate, or those of several together."""
+    covariates = [name for name in sorted({*analyzed.plan.adjust}) if analyzed.of(name) in holding]
+    if len(covariates) < 2:
+        return [holding[analyzed.of(name)].as_categories(analyzed.categories) for name in covariates]
+    return analyzed.crossed(covariates, holding)
 
 
 def received_cautions(rows: Sequence[ReceivedRow]) -> list[Caution]:

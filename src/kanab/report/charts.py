@@ -15,7 +15,7 @@ from typing import Any
 
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
-from kanab.report.received_section import received_figures, spoken_ranges
+from kanab.report.received_section import leading_rows, received_figures, spoken_ranges
 from kanab.report.strata_section import strata_figures
 from kanab.report.tables import clear_level, rows_of_levels, segment_places
 from kanab.report.window_section import spoken_days, window_rows
@@ -86,19 +86,25 @@ def received_chart(data: Data, metric: str) -> Spec | None:
 
     Fieller's set may be two rays, or have no end: then the line runs to the edge.
     """
-    rows = [row for row in data.get("received", ()) if row["metric"] == metric]
+    rows = leading_rows([row for row in data.get("received", ()) if row["metric"] == metric])
     if not rows:
         return None
     alt = _altair()
     figures = received_figures(data, rows)
     drawn: list[Spec] = []
     for row in rows:
-        plain = next(e for e in data["effects"] if (e["metric"], e["arm"]) == (metric, row["arm"]))
-        drawn.append(_forest_row(plain, figures, str(len(drawn))) | {"label": f"assigned to {row['arm']}"})
+        same = [e for e in data["effects"] if (e["metric"], e["arm"]) == (metric, row["arm"])]
+        assigned = next((e for e in same if e["covariates"] == row["covariates"]), same[0])
+        drawn.append(_forest_row(assigned, figures, str(len(drawn))) | {"label": f"assigned to {row['arm']}"})
         place = str(len(drawn))
         for number, ends in enumerate(row["ranges"] or [None]):
             shown = {**row, "interval": ends, "method": "difference", "p": None if ends is None else 1.0}
-            words = {"label": f"received ({row['received']})", "weight": "bold", "text": _received_text(row, figures)}
+            adjusted = f", adjusted for {listed(row['covariates'])}" if row["covariates"] else ""
+            words = {
+                "label": f"received ({row['received']}){adjusted}",
+                "weight": "bold",
+                "text": _received_text(row, figures),
+            }
             spec = _forest_row(shown | {"verdict": None}, figures, place)
             drawn.append(spec | (words if number == 0 else {"label": "", "text": ""}))
     panel = _forest_panel(alt, drawn, _axis_title(data, metric))
@@ -142,7 +148,7 @@ def _window_panel(alt: Any, effects: Sequence[Row], title: str, *, share: bool) 
         sizes = {"estimate": row["estimate"], "low": low, "high": high}
         days = {"start": start, "end": end, "middle": (start + end) / 2, "zero": 0, "colour": colour_of(row)}
         values.append(days | {name: scaled(value, share) for name, value in sizes.items()})
-    domain = _domain([value[side] for value in values for side in ("low", "high", "estimate")])
+    domain = _domain([value[side] for value in values for side in ("low", "high", "estimate")], ratio=False)
     drawn = [
         value
         | {"low": domain[0] if value["low"] is None else value["low"]}

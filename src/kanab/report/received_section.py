@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanab.errors import listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent
 from kanab.report.words import spoken_arm
 from kanab.tabular import Table, number
@@ -23,9 +24,15 @@ def received_parts(data: Data) -> tuple[str | Table, ...]:
     rows = data.get("received", ())
     if not rows:
         return ()
+    leading = leading_rows(rows)
     arms = {row["arm"]: row for row in rows}
-    sentences = [_share_sentence(data, row) for row in arms.values()] + [_sentence(data, row) for row in rows]
+    sentences = [_share_sentence(data, row) for row in arms.values()] + [_sentence(data, row) for row in leading]
     return *sentences, ASSUMED, _table(data, rows)
+
+
+def leading_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return of every metric and arm the row that is put into words: the adjusted one, where there is one."""
+    return list({(row["metric"], row["arm"]): row for row in rows}.values())
 
 
 def _share_sentence(data: Data, row: Row) -> str:
@@ -67,7 +74,8 @@ def spoken_ranges(row: Row, figures: Figures) -> str:
 def _sentence(data: Data, row: Row) -> str:
     figures = received_figures(data, [row])
     arm, metric = spoken_arm(row["arm"]), row["metric"]
-    per = "" if row["mean_with"] is not None else f" per unit of {row['received']}"
+    per = f" per unit of {row['received']}" if row["dose"] else ""
+    per += f", adjusted for {listed(row['covariates'])}" if row["covariates"] else ""
     moved = ""
     if row["mean_with"] is not None:
         moved = f", from {figures.mean(row['mean_without'])} to {figures.mean(row['mean_with'])}"
@@ -86,7 +94,9 @@ def _table(data: Data, rows: Sequence[Row]) -> Table:
         points = " (points)" if figures.share else ""
         cells.append(
             (
-                f"{row['arm']} on {row['metric']}{points}",
+                f"↳ adjusted for {listed(row['covariates'])}"
+                if row["covariates"]
+                else f"{row['arm']} on {row['metric']}{points}",
                 _amount(row["received_control"], share),
                 _amount(row["received_arm"], share),
                 figures.bare(row["assignment"], signed=True),

@@ -20,7 +20,7 @@ from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_r
 from kanab.stats.counts.strata import CommonOdds, EqualOdds, OddsAtLevel, common_odds
 from kanab.stats.counts.survival import Survival, SurvivalCurve, survival
 from kanab.stats.designs.clusters import cluster_means
-from kanab.stats.designs.received import ReceivedEffect, received_effect
+from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
@@ -85,6 +85,7 @@ __all__ = [
     "adjusted_means",
     "adjusted_ratio_effect",
     "adjusted_ratio_means",
+    "adjusted_received_effect",
     "against_control",
     "against_margin",
     "any_time_look",

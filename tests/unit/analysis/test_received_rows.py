@@ -177,3 +177,29 @@ def test_a_collector_refuses_a_plan_that_needs_products_of_what_was_received() -
     )
     with pytest.raises(PlanError, match=r"experiments.variant.received"):
         layouts(plan)
+
+
+def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> None:
+    rows = mailing()
+    tier, device = np.arange(4_000) % 3, np.arange(4_000) // 3 % 2
+    rows |= {"tier": tier, "device": device, "spend": np.round(rows["spend"] + 30 * tier + 9 * device, 2)}
+    for covariates in (["tier"], ["device", "tier"]):
+        answer = kb.readout(rows, **CHOICES, adjust=covariates)
+        plain, adjusted = answer.to_dict()["received"][:2]
+        assert (plain["covariates"], adjusted["covariates"]) == ([], covariates)
+        assert adjusted["se"] < 0.8 * plain["se"]
+        effect = next(row.effect for row in answer.effects if row.effect.method == "adjusted")
+        assert adjusted["assignment"] == pytest.approx(effect.estimate, rel=1e-9)
+        words = " ".join(str(answer).split())
+        assert f"adjusted for {', '.join(covariates)} (95 % interval" in words
+        spec = received_chart(answer.to_dict(), "spend")
+        assert spec is not None
+        labels = [value["label"] for value in spec["data"]["values"]]
+        assert labels == ["assigned to mail", f"received (opened), adjusted for {', '.join(covariates)}"]
+
+
+def test_ratios_have_no_effect_of_receiving_and_need_no_note() -> None:
+    rows = mailing() | {"orders": 1 + np.arange(4_000) % 3}
+    answer = kb.readout(rows, **CHOICES, ratios=["spend/orders"])
+    assert [row.effect.metric for row in answer.received] == ["spend", "bought", "orders"]
+    assert not [note for note in answer.notes if "receiving" in note]

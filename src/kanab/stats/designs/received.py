@@ -8,6 +8,7 @@ arm (Wald, Bloom, Imbens and Angrist). Counts, sums, squares and products per ar
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,10 +17,14 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
+from kanab.stats.additive import additive_means
+from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
 from kanab.stats.effect import difference_in_means
+from kanab.tally.cells import marginal
 from kanab.tally.factor import Level, label
-from kanab.tally.moments import Cross
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
 
 WEAK_BELOW = 10.0
@@ -37,7 +42,8 @@ class ReceivedEffect:
     effect of being assigned. ``ranges`` is Fieller's confidence set: an interval, two rays, a ray or the whole line;
     it holds 0 exactly where Welch's test of assignment does not reject. ``interval`` is the delta method's. Each is
     None where nothing varies. ``one_sided`` says that nobody of the control received: then it is the effect on all
-    who did.
+    who did. With ``covariates`` both differences are those of adjusted means, and ``means`` are
+    None. A ``dose`` is not 0/1.
     """
 
     metric: str
@@ -57,6 +63,8 @@ class ReceivedEffect:
     confidence: float
     one_sided: bool
     means: tuple[float, float] | None = None
+    covariates: tuple[str, ...] = ()
+    dose: bool = False
 
     @property
     def weak(self) -> bool:
@@ -115,10 +123,7 @@ def received_effect(
     after, before = (_arm(tally, cross, arms.index(level)) for level in (compared.arm, compared.control))
     y, d = after.y - before.y, after.d - before.d
     if not d:
-        raise AnalysisError(
-            f"both arms have the same mean of {received!r}, so nothing can be divided by their difference",
-            "Ask for the effect of assignment alone.",
-        )
+        raise _alike(received)
     effect = y / d
     parts = np.array([float(side.variance(effect)) for side in (after, before)])
     freedom = np.array([side.people - 1.0 for side in (after, before)])
@@ -129,23 +134,106 @@ def received_effect(
         metric, received, compared.arm, compared.control, (before.people, after.people),
         (float(before.d), float(after.d)), float(d), float(d**2 / spread) if spread else math.inf, float(y),
         float(effect), se, df, None if df is None else t_interval(float(effect), se, df, confidence), None, confidence,
-        not before.d and not before.dd,
+        not before.d and not before.dd, dose=not tally.moments_of(received).metric.binary,
     )  # fmt: skip
-    if tally.moments_of(received).metric.binary:
+    if not answer.dose:
         without = (before.y - before.with_d) - (after.y - after.with_d)
         answer = replace(answer, means=(float(without / d), float((after.with_d - before.with_d) / d)))
     yy = np.array([float(after.yy), float(before.yy)])
     if not yy.any():
         return answer
     t = t_quantile((1 + confidence) / 2, satterthwaite_df(yy, freedom))
-    return replace(answer, ranges=_fieller(y, d, after, before, Fraction(t) ** 2))
+    spreads = (after.yy + before.yy, after.yd + before.yd, after.dd + before.dd)
+    return replace(answer, ranges=_fieller(y, d, spreads, Fraction(t) ** 2))
 
 
-def _fieller(y: Fraction, d: Fraction, after: _ArmMoments, before: _ArmMoments, t2: Fraction) -> tuple[Range, ...]:
-    """Return all effects b for which a test of y − b · d does not reject: a b² − 2 h b + c ≤ 0."""
-    a = d**2 - t2 * (after.dd + before.dd)
-    h = y * d - t2 * (after.yd + before.yd)
-    c = y**2 - t2 * (after.yy + before.yy)
+@check_arguments()
+def adjusted_received_effect(
+    tables: Sequence[Tally],
+    metric: str,
+    received: str,
+    *,
+    arm: Any = None,
+    control: Any = None,
+    confidence: float = 0.95,
+    variance: Variance = "exact",
+) -> ReceivedEffect:
+    """Return the effect of receiving from adjusted means: both differences with less noise.
+
+    ``tables`` is one with a covariate, or those of `additive_means` for several. Each arm's y − effect · d is regressed
+    on the covariates (Lin). Raises what `received_effect` and the adjusted means raise.
+    """
+    whole = next((table for table in tables if table.moments), None)
+    if whole is None:
+        raise AnalysisError("no table holds the two metrics", "Give a table of each covariate.")
+    plain = received_effect(whole, metric, received, arm=arm, control=control, confidence=confidence)
+    sums = [_with_sum(table, metric, received) if table.moments else table for table in tables]
+    y, d, both = (
+        adjusted_means(sums[0], name, variance=variance)
+        if len(sums) == 1
+        else additive_means(sums, name, variance=variance)
+        for name in (metric, received, _SUM)
+    )
+    weights = np.array([{plain.arm: 1.0, plain.control: -1.0}.get(level, 0.0) for level in y.arms])
+    d_scale, y_scale = (whole.moments_of(name).metric.scale for name in (received, metric))
+    unit = d_scale / y_scale  # what d counts in the sum
+    (dy, drawn_y), (dd, drawn_d), (_, drawn_both) = (means.combined(weights) for means in (y, d, both))
+    if abs(dd) <= _NOTHING * float(np.abs(d.means).max()):
+        raise _alike(received)
+    # The variance of the sum tells how both move together.
+    yy, sd, summed = (weights**2 * means.sample for means in (y, d, both))
+    together = (summed - yy - sd * unit**2) / (2 * unit)
+    drawn = (drawn_both - drawn_y - drawn_d * unit**2) / (2 * unit)
+    effect = dy / dd
+    parts = np.maximum(yy - 2 * effect * together + effect**2 * sd, 0.0)
+    wide = max(0.0, float(parts.sum()) + drawn_y - 2 * effect * drawn + effect**2 * drawn_d)
+    se = math.sqrt(wide) / abs(dd)
+    taking_part = weights != 0
+    df = satterthwaite_df(parts[taking_part], y.df[taking_part]) if se else None
+    vary = [float(yy.sum()) + drawn_y, float(together.sum()) + drawn, float(sd.sum()) + drawn_d]
+    t = t_quantile((1 + confidence) / 2, satterthwaite_df(yy[taking_part], y.df[taking_part]))
+    spreads = (Fraction(vary[0]), Fraction(vary[1]), Fraction(vary[2]))
+    return replace(
+        plain, difference=dd, f=dd**2 / vary[2] if vary[2] else math.inf, assignment=dy, estimate=effect, se=se, df=df,
+        interval=None if df is None else t_interval(effect, se, df, confidence), means=None, covariates=y.covariates,
+        ranges=_fieller(Fraction(dy), Fraction(dd), spreads, Fraction(t) ** 2) if vary[0] else None,
+    )  # fmt: skip
+
+
+_NOTHING = 1e-12
+"""A difference of adjusted means that is smaller than this share of them is rounding."""
+
+_SUM = "the metric and what was received"
+
+
+def _with_sum(tally: Tally, metric: str, received: str) -> Tally:
+    """Return both metrics, and their sum in steps of both, class by class."""
+    cross = _products(tally, metric, received)
+    d, y = (tally.moments_of(name) for name in cross.pair)
+    if np.any(y.counts != d.counts) or np.any(marginal(y.counts, tally.axes, cross.by) != cross.counts):
+        raise AnalysisError(
+            f"some people have only one of {metric!r} and {received!r}, so that nothing is adjusted for",
+            "Count both with missing = 'zero', or read the effect without adjustment.",
+        )
+    squares = cross.squares[1] + 2 * cross.products + cross.squares[0]
+    total = Moments(Metric(_SUM, y.metric.scale), y.counts, y.sums + d.sums, {cross.by: squares})
+    return replace(tally, moments=(y, d, total), crosses=())
+
+
+def _alike(received: str) -> AnalysisError:
+    return AnalysisError(
+        f"both arms have the same mean of {received!r}, so nothing can be divided by their difference",
+        "Ask for the effect of assignment alone.",
+    )
+
+
+def _fieller(y: Fraction, d: Fraction, spreads: tuple[Fraction, Fraction, Fraction], t2: Fraction) -> tuple[Range, ...]:
+    """Return all effects b for which a test of y − b · d does not reject: a b² − 2 h b + c ≤ 0.
+
+    ``spreads`` are the variance of y, the covariance, and the variance of d.
+    """
+    yy, yd, dd = spreads
+    a, h, c = d**2 - t2 * dd, y * d - t2 * yd, y**2 - t2 * yy
     under = h**2 - a * c
     if not a:
         if not h:

@@ -10,8 +10,8 @@ from statsmodels.sandbox.regression.gmm import IV2SLS
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats import difference_in_means, received_effect
-from kanab.stats.designs.received import _ArmMoments, _fieller
+from kanab.stats import adjusted_effect, adjusted_received_effect, difference_in_means, received_effect
+from kanab.stats.designs.received import _fieller
 
 
 def counted(rows, **choices):
@@ -134,13 +134,12 @@ def test_a_weak_assignment_leaves_two_rays_or_the_whole_line():
 
 def test_at_the_edge_between_an_interval_and_rays_the_set_is_one_ray():
     zero = Fraction(0)
-    still = _ArmMoments(5, zero, zero, zero, zero, zero, zero)
-    varies = _ArmMoments(5, zero, zero, Fraction(1, 4), zero, Fraction(1), zero)
-    up = _fieller(Fraction(2), Fraction(1), varies, still, Fraction(1))
+    spreads = (Fraction(1, 4), zero, Fraction(1))
+    up = _fieller(Fraction(2), Fraction(1), spreads, Fraction(1))
     assert up == ((pytest.approx((4 - 0.25) / 4), math.inf),)
-    down = _fieller(Fraction(-2), Fraction(1), varies, still, Fraction(1))
+    down = _fieller(Fraction(-2), Fraction(1), spreads, Fraction(1))
     assert down == ((-math.inf, pytest.approx(-(4 - 0.25) / 4)),)
-    assert _fieller(zero, Fraction(1), varies, still, Fraction(1)) == ((-math.inf, math.inf),)
+    assert _fieller(zero, Fraction(1), spreads, Fraction(1)) == ((-math.inf, math.inf),)
 
 
 def test_a_metric_that_does_not_vary_has_no_interval():
@@ -198,3 +197,78 @@ def test_both_intervals_cover_the_effect_on_compliers_as_often_as_they_say():
             any(low <= 4 <= high for low, high in effect.ranges), effect.interval[0] <= 4 <= effect.interval[1]
         ]  # fmt: skip
     assert (np.abs(covered / trials - 0.95) < 0.025).all(), covered / trials
+
+
+def test_of_several_products_those_of_the_pair_are_taken():
+    rows = made(n=100) | {"visits": np.arange(100) % 4}
+    assert received_effect(counted(rows), "visits", "opened").metric == "visits"
+
+
+# ── adjusted ───────────────────────────────────────────────────────────────────────────────────
+
+
+def with_levels(n=1_200, seed=9):
+    rows = made(n, seed)
+    tier, device = np.arange(n) % 3, np.arange(n) // 3 % 2
+    return rows | {"tier": tier, "device": device, "spend": np.round(rows["spend"] + 9 * tier + 4 * device, 2)}
+
+
+def tally_of(rows, *covariates, pairs=(("opened", "spend"),), metrics=("opened", "spend"), **choices):
+    return count_columns(
+        rows, arm="arm", covariates=list(covariates), metrics=list(metrics), products=list(pairs),
+        resolution={"spend": 0.01} if metrics else None, **choices,
+    )  # fmt: skip
+
+
+def test_adjusted_the_error_is_that_of_each_persons_y_minus_the_effect_times_d():
+    rows = with_levels()
+    effect = adjusted_received_effect([tally_of(rows, "tier")], "spend", "opened")
+    y, d = (adjusted_effect(tally_of(rows, "tier"), name) for name in ("spend", "opened"))
+    assert effect.covariates == ("tier",)
+    assert (effect.assignment, effect.difference) == pytest.approx((y.estimate, d.estimate), rel=1e-12)
+    assert effect.estimate == pytest.approx(y.estimate / d.estimate, rel=1e-12)
+    left = rows["spend"] - effect.estimate * rows["opened"]
+    residual = count_columns(
+        {"arm": rows["arm"], "tier": rows["tier"], "left": left}, arm="arm", covariates=["tier"], metrics=["left"],
+        resolution={"left": 1e-9},
+    )  # fmt: skip
+    expected = adjusted_effect(residual, "left")
+    assert expected.estimate == pytest.approx(0, abs=1e-7)
+    assert effect.se == pytest.approx(expected.se_population / abs(d.estimate), rel=1e-7)
+    assert effect.df == pytest.approx(expected.df, rel=1e-6)
+    assert effect.se < received_effect(tally_of(rows), "spend", "opened").se
+    assert effect.f == pytest.approx((d.estimate / d.se_population) ** 2, rel=1e-10)
+
+
+def test_several_covariates_are_adjusted_for_together():
+    rows = with_levels()
+    crossed = adjusted_received_effect([tally_of(rows, "tier", "device")], "spend", "opened")
+    apart = [tally_of(rows, "tier"), tally_of(rows, "device"), tally_of(rows, "tier", "device", pairs=(), metrics=())]
+    effect = adjusted_received_effect(apart, "spend", "opened")
+    assert effect.covariates == ("tier", "device")
+    assert (effect.estimate, effect.se, effect.f) == pytest.approx((crossed.estimate, crossed.se, crossed.f), rel=1e-7)
+    assert effect.ranges[0] == pytest.approx(crossed.ranges[0], rel=1e-6)
+
+
+def test_what_cannot_be_adjusted_is_said_with_a_remedy():
+    rows = with_levels(60)
+    with pytest.raises(AnalysisError, match="no table holds the two metrics"):
+        adjusted_received_effect([tally_of(rows, "tier", pairs=(), metrics=())], "spend", "opened")
+    gone = rows | {"opened": [None if i % 7 == 0 else value for i, value in enumerate(rows["opened"])]}
+    with pytest.raises(AnalysisError, match="some people have only one of 'spend' and 'opened'"):
+        adjusted_received_effect([tally_of(gone, "tier", missing={"opened": "exclude"})], "spend", "opened")
+    mixed = trial(("A", 0, 1, 2), ("A", 1, 3, 2), ("B", 0, 2, 4), ("B", 1, 5, 4))  # half of each arm opened
+    other = trial(("A", 0, 1, 6), ("A", 1, 3, 2), ("B", 0, 2, 3), ("B", 1, 5, 1))  # a quarter of each
+    level = {name: [*mixed[name], *other[name]] for name in mixed} | {"tier": [0] * 12 + [1] * 12}
+    assert received_effect(tally_of(level), "spend", "opened").difference == pytest.approx(1 / 12)
+    with pytest.raises(AnalysisError, match="both arms have the same mean of 'opened'"):
+        adjusted_received_effect([tally_of(level, "tier")], "spend", "opened")
+
+
+def test_adjusted_effects_of_what_does_not_vary_have_no_interval():
+    rows = with_levels(120) | {"spend": np.ones(120)}
+    effect = adjusted_received_effect([tally_of(rows, "tier")], "spend", "opened")
+    assert (effect.estimate, effect.interval, effect.ranges) == (0, None, None)
+    full = with_levels(120)
+    full["opened"] = (full["arm"] == "B").astype(int)
+    assert adjusted_received_effect([tally_of(full, "tier")], "spend", "opened").f == math.inf
