@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kanab.atomicfile import staged, write_whole
-from kanab.cli.source_options import counted_source, moment, plan_of, rows_of, source_options
+from kanab.cli.source_options import counted_source, moment, names, plan_of, rows_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
 from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
@@ -31,6 +31,7 @@ NO_LEDGER = "not chained: what else was released about these people was not chec
 @click.command()
 @click.argument("source")
 @source_options
+@click.option("--adjust", help="Covariates and numbers to adjust for only, separated by commas.")
 @click.option("--covariate", "segment", help="Covariates to adjust for and to segment by; each gets its own table.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="File to write.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the file.")
@@ -49,7 +50,7 @@ def release(source: str, **flags: Any) -> None:
     kanab release visits.parquet --plan kanab.toml -o checkout.release.json --new-ledger
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
-    flags["adjust"] = flags["segment"]
+    flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
     plan = settle_missing(_with_cohorts(plan_of(flags), flags), rules_of(before.plans))

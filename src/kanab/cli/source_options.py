@@ -209,6 +209,7 @@ _OPTIONS = (
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
     click.option("--score", multiple=True, help="Bins to adjust for by one slope, not as categories: --score age."),
+    click.option("--number", multiple=True, help="Columns of --adjust to adjust for as they are, without classes."),
     click.option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
     click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
@@ -282,8 +283,8 @@ def check_single(source: tuple[str, ...]) -> None:
 
 
 _IN_A_PLAN = frozenset(
-    "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --arms --shares "
-    "--quantile --adjust --segment --covariate --received".split()
+    "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --number "
+    "--arms --shares --quantile --adjust --segment --covariate --received".split()
 )
 """The flags that make a plan, and so cannot stand beside one."""
 
@@ -309,6 +310,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
         top={name: _whole(limit) for name, limit in numbers(flags["top"], "--top").items()},
         score=[name for text in flags["score"] for name in names(text)],
+        numbers=[name for text in flags["number"] for name in names(text)],
         arms=[level(arm) for arm in names(flags["arms"])] or None,
         shares=shares_of(flags["shares"]) or None,
         control=level(flags["control"]),

@@ -143,7 +143,8 @@ def check_levels(name: str, levels: int) -> None:
     if levels > MOST_LEVELS:
         raise SourceError(
             f"{name!r} has more than {MOST_LEVELS:,} levels",
-            f"Cut a number into bins (--bin {name}=5), or keep the most frequent levels (--top {name}=20).",
+            f"Adjust for a number as it is (--number {name}), cut it into bins (--bin {name}=5), or keep the most "
+            f"frequent levels (--top {name}=20).",
         )
 
 

@@ -369,7 +369,10 @@ def _open_choices(plan: Plan) -> Iterator[str]:
         covariate = plan.covariate(name)
         if covariate.levels is None and not isinstance(covariate.bins, tuple):
             path = path_to("covariates", name)
-            yield f"{path} takes its levels from the data; declare levels, or the edges of bins, in a plan file"
+            yield (
+                f"{path} takes its levels from the data; declare levels, or the edges of bins, in a plan file, or that "
+                "it is a number (--number)"
+            )
 
 
 def _as_counted(counted: Counted) -> Plan:

@@ -196,7 +196,7 @@ def check_zero(metric: Metric) -> None:
     if metric.missing == "zero" and bounds is not None and not bounds[0] <= 0 <= bounds[1]:
         raise GridError(
             f"missing values of {metric.name!r} would count as 0, outside its bounds",
-            "Declare missing='exclude' for this metric.",
+            "Declare missing='exclude' for this metric, or bounds that hold 0 for a number that is adjusted for.",
         )
 
 

@@ -143,7 +143,7 @@ def test_reserved_words_and_a_leading_where_are_read(visits: str, program: Progr
 
 def test_too_many_levels_are_refused_without_their_number(visits: str, program: Program) -> None:
     done = program("analyze", visits, *FLAGS, "--adjust", "user_id")
-    assert "'user_id' has more than 1,000 levels. Cut a number into bins (--bin user_id=5)" in done.err
+    assert "'user_id' has more than 1,000 levels. Adjust for a number as it is (--number user_id)" in done.err
     done = program("analyze", visits, "--arm", "user_id", "--metric", "bought")
     assert "arm column 'user_id' has more than 1,000 arms. Name the column that holds the arm" in done.err
     assert "2,000" not in done.err

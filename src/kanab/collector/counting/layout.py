@@ -206,8 +206,9 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path} takes its arms from the data; declare them"
         elif len({spell(arm) for arm in experiment.arms}) < len(experiment.arms):
             yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
-        if experiment.received is not None:
-            yield f"{path}.received needs products that messages do not carry; count rows instead (kanab release)"
+        needed = {"adjust names a metric, which": experiment.numbers, "received": experiment.received}
+        for words in (words for words, said in needed.items() if said):
+            yield f"{path}.{words} needs products that messages do not carry; count rows instead (kanab release)"
     for name in plan.binned_metrics:
         yield f"{path_to('metrics', name)}: a collector does not count people by bins of a metric; leave out quantiles"
     for name in plan.covariates_in_use:
