@@ -47,6 +47,7 @@ EXAMPLES = {
 
 ORIGINS = {
     "ArmMeans": "plain_means(tally) and adjusted_means(tally) return one",
+    "BinnedPeople": "BinnedPeople((0, 100, 200), (0, 50, 30, 20)) is one",
     "Baseline": "baseline_from_release(released) returns one",
     "Counted": "count(source, …) returns one",
     "CrossedNoise": "crossed_noise(rows, columns, sd=30) and crossed_noise_of(tally) return one",

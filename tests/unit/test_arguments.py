@@ -29,6 +29,10 @@ TALLY = kb.count_columns(
 COUNTED = kb.count(ROWS, arm="variant", metrics=["bought"], covariates=["tier"])
 RELEASE = kb.release(COUNTED)
 OTHER = kb.release(kb.count(shop_rows(900), arm="variant", metrics=["bought"]))
+BINNED = stats.BinnedPeople((0.0, 1.0), (1, 1, 1))
+RELEASE_IN_BINS = kb.release(
+    kb.count(ROWS, arm="variant", metrics=["spend"], quantiles={"spend": 0.5}, bins={"spend": [0, 5, 10, 20, 40]})
+)
 MEANS = stats.plain_means(TALLY, "bought")
 EFFECT = stats.difference_in_means(TALLY, "bought")
 NOISE = planning.noise_of_rate(0.1)
@@ -100,6 +104,10 @@ CALLS: list[Call] = [
     (stats.ratio_effect, (TALLY, "spend", "bought"), {}),
     (stats.ratio_means, (TALLY, "spend", "bought"), {}),
     (stats.adjusted_received_effect, ([TALLY], "spend", "bought"), {}),
+    (stats.BinnedPeople, ((0, 1), (1, 1, 1)), {}),
+    (stats.quantile_effect, (BINNED, BINNED, 0.5), {}),
+    (stats.propose_edges, ([BINNED],), {}),
+    (planning.propose_bins, (RELEASE_IN_BINS, "spend"), {}),
     (stats.received_effect, (TALLY, "spend", "bought"), {}),
     (stats.relative_delta, (MEANS, EFFECT), {}),
     (stats.odds_ratio, (EFFECT,), {}),

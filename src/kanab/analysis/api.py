@@ -36,6 +36,7 @@ from kanab.analysis.options import (
     read_roles,
     read_rule,
 )
+from kanab.analysis.quantile_rows import distributions, quantile_rows
 from kanab.analysis.readout import Readout
 from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
@@ -251,6 +252,10 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     strata = strata_rows(plan, tables, options.strata, resolved, notes)
     outcomes = [*dict.fromkeys(m.means.metric for m in means if m.means.metric in _metric_names(tables))]
     received = received_rows(analyzed, outcomes, resolved, options.variance, notes)
+    read = [] if clusters is not None else distributions(released, plan, pools.groups, notes)
+    if clusters is not None and plan.quantiles:
+        notes.append("Quantiles are not compared: people were assigned by groups, and bins do not know these.")
+    quantiles = quantile_rows(plan, read, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -282,6 +287,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         received=tuple(received),
         clusters=clusters,
         strata=tuple(strata),
+        quantiles=tuple(quantiles),
+        distributions=tuple(read),
     )  # fmt: skip
     current.record()
     return answer

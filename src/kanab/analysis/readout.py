@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from kanab.analysis.cluster_rows import ClusterCounts
 from kanab.analysis.guardrails import GuardrailRow
 from kanab.analysis.options import AnyCorrection
+from kanab.analysis.quantile_rows import Distribution, QuantileRow
 from kanab.analysis.received_rows import ReceivedRow
 from kanab.analysis.rows import (
     BayesRow,
@@ -43,7 +44,7 @@ from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
-Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins"]
+Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins", "quantiles"]
 """The rows of a readout that make a DataFrame."""
 
 
@@ -84,6 +85,8 @@ class Readout:
     received: tuple[ReceivedRow, ...] = ()
     clusters: ClusterCounts | None = None
     strata: tuple[CommonOdds, ...] = ()
+    quantiles: tuple[QuantileRow, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -194,6 +197,8 @@ class Readout:
             "privacy": _privacy(self.receipt, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
             "received": [row.to_dict() for row in self.received],
+            "quantiles": [row.to_dict() for row in self.quantiles],
+            "distributions": [each.to_dict() for each in self.distributions],
             "clusters": None if self.clusters is None else self.clusters.to_dict(),
         }
 

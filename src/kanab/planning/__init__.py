@@ -3,6 +3,7 @@
 Others import the names in ``__all__`` from here, or a module of this folder by its name.
 """
 
+from kanab.analysis.quantile_rows import propose_bins
 from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
 from kanab.planning.interactions import (
     CrossedNoise,
@@ -34,6 +35,7 @@ __all__ = [
     "noise_of_means",
     "noise_of_rate",
     "power_curve",
+    "propose_bins",
     "simulate",
     "solve_power",
 ]

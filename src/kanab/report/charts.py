@@ -11,15 +11,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 from kanab.errors import MissingExtraError, listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
+from kanab.report.quantile_section import quantile_name
 from kanab.report.received_section import leading_rows, received_figures, spoken_ranges
 from kanab.report.strata_section import strata_figures
 from kanab.report.tables import clear_level, rows_of_levels, segment_places
 from kanab.report.window_section import spoken_days, window_rows
 from kanab.report.words import lower_is_better, metrics_of, tone
+from kanab.tabular import number as written
 
 Data = Mapping[str, Any]
 Spec = dict[str, Any]
@@ -39,6 +42,8 @@ MOST_LEVELS = 24
 INK, MUTED, TRACK = "#1f2328", "#59636e", "#f0f3f6"
 UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
 _COLOURS = {"better": UP, "worse": DOWN}
+_ARMS = (QUIET, UP, DOWN, "#4b7f33", "#7a3e9d")
+_HEIGHT = 150
 
 
 def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
@@ -176,6 +181,68 @@ def _received_text(row: Row, figures: Figures) -> str:
     return f"{figures.bare(row['estimate'], signed=True)} ({spoken_ranges(row, figures)})"
 
 
+def distribution_chart(data: Data, metric: str) -> Spec | None:
+    """Return histograms of the arms over each other, and below them the shares of people up to each value.
+
+    Quantiles are marked in both. None where nothing was asked of quantiles. People in open bins are not drawn.
+    """
+    read = next((each for each in data.get("distributions", ()) if each["metric"] == metric), None)
+    if read is None:
+        return None
+    alt = _altair()
+    edges, bars, steps, marks = read["edges"], [], [], []
+    arms = [data["control"], *(arm for arm in read["people"] if arm != data["control"])]
+    colours = {arm: _ARMS[place % len(_ARMS)] for place, arm in enumerate(arms)}
+    for arm in arms:
+        people, colour = read["people"].get(arm, []), colours[arm]
+        total, below = sum(people) or 1, 0
+        for place, (low, high) in enumerate(pairwise(edges), 1):
+            share = people[place] / total
+            bars.append({"low": low, "high": high, "value": share / (high - low), "none": 0, "colour": colour})
+        for edge, count in zip(edges, people, strict=False):
+            below += count
+            steps.append({"x": edge, "value": below / total, "colour": colour, "arm": arm})
+    for row in (row for row in data["quantiles"] if row["metric"] == metric):
+        for arm, side in ((row["control"], "quantile_control"), (row["arm"], "quantile_arm")):
+            if row[side] is not None:
+                marks.append({"x": row[side], "value": row["probability"], "colour": colours[arm], "arm": arm,
+                              "name": quantile_name(row["probability"])})  # fmt: skip
+    described = "; ".join(dict.fromkeys(f"{mark['name']} of {mark['arm']} {written(mark['x'])}" for mark in marks))
+    seen = 1.3 * max((mark["x"] for mark in marks), default=edges[-1]) - 0.3 * edges[0]
+    end = min((edge for edge in edges if edge >= seen), default=edges[-1])
+    scale = alt.Scale(domain=[edges[0], end], nice=False)
+    colour = alt.Color("colour:N", scale=None)
+    x = alt.Axis(title=None, grid=False, tickCount=6)
+    titled = alt.Axis(title=metric, grid=False, tickCount=6)
+    rules = alt.Chart(alt.Data(values=marks)).mark_rule(strokeDash=[3, 3], strokeWidth=1.5)
+    drawn = alt.Chart(alt.Data(values=bars)).mark_rect(opacity=0.4, stroke=None, clip=True)
+    crowd = alt.Y("value:Q", stack=None, axis=alt.Axis(title="people", labels=False, ticks=False, grid=False))
+    histogram = alt.layer(
+        drawn.encode(x=alt.X("low:Q", scale=scale, axis=x), x2="high:Q", y=crowd, y2="none:Q", color=colour),
+        rules.encode(x=alt.X("x:Q", scale=scale), color=colour),
+    ).properties(width=WIDTH, height=_HEIGHT)
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(title="share up to", format="%", tickCount=4, grid=False),
+    )
+    line = alt.Chart(alt.Data(values=steps)).mark_line(strokeWidth=2.5, clip=True)
+    points = alt.Chart(alt.Data(values=marks)).mark_point(filled=True, size=70, opacity=1)
+    named = alt.Chart(alt.Data(values=[mark for mark in marks if mark["arm"] == data["control"]]))
+    legend = alt.Chart(alt.Data(values=[
+        {"x": end, "value": 0.12 + 0.13 * place, "arm": arm, "colour": colours[arm]}
+        for place, arm in enumerate(reversed(arms))
+    ]))  # fmt: skip
+    at = alt.X("x:Q", scale=scale, axis=titled)
+    shares = alt.layer(
+        line.encode(x=at, y=y, color=colour),
+        points.encode(x=at, y=y, color=colour),
+        named.mark_text(align="left", dx=9, dy=13, color=MUTED).encode(x=at, y=y, text="name:N"),
+        legend.mark_text(align="right", fontWeight="bold").encode(x=at, y=y, text="arm:N", color=colour),
+    ).properties(width=WIDTH, height=_HEIGHT)
+    return _finished(alt, [histogram, shares], f"The distribution of {metric} in each arm", f"{described}.")
+
+
 def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return a forest plot of odds ratios at each level and over all, on a scale of ratios; None without any."""
     strata = [row for row in data.get("strata", ()) if metric in (None, row["metric"])]
@@ -216,6 +283,7 @@ def report_charts(data: Data) -> dict[str, str]:
         specs[f"segments: {metric}"] = segment_chart(data, metric)
         specs[f"received: {metric}"] = received_chart(data, metric)
         specs[f"strata: {metric}"] = strata_chart(data, metric)
+        specs[f"quantiles: {metric}"] = distribution_chart(data, metric)
     specs |= {f"windows: {column}": spec for column, spec in window_charts(data).items()}
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 

@@ -9,6 +9,7 @@ from typing import Any
 from kanab.errors import listed
 from kanab.report.decision import rule_sentences
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
+from kanab.report.quantile_section import quantile_parts
 from kanab.report.received_section import received_parts
 from kanab.report.strata_section import STRATA_HEADING, strata_parts
 from kanab.report.tables import (
@@ -99,6 +100,7 @@ def further_sections(data: Data) -> list[Section]:
     sections = [
         Section("How does the effect change with time?", window_parts(data), "windows"),
         Section("What did receiving do?", received_parts(data), "received"),
+        Section("Did quantiles move?", quantile_parts(data), "quantiles"),
         Section("Do the intervals hold simultaneously?", simultaneous_parts(data), "simultaneous"),
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
         Section("Are the claims shown?", margin_parts(data), "claims"),

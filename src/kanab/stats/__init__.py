@@ -26,6 +26,7 @@ from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
 from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
+from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
 from kanab.stats.ratio import (
     additive_ratio_means,
     adjusted_ratio_effect,
@@ -53,6 +54,7 @@ __all__ = [
     "AnyTimeSampleRatio",
     "ArmMeans",
     "BalanceCheck",
+    "BinnedPeople",
     "Boundary",
     "Candidate",
     "Caution",
@@ -70,6 +72,7 @@ __all__ = [
     "OddsRatio",
     "PlannedLook",
     "Posterior",
+    "QuantileEffect",
     "Rates",
     "ReceivedEffect",
     "Relative",
@@ -117,6 +120,8 @@ __all__ = [
     "planned_look",
     "pooled_f",
     "posterior",
+    "propose_edges",
+    "quantile_effect",
     "ratio_effect",
     "ratio_means",
     "received_effect",

@@ -1,0 +1,133 @@
+"""Quantiles in a readout: words, plain data, pictures, notes, and one family of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import kanab as kb
+from kanab.analysis.quantile_rows import binned_people
+from kanab.cli.main import cli
+from kanab.errors import AnalysisError
+from kanab.plan.model import MetricPlan
+from kanab.report.charts import chart_svg, distribution_chart
+from kanab.stats.multiplicity import correct
+from kanab.tally.factor import Factor
+from kanab.tally.tally import Tally
+
+EDGES = [0, *range(25, 500, 25), 600, 800, 1000]
+
+
+def visits(people: int = 6_000) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    arm = rng.choice(["A", "B", "C"], people)
+    latency = np.round(np.exp(rng.normal(5, 0.6, people)) * np.where(arm == "B", 0.9, 1), 2)
+    return {"variant": arm, "tier": rng.integers(1, 4, people), "latency": latency}
+
+
+ROWS = visits()
+ASKED: dict[str, Any] = {
+    "arm": "variant", "metrics": ["latency"], "adjust": ["tier"], "bounds": {"latency": (0, 5000)},
+    "bins": {"latency": EDGES}, "quantiles": {"latency": [0.5, 0.9]},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def answer() -> kb.Readout:
+    return kb.readout(ROWS, **ASKED)
+
+
+def test_every_share_and_arm_is_a_row_near_the_quantiles_of_the_rows(answer: kb.Readout) -> None:
+    rows = answer.to_dict()["quantiles"]
+    assert [(row["probability"], row["arm"]) for row in rows] == [(0.5, "B"), (0.5, "C"), (0.9, "B"), (0.9, "C")]
+    for row in rows:
+        for arm, side in (("A", "quantile_control"), (row["arm"], "quantile_arm")):
+            real = np.quantile(ROWS["latency"][ROWS["variant"] == arm], row["probability"])
+            assert row[side] == pytest.approx(real, rel=0.01)
+    assert [row["verdict"] for row in rows] == ["down", "unclear", "down", "unclear"]
+
+
+def test_p_values_of_quantiles_are_a_family_of_their_own(answer: kb.Readout) -> None:
+    rows = answer.to_dict()["quantiles"]
+    assert [row["p_adjusted"] for row in rows] == correct([row["p"] for row in rows], "holm")
+    alone = kb.readout(ROWS, **{**ASKED, "quantiles": None, "bins": None})
+    assert alone.to_dict()["effects"] == answer.to_dict()["effects"]
+    assert alone.to_dict()["balance"] == answer.to_dict()["balance"]
+
+
+def test_the_bins_that_are_published_are_all_people(answer: kb.Readout) -> None:
+    read = answer.to_dict()["distributions"][0]
+    assert (read["edges"][0], read["edges"][-1]) == (0, 450)  # beyond, arms have fewer than k people in a bin
+    assert {arm: sum(people) for arm, people in read["people"].items()} == answer.to_dict()["arms"]
+    assert min(count for people in read["people"].values() for count in people if count) >= 10
+
+
+def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
+    text = " ".join(str(answer).split())
+    assert "Median of latency is clearly less in B:" in text
+    assert "P90 of latency in C is not clearly different:" in text
+    assert "p is corrected over all 4 of them (Holm)." in text
+    spec = distribution_chart(answer.to_dict(), "latency")
+    assert spec is not None
+    assert "median of A" in spec["description"]
+    assert chart_svg(spec).startswith("<svg")
+    assert "The distribution of latency in each arm" in answer.to_report()
+    assert distribution_chart(answer.to_dict(), "spend") is None
+    assert len(answer.to_pandas("quantiles")) == 4
+
+
+def test_a_quantile_beyond_the_bins_is_a_note() -> None:
+    narrow = kb.readout(ROWS, **{**ASKED, "bins": {"latency": [100, 150, 200]}})
+    p90 = next(row for row in narrow.to_dict()["quantiles"] if row["probability"] == 0.9)
+    assert (p90["estimate"], p90["interval"], p90["p"], p90["verdict"]) == (None, None, None, "untestable")
+    assert p90["note"].startswith("that of A lies above 200, where the bins end")
+    assert "P90 of latency: B against A is not told: that of A lies above 200" in " ".join(str(narrow).split())
+
+
+def test_bins_that_were_merged_away_are_a_note() -> None:
+    few = kb.readout(visits(75), **{**ASKED, "adjust": []})
+    assert few.quantiles == ()
+    assert any(note.startswith("latency is left out: its levels are too sparse") for note in few.notes)
+
+
+def test_with_looks_and_arms_as_one() -> None:
+    released = kb.release(kb.count(ROWS, **ASKED))
+    looked = kb.analyze(released, looks=kb.Looks("always"))
+    assert looked.quantiles == ()
+    assert "Quantiles are compared once, at the end: without looks." in looked.notes
+    pooled = kb.analyze(released, pool={"any": ["B", "C"]}, correction="dunnett")
+    assert [row.arm for row in pooled.quantiles] == ["any", "any"]
+
+
+def test_a_release_proposes_bins_or_says_that_it_has_none() -> None:
+    edges = kb.planning.propose_bins(kb.release(kb.count(ROWS, **ASKED)), "latency", 20)
+    assert (edges[0], edges[-1]) == (0, 450)
+    assert list(edges) == sorted(edges)
+    with pytest.raises(AnalysisError, match="the release has no bins of 'spend'"):
+        kb.planning.propose_bins(kb.release(kb.count(ROWS, **ASKED)), "spend")
+
+
+def test_the_command_line_asks_for_the_same(tmp_path: Path, answer: kb.Readout) -> None:
+    lines = ["variant,tier,latency", *(f"{a},{t},{y}" for a, t, y in zip(*ROWS.values(), strict=True))]
+    (tmp_path / "visits.csv").write_text("\n".join(lines), encoding="utf-8")
+    flags = ["--arm", "variant", "--metric", "latency", "--adjust", "tier", "--bounds", "latency=0:5000",
+             "--quantile", "latency=0.5,0.9", "--bin", f"latency={':'.join(map(str, EDGES))}", "--json"]  # fmt: skip
+    result = CliRunner().invoke(cli, ["analyze", str(tmp_path / "visits.csv"), *flags])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["quantiles"] == answer.to_dict()["quantiles"]
+
+
+def test_merged_bins_and_missing_values_are_read_back_from_their_names() -> None:
+    levels = ("< 0 … 0 – 10", "10 – 20 or missing", "30 – 40 … ≥ 40", None)
+    table = Tally(
+        (Factor("variant", ("A", "B"), "arm"), Factor("y", levels)),
+        np.array([[10, 20, 30, 5], [11, 21, 31, 6]], dtype=object),
+    )
+    read = binned_people(table, MetricPlan("y", (0, 100), bins=(0.0, 10.0, 20.0, 30.0, 40.0)))
+    assert read["A"].edges == (10.0, 20.0, 30.0)
+    assert [people.people for people in read.values()] == [(10, 20, 0, 30), (11, 21, 0, 31)]
