@@ -27,6 +27,7 @@ from kanab.inspection.attack.reconstruct import (
     find_sparse_values,
 )
 from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
+from kanab.inspection.attack.subset_sums import SUBSETS, find_subset_sums
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
 from kanab.inspection.attack.weights import WEIGHTS, find_by_weights
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
@@ -45,6 +46,7 @@ DOES = {
     SPARSE: "Solves the sums for the few people who are off the commonest value.",
     SCANS: "Solves the F statistics of a scan for everybody's 0/1 values, by phase retrieval.",
     WEIGHTS: "Combines sums that a known number weighs so that an outlier in it weighs as much as possible.",
+    SUBSETS: "Searches for the few people whose known numbers add up to a sum over those who have a 0/1 metric.",
     WHOLE_NUMBERS: "Solves the sums of 0/1 metrics and small whole numbers exactly, by whole-number programs.",
 }
 """What every attack does, in the order in which they are tried."""
@@ -90,6 +92,7 @@ def play_attacker(
         SPARSE: find_sparse_values,
         SCANS: find_from_statistics,
         WEIGHTS: find_by_weights,
+        SUBSETS: find_subset_sums,
     }
     for name, find in solving.items():
         if background is None or not (background.tables or background.scans):

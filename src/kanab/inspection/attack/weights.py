@@ -28,7 +28,7 @@ _TELLING = 0.5  # of a combination's squared weight: from here on the fit is abo
 
 
 @dataclass(frozen=True, eq=False)
-class _WeightedSum:
+class WeightedSum:
     """The sum of a metric that a known number weighs in one arm, and the sums of both by themselves."""
 
     column: Weighted
@@ -42,7 +42,7 @@ def find_by_weights(background: Background, k: int) -> list[Finding]:
         return []
     findings = []
     for equations in background.equations:
-        steps, sums = _weighted_sums(equations)
+        steps, sums = weighted_sums(equations)
         if not sums:
             continue
         cells = equations.cells[background.signatures]
@@ -67,11 +67,11 @@ def find_by_weights(background: Background, k: int) -> list[Finding]:
     return findings
 
 
-def _weighted_sums(equations: Equations) -> tuple[dict[str, Floats], list[_WeightedSum]]:
+def weighted_sums(equations: Equations) -> tuple[dict[str, Floats], list[WeightedSum]]:
     """Return known numbers on their grids, and the weighted sums of a metric whose numbers are these people's."""
     background, secret = equations.background, equations.metric.name
     steps: dict[str, Floats] = {}
-    sums: dict[tuple[str, bytes], _WeightedSum] = {}
+    sums: dict[tuple[str, bytes], WeightedSum] = {}
     for number in equations.tables:
         table, column = background.tables[number], background.cells[background.signatures, number]
         for cross in table.crosses:
@@ -92,7 +92,7 @@ def _on_grid(table: AttackedTable, name: str, values: Floats) -> Floats:
     return np.clip(np.rint(values * part.metric.scale), low, high)
 
 
-def _by_arm(table: AttackedTable, cross: Cross, column: Ints, name: str, steps: Floats) -> list[_WeightedSum]:
+def _by_arm(table: AttackedTable, cross: Cross, column: Ints, name: str, steps: Floats) -> list[WeightedSum]:
     place = cross.pair.index(name)
     axis = table.names.index(cross.by[0])
     arms = np.unravel_index(np.maximum(column, 0), table.people.shape)[axis]
@@ -100,7 +100,7 @@ def _by_arm(table: AttackedTable, cross: Cross, column: Ints, name: str, steps: 
     for arm in range(table.people.shape[axis]):
         rows = (column != OUT) & (arms == arm)
         if rows.sum() == cross.counts[arm] and steps[rows].sum() == cross.sums[place][arm]:
-            sums.append(_WeightedSum(Weighted(name, rows), cross.products[arm], cross.sums[1 - place][arm]))
+            sums.append(WeightedSum(Weighted(name, rows), cross.products[arm], cross.sums[1 - place][arm]))
     return sums
 
 
@@ -121,7 +121,7 @@ def _solvable(design: NumberDesign) -> list[bool]:
     return chosen
 
 
-def _fit(equations: Equations, cells: Ints, steps: dict[str, Floats], sums: list[_WeightedSum], person: int) -> float:
+def _fit(equations: Equations, cells: Ints, steps: dict[str, Floats], sums: list[WeightedSum], person: int) -> float:
     """Return what all sums together say of one person, by the published numbers alone."""
     marks: list[NDArray[np.bool_]] = []
     totals: list[float] = []

@@ -64,6 +64,7 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("metric-differences", {"metric differences"}),
         ("products", {"products"}),
         ("outlier-in-number", {"weights"}),
+        ("numbers-add-up", {"subset sums"}),
     ],
 )
 def test_every_bad_example_is_broken_by_the_attack_that_it_is_about(name: str, attacks: set[str]) -> None:
@@ -79,7 +80,7 @@ def test_the_list_of_bad_examples_is_closed() -> None:
         "daily-dashboard", "two-cuts", "suppressed", "class-squares", "pair-scan", "pair-scan-sparse",
         "scan-statistics", "blind-seal", "whole-numbers", "paper", "nested-levels", "two-experiments",
         "metric-differences", "products",
-        "rare-in-one-arm", "arms-only", "unusual-price", "outlier-in-number",
+        "rare-in-one-arm", "arms-only", "unusual-price", "outlier-in-number", "numbers-add-up",
     }  # fmt: skip
     with pytest.raises(SourceError, match="There are: daily-dashboard, two-cuts"):
         example("nonsense")
@@ -238,7 +239,7 @@ def test_attacks_that_need_knowledge_say_so() -> None:
     played = play_attacker(bad.releases)
     assert [one.attack for one in played.attempts] == list(DOES)
     assert {one.attack: one.not_tried for one in played.attempts if one.not_tried} == dict.fromkeys(
-        ["leverage", "least squares", "sparse values", "scan statistics", "weights"], NEEDS_KNOWLEDGE
+        ["leverage", "least squares", "sparse values", "scan statistics", "weights", "subset sums"], NEEDS_KNOWLEDGE
     ) | {"whole numbers": NEEDS_EXACT}
     assert play_attacker(bad.releases, exact=True).attempts[-1].not_tried == NEEDS_KNOWLEDGE
     nobody = place_people({"variant": ["A"]}, bad.releases)

@@ -27,6 +27,7 @@ EXAMPLES: Mapping[str, Callable[[str], BadExample]] = {
     "nested-levels": nested.nested_levels,
     "two-experiments": nested.two_experiments,
     "outlier-in-number": numbers.outlier_in_number,
+    "numbers-add-up": numbers.numbers_add_up,
 }
 
 
