@@ -328,9 +328,14 @@ def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> Numbe
         return None
     rows = answer.of("signatures", query.keys)
     measures = [query.measure(view.metrics[name]) for name in names]
-    low, high, sums = (
-        np.stack([rows.array(f"{word}{each.place}", np.float64) for each in measures], axis=1) for word in "lhs"
-    )
+
+    def columns_of(names_of: Iterable[str]) -> NDArray[np.float64]:
+        return np.stack([rows.array(name, np.float64) for name in names_of], axis=1)
+
+    low, high = columns_of(f"l{each.place}" for each in measures), columns_of(each.largest_name for each in measures)
+    sums, has = (columns_of(f"{word}{each.place}" for each in measures) for word in "sc")
+    everybody = has == rows.array("n")[:, None]
+    low, high = np.where(everybody, low, np.minimum(low, 0)), np.where(everybody, high, np.maximum(high, 0))
     products = np.zeros((len(there), len(names), len(names)))
     for place, measure in enumerate(measures):
         products[:, place, place] = _square_sums(rows, measure)

@@ -136,7 +136,7 @@ class Measure:
         """Return the largest absolute step, and the sum of all unless it is that of the steps; nothing for 0/1."""
         if self.metric.binary:
             return {}
-        absolute = steps.abs()
+        absolute = steps.abs() if self.negative else steps
         largest = {f"m{self.place}": absolute.max().cast("int64")}
         if not self.negative:
             return largest
@@ -147,6 +147,11 @@ class Measure:
     def magnitude_names(self) -> tuple[str, ...]:
         """The columns of the largest absolute step, and of the sum of all."""
         return () if self.metric.binary else (f"m{self.place}", f"{'t' if self.negative else 's'}{self.place}")
+
+    @property
+    def largest_name(self) -> str:
+        """The column of the largest step."""
+        return f"{'h' if self.negative or self.metric.binary else 'm'}{self.place}"
 
     def exact(self, steps: Any) -> Iterator[Any]:
         """Yield conditions on the sums without which doubles were not enough."""

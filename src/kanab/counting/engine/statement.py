@@ -182,7 +182,8 @@ def _magnitudes(query: CountQuery) -> tuple[tuple[str, str], ...]:
 def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
     """Yield the columns of numbers that are adjusted for: range, sums and products of every signature."""
     for measure in query.numbers:
-        yield from ((f"{word}{measure.place}", "") for word in "lhcs")
+        yield from ((name, "") for name in (f"l{measure.place}", measure.largest_name))
+        yield from ((f"{word}{measure.place}", "") for word in "cs")
         terms = len(measure.products.weights) if measure.products else 0
         yield from ((f"q{measure.place}_{term}", "") for term in range(terms))
     for place, cross in query.number_products:
@@ -210,7 +211,7 @@ def _metric_sums(table: Any, measure: Measure, engine: Engine) -> dict[str, Any]
 def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> dict[str, Any]:
     """Add over the people who have both values; a missing one that means 0 is a value."""
     measures = [query.measures[place] for place in cross.pair]
-    first, second = (_present(table, measure) for measure in measures)
+    first, second = (_present(table, measure, gaps=cross.shared) for measure in measures)  # nothing adds nothing
     total = query.engine.total
     if cross.shared and all(measure.doubles for measure in measures):  # at most half of Σ y² + Σ z², which are proven
         return {f"z{place}_yz0": (first.cast("float64") * second.cast("float64")).sum().cast("int64")}
@@ -227,11 +228,16 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
 
 
 def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
-    """Return the smallest and the largest step of the numbers that are adjusted for."""
+    """Return the smallest and the largest step of the numbers that are adjusted for, of the people who have one.
+
+    The largest is that of the absolute steps where none is negative.
+    """
     ranges: dict[str, Any] = {}
     for measure in query.numbers:
-        steps = _present(table, measure)
-        ranges |= {f"l{measure.place}": steps.min().cast("int64"), f"h{measure.place}": steps.max().cast("int64")}
+        steps = _present(table, measure, gaps=True)
+        ranges[f"l{measure.place}"] = steps.min().cast("int64")
+        if measure.largest_name[0] == "h":
+            ranges[f"h{measure.place}"] = steps.max().cast("int64")
     return ranges
 
 
@@ -246,9 +252,9 @@ def _differing(table: Any, derived: Derived, query: CountQuery) -> Any:
     return y.cast("int64") * derived.weights[0] != z.cast("int64") * derived.weights[1]
 
 
-def _present(table: Any, measure: Measure) -> Any:
+def _present(table: Any, measure: Measure, *, gaps: bool = False) -> Any:
     steps = table[f"g{measure.place}"] if measure.careful else _steps(table, measure)
-    return steps if measure.leaves_out else steps.fill_null(0)
+    return steps if measure.leaves_out or gaps else steps.fill_null(0)
 
 
 # ── the second stage ───────────────────────────────────────────────────────────────────────────
