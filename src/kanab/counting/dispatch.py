@@ -353,7 +353,7 @@ def _check_plans(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> Plan
         raise PlanError("cohorts are given by something other than a Span", "Give Span(column, every, after, through).")
     if not isinstance(earlier, (tuple, list)):
         raise PlanError("earlier plans must be a list of plans", "For example earlier=[plan].")
-    plans = tuple(check_plan(each) for each in (plan, *earlier))
+    plans = tuple(settle_missing(check_plan(each), dict.fromkeys(each.numbers, "zero")) for each in (plan, *earlier))
     if span is not None:
         for each in plans:
             refuse(list(_open_choices(each)), "the plan of the cohorts")

@@ -8,7 +8,9 @@ import pytest
 import kanab as kb
 from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
 from kanab.errors import PlanError
+from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.periods import Span
 
 
 def shop(people=400, seed=1):
@@ -145,3 +147,24 @@ def test_what_contradicts_itself_is_refused_with_a_remedy(said, problem):
 def test_a_plan_and_numbers_beside_it_are_refused():
     with pytest.raises(PlanError, match="a plan and single choices"):
         kb.count(shop(), make_plan("variant", ["spend"]), numbers=["before"])
+
+
+def test_batches_with_numbers_add_up_to_counting_everybody_together():
+    plan = parse_plan(
+        """
+        [cohorts]
+        [covariates]
+        tier = [1, 2, 3]
+        [metrics]
+        spend = { bounds = [0, 300], resolution = 0.01, missing = "zero" }
+        before = { bounds = [0, 150], resolution = 0.01 }
+        [experiments.variant]
+        arms = { A = 1, B = 1 }
+        adjust = ["tier", "before"]
+        """
+    )
+    rows = shop(2_000) | {"day": np.where(np.arange(2_000) % 2, "2026-11-03", "2026-11-10")}
+    weeks = [Span("day", "7d", "2026-W44", "2026-W45"), Span("day", "7d", "2026-W45", "2026-W46")]
+    first, second, whole = (kb.count(rows, plan, span=week).tallies["variant/tier"] for week in (*weeks, None))
+    assert first + second == whole
+    assert [cross.pair for cross in whole.crosses] == [("before", "spend")]
