@@ -34,6 +34,7 @@ from kanab.cli.seal import seal
 from kanab.cli.serve import serve
 from kanab.cli.several.combine import combine_command
 from kanab.cli.several.portfolio import portfolio
+from kanab.cli.several.reweigh import reweigh
 from kanab.cli.void import void
 from kanab.errors import KanabError, PrivacyError
 
@@ -71,8 +72,8 @@ def cli() -> None:
 
 
 COMMANDS = (
-    analyze, scan, combine_command, portfolio, power, plan_command, release, audit, attack, privacy_report, init, serve,
-    seal, void, export, restore, drill, status, doctor, dashboard, demo, example, paper,
+    analyze, scan, combine_command, portfolio, reweigh, power, plan_command, release, audit, attack, privacy_report,
+    init, serve, seal, void, export, restore, drill, status, doctor, dashboard, demo, example, paper,
 )  # fmt: skip
 for command in COMMANDS:
     take_settings(command)

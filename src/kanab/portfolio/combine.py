@@ -96,7 +96,7 @@ def combine(
     than two have an effect in common.
     """
     named = named_releases(releases, by_batch=True)
-    _check_different_people(list(named.values()), experiment)
+    check_different_people(list(named.values()), experiment)
     effects: dict[tuple[str, str, str], list[ReleasedEffect]] = {}
     for name, released in named.items():
         for effect in released_effects(name, released, experiment, control=control, confidence=confidence):
@@ -120,7 +120,7 @@ def combine(
     return Combined(method, knapp_hartung and method != "fixed", confidence, tuple(rows), tuple(notes))
 
 
-def _check_different_people(releases: Sequence[Release], experiment: str | None) -> None:
+def check_different_people(releases: Sequence[Release], experiment: str | None) -> None:
     """Raise `PrivacyError` where two releases are about the same people, as far as they say."""
     hashes = [release_to_dict(released)["hash"] for released in releases]
     contents = {release_to_dict(replace(released, salt="", previous=None))["hash"] for released in releases}

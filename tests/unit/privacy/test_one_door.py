@@ -45,8 +45,9 @@ THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
 BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
-    "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "combine", "read_ledger", "read_portfolio",
-    "read_release", "readout", "scan_segments", "scan_interactions", "write_release",
+    "ArmShare", "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "ProposedShares", "combine",
+    "propose_shares", "read_ledger", "read_portfolio", "read_release",
+    "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
 BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}
 MADE_UP_PEOPLE = {"Population", "Study", "simulate"}
@@ -75,7 +76,17 @@ def test_every_public_name_is_on_one_side_of_the_door() -> None:
 def test_every_command_is_known() -> None:
     """Some go through the gate, some read what came out of it, and some are about nobody at all."""
     count_and_pass = {"analyze", "release", "scan"}
-    read_releases = {"audit", "attack", "privacy-report", "power", "plan", "dashboard", "combine", "portfolio"}
+    read_releases = {
+        "audit",
+        "attack",
+        "privacy-report",
+        "power",
+        "plan",
+        "dashboard",
+        "combine",
+        "portfolio",
+        "reweigh",
+    }
     collect_and_pass = {"serve", "seal", "export", "restore", "void"}
     look_after_collectors = {"status", "doctor", "drill"}
     about_nobody = {"init", "demo", "example", "paper"}

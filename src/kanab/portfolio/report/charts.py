@@ -60,7 +60,7 @@ def forest_picture(data: Data, effect: Row) -> str:
     high_end = (len(rows) + 1) * _ROW
     parts += _axis(high_end, effect["metric"], x_of, share=effect["share"])
     level = percent(data["confidence"])
-    return _svg(high_end + _AXIS, combined_heading(effect), f"{level} intervals. {'; '.join(described)}.", parts)
+    return picture(high_end + _AXIS, combined_heading(effect), f"{level} intervals. {'; '.join(described)}.", parts)
 
 
 def shrinkage_picture(data: Data) -> str:
@@ -86,7 +86,7 @@ def shrinkage_picture(data: Data) -> str:
         described.append(f"{row['name']} {value}")
     high = len(rows) * _ROW
     parts += _axis(high, data["metric"], x_of, share=data["share"])
-    return _svg(
+    return picture(
         high + _AXIS, f"Effects on {data['metric']}, seen and after shrinkage", f"{'; '.join(described)}.", parts
     )
 
@@ -114,7 +114,7 @@ def shipped_picture(data: Data) -> str:
         described.append(f"{row['name']} {value}")
     high = len(rows) * _ROW
     parts += _axis(high, data["metric"], x_of, share=data["share"])
-    return _svg(high + _AXIS, f"Everything shipped, on {data['metric']}", f"{'; '.join(described)}.", parts)
+    return picture(high + _AXIS, f"Everything shipped, on {data['metric']}", f"{'; '.join(described)}.", parts)
 
 
 def _colour(row: Row) -> str:
@@ -172,7 +172,7 @@ def _short(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _svg(high: float, title: str, description: str, parts: Sequence[str]) -> str:
+def picture(high: float, title: str, description: str, parts: Sequence[str]) -> str:
     """Return a picture with a title and a description that screen readers read out."""
     size = f'width="{WIDTH}" height="{_short(high)}" viewBox="0 0 {WIDTH} {_short(high)}"'
     return (
