@@ -109,7 +109,7 @@ def opened_address(address: str) -> tuple[Any, str]:
     """Return the file system and the path of an address; raises `SourceError` where a package is missing."""
     scheme = address.partition("://")[0]
     try:
-        import fsspec  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - for addresses only
+        import fsspec  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415 - for addresses
 
         system, path = fsspec.core.url_to_fs(address)
     except ImportError:
