@@ -14,6 +14,7 @@ import kanab as kb
 from kanab.analysis.quantile_rows import binned_people
 from kanab.cli.main import cli
 from kanab.errors import AnalysisError
+from kanab.inspection.officer.fields import purposes
 from kanab.plan.model import MetricPlan
 from kanab.report.charts import chart_svg, distribution_chart
 from kanab.stats.multiplicity import correct
@@ -131,3 +132,14 @@ def test_merged_bins_and_missing_values_are_read_back_from_their_names() -> None
     read = binned_people(table, MetricPlan("y", (0, 100), bins=(0.0, 10.0, 20.0, 30.0, 40.0)))
     assert read["A"].edges == (10.0, 20.0, 30.0)
     assert [people.people for people in read.values()] == [(10, 20, 0, 30), (11, 21, 0, 31)]
+
+
+def test_batches_add_up_and_the_officer_reads_what_the_table_is_for() -> None:
+    shares = {**ASKED, "shares": {"A": 1, "B": 1, "C": 1}, "resolution": {"latency": 0.01}}
+    first, second = (kb.release(kb.count(rows, **shares)) for rows in (visits(3_000), ROWS))
+    both = kb.add_releases([first, second])
+    assert both.tables["variant/latency"].total == 9_000
+    assert len(kb.analyze(both).quantiles) == 4
+    assert purposes("variant/latency", both.plan) == [
+        "quantiles: do those of latency differ? People by its bins; no metric"
+    ]

@@ -74,6 +74,8 @@ def purposes(name: str, plan: Plan) -> list[str]:
     if len(link.experiments) > 1:
         return [f"interaction: do {' and '.join(link.experiments)} interfere with each other?"]
     experiment, covariate = plan.experiment(link.experiments[0]), link.covariate
+    if link.people_only:
+        return [f"quantiles: do those of {covariate} differ? People by its bins; no metric"]
     questions = []
     if experiment.numbers:
         names = listed(experiment.numbers)
