@@ -52,6 +52,7 @@ from kanab.plan.periods import Span
 from kanab.privacy.costs import experiment_costs, merging_costs
 from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release, concerns
+from kanab.stats.additive import Slopes, check_slopes
 from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Prior
@@ -106,6 +107,7 @@ def analyze(
     test: RateTest = "score",
     variance: Variance = "exact",
     strata: Sequence[str] | str = (),
+    slopes: Slopes = "own",
 ) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
@@ -117,15 +119,15 @@ def analyze(
     of their own, and lead to a decision by a rule whose switches are ``decision`` ({"people": 20000});
     without them the plan's hold. Plain effects of 0/1 metrics are tested by the score test of Miettinen
     and Nurminen, or as all others with ``test="welch"``. Adjusted effects have the exact variance, or the
-    paper's with ``variance="paper"``. ``strata`` are covariates over whose levels odds ratios of 0/1 metrics are
-    taken together (Mantel and Haenszel).
+    paper's with ``variance="paper"``; every arm has slopes of its own, or all have one with ``slopes="one"`` (CUPED).
+    ``strata`` are covariates over whose levels odds ratios of 0/1 metrics are taken together (Mantel and Haenszel).
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
     options = AnalysisOptions(
         control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance, strata,
+        primary, guardrails, decision, test, variance, strata, slopes,
     )  # fmt: skip
     return analyze_release(released, experiment, options)
 
@@ -184,6 +186,7 @@ def readout(
     decision: Mapping[str, Any] | None = None,
     test: RateTest = "score",
     variance: Variance = "exact",
+    slopes: Slopes = "own",
     numbers: Sequence[str] = (),
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
@@ -192,10 +195,9 @@ def readout(
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance``, and
-    ``strata``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k below 5.
-    ``received`` is the metric that says who got what was
-    assigned: the effect of receiving is read beside that of being assigned. ``quantiles`` of metrics
-    are taken from their ``bins``. Nothing is added to a ledger.
+    ``strata`` and ``slopes``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k
+    below 5. ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside
+    that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. Nothing is added to a ledger.
 
     Raises what ``count``, ``release`` and ``analyze`` raise.
 
@@ -218,7 +220,7 @@ def readout(
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance, strata,
+        primary, guardrails, decision, test, variance, strata, slopes,
     )  # fmt: skip
     return analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
 
@@ -230,15 +232,17 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     check_sides(options.confidence, options.alternative)
     check_test(options.test)
     check_variance(options.variance)
+    check_slopes(options.slopes)
     current = current_look(released, experiment, options)
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
+    analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
+    tables = _outcomes(tables, plan.numbers)
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
     resolved = _resolved(options, released, plan, tables, pools)
     notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
     notes += [*pools.notes, *current.notes]
-    analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
     means = metric_means(analyzed, released.plan.ratios, options, notes)
     clusters = clusters_of(released, first, plan.name)
     if clusters is not None:
@@ -281,7 +285,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         segment_effects=tuple(_segment_effects(plan, tables, segments, segment_looks)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
         variance=options.variance,
-        balance=tuple(_balance(tables, shares, plan.name, resolved)),
+        slopes=options.slopes,
+        balance=tuple(_balance(analyzed, shares, resolved)),
         guardrails=tuple(guardrail_rows(effects, claims, resolved)),
         rule=resolved.rule,
         received=tuple(received),
@@ -294,15 +299,26 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     return answer
 
 
+def _outcomes(tables: Mapping[str, Tally], numbers: Sequence[str]) -> dict[str, Tally]:
+    """Return the tables without the numbers that effects are adjusted for: these are no results."""
+    if not numbers:
+        return dict(tables)
+    return {
+        name: tally.select_metrics(metric for metric in tally.metric_names if metric not in numbers)
+        for name, tally in tables.items()
+    }
+
+
 def _balance(
-    tables: Mapping[str, Tally], shares: Mapping[Level, float] | None, experiment: str, options: ResolvedOptions
+    analyzed: AnalyzedTables, shares: Mapping[Level, float] | None, options: ResolvedOptions
 ) -> list[BalanceCheck]:
     """Check whether the arms hold alike people, by a rule that allows several looks where there are several."""
-    of = list(tables.values())
+    of, plan = list(analyzed.tables.values()), analyzed.plan
     if options.looks is None:
-        return check_balance(of, experiment, control=options.control)
-    tuned_at = options.looks.tuned_at
-    return check_balance_any_time(of, shares, experiment, control=options.control, tuned_at=tuned_at)
+        return check_balance(of, plan.name, control=options.control, numbers=plan.numbers)
+    return check_balance_any_time(
+        of, shares, plan.name, control=options.control, tuned_at=options.looks.tuned_at, numbers=plan.numbers
+    )
 
 
 def _resolved(
@@ -312,6 +328,7 @@ def _resolved(
     arms = next(iter(tables.values())).factor(plan.name)
     control = plan.control if options.control is None else named_arm(arms, pools.place(options.control))
     metrics = list(dict.fromkeys([*_metric_names(tables), *map("/".join, released.plan.ratios)]))
+    _check_outcomes(options, plan.numbers, metrics)
     planned = _planned_roles(released.plan, plan)
     roles = read_roles(options.primary, options.guardrails, metrics, planned)
     lower = read_lower(options.lower_is_better, metrics, options.margins) | {*planned.lower} & {*metrics}
@@ -332,6 +349,19 @@ def _resolved(
         options.looks, tuple(read_contrast(arms, contrast) for contrast in options.contrasts),
         margins, read_priors(options.prior, metrics), lower, roles, limits, rule,
     )  # fmt: skip
+
+
+def _check_outcomes(options: AnalysisOptions, numbers: Sequence[str], metrics: Sequence[str]) -> None:
+    """Refuse a question about a number that effects are adjusted for."""
+    lists = (options.primary, options.guardrails, options.lower_is_better)
+    named = [name for names in lists for name in ([names] if isinstance(names, str) else names)]
+    named += [*(options.margins or ()), *(() if isinstance(options.prior, Prior) else options.prior or ())]
+    for name in numbers:
+        if name in named:
+            raise AnalysisError(
+                f"{name} was measured before the experiment and is adjusted for, so there is no effect on it",
+                f"Name a metric: {listed(metrics)}.",
+            )
 
 
 def _planned_roles(plan: Plan, experiment: ExperimentPlan) -> PlannedRoles:

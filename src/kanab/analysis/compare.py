@@ -54,11 +54,15 @@ class MetricMeans:
 
 @dataclass(frozen=True)
 class _Functions:
-    """How the means of a metric or of a ratio are made: plain, adjusted, adjusted for several covariates."""
+    """How the means of a metric or of a ratio are made: plain, adjusted, adjusted for several covariates and numbers.
+
+    ``crossed`` says whether one table of classes is enough to adjust for one covariate.
+    """
 
     plain: Callable[[Tally], ArmMeans]
     adjusted: Callable[[Tally], ArmMeans]
-    joint: Callable[[list[Tally]], ArmMeans]
+    joint: Callable[[list[Tally], list[str], list[str]], ArmMeans]
+    crossed: bool
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def metric_means(
     """Return plain means from any table that has the metric, and adjusted ones from the covariates' tables."""
     measured: list[MetricMeans] = []
     tables = analyzed.tables
-    for metric in dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics):
+    known = dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics)
+    for metric in [name for name in known if name not in analyzed.plan.numbers]:
         holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
         measured += _plain_and_adjusted(analyzed, holding, metric, _of_metric(metric, options), notes)
     for y, z in ratios:
@@ -116,7 +121,10 @@ def _of_metric(metric: str, options: AnalysisOptions) -> _Functions:
     return _Functions(
         lambda tally: plain_means(tally, metric, test=options.test),
         lambda tally: adjusted_means(tally, metric, variance=options.variance),
-        lambda tables: additive_means(tables, metric, variance=options.variance),
+        lambda tables, covariates, numbers: additive_means(
+            tables, metric, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes
+        ),
+        options.slopes == "own",
     )
 
 
@@ -124,7 +132,10 @@ def _of_ratio(y: str, z: str, options: AnalysisOptions) -> _Functions:
     return _Functions(
         lambda tally: ratio_means(tally, y, z),
         lambda tally: adjusted_ratio_means(tally, y, z, variance=options.variance),
-        lambda tables: additive_ratio_means(tables, y, z, variance=options.variance),
+        lambda tables, covariates, numbers: additive_ratio_means(
+            tables, y, z, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes
+        ),
+        options.slopes == "own",
     )
 
 
@@ -138,15 +149,16 @@ def _plain_and_adjusted(
         measured.append(MetricMeans(functions.plain(any_table), any_table.total))
     except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
         notes.append(f"An effect on {metric} is not given: {problem.fact}.")
-    planned = sorted(set(analyzed.plan.adjust))
-    covariates = [name for name in planned if analyzed.of(name) in holding]
+    numbers = analyzed.plan.numbers
+    planned = sorted({*analyzed.plan.adjust, *numbers})
+    covariates = [name for name in planned if name in numbers or analyzed.of(name) in holding]
     if len(planned) > 1:
         without = [name for name in planned if name not in covariates]
         notes += [f"The effect on {metric} is not adjusted for {name}: there is no table of it." for name in without]
     try:
         adjusted = _adjusted(analyzed, holding, covariates, functions)
     except (DesignError, AnalysisError) as problem:
-        if len(covariates) == 1:
+        if len(covariates) == 1 and not numbers:
             notes.append(f"An effect on {metric} is not given: {problem.fact}.")
             return measured
         adjusted, reasons = _as_far_as_possible(analyzed, holding, covariates, functions)
@@ -159,13 +171,15 @@ def _plain_and_adjusted(
 def _adjusted(
     analyzed: AnalyzedTables, holding: Mapping[str, Tally], covariates: Sequence[str], functions: _Functions
 ) -> ArmMeans | None:
-    """Return means adjusted for one covariate, or for several together; None for none."""
+    """Return means adjusted for one covariate, or for several and for numbers together; None for none."""
     if not covariates:
         return None
-    if len(covariates) == 1:
+    numbers = [name for name in covariates if name in analyzed.plan.numbers]
+    categories = [name for name in covariates if name not in numbers]
+    if len(covariates) == 1 and categories and functions.crossed:
         return functions.adjusted(holding[analyzed.of(covariates[0])].as_categories(analyzed.categories))
-    means = functions.joint(analyzed.crossed(covariates, holding))
-    return replace(means, covariates=tuple(covariates))
+    tables = analyzed.crossed(categories, holding) if categories else [next(iter(holding.values()))]
+    return replace(functions.joint(tables, categories, numbers), covariates=tuple(covariates))
 
 
 def _as_far_as_possible(
@@ -226,6 +240,7 @@ def _rows(
 ) -> list[EffectRow]:
     """Compare by every method; the rows of one role that carry verdicts are a family, those beside are uncorrected."""
     rows = [(metric, _row(metric, weights, options)) for metric in measured for weights in contrasts(metric.means)]
+    rows = [(metric, _with_saved(row, [other for _, other in rows])) for metric, row in rows]
     carrying = carriers([row for _, row in rows])
     for role in dict.fromkeys(rows[place][1].role for place in carrying):
         places = [place for place in carrying if rows[place][1].role == role]
@@ -264,6 +279,17 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
         relative, delta, relative_safe = replace(relative, interval=None), None, None
         odds = None if odds is None else replace(odds, interval=None)
     return replace(row, relative=relative, means=(base, other), delta=delta, odds=odds, relative_safe=relative_safe)
+
+
+def _with_saved(row: EffectRow, rows: Sequence[EffectRow]) -> EffectRow:
+    """Add how many more people would have made the plain effect as precise as this adjusted one, as a share."""
+    effect = row.effect
+    if effect.method != "adjusted" or not effect.se_population:
+        return row
+    same = (effect.metric, effect.contrast)
+    plain = [other.effect for other in rows if (other.effect.metric, other.effect.contrast) == same]
+    error = next((other.se_population for other in plain if other.method == "difference"), None)
+    return row if error is None else replace(row, saved=(error / effect.se_population) ** 2 - 1)
 
 
 def _safe(effect: Effect, look: Look | None, options: ResolvedOptions) -> tuple[float, float] | None:

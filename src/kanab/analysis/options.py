@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.plan.model import DecisionRule
+from kanab.stats.additive import Slopes
 from kanab.stats.adjust import Variance
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
@@ -131,6 +132,7 @@ class AnalysisOptions:
     test: RateTest = "score"
     variance: Variance = "exact"
     strata: Sequence[str] | str = ()
+    slopes: Slopes = "own"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from kanab.report.charts import charts_if_installed
 from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
+from kanab.stats.additive import Slopes
 from kanab.stats.adjust import Variance
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
@@ -77,6 +78,7 @@ class Readout:
     chained: bool = False
     any_time: AnyTimeSampleRatio | None = None
     variance: Variance = "exact"
+    slopes: Slopes = "own"
     segment_effects: tuple[SegmentEffectRow, ...] = ()
     balance: tuple[BalanceCheck, ...] = ()
     guardrails: tuple[GuardrailRow, ...] = ()
@@ -168,6 +170,7 @@ class Readout:
             "alternative": self.alternative,
             "correction": self.correction,
             "variance": self.variance,
+            "slopes": self.slopes,
             "sample_ratio": {
                 "chi2": self.sample_ratio.chi2,
                 "df": self.sample_ratio.df,

@@ -35,6 +35,7 @@ class EffectRow:
     only to be watched. Of all rows of a metric and arm, one carries the verdict; the others stand beside it,
     uncorrected, and have none.
     ``safe`` and ``relative_safe`` are the intervals of both tests, over all looks: what people are shown.
+    ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction.
     """
 
@@ -53,6 +54,7 @@ class EffectRow:
     better: Better = "higher"
     safe: tuple[float, float] | None = None
     relative_safe: tuple[float, float] | None = None
+    saved: float | None = None
 
     @property
     def worse(self) -> Kind:
@@ -113,6 +115,7 @@ class EffectRow:
             "sequential": None if self.look is None else _look(self.look),
             "verdict": self.verdict,
             "carries_verdict": self.carries_verdict,
+            "saved": self.saved,
         }
 
     def contrast_dict(self) -> Plain:

@@ -11,6 +11,7 @@ import click
 from kanab.analysis.options import CORRECTIONS, AnalysisOptions, Looks
 from kanab.cli.source_options import Command, level, names, pairs
 from kanab.errors import PlanError
+from kanab.stats.additive import Slopes
 from kanab.stats.adjust import Variance
 from kanab.stats.bayes import Prior
 from kanab.stats.distributions import Alternative
@@ -119,6 +120,13 @@ _OPTIONS = (
         metavar="COVARIATE",
         help="Odds ratios of 0/1 metrics over the levels of a covariate, together and one by one (Mantel–Haenszel).",
     ),
+    click.option(
+        "--slopes",
+        type=click.Choice(get_args(Slopes)),
+        default="own",
+        show_default=True,
+        help="Slopes of adjusted effects: every arm its own (Lin), or one for all arms (CUPED).",
+    ),
 )
 
 
@@ -148,6 +156,7 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         test=flags["test"],
         variance=flags["variance"],
         strata=_several(flags["strata"]),
+        slopes=flags["slopes"],
     )
 
 

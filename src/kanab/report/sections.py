@@ -116,9 +116,34 @@ def caution_sentences(data: Data) -> list[str]:
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:
-    """Return what stands beside a metric's verdicts: odds ratios, who is missing, may one stop, do any arms differ."""
-    sentences = odds_sentences, missing_sentences, look_sentences, omnibus_sentences
+    """Return what stands beside a metric's verdicts: what adjusting saved, odds ratios, who is missing, and so on."""
+    sentences = saved_sentences, odds_sentences, missing_sentences, look_sentences, omnibus_sentences
     return [sentence for of in sentences for sentence in of(data, metric)]
+
+
+def saved_sentences(data: Data, metric: str) -> list[str]:
+    """Return how many more people the plain effects would have taken to be as precise as the adjusted ones.
+
+    >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "saved": 0.384}
+    >>> saved_sentences({"effects": [row]}, "spend")
+    ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
+    """
+    rows = [row for row in data["effects"] if row["metric"] == metric and row.get("saved") is not None]
+    gains = list(dict.fromkeys(_more_people(row["saved"]) for row in rows))
+    if not any(gains):
+        return []
+    worth = f"Adjusting for {listed(rows[0]['covariates'])} is worth as much as if"
+    if len(gains) == 1:
+        return [f"{worth} {gains[0]} had come."]
+    parts = [f"{spoken_arm(row['arm'])}: {_more_people(row['saved']) or 'no more'}" for row in rows]
+    return [f"{worth} more people had come ({'; '.join(parts)})."]
+
+
+def _more_people(share: float) -> str:
+    """Return a share of people more in words; nothing where it is none."""
+    if share >= 1:
+        return f"{number(1 + share, 2)} times as many people"
+    return f"{share * 100:.0f} % more people" if share >= 0.005 else ""
 
 
 def odds_sentences(data: Data, metric: str) -> list[str]:

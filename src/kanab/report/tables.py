@@ -51,17 +51,18 @@ def balance_table(data: Data) -> Table:
     """Return every check of balance: its test, and the arm and level that fit least."""
     rows = []
     for row in balance_rows(data):
-        covariate = row["about"] == "covariate"
+        covariate, mean = row["about"] == "covariate", row["about"] == "number"
+        sides = [number(row[side], 4) if mean else f"{number(100 * row[side], 3)} %" for side in ("share", "elsewhere")]
         rows.append(
             (
-                row["name"] if covariate else f"{row['name']}: missing values",
+                row["name"] if covariate or mean else f"{row['name']}: missing values",
                 number(row["chi2"], 3),
                 str(row["df"]),
                 p_value(row["p"] if row["p_any_time"] is None else row["p_any_time"]),
                 p_value(row["p_adjusted"]),
-                f"{row['name']} {row['level']}" if covariate else "has a value",
+                f"{row['name']} {row['level']}" if covariate else "mean" if mean else "has a value",
                 row["arm"],
-                *(f"{number(100 * row[side], 3)} %" for side in ("share", "elsewhere")),
+                *sides,
                 "ALARM" if row["alarm"] else "fine",
             )
         )

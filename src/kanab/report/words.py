@@ -188,7 +188,7 @@ def balance_faults(data: Data) -> list[str]:
 
 
 def _fault(row: Row) -> str:
-    if row["about"] == "covariate":
+    if row["about"] != "values":
         return f"{row['name']} is spread unevenly over the arms"
     often = "more" if row["share"] > row["elsewhere"] else "less"
     return f"people of {spoken_arm(row['arm'])} have a value of {row['name']} {often} often"
@@ -204,7 +204,7 @@ def balance_sentences(data: Data) -> list[str]:
     limit = alarm_limit(data["balance"]["limit"])
     corrected = "corrected " if len(rows) > 1 else ""
     least = f"smallest {corrected}{spoken_p(min(row['p_adjusted'] for row in fine))}; {limit}"
-    verb = "is" if len(fine) == 1 and fine[0]["about"] == "covariate" else "are"
+    verb = "is" if len(fine) == 1 and fine[0]["about"] != "values" else "are"
     alike = f"{_checked(fine, other=bool(alarms))} {verb} alike across arms ({least})."
     return [*sentences, alike[:1].upper() + alike[1:] if alarms else f"Balance: fine. {alike[:1].upper()}{alike[1:]}"]
 
@@ -216,9 +216,11 @@ def alarm_sentences(data: Data) -> list[str]:
 
 
 def _checked(rows: list[Row], *, other: bool) -> str:
-    """Return how many covariates, and the missing values of how many metrics, were checked."""
+    """Return how many covariates and numbers, and the missing values of how many metrics, were checked."""
     parts = []
-    covariates, metrics = (len([row for row in rows if row["about"] == about]) for about in ("covariate", "values"))
+    abouts = [row["about"] for row in rows]
+    metrics = abouts.count("values")
+    covariates = len(abouts) - metrics
     of = " other" if other else ""
     if covariates:
         parts.append(f"{covariates}{of} covariate{'s' * (covariates > 1)}")
@@ -235,18 +237,23 @@ def _balance_alarm(data: Data, row: Row) -> str:
     rest = [spoken_arm(arm) for arm in data["arms"] if arm != row["arm"]]
     others = rest[0] if len(rest) == 1 else "the others"
     fault = _fault(row)
-    fault = fault if row["about"] == "covariate" else f"{fault[:1].upper()}{fault[1:]}"
+    fault = fault if row["about"] != "values" else f"{fault[:1].upper()}{fault[1:]}"
+    cause = (
+        f"The arms hold different people: find the cause before acting on any number below. Perhaps {row['name']} was "
+        "measured after the assignment, people of one arm were lost, or arms were assigned by something that people "
+        "share."
+    )
+    if row["about"] == "number":
+        here, there = (number(row[side], 4) for side in ("share", "elsewhere"))
+        off = f"its mean is {here} in {spoken_arm(row['arm'])}, but {there} in {others}{_standardised(data, row)}"
+        return f"Balance: ALARM. {fault} ({test}): {off}. {cause}"
     start = f"Balance: ALARM. {fault} ({test}): {here} of {spoken_arm(row['arm'])}"
     if row["about"] == "values":
         return (
             f"{start}, but {there} of {others}. So the effect on {row['name']} compares different people. Find out why "
             "values are missing before acting on it; where no value means none, count it as 0."
         )
-    return (
-        f"{start} have {row['name']} {row['level']}, but {there} of {others}{_standardised(data, row)}. The arms hold "
-        f"different people: find the cause before acting on any number below. Perhaps {row['name']} was measured after "
-        "the assignment, people of one arm were lost, or arms were assigned by something that people share."
-    )
+    return f"{start} have {row['name']} {row['level']}, but {there} of {others}{_standardised(data, row)}. {cause}"
 
 
 def _balance_p(data: Data, row: Row) -> str:
@@ -605,10 +612,10 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append("Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch).")
     if "adjusted" in methods:
         variance = "Ding's" if data.get("variance") == "paper" else "its exact"
-        sentences.append(
-            f"Adjusted effects: one regression per arm (Lin) with {variance} variance; "
-            "where an adjustment was asked for, it carries the verdict."
-        )
+        how = f"one regression per arm (Lin) with {variance} variance"
+        if data.get("slopes") == "one":
+            how = "one regression for all arms (CUPED), and Welch's variance of what it leaves"
+        sentences.append(f"Adjusted effects: {how}; where an adjustment was asked for, it carries the verdict.")
     if {"welch", "regression"} & {row.get("test", "welch") for row in data["effects"]}:
         subject = "Of other metrics, and adjusted, a verdict" if "score" in tests else "A verdict"
         sentences.append(

@@ -386,7 +386,7 @@ def _gathered_numbers(
     for first, second in pairs:
         if (first, second) not in held:
             raise AnalysisError(
-                f"products of {first} and {second} were not kept",
+                f"the products of {first} and {second} are not in the tables",
                 f"Count again with {first} among the numbers that effects are adjusted for, or leave it out.",
             )
     for number, covariate in [(number, covariate) for number in numbers for covariate in covariates]:

@@ -1,7 +1,9 @@
 """Balance: do the arms hold alike people, and do they have values equally often? If not, an effect compares others.
 
-Two kinds of checks, each a χ² of arm × level on counts of people: every covariate, its missing level among the
-others, and for every metric whose missing values are left out, who has a value. Levels that were merged are merged
+Three kinds of checks. Two are a χ² of arm × level on counts of people: every covariate, its missing level among the
+others, and for every metric whose missing values are left out, who has a value. The third compares the arms' means
+of every number that effects are adjusted for: (N − 1) times the share of its squares that lie between arms, which is a
+χ² if the arms were drawn, however its values are distributed in large samples. Levels that were merged are merged
 alike in all arms, so that χ² holds for them, too. All checks of an experiment are corrected as one family (Holm).
 """
 
@@ -20,18 +22,19 @@ from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import corrected_array
-from kanab.stats.sequential import TUNED_AT, log_evidence_of_counts, tuning
+from kanab.stats.sequential import TUNED_AT, any_time_f_p, log_evidence_of_counts, tuning
 from kanab.stats.srm import sample_ratio
 from kanab.tabular import number, p_value
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor, Level, label
+from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally
 
 BALANCE_ALARM = 0.001
 """A corrected p below this is an alarm: experiments have many covariates, and are looked at by many people."""
 
-About = Literal["covariate", "values"]
-"""A check is about the levels of a covariate, or about who has a value of a metric."""
+About = Literal["covariate", "values", "number"]
+"""A check is about the levels of a covariate, who has a value of a metric, or the mean of a number from before."""
 
 _HAS_VALUE = (True, False)
 
@@ -40,9 +43,10 @@ _HAS_VALUE = (True, False)
 class BalanceCheck:
     """χ² of arm × level, and the arm and level that fit least: ``share`` of the arm's people, ``elsewhere`` of others'.
 
-    ``name`` is that of a covariate, or of a metric (about "values"), whose ``level`` then is True: has a value.
+    ``name`` is that of a covariate, or of a metric (about "values"), whose ``level`` then is True: has a value. Of a
+    "number" the level is None, and ``share`` and ``elsewhere`` are means.
     ``p_any_time`` holds however often one looks; None where p is for one look. ``p_adjusted`` is the one that decides,
-    corrected over all checks. ``differences`` are standardised (Cohen's d), of an arm's mean score from the control's.
+    corrected over all checks. ``differences`` are standardised (Cohen's d), of an arm's mean from the control's.
     """
 
     about: About
@@ -66,6 +70,10 @@ class BalanceCheck:
     def __str__(self) -> str:
         what = f"{self.name} = {label(self.level)}" if self.about == "covariate" else f"has a value of {self.name}"
         test = f"χ²({self.df}) = {number(self.chi2)}, p = {p_value(self.p)}"
+        if self.about == "number":
+            return (
+                f"{self.name}: {test}; mean: {label(self.arm)} {number(self.share)}, elsewhere {number(self.elsewhere)}"
+            )
         most = f"{label(self.arm)} {self.share:.1%}, elsewhere {self.elsewhere:.1%}"
         return f"{self.name}: {test}; {what}: {most}"
 
@@ -82,18 +90,22 @@ class _Counts:
 
 
 @check_arguments()
-def check_balance(tables: Sequence[Tally], experiment: str = "arm", *, control: Level = None) -> list[BalanceCheck]:
+def check_balance(
+    tables: Sequence[Tally], experiment: str = "arm", *, control: Level = None, numbers: Sequence[str] = ()
+) -> list[BalanceCheck]:
     """Check every covariate of an experiment's tables, and who has a value of metrics that leave missing values out.
 
-    Where everybody has the same level, or a value, there is nothing to check. Raises `AnalysisError` where the name is
-    that of a covariate, `LevelError` where it, or the control, is unknown.
+    ``numbers`` are metrics from before the experiment, whose means should be alike, too. Where everybody has the same
+    level, or a value, there is nothing to check. Raises `AnalysisError` where the name is that of a covariate,
+    `LevelError` where it, or the control, is unknown.
 
     >>> from kanab.datasets import eighteen
     >>> for check in check_balance([eighteen()]):
     ...     print(check)
     tier: χ²(2) = 0, p = 1.000; tier = 1: A 33.3%, elsewhere 33.3%
     """
-    return _corrected([_check(counts, control) for counts in _counts(tables, experiment)])
+    checks = [_check(counts, control) for counts in _counts(tables, experiment)]
+    return _corrected([*checks, *_number_checks(tables, experiment, control, numbers)])
 
 
 @check_arguments(skip=("shares",))
@@ -104,12 +116,14 @@ def check_balance_any_time(
     *,
     control: Level = None,
     tuned_at: int = TUNED_AT,
+    numbers: Sequence[str] = (),
 ) -> list[BalanceCheck]:
     """Check the same at any time: the checks may be repeated at every look.
 
     The arms of each level's people are a mixture of multinomials (as in `sample_ratio_any_time`), set against the
     likeliest shares that are the same at every level: an unplanned sample ratio by itself is no imbalance. Holds for
     any number of looks as long as everyone's arm is drawn independently of the others'. ``shares`` are those planned.
+    Means of ``numbers`` are compared as F tests are that may be repeated.
     Raises what `sample_ratio` and `check_balance` raise.
 
     >>> from kanab.datasets import eighteen
@@ -123,6 +137,10 @@ def check_balance_any_time(
         planned = sample_ratio(counts.table, shares, experiment).shares
         evidence = log_evidence_of_imbalance(counts.people, np.array(list(planned.values())), tuned_at)
         checks.append(replace(_check(counts, control), p_any_time=math.exp(-max(0.0, evidence))))
+    people = sum(tables[0].people_by(experiment).values()) if tables else 0
+    for check in _number_checks(tables, experiment, control, numbers):
+        p = any_time_f_p(check.p, check.df, people, confidence=1 - BALANCE_ALARM, tuned_at=tuned_at)
+        checks.append(replace(check, p_any_time=p))
     return _corrected(checks)
 
 
@@ -178,6 +196,56 @@ def _check(counts: _Counts, control: Level) -> BalanceCheck:
         counts.about, counts.levels.name, chi2, int(df), chi2_tail(chi2, int(df)), counts.levels.levels[level],
         counts.arms.levels[arm], float(people[arm, level] / rows[arm]),
         float((columns[level] - people[arm, level]) / others), _differences(counts, base),
+    )  # fmt: skip
+
+
+def _number_checks(
+    tables: Sequence[Tally], experiment: str, control: Level, numbers: Sequence[str]
+) -> Iterator[BalanceCheck]:
+    """Yield the check of every number's means, where it differs between people of several arms."""
+    for name in numbers:
+        table = next((each for each in tables if name in each.metric_names), None)
+        squares = None if table is None else table.squares(name, (experiment,))
+        if table is not None and squares is not None:
+            part, arms = table.moments_of(name), table.factor(experiment)
+            n, sums = (marginal(cells, table.axes, (arms.name,)) for cells in (part.counts, part.sums))
+            total, everything = int(n.sum()), int(sums.sum())
+            around = (int(squares.sum()) * total - everything**2) / max(total, 1)
+            if around > 0 and np.count_nonzero(n) > 1:
+                yield _number_check(part.metric, arms, (n, sums, squares), around, control)
+
+
+def _number_check(
+    metric: Metric, arms: Factor, cells: tuple[Cells, Cells, Cells], around: float, control: Level
+) -> BalanceCheck:
+    """Compare the arms' means of a number, given its squares around the common mean."""
+    people, sums, squares = cells
+    total, everything = int(people.sum()), int(sums.sum())
+    some = people > 0
+    n = people.astype(np.float64)
+    off = np.zeros(len(n))  # each arm's sum less what the common mean makes of it, subtracted as integers
+    off[some] = [(s * total - everything * k) / total for s, k in zip(sums[some], people[some], strict=True)]
+    means = np.divide(off, n, out=np.zeros_like(off), where=some)
+    chi2 = float((total - 1) * np.sum(off * means) / around)
+    df = int(np.count_nonzero(some)) - 1
+    base = arms.index(arms.control if control is None else control)
+    spread = np.sqrt(np.maximum(n * (1 - n / total), 1e-300) * around / (total - 1))
+    arm, _ = _worst(np.where(some, off / spread, 0.0)[:, None], base)
+    scale = metric.scale
+    within = [
+        max(0.0, (int(q) * int(k) - int(s) ** 2) / int(k)) if k else 0.0
+        for k, s, q in zip(people, sums, squares, strict=True)
+    ]
+    differences = {}
+    for place, level in enumerate(arms.levels):
+        freedom = n[place] + n[base] - 2
+        pooled = (within[place] + within[base]) / freedom if freedom > 0 else 0.0
+        if place != base and some[place] and some[base] and pooled > 0:
+            differences[level] = float((means[place] - means[base]) / math.sqrt(pooled))
+    others = total - int(people[arm])
+    return BalanceCheck(
+        "number", metric.name, chi2, df, chi2_tail(chi2, df), None, arms.levels[arm],
+        int(sums[arm]) / int(people[arm]) / scale, (everything - int(sums[arm])) / others / scale, differences,
     )  # fmt: skip
 
 

@@ -369,12 +369,12 @@ def test_too_few_people_for_numbers_are_refused():
 def test_what_numbers_lack_is_named():
     data = people()
     table = count_columns(data, arm="arm", metrics=["y", "age"], products=[("y", "age")], squares="arm")
-    with pytest.raises(AnalysisError, match="products of before and y were not kept"):
+    with pytest.raises(AnalysisError, match="the products of before and y are not in the tables"):
         additive_means([table], "y", numbers=["before"])
     both = count_columns(
         data, arm="arm", metrics=["y", "age", "before"], products=[("y", "age"), ("y", "before")], squares="arm"
     )
-    with pytest.raises(AnalysisError, match="products of before and age were not kept"):
+    with pytest.raises(AnalysisError, match="the products of before and age are not in the tables"):
         additive_means([both], "y", numbers=NUMBERS)
     with pytest.raises(AnalysisError, match="there are no sums of 'before' by device"):
         additive_means([with_numbers(data, ["device"], ["age"]), with_numbers(data)], "y", numbers=NUMBERS)

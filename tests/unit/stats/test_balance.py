@@ -169,3 +169,70 @@ def test_at_any_time_a_real_imbalance_rings_and_an_unplanned_ratio_does_not():
     assert check_balance_any_time(unlike)[0].p_any_time > check_balance(unlike)[0].p
     assert check_balance_any_time(uneven)[0].p_any_time == 1
     assert check_balance_any_time(uneven, {"A": 9, "B": 1})[0].p_any_time == 1
+
+
+# ── numbers from before the experiment ─────────────────────────────────────────────────────────
+
+
+def of_numbers(rng, n=900, arms="ABC", shift=0.0):
+    arm = rng.choice(list(arms), n)
+    before = np.round(rng.lognormal(2, 1, n) + shift * (arm == "B"), 2)
+    return (
+        arm,
+        before,
+        count_columns({"arm": arm, "before": before}, arm="arm", metrics={"before": Metric("before", 100)}),
+    )
+
+
+def test_means_of_a_number_are_compared_by_the_share_of_its_squares_between_arms():
+    arm, before, tally = of_numbers(np.random.default_rng(1))
+    (check,) = check_balance([tally], numbers=["before"], control="A")
+    groups = [before[arm == each] for each in "ABC"]
+    between = sum(len(group) * (group.mean() - before.mean()) ** 2 for group in groups)
+    chi2 = (len(before) - 1) * between / np.sum((before - before.mean()) ** 2)
+    assert (check.about, check.name, check.df) == ("number", "before", 2)
+    assert (check.chi2, check.p) == pytest.approx((chi2, stats.chi2.sf(chi2, 2)), rel=1e-10)
+    others = before[arm != check.arm]
+    assert (check.share, check.elsewhere) == pytest.approx((before[arm == check.arm].mean(), others.mean()), rel=1e-12)
+    for place, each in enumerate("BC", 1):
+        compared = CompareMeans(DescrStatsW(groups[place]), DescrStatsW(groups[0]))
+        pooled = np.sqrt(compared.std_meandiff_pooledvar**2 / (1 / len(groups[0]) + 1 / len(groups[place])))
+        assert check.differences[each] == pytest.approx((groups[place].mean() - groups[0].mean()) / pooled, rel=1e-9)
+    assert str(check).startswith(f"before: χ²(2) = {check.chi2:.4g}"[:18])
+    assert f"mean: {check.arm}" in str(check)
+
+
+def test_a_number_that_differs_between_arms_is_an_alarm_and_one_that_does_not_is_none():
+    _, _, apart = of_numbers(np.random.default_rng(2), shift=8)
+    (check,) = check_balance([apart], numbers=["before"])
+    assert check.alarm
+    assert check.arm == "B"
+    assert check.share > check.elsewhere
+    p = [check_balance([of_numbers(np.random.default_rng(seed))[2]], numbers=["before"])[0].p for seed in range(300)]
+    assert 0.02 < np.mean(np.array(p) < 0.05) < 0.09
+    assert not check_balance([apart])
+
+
+def test_a_number_is_checked_at_any_time():
+    _, _, alike = of_numbers(np.random.default_rng(3))
+    _, _, apart = of_numbers(np.random.default_rng(3), shift=12)
+    (fine,) = check_balance_any_time([alike], numbers=["before"], tuned_at=900)
+    (alarm,) = check_balance_any_time([apart], numbers=["before"], tuned_at=900)
+    assert (fine.p_any_time, fine.alarm) == (1.0, False)
+    assert alarm.p < alarm.p_any_time == alarm.p_adjusted < BALANCE_ALARM
+    assert check_balance_any_time([]) == []
+
+
+def test_a_number_that_nothing_can_be_compared_of_is_left_out():
+    same = count_columns({"arm": ["A", "B"] * 4, "x": [5] * 8}, arm="arm", metrics=["x"])
+    assert check_balance([same], numbers=["x"]) == check_balance([same], numbers=["y"]) == []
+    nobody = of_numbers(np.random.default_rng(4))[2]
+    without = nobody - nobody.select_arms(["B"]).coarsen("arm", {})
+    (check,) = check_balance([without], numbers=["before"])
+    assert (check.df, check.arm in "AC", set(check.differences)) == (1, True, {"C"})
+
+
+def test_an_arm_of_one_person_has_no_standardised_difference():
+    rows = {"arm": ["A", "B"], "x": [1, 5]}
+    (check,) = check_balance([count_columns(rows, arm="arm", metrics=["x"])], numbers=["x"])
+    assert (check.chi2, check.differences) == (1.0, {})

@@ -226,7 +226,7 @@ def test_a_ratio_needs_a_numbers_products_with_both_its_parts():
         visitors(), arm="arm", metrics=["revenue", "orders", "before"],
         products=[PAIR[0], ("before", "revenue")], squares="arm",
     )  # fmt: skip
-    with pytest.raises(AnalysisError, match="products of before and revenue/orders were not kept"):
+    with pytest.raises(AnalysisError, match="the products of before and revenue/orders are not in the tables"):
         additive_ratio_means([table], "revenue", "orders", numbers=["before"])
 
 

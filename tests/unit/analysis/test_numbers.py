@@ -1,0 +1,189 @@
+"""A readout adjusted for numbers as they are: one row for all together, no results of the numbers themselves."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from click.testing import CliRunner
+
+import kanab as kb
+from kanab.cli.main import cli
+from kanab.errors import AnalysisError
+
+
+def shop(n=6_000, seed=1, effect=0.4):
+    rng = np.random.default_rng(seed)
+    before = np.round(np.minimum(rng.lognormal(2, 1, n), 200), 2)
+    tier, device = rng.choice(["basic", "silver", "gold"], n), rng.choice(["phone", "desktop"], n)
+    variant = rng.choice(["A", "B"], n)
+    spend = (
+        0.6 * before + 3 * (tier == "gold") + 2 * (device == "phone") + rng.gamma(2, 3, n) + effect * (variant == "B")
+    )
+    return {
+        "variant": variant, "tier": tier, "device": device, "before": before, "spend": np.round(spend, 2),
+        "orders": rng.poisson(1 + before / 20),
+    }  # fmt: skip
+
+
+BOUNDS = {"spend": (0, 500), "before": (0, 200)}
+
+
+def read(rows, adjust, **choices):
+    bounds = {name: at for name, at in BOUNDS.items() if name == "spend" or name in adjust}
+    named = {"metrics": ["spend"], "bounds": bounds, "resolution": dict.fromkeys(bounds, 0.01)}
+    return kb.readout(rows, arm="variant", adjust=adjust, **named | choices)
+
+
+def on_rows(rows, adjust, metric="spend"):
+    """Return Lin's effect and its error for the population, from the rows."""
+    columns = [rows["before"]] if "before" in adjust else []
+    for name in ("tier", "device"):
+        if name in adjust:
+            columns += [rows[name] == level for level in sorted(set(rows[name]))[1:]]
+    x = np.column_stack(columns).astype(float)
+    x = x - x.mean(axis=0)
+    fits = []
+    for arm in "AB":
+        inside = rows["variant"] == arm
+        fits.append(sm.OLS(rows[metric][inside], sm.add_constant(x[inside])).fit())
+    a, b = fits
+    slope = b.params[1:] - a.params[1:]
+    drawn = slope @ (x.T @ x) @ slope / (len(x) * (len(x) - 1))
+    return b.params[0] - a.params[0], np.sqrt(a.cov_params()[0, 0] + b.cov_params()[0, 0] + drawn)
+
+
+@pytest.mark.parametrize("adjust", [["before"], ["before", "tier"], ["before", "tier", "device"]])
+def test_one_row_is_adjusted_for_numbers_and_categories_together(adjust):
+    rows = shop()
+    answer = read(rows, adjust)
+    plain, adjusted = answer.effects
+    assert adjusted.effect.covariates == tuple(sorted(adjust))
+    assert (adjusted.effect.estimate, adjusted.effect.se_population) == pytest.approx(on_rows(rows, adjust), rel=1e-11)
+    assert adjusted.carries_verdict
+    assert not plain.carries_verdict
+
+
+def test_numbers_are_no_results():
+    answer = read(shop(), ["before", "tier"], segments=["tier"])
+    data = answer.to_dict()
+    for kind in ("effects", "segments", "segment_effects", "omnibus", "follow_ups"):
+        assert {row["metric"] for row in data[kind]} <= {"spend"}, kind
+    assert not [row for row in data["cautions"] if row["metric"] == "before"]
+    assert "── before" not in str(answer)
+    for question in (
+        {"primary": ["before"]}, {"guardrails": "before"}, {"lower_is_better": ["before"]},
+        {"margins": {"before": kb.Margin("superiority", 1)}}, {"prior": {"before": kb.Prior(0, 1)}},
+    ):  # fmt: skip
+        with pytest.raises(AnalysisError, match=r"before was measured before the experiment .* Name a metric: spend\."):
+            read(shop(600), ["before", "tier"], **question)
+
+
+def test_the_arms_means_of_numbers_are_checked():
+    rows = shop()
+    assert "2 covariates are alike across arms" in str(read(rows, ["before", "tier"]))
+    later = rows | {"before": np.round(np.minimum(rows["before"] + 3 * (rows["variant"] == "B"), 200), 2)}
+    answer = read(later, ["before", "tier"])
+    text = " ".join(str(answer).split())
+    assert re.search(r"Balance: ALARM\. before is spread unevenly over the arms \(χ²\(1\) = .*: its mean is 15", text)
+    assert "Perhaps before was measured after the assignment" in text
+    assert "Decision: look into it" in text
+    row = next(row for row in answer.to_dict()["balance"]["rows"] if row["name"] == "before")
+    assert (row["about"], row["alarm"], row["level"]) == ("number", True, None)
+    assert "Balance of the arms" in answer.to_report()
+    looks = kb.Looks("always", tuned_at=6_000)
+    assert "however often you look" in " ".join(str(read(later, ["before", "tier"], looks=looks)).split())
+
+
+def test_the_readout_says_what_adjusting_saved_in_people():
+    answer = read(shop(), ["before"])
+    plain, adjusted = answer.effects
+    ratio = (plain.effect.se_population / adjusted.effect.se_population) ** 2
+    assert ratio > 2
+    assert adjusted.saved == pytest.approx(ratio - 1)
+    assert plain.saved is None
+    sentence = f"Adjusting for before is worth as much as if {ratio:.1f} times as many people had come."
+    for surface in (str(answer), answer.to_html(), answer.to_markdown()):
+        assert sentence in " ".join(surface.split())
+    assert [row["saved"] for row in answer.to_dict()["effects"]] == [None, adjusted.saved]
+    some = read(shop(), ["tier"])
+    assert f"as if {100 * some.effects[1].saved:.0f} % more people had come" in " ".join(str(some).split())
+    nothing = shop() | {"tier": np.random.default_rng(5).choice(["x", "y"], 6_000)}
+    assert "Adjusting for" not in str(read(nothing, ["tier"]))
+
+
+def test_one_slope_for_all_arms_is_cuped():
+    rows = shop()
+    effect = read(rows, ["before"], slopes="one").effects[1].effect
+    theta = np.cov(rows["spend"], rows["before"])[0, 1] / np.var(rows["before"], ddof=1)
+    left = rows["spend"] - theta * rows["before"]
+    a, b = (left[rows["variant"] == arm] for arm in "AB")
+    assert effect.estimate == pytest.approx(b.mean() - a.mean(), rel=1e-10)
+    assert effect.se_population == pytest.approx(np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b)), rel=1e-10)
+    answer = read(rows, ["tier"], slopes="one")
+    assert answer.effects[1].effect.estimate != read(rows, ["tier"]).effects[1].effect.estimate
+    assert answer.to_dict()["slopes"] == "one"
+    assert "one regression for all arms (CUPED), and Welch's variance of what it leaves" in " ".join(
+        str(answer).split()
+    )
+    with pytest.raises(AnalysisError, match="unknown choice of slopes"):
+        read(rows, ["before"], slopes="two")
+
+
+def test_ratios_are_adjusted_for_numbers():
+    rows = shop()
+    answer = read(rows, ["before", "tier"], metrics=["spend", "orders"], ratios=["spend/orders"])
+    plain, adjusted = (row for row in answer.effects if row.effect.metric == "spend/orders")
+    assert adjusted.effect.covariates == ("before", "tier")
+    assert adjusted.effect.se_population < plain.effect.se_population
+    u = np.zeros(len(rows["spend"]))
+    ratio = {}
+    for arm in "AB":
+        inside = rows["variant"] == arm
+        ratio[arm] = rows["spend"][inside].sum() / rows["orders"][inside].sum()
+        u[inside] = (rows["spend"][inside] - ratio[arm] * rows["orders"][inside]) / rows["orders"][inside].mean()
+    estimate, error = on_rows(rows | {"u": u}, ["before", "tier"], "u")
+    assert adjusted.effect.estimate == pytest.approx(ratio["B"] - ratio["A"] + estimate, rel=1e-10)
+    assert adjusted.effect.se_population == pytest.approx(error, rel=1e-10)
+
+
+def test_a_number_that_cannot_be_used_is_a_note_and_the_rest_is_adjusted_for():
+    rows = shop() | {"before": np.full(6_000, 7.5)}
+    answer = read(rows, ["before", "tier"])
+    assert answer.effects[1].effect.covariates == ("tier",)
+    reason = "The effect on spend is not adjusted for before: the products of before and spend are not in the tables."
+    assert reason in answer.notes
+    assert any(
+        note.startswith("before is withheld altogether: everyone of a class has the same") for note in answer.notes
+    )
+    alone = read(rows, ["before"])
+    assert [row.effect.method for row in alone.effects] == ["difference"]
+    assert reason in alone.notes
+    twice = shop() | {"again": 2 * shop()["before"]}
+    answer = read(twice, ["again", "before"], bounds=BOUNDS | {"again": (0, 400)})
+    assert answer.effects[1].effect.covariates == ("again",)
+    assert any(note.startswith("The effect on spend is not adjusted for before: ") for note in answer.notes)
+
+
+def test_products_that_the_gate_withholds_leave_the_other_covariates_and_a_remedy():
+    answer = read(shop(2_000), ["before", "tier"])
+    assert answer.effects[1].effect.covariates == ("tier",)
+    assert any("declare tighter bounds" in note and "before" in note for note in answer.notes)
+    reason = "The effect on spend is not adjusted for before: the products of before and spend are not in the tables."
+    assert reason in answer.notes
+    clamped = read(shop(2_000), ["before", "tier"], bounds=BOUNDS | {"before": (0, 40)})
+    assert clamped.effects[1].effect.covariates == ("before", "tier")
+
+
+def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(tmp_path):
+    counted = kb.count(shop(), arm="variant", metrics=["spend"], adjust=["before", "tier"], bounds=BOUNDS)
+    path = tmp_path / "release.json"
+    kb.write_release(kb.release(counted), path)
+    for flags, slopes in (([], "own"), (["--slopes", "one"], "one")):
+        result = CliRunner().invoke(cli, ["analyze", str(path), "--json", *flags])
+        assert result.exit_code == 0, result.output
+        data = json.loads(result.stdout)
+        assert data["slopes"] == slopes
+        assert data["effects"][1]["covariates"] == ["before", "tier"]
+        assert data["effects"][1]["saved"] > 1
