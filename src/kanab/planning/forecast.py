@@ -223,7 +223,7 @@ def forecast_plan(
     unknown: list[str] = []
     for experiment in plan.experiments:
         people = traffic.people((experiment.name,))
-        for metric in plan.metrics:
+        for metric in (plan.metrics_by_name[name] for name in plan.outcomes):
             noises = _noises(experiment, metric, facts)
             if not noises:
                 unknown.append(metric.name)
@@ -414,7 +414,7 @@ def baseline_from_release(released: Release) -> Baseline:
         if len(tally.arms) == 1:
             plan = released.plan.experiment(tally.experiment.name)
             shares = None if plan.shares is None else dict(plan.shares)
-            for metric in released.plan.metrics:
+            for metric in (released.plan.metrics_by_name[name] for name in released.plan.outcomes):
                 of_metric = noises.setdefault((plan.name, metric.name), {})
                 for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
                     try:

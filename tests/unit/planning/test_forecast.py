@@ -239,3 +239,18 @@ def test_amounts_with_a_mean_have_a_second_detectable_effect_that_multiplies_the
     assert "+16.5 %" in str(forecast)
     assert "+19.4 %" in str(forecast)
     assert "if it multiplies" in str(forecast)
+
+
+def test_numbers_that_are_adjusted_for_have_no_effects_to_forecast() -> None:
+    plan = parse_plan(
+        """
+        [metrics]
+        spend = { bounds = [0, 300] }
+        before = { bounds = [0, 150] }
+        [experiments.variant]
+        arms = { A = 1, B = 1 }
+        adjust = ["before"]
+        """
+    )
+    forecast = forecast_plan(plan, per_day=500, days=7, baseline=Baseline(sds={"spend": 30.0, "before": 20.0}))
+    assert {effect.metric for effect in forecast.effects} == {"spend"}
