@@ -63,7 +63,7 @@ def merging_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
         name = f"{experiment.name}/{covariate}"
         levels, table = release.receipt.maps.get(name), release.tables.get(name)
         if levels is not None and levels.merged and table is not None:
-            for part in table.moments:
+            for part in [each for each in table.moments if each.metric.name not in experiment.numbers]:
                 wider[covariate, part.metric.name] = wider_by(table, levels, part)
     known = {place: share for place, share in wider.items() if share is not None}
     told = {place: share for place, share in known.items() if share >= SAID_FROM}
@@ -171,7 +171,7 @@ def _without_metrics(release: Release, experiment: ExperimentPlan) -> Iterator[s
     if not own:
         return
     totals = release.totals(name).metric_names
-    for metric in (planned.name for planned in release.plan.counted_metrics):
+    for metric in [each.name for each in release.plan.counted_metrics if each.name not in release.plan.numbers]:
         if metric not in totals:
             yield f"{name} has no effect on {metric}"
             continue

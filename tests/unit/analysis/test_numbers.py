@@ -187,3 +187,8 @@ def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(
         assert data["slopes"] == slopes
         assert data["effects"][1]["covariates"] == ["before", "tier"]
         assert data["effects"][1]["saved"] > 1
+
+
+def test_a_withheld_number_is_no_lost_effect():
+    answer = read(shop() | {"before": np.full(6_000, 7.5)}, ["before", "tier"])
+    assert not [sentence for sentence in answer.to_dict()["privacy"]["costs"] if "effect on before" in sentence]
