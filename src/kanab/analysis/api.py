@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kanab.analysis.clamping import release_clamped
 from kanab.analysis.cluster_rows import clusters_of, per_person
 from kanab.analysis.compare import (
     AnalyzedTables,
@@ -44,13 +45,12 @@ from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.strata_rows import strata_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
-from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
+from kanab.counting.dispatch import SourceOptions, chosen_plan, clamp_numbers, count_source
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.costs import experiment_costs, merging_costs
-from kanab.privacy.gate import release
 from kanab.privacy.release import Receipt, Release, concerns
 from kanab.stats.additive import Slopes, check_slopes
 from kanab.stats.adjust import Variance, check_variance
@@ -222,7 +222,13 @@ def readout(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance, strata, slopes,
     )  # fmt: skip
-    return analyze_release(release(count_source(source, plan, rows), override=override), experiment, options)
+    released = release_clamped(
+        plan,
+        lambda each: count_source(source, each, rows),
+        lambda each, names: clamp_numbers(source, each, rows, names),
+        override=override,
+    )
+    return analyze_release(released, experiment, options)
 
 
 def analyze_release(released: Release, experiment: str | None, options: AnalysisOptions) -> Readout:
@@ -527,7 +533,9 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     if options.roles and "primary" not in options.roles.values():
         notes.append("There is no decision: guardrails are named, but no primary metric (--primary).")
     if not released.bounds_declared:
-        notes.append("Bounds were taken from the data, nothing was clamped; this can be read here but not saved.")
+        notes.append(
+            f"Bounds were taken from the data, {_clamped(released, plan)}; this can be read here but not saved."
+        )
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
     notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
@@ -544,6 +552,13 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     if "join" in choices:
         notes.append(f"Columns were joined from {choices['join']} by {choices['on']}.")
     return [*notes, *receipt.deviations]
+
+
+def _clamped(released: Release, plan: ExperimentPlan) -> str:
+    """Say which numbers are clamped; nothing else is where bounds come from the data."""
+    bounds = {name: released.plan.metrics_by_name[name].bounds for name in plan.numbers}
+    texts = [f"{name} is clamped to {ends[0]:g} … {ends[1]:g}" for name, ends in bounds.items() if ends]
+    return f"{' and '.join(texts)} (--bounds)" if texts else "nothing was clamped"
 
 
 def _missing(released: Release, tables: Mapping[str, Tally]) -> dict[str, tuple[Missing, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kanab.analysis.api import analyze_release
+from kanab.analysis.clamping import release_clamped
 from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
 from kanab.cli.output import echo_json, json_option
@@ -20,12 +21,13 @@ from kanab.cli.source_options import (
     flags_said,
     is_release,
     plan_of,
+    rows_of,
     source_options,
 )
 from kanab.counting.csvfile import matching_files
+from kanab.counting.dispatch import clamp_numbers
 from kanab.errors import PlanError
 from kanab.privacy.batches import add_releases
-from kanab.privacy.gate import release as release_counted
 from kanab.privacy.release import Release
 
 _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
@@ -81,7 +83,13 @@ def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
         return add_releases([released for path in source for released in _read(path)])
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None})  # a pool may be the control
-    return release_counted(counted_source(source[0], plan, flags), flags["k"], override=flags["override"])
+    return release_clamped(
+        plan,
+        lambda each: counted_source(source[0], each, flags),
+        lambda each, names: clamp_numbers(source[0], each, rows_of(flags), names),
+        flags["k"],
+        override=flags["override"],
+    )
 
 
 def _read(path: str) -> tuple[Release, ...]:

@@ -104,10 +104,11 @@ def quantile_bins(name: str, quantiles: Sequence[float], low: float, high: float
     >>> quantile_bins("year", [2003.75, 2011.5], 1999, 2024).edges
     (2003.8, 2011.5)
     """
-    return Bins(name, tuple(sorted({_rounded(value, high - low) for value in quantiles})))
+    return Bins(name, tuple(sorted({rounded(value, high - low) for value in quantiles})))
 
 
-def _rounded(value: float, span: float) -> float:
+def rounded(value: float, span: float) -> float:
+    """Return a quantile with three significant digits, counted on the range where values are close together."""
     exact = Decimal(f"{value:.12g}")
     if not exact:
         return 0.0

@@ -16,13 +16,16 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kanab.arguments import check_arguments
 from kanab.counted import Counted
+from kanab.counting.bins import rounded
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, matching_files, parse_fields, read_texts
 from kanab.counting.files import file_kind, no_table, read_files
-from kanab.counting.frames import Array, get_column, holds_fractions
+from kanab.counting.frames import Array, get_column, holds_fractions, to_numbers
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
@@ -302,6 +305,39 @@ def _name_of(table: Any) -> str | None:
     if table is None:
         return None
     return Path(fspath(table)).name if isinstance(table, (str, PathLike)) else "a table in memory"
+
+
+ENDS = 0.01, 0.99
+"""The quantiles at which a number is clamped whose extreme values would keep its products from leaving."""
+
+
+def clamp_numbers(source: Any, plan: Plan, options: SourceOptions, names: Sequence[str]) -> Plan:
+    """Return a plan with bounds for some numbers: 0 or their 1 % point, and their 99 % point.
+
+    Where rows have to be added up to people first, nothing is known of them, and the plan stays as it is.
+    """
+    if options.unit is not None or options.events is not None or options.assigned_by is not None:
+        return plan
+    bounds = {}
+    for name, ends in _quantiles(source, options, names).items():
+        low, high = min(0.0, ends[0]), max(0.0, ends[-1])
+        if ends and low < high:
+            bounds[name] = rounded(low, high - low), rounded(high, high - low)
+    metrics = tuple(replace(metric, bounds=bounds.get(metric.name, metric.bounds)) for metric in plan.metrics)
+    return replace(plan, metrics=metrics)
+
+
+def _quantiles(source: Any, options: SourceOptions, names: Sequence[str]) -> dict[str, list[float]]:
+    in_memory = not isinstance(source, (str, PathLike)) and not options.needs_engine
+    package = type(source).__module__.partition(".")[0]
+    if in_memory and package not in ("ibis", "pyspark") and not hasattr(source, "collect"):
+        columns = {name: to_numbers(get_column(source, name), name) for name in names}
+        return {name: np.quantile(values[~gone], ENDS).tolist() for name, (values, gone) in columns.items()}
+    if not _installed("ibis"):
+        return {}
+    from kanab.counting.engine.profiles import quantiles_of  # noqa: PLC0415 - needs the [sql] extra
+
+    return quantiles_of(_open(source, options)[0], names, ENDS)
 
 
 def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:

@@ -46,7 +46,7 @@ WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
 BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
     "ArmShare", "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "ProposedShares", "combine",
-    "propose_shares", "read_ledger", "read_portfolio", "read_release",
+    "propose_bins", "propose_shares", "read_ledger", "read_portfolio", "read_release",
     "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
 BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}

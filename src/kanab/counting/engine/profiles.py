@@ -60,6 +60,18 @@ def holds_fractions(table: Any, name: str) -> bool:
     return bool(row["any"])
 
 
+def quantiles_of(table: Any, names: Sequence[str], shares: Sequence[float]) -> dict[str, list[float]]:
+    """Return quantiles of number columns; none of a column without values."""
+    wanted = {
+        f"q{place}_{order}": table[name].cast("float64").quantile(share)
+        for place, name in enumerate(names)
+        for order, share in enumerate(shares)
+    }
+    row = first_row(table.aggregate(**wanted))
+    cuts = {name: [row[f"q{place}_{order}"] for order in range(len(shares))] for place, name in enumerate(names)}
+    return {name: [float(cut) for cut in values if cut is not None] for name, values in cuts.items()}
+
+
 def profile_columns(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
 ) -> ColumnProfiles:

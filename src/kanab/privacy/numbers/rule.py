@@ -9,6 +9,7 @@ import numpy as np
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError, listed
+from kanab.plan.model import Plan
 from kanab.privacy.leverage import Leverage, holds
 from kanab.privacy.numbers.weights import Weights, weighted_sums
 from kanab.privacy.overlap import Column, linkage_of
@@ -78,6 +79,19 @@ def weigh_numbers(
         else:
             withheld[experiment, number] = why.format(number=number, experiment=experiment)
     return WeighedNumbers(withheld, weights, result)
+
+
+def extreme_numbers(plan: Plan, left_out: Mapping[str, str]) -> list[str]:
+    """Return the numbers without declared bounds whose products are withheld for their extreme values."""
+    return [
+        number
+        for number in plan.numbers
+        if not plan.metrics_by_name[number].declared
+        and any(
+            left_out.get(f"{name}: products of {number}") == EXTREME.format(number=number, experiment=name)
+            for name in plan.experiment_names
+        )
+    ]
 
 
 def _of(tables: Mapping[str, Tally], experiment: str) -> dict[str, Tally]:
