@@ -260,8 +260,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
     strata = strata_rows(plan, tables, options.strata, resolved, notes)
-    outcomes = [*dict.fromkeys(m.means.metric for m in means if m.means.metric in _metric_names(tables))]
-    received = received_rows(analyzed, outcomes, resolved, options.variance, notes)
+    received = received_rows(analyzed, means, resolved, options, notes)
     read = [] if clusters is not None else distributions(released, plan, pools.groups, notes)
     if clusters is not None and plan.quantiles:
         notes.append("Quantiles are not compared: people were assigned by groups, and bins do not know these.")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kanab.analysis.compare import AnalyzedTables
-from kanab.analysis.options import ResolvedOptions
+from kanab.analysis.compare import AnalyzedTables, MetricMeans
+from kanab.analysis.options import AnalysisOptions, ResolvedOptions
 from kanab.analysis.rows import plain_interval
-from kanab.errors import AnalysisError, DesignError
-from kanab.stats.adjust import Variance
+from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.cautions import Caution
 from kanab.stats.designs.received import WEAK_BELOW, ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.tally.factor import label
-from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -56,17 +54,26 @@ class ReceivedRow:
 
 
 def received_rows(
-    analyzed: AnalyzedTables, outcomes: Sequence[str], options: ResolvedOptions, variance: Variance, notes: list[str]
+    analyzed: AnalyzedTables,
+    measured: Sequence[MetricMeans],
+    resolved: ResolvedOptions,
+    options: AnalysisOptions,
+    notes: list[str],
 ) -> list[ReceivedRow]:
-    """Return the effect of receiving for every metric and arm, plain and adjusted; one that cannot be had is a note."""
+    """Return the effect of receiving for every metric and arm, plain and adjusted; one that cannot be had is a note.
+
+    It is adjusted for what the effects of being assigned are adjusted for, on the metric and on what was received.
+    """
     received = analyzed.plan.received
     if received is None:
         return []
-    if options.looks is not None:
+    if resolved.looks is not None:
         notes.append("The effect of receiving is read once, at the end: without looks.")
         return []
+    known = {name for table in analyzed.tables.values() for name in table.metric_names}
+    adjusted = {m.means.metric: m.means.covariates for m in measured if m.means.method == "adjusted"}
     rows: list[ReceivedRow] = []
-    for metric in (name for name in outcomes if name != received):
+    for metric in dict.fromkeys(m.means.metric for m in measured if m.means.metric in known - {received}):
         holding = {
             name: table
             for name, table in analyzed.tables.items()
@@ -79,25 +86,31 @@ def received_rows(
             )
             continue
         table = next(iter(holding.values()))
-        adjusting = _adjusting(analyzed, holding)
+        numbers = [name for name in adjusted.get(metric, ()) if name in analyzed.plan.numbers]
+        covariates = [
+            name
+            for name in adjusted.get(metric, ())
+            if name in adjusted.get(received, ()) and (name in numbers or analyzed.of(name) in holding)
+        ]
+        without = [name for name in adjusted.get(metric, ()) if name not in covariates]
+        if without:
+            notes.append(f"The effect of receiving on {metric} is not adjusted for {listed(without)}.")
+        numbers = [name for name in numbers if name in covariates]
+        categories = [name for name in covariates if name not in numbers]
+        tables = analyzed.crossed(categories, holding) if categories else [table]
         try:
-            for arm in (level for level in table.experiment.levels if level != options.control):
-                sides: dict[str, Any] = {"arm": arm, "control": options.control, "confidence": options.confidence}
+            for arm in (level for level in table.experiment.levels if level != resolved.control):
+                sides: dict[str, Any] = {"arm": arm, "control": resolved.control, "confidence": resolved.confidence}
                 rows.append(ReceivedRow(received_effect(table, metric, received, **sides)))
-                if adjusting:
-                    effect = adjusted_received_effect(adjusting, metric, received, variance=variance, **sides)
-                    rows.append(ReceivedRow(effect))
+                if covariates:
+                    effect = adjusted_received_effect(
+                        tables, metric, received, variance=options.variance, numbers=numbers, slopes=options.slopes,
+                        **sides,
+                    )  # fmt: skip
+                    rows.append(ReceivedRow(replace(effect, covariates=tuple(covariates))))
         except (AnalysisError, DesignError) as problem:
             notes.append(f"An effect of receiving on {metric} is not given: {problem.fact}.")
     return rows
-
-
-def _adjusting(analyzed: AnalyzedTables, holding: Mapping[str, Tally]) -> list[Tally]:
-    """Return the tables that an effect is adjusted by: of one covariate, or those of several together."""
-    covariates = [name for name in sorted({*analyzed.plan.adjust}) if analyzed.of(name) in holding]
-    if len(covariates) < 2:
-        return [holding[analyzed.of(name)].as_categories(analyzed.categories) for name in covariates]
-    return analyzed.crossed(covariates, holding)
 
 
 def received_cautions(rows: Sequence[ReceivedRow]) -> list[Caution]:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import click
 
+from kanab.analysis.compare import AnalyzedTables
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import level, pairs, shares_of
@@ -24,11 +25,12 @@ from kanab.planning.report.power_html import power_report
 from kanab.planning.report.power_words import power_text, short
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release
+from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.margins import Claim, Margin
-from kanab.stats.ratio import adjusted_ratio_means, ratio_means
+from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
@@ -66,7 +68,9 @@ class _Basis:
 )
 @click.option("--metric", help="With --release: the metric; a ratio as revenue/orders.")
 @click.option("--experiment", help="With --release: the experiment, if it holds several.")
-@click.option("--adjust", metavar="COVARIATE", help="With --release: adjust for this covariate.")
+@click.option(
+    "--adjust", metavar="COVARIATES", help="With --release: adjust for covariates, and for numbers that it has."
+)
 @click.option("--r2", type=float, help="With --rate or --sd: the share of the variance that covariates explain.")
 @click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
 @click.option("--control", help="Arm to compare with; default the first.")
@@ -331,20 +335,44 @@ def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
     return _Basis(noise.mean, binary, (_origin(flags, plan, name),)), noise
 
 
-def _means(released: Release, plan: ExperimentPlan, metric: str | None, covariate: str | None) -> tuple[ArmMeans, str]:
+def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: str | None) -> tuple[ArmMeans, str]:
     """Return plain, adjusted or ratio means, and the metric's name."""
-    ratio = _ratio(released, metric)
-    tables = list(released.tables_of(plan.name).values())
-    if covariate is not None:
-        table = _with(tables, covariate, plan.name).as_categories(released.plan.categories)
+    ratio, metric = _ratio(released, metric), _outcome(released, plan, metric)
+    tables = released.tables_of(plan.name)
+    asked = sorted({name for part in (adjust or "").split(",") if (name := part.strip())})
+    numbers = [name for name in asked if name in plan.numbers]
+    categories = [name for name in asked if name not in numbers]
+    single = {name: _with(list(tables.values()), name, plan) for name in categories}
+    if len(asked) > 1 or numbers:
+        analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
+        held = {analyzed.of(name): table for name, table in single.items()}
+        used = analyzed.crossed(categories, held) if categories else [_first(list(tables.values()), plan.name)]
+        if ratio is not None:
+            return additive_ratio_means(used, *ratio, categories, numbers=numbers), "/".join(ratio)
+        means = additive_means(used, metric, categories, numbers=numbers)
+    elif asked:
+        table = single[asked[0]].as_categories(released.plan.categories)
         if ratio is not None:
             return adjusted_ratio_means(table, *ratio), "/".join(ratio)
         means = adjusted_means(table, metric)
     elif ratio is not None:
-        return ratio_means(_first(tables, plan.name), *ratio), "/".join(ratio)
+        return ratio_means(_first(list(tables.values()), plan.name), *ratio), "/".join(ratio)
     else:
         means = plain_means(released.totals(plan.name), metric)
     return means, means.metric
+
+
+def _outcome(released: Release, plan: ExperimentPlan, metric: str | None) -> str | None:
+    """Return the metric, or the only one that is no number from before the experiment."""
+    outcomes = [name for name in released.totals(plan.name).metric_names if name not in released.plan.numbers]
+    if metric in released.plan.numbers:
+        raise PlanError(
+            f"{metric} was measured before the experiment, so that there is no effect on it",
+            f"Name a metric ({', '.join(outcomes)}), and adjust for it: --adjust {metric}.",
+        )
+    if metric is None and len(outcomes) > 1:
+        raise AnalysisError("several metrics, and none named", f"Name one of: {', '.join(outcomes)}.")
+    return outcomes[0] if metric is None and outcomes else metric
 
 
 def _ratio(released: Release, metric: str | None) -> tuple[str, str] | None:
@@ -361,14 +389,17 @@ def _first(tables: list[Tally], experiment: str) -> Tally:
     return max(tables, key=lambda tally: len(tally.crosses))
 
 
-def _with(tables: list[Tally], name: str, experiment: str) -> Tally:
-    """Return the table of an experiment that holds a covariate, or another experiment."""
-    for tally in tables:
-        if name in [factor.name for factor in tally.factors if factor.name != experiment]:
+def _with(tables: list[Tally], name: str, plan: ExperimentPlan) -> Tally:
+    """Return the table of an experiment that holds metrics by a covariate, or by another experiment."""
+    measured = [tally for tally in tables if tally.moments]
+    for tally in measured:
+        if name in [factor.name for factor in tally.factors if factor.name != plan.name]:
             return tally
-    others = {factor.name for tally in tables for factor in tally.factors} - {experiment}
+    others = {factor.name for tally in measured for factor in tally.factors} - {plan.name}
+    numbers = f"; numbers: {listed(plan.numbers)}" if plan.numbers else ""
     raise LevelError(
-        f"the release holds no table of {experiment} by that name", f"It has: {listed(sorted(others)) or 'none'}."
+        f"the release holds no table of {plan.name} by {name!r}",
+        f"It has: {listed(sorted(others)) or 'none'}{numbers}.",
     )
 
 
@@ -379,10 +410,11 @@ def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     if _ratio(released, flags["metric"]) is not None:
         raise PlanError("the interaction of a ratio is not planned from a release", "Name one of its two parts.")
     tables = [tally for tally in released.tables.values() if plan.name in tally.experiment_names]
-    table = _with(tables, flags["interaction"], plan.name)
+    table = _with(tables, flags["interaction"], plan)
     covariate = None if len(table.arms) == 2 else flags["interaction"]
-    cells = crossed_noise_of(table, covariate, flags["metric"])
-    metric = table.moments_of(flags["metric"]).metric.name
+    asked = _outcome(released, plan, flags["metric"])
+    cells = crossed_noise_of(table, covariate, asked)
+    metric = table.moments_of(asked).metric.name
     means = plain_means(released.totals(plan.name), metric)
     base = means.arms.index(means.control if plan.control is None else plan.control)
     return _Basis(float(means.means[base]), _is_binary(released, metric), (_origin(flags, plan, metric),)), cells

@@ -132,12 +132,15 @@ def propose_shares(
 
 
 def _means(batch: Release, experiment: str, metric: str | None) -> ArmMeans:
-    totals = batch.totals(experiment)
-    if metric is None and len(totals.metric_names) > 1:
-        raise AnalysisError("several metrics, and none named", f"Name one of: {', '.join(totals.metric_names)}.")
-    if metric is not None and metric not in totals.metric_names:
-        raise AnalysisError("unknown metric", f"The release has: {', '.join(totals.metric_names)}.")
-    return plain_means(totals, metric)
+    totals, numbers = batch.totals(experiment), batch.plan.numbers
+    outcomes = [name for name in totals.metric_names if name not in numbers]
+    if metric is None and len(outcomes) > 1:
+        raise AnalysisError("several metrics, and none named", f"Name one of: {', '.join(outcomes)}.")
+    if metric in numbers:
+        raise AnalysisError(f"{metric} was measured before the experiment", f"Name one of: {', '.join(outcomes)}.")
+    if metric is not None and metric not in outcomes:
+        raise AnalysisError("unknown metric", f"The release has: {', '.join(outcomes)}.")
+    return plain_means(totals, metric if metric is not None or not outcomes else outcomes[0])
 
 
 def best_chances(

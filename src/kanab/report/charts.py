@@ -104,17 +104,18 @@ def received_chart(data: Data, metric: str) -> Spec | None:
         place = str(len(drawn))
         for number, ends in enumerate(row["ranges"] or [None]):
             shown = {**row, "interval": ends, "method": "difference", "p": None if ends is None else 1.0}
-            adjusted = f", adjusted for {listed(row['covariates'])}" if row["covariates"] else ""
             words = {
-                "label": f"received ({row['received']}){adjusted}",
+                "label": f"received ({row['received']})",
                 "weight": "bold",
                 "text": _received_text(row, figures),
             }
             spec = _forest_row(shown | {"verdict": None}, figures, place)
             drawn.append(spec | (words if number == 0 else {"label": "", "text": ""}))
-    panel = _forest_panel(alt, drawn, _axis_title(data, metric))
+    covariates = rows[0]["covariates"]
+    panel = _forest_panel(alt, drawn, f"{_axis_title(data, metric)}{', adjusted' if covariates else ''}")
     title = f"Effects on {metric} of being assigned and of receiving"
     described = "; ".join(f"{row['label']} {row['text']}" for row in drawn if row["label"])
+    described += f"; adjusted for {listed(covariates)}" if covariates else ""
     return _finished(alt, [panel], title, f"{percent(data['confidence'])} intervals. {described}.")
 
 

@@ -195,7 +195,23 @@ def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> Non
         spec = received_chart(answer.to_dict(), "spend")
         assert spec is not None
         labels = [value["label"] for value in spec["data"]["values"]]
-        assert labels == ["assigned to mail", f"received (opened), adjusted for {', '.join(covariates)}"]
+        assert labels == ["assigned to mail", "received (opened)"]
+        assert f"adjusted for {', '.join(covariates)}." in spec["description"]
+
+
+@pytest.mark.parametrize("slopes", ["own", "one"])
+def test_it_is_adjusted_for_numbers_as_the_effect_of_being_assigned_is(slopes: Any) -> None:
+    rows = mailing()
+    before = np.round(np.random.default_rng(3).gamma(2, 20, 4_000), 2)
+    rows |= {"tier": np.arange(4_000) % 3, "before": before, "spend": np.round(rows["spend"] + before, 2)}
+    answer = kb.readout(rows, **CHOICES, adjust=["before", "tier"], bounds={"before": (0, 120)}, slopes=slopes)
+    plain, adjusted = answer.to_dict()["received"][:2]
+    effect = next(row.effect for row in answer.effects if row.effect.method == "adjusted")
+    assert adjusted["covariates"] == list(effect.covariates) == ["before", "tier"]
+    assert adjusted["assignment"] == pytest.approx(effect.estimate, rel=1e-9)
+    assert adjusted["se"] < 0.8 * plain["se"]
+    ((low, high),) = adjusted["ranges"]
+    assert (low > 0 or high < 0) == (effect.p < 0.05)
 
 
 def test_ratios_have_no_effect_of_receiving_and_need_no_note() -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -182,6 +183,31 @@ def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
     assert found["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
     assert found["notes"] == ["How spend varies is as it was found in variant (shop.json), adjusted for tier."]
     assert data(*words)["arms"] != found["arms"]  # no shares were planned, so the realised ones
+
+
+def test_numbers_that_a_release_was_adjusted_for_save_people_and_are_no_metrics(tmp_path: Path) -> None:
+    rows = shop_rows(8_000)
+    before = np.random.default_rng(1).gamma(2, 5, 8_000).round(2)
+    rows |= {"before": before, "spend": np.round(np.minimum(rows["spend"], 30) + 2 * before, 2)}
+    counted = kb.count(
+        rows, arm="variant", metrics=["spend"], adjust=["before", "device", "tier"],
+        bounds={"spend": (0, 150), "before": (0, 40)}, resolution={"spend": 0.01, "before": 0.01},
+    )  # fmt: skip
+    released = kb.release(counted)
+    path = tmp_path / "shop.json"
+    kb.write_release(released, path)
+    words = ("--release", str(path), "--effect", "0.5", "--power", "0.8")
+    plain, number, all_of_them = (
+        data(*words, *more) for more in ((), ("--adjust", "before"), ("--adjust", "tier,before,device"))
+    )
+    assert all_of_them["people"] < number["people"] < 0.7 * plain["people"]
+    effect = kb.analyze(released).effects[-1].effect
+    assert effect.covariates == ("before", "device", "tier")
+    means = kb.stats.additive_means([released.tables["variant/tier"]], "spend", [], numbers=["before"])
+    assert number["people"] == solve_power(noise_of_means(means), effect=0.5, power=0.8).people
+    assert "adjusted for before" in number["notes"][0]
+    assert "measured before the experiment" in problem(*words, "--metric", "before").fact
+    assert "numbers: before" in problem(*words, "--adjust", "age").remedy
 
 
 def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) -> None:
@@ -384,7 +410,7 @@ def test_bad_input_is_a_fact_and_a_remedy(words: tuple[str, ...], kind: type[Kan
 
 def test_unknown_names_in_a_release_are_refused(file: Path) -> None:
     words = ("--release", str(file), "--people", "900", "--power", "0.8")
-    assert "no table of variant by that name" in problem(*words, "--metric", "spend", "--adjust", "age").fact
+    assert "no table of variant by 'age'" in problem(*words, "--metric", "spend", "--adjust", "age").fact
     assert problem(*words, "--metric", "spend", "--interaction", "age").remedy == "It has: tier."
     assert isinstance(problem(*words, "--metric", "clicks"), LevelError)
     assert isinstance(problem(*words, "--experiment", "banner"), PlanError)

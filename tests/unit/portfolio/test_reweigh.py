@@ -122,3 +122,17 @@ def test_refusals_say_what_to_do() -> None:
         propose_shares([BATCHES[0], BATCHES[0]])
     with pytest.raises(AnalysisError, match="nothing varies"):
         propose_shares([batch(4, {"A": 0.0, "B": 0.0})])
+
+
+def test_a_number_that_is_adjusted_for_is_nothing_to_be_best_at() -> None:
+    rng = np.random.default_rng(3)
+    rows = {"button": rng.choice(["A", "B"], 2000), "before": rng.gamma(2, 5, 2000).round(2)}
+    rows["spend"] = (rows["before"] + rng.gamma(2, 5, 2000)).round(2)
+    week = kb.release(
+        kb.count(
+            rows, arm="button", metrics=["spend"], adjust=["before"], bounds={"before": (0, 40), "spend": (0, 100)},
+        )
+    )  # fmt: skip
+    assert propose_shares([week]).metric == "spend"
+    with pytest.raises(AnalysisError, match=r"before was measured before the experiment. Name one of: spend."):
+        propose_shares([week], metric="before")

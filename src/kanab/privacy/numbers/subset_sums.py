@@ -60,7 +60,7 @@ def withhold_searchable(
                     continue
                 known = next(table.moments_of(number).metric for table in own if number in table.metric_names)
                 after = {n: left - _bits_of_product(counted, known, n) for n, left in arms.items()}
-                if min(after.values()) >= MARGIN:
+                if min(after.values(), default=math.inf) >= MARGIN:
                     arms = after
                 else:
                     withheld[name, pair] = SEARCHED.format(number=number, metric=metric, experiment=name)
@@ -70,7 +70,10 @@ def withhold_searchable(
 def _arms(
     counted: Counted, experiment: str, metric: str, own: Sequence[Tally], before: Sequence[Tally]
 ) -> dict[int, float]:
-    """Return by the people of each arm the digits of its groups that sums by class and earlier products leave open."""
+    """Return by the people of each arm the digits of its groups that sums by class and earlier products leave open.
+
+    An arm in which everybody is alike has no such group: its product is a multiple of the number's sum.
+    """
     tables = [table for table in own if metric in table.metric_names]
     off = people_off(counted, metric, [ShownTable(experiment, table) for table in tables], experiment)[:, 0]
     people = marginal(tables[0].moments_of(metric).counts, tables[0].axes, (experiment,))
@@ -84,6 +87,8 @@ def _arms(
     }
     arms: dict[int, float] = {}
     for level, n, d in zip(tables[0].factor(experiment).levels, map(int, people), map(int, off), strict=True):
+        if not d:
+            continue
         share = d / max(1, n)
         left = bits_of_groups(n, d) - sum(_bits_of_product(counted, known, n) for known in products.values())
         for table in tables:

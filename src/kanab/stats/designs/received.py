@@ -17,11 +17,12 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.stats.additive import additive_means
+from kanab.stats.additive import Slopes, additive_means
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
 from kanab.stats.effect import difference_in_means
-from kanab.tally.cells import marginal
+from kanab.stats.gram import arm_cross
+from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
@@ -157,21 +158,24 @@ def adjusted_received_effect(
     control: Any = None,
     confidence: float = 0.95,
     variance: Variance = "exact",
+    numbers: Sequence[str] = (),
+    slopes: Slopes = "own",
 ) -> ReceivedEffect:
     """Return the effect of receiving from adjusted means: both differences with less noise.
 
-    ``tables`` is one with a covariate, or those of `additive_means` for several. Each arm's y − effect · d is regressed
-    on the covariates (Lin). Raises what `received_effect` and the adjusted means raise.
+    ``tables`` is one with a covariate, or those of `additive_means` for several and for ``numbers``, which need
+    products with both metrics. Each arm's y − effect · d is regressed on the covariates (Lin), or everybody's with
+    ``slopes="one"``. Raises what `received_effect` and the adjusted means raise.
     """
     whole = next((table for table in tables if table.moments), None)
     if whole is None:
         raise AnalysisError("no table holds the two metrics", "Give a table of each covariate.")
     plain = received_effect(whole, metric, received, arm=arm, control=control, confidence=confidence)
-    sums = [_with_sum(table, metric, received) if table.moments else table for table in tables]
+    sums = [_with_sum(table, metric, received, numbers) if table.moments else table for table in tables]
     y, d, both = (
         adjusted_means(sums[0], name, variance=variance)
-        if len(sums) == 1
-        else additive_means(sums, name, variance=variance)
+        if len(sums) == 1 and not numbers and slopes == "own"
+        else additive_means(sums, name, variance=variance, numbers=numbers, slopes=slopes)
         for name in (metric, received, _SUM)
     )
     weights = np.array([{plain.arm: 1.0, plain.control: -1.0}.get(level, 0.0) for level in y.arms])
@@ -206,8 +210,8 @@ _NOTHING = 1e-12
 _SUM = "the metric and what was received"
 
 
-def _with_sum(tally: Tally, metric: str, received: str) -> Tally:
-    """Return both metrics, and their sum in steps of both, class by class."""
+def _with_sum(tally: Tally, metric: str, received: str, numbers: Sequence[str]) -> Tally:
+    """Return both metrics, their sum in steps of both, class by class, and the numbers with the products of all."""
     cross = _products(tally, metric, received)
     d, y = (tally.moments_of(name) for name in cross.pair)
     if np.any(y.counts != d.counts) or np.any(marginal(y.counts, tally.axes, cross.by) != cross.counts):
@@ -217,7 +221,21 @@ def _with_sum(tally: Tally, metric: str, received: str) -> Tally:
         )
     squares = cross.squares[1] + 2 * cross.products + cross.squares[0]
     total = Moments(Metric(_SUM, y.metric.scale), y.counts, y.sums + d.sums, {cross.by: squares})
-    return replace(tally, moments=(y, d, total), crosses=())
+    moments = (y, d, total, *(part for part in tally.moments if part.metric.name in numbers))
+    kept = [other for other in tally.crosses if {*other.pair} <= {*numbers, metric, received}]
+    return replace(tally, moments=moments, crosses=(*kept, *_sum_products(tally, cross, squares, numbers)))
+
+
+def _sum_products(tally: Tally, cross: Cross, squares: Cells, numbers: Sequence[str]) -> list[Cross]:
+    """Return the products of each number with the sum: those with its two parts, added."""
+    made = []
+    for number in numbers:
+        parts = [arm_cross(tally, number, name) for name in cross.pair]
+        if parts[0] is not None and parts[1] is not None:
+            d, y = parts[0], parts[1]
+            both = (d.sums[0], d.sums[1] + y.sums[1])
+            made.append(Cross((number, _SUM), d.by, d.counts, both, (d.squares[0], squares), d.products + y.products))
+    return made
 
 
 def _alike(received: str) -> AnalysisError:

@@ -83,6 +83,16 @@ def test_those_with_a_metric_that_many_have_leave() -> None:
     assert made.receipt.left_out == {}
 
 
+def test_an_arm_in_which_nobody_has_it_names_nobody() -> None:
+    """A mail that only one arm was sent: nobody of the other opened it, and the sum over nobody is 0."""
+    rows = shop(4_000, 1_000)
+    rows["bought"][rows["arm"] == "A"] = 0
+    assert ("before", "bought") in products(release(counted(rows)))
+    few = shop(60, 10)
+    few["bought"][few["arm"] == "A"] = 0
+    assert ("before", "bought") not in products(release(counted(few)))
+
+
 def test_coarser_steps_are_the_remedy() -> None:
     rows = shop(200, 14)
     assert products(release(counted(rows, 0.000001))) == set()

@@ -10,7 +10,14 @@ from statsmodels.sandbox.regression.gmm import IV2SLS
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats import adjusted_effect, adjusted_received_effect, difference_in_means, received_effect
+from kanab.stats import (
+    additive_means,
+    adjusted_effect,
+    adjusted_received_effect,
+    contrast,
+    difference_in_means,
+    received_effect,
+)
 from kanab.stats.designs.received import _fieller
 
 
@@ -248,6 +255,31 @@ def test_several_covariates_are_adjusted_for_together():
     assert effect.covariates == ("tier", "device")
     assert (effect.estimate, effect.se, effect.f) == pytest.approx((crossed.estimate, crossed.se, crossed.f), rel=1e-7)
     assert effect.ranges[0] == pytest.approx(crossed.ranges[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("covariates", [(), ("tier",)])
+@pytest.mark.parametrize("slopes", ["own", "one"])
+def test_numbers_are_adjusted_for_as_they_are_and_the_error_is_that_of_y_minus_the_effect_times_d(slopes, covariates):
+    rows = with_levels()
+    before = np.round(np.random.default_rng(4).gamma(2, 5, len(rows["arm"])), 2)
+    rows |= {"before": before, "spend": np.round(rows["spend"] + 2 * before, 2)}
+    names = ("opened", "spend", "before")
+    pairs = [("opened", "spend"), ("before", "spend"), ("before", "opened")]
+    table = tally_of(rows, *covariates, pairs=pairs, metrics=names)
+    asked = {"numbers": ["before"], "slopes": slopes}
+    effect = adjusted_received_effect([table], "spend", "opened", **asked)
+    y, d = (contrast(additive_means([table], name, **asked), {"B": 1, "A": -1}) for name in ("spend", "opened"))
+    assert effect.estimate == pytest.approx(y.estimate / d.estimate, rel=1e-12)
+    left = rows | {"left": rows["spend"] - effect.estimate * rows["opened"]}
+    residual = count_columns(
+        left, arm="arm", covariates=list(covariates), metrics=["left", "before"], products=[("before", "left")],
+        resolution={"left": 1e-9, "before": 0.01},
+    )  # fmt: skip
+    expected = contrast(additive_means([residual], "left", **asked), {"B": 1, "A": -1})
+    assert effect.se == pytest.approx(expected.se_population / abs(d.estimate), rel=1e-7)
+    assert effect.se < 0.9 * received_effect(table, "spend", "opened").se
+    with pytest.raises(AnalysisError, match="products of before and opened are not in the tables"):
+        adjusted_received_effect([tally_of(rows, pairs=pairs[:2], metrics=names)], "spend", "opened", **asked)
 
 
 def test_what_cannot_be_adjusted_is_said_with_a_remedy():
