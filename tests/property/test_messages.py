@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +27,8 @@ from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.errors import MessageError
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, settle_missing
+from kanab.tally.factor import Factor
+from kanab.tally.tally import Tally
 
 NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)
 NAMES = ("checkout", "ban/ner: x", "größe")
@@ -37,10 +39,10 @@ LEVELS: dict[str, tuple[Any, ...]] = {
 }
 METRICS = (
     MetricPlan("bought", binary=True),
-    MetricPlan("minutes", (0, 600), 0.01),
-    MetricPlan("change", (-3.3, 7.7)),
-    MetricPlan("rating @ all", (1, 5), 0.5, missing="exclude"),
-    MetricPlan("clicks", (-5, 2**40), 1, squares="class"),
+    MetricPlan("minutes", (0, 600), 0.01, bins=(0.0, 0.07, 12.5, 300.0)),
+    MetricPlan("change", (-3.3, 7.7), bins=4),
+    MetricPlan("rating @ all", (1, 5), 0.5, missing="exclude", bins=(1.25, 3.0, 5.0)),
+    MetricPlan("clicks", (-5, 2**40), 1, squares="class", bins=(-7.5, 0.0, 1.0, 2.0**41)),
     MetricPlan("returned", binary=True, missing="exclude"),
 )
 
@@ -56,6 +58,8 @@ def plans(draw: st.DrawFn) -> Plan:
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
     ratios = [MetricPlan(f"ratio {number}", ratio=pair) for number, pair in enumerate(chosen)]
     names = NAMES[: draw(st.integers(1, 3))]
+    binned = [one.name for one in metrics if one.bins is not None]
+    shown = st.lists(st.sampled_from(binned), max_size=2, unique=True) if binned else st.just([])
     some = st.lists(st.sampled_from([*LEVELS]), max_size=2, unique=True).map(tuple)
     experiments = [
         ExperimentPlan(
@@ -64,6 +68,7 @@ def plans(draw: st.DrawFn) -> Plan:
             adjust=draw(some),
             segments=draw(some),
             interactions=tuple(other for other in names[:position] if draw(st.booleans())),
+            quantiles=dict.fromkeys(draw(shown), (0.5,)),
         )
         for position, name in enumerate(names)
     ]
@@ -91,6 +96,7 @@ class Person:
             one
             for one in self.plan.linkages
             if {*one.experiments} <= mine and any(name in experiments for name in one.experiments)
+            if not one.people_only  # nobody sends lines for bins
         ]
 
     def enroll(self, name: str) -> list[dict[str, Any]]:
@@ -205,8 +211,14 @@ def world(plan: Plan, chance: random.Random, people: int) -> tuple[list[list[dic
         posts.append(chance.choice([one for one in histories if one]).pop(0))
     rows: dict[str, list[Any]] = {name: [one.arms[name] for one in everyone] for name in arms}
     rows |= {name: [one.levels[name] for one in everyone] for name in LEVELS}
-    rows |= {one.name: [p.totals.get(one.name) for p in everyone] for one in plan.metrics if one.ratio is None}
+    rows |= {one.name: [on_grid(one, p.totals.get(one.name)) for p in everyone] for one in plan.counted_metrics}
     return posts, rows
+
+
+def on_grid(one: MetricPlan, value: float | None) -> float | None:
+    """A total as a collector knows it: in whole steps, within the bounds. Bins are of that."""
+    metric = one.metric()
+    return None if value is None else int(metric.to_grid(np.array([value]))[0]) / metric.scale
 
 
 # ── the promise ────────────────────────────────────────────────────────────────────────────────
@@ -222,6 +234,21 @@ def typed(rows: dict[str, list[Any]], plan: Plan) -> pa.Table:
     return pa.table({name: pa.array(column, pa.float64() if name in floats else None) for name, column in rows.items()})
 
 
+def with_filled_bins(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, Tally]:
+    """The tables without bins in which only people of other experiments are: a collector does not know about them."""
+    filled = dict(tallies)
+    for table in plan.linkages:
+        if table.people_only:
+            tally = tallies[table.name]
+            kept = np.flatnonzero(tally.people.sum(axis=0)).tolist()
+            arms, bins = tally.factors
+            scores = tuple(bins.scores[place] for place in kept) if bins.scores else (None,)
+            levels = tuple(bins.levels[place] for place in kept)
+            factor = Factor(bins.name, levels, "covariate", None if {*scores} == {None} else scores)
+            filled[table.name] = Tally((arms, factor), tally.people[:, kept])
+    return filled
+
+
 @pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 12))
@@ -232,7 +259,7 @@ def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan,
     for lines in posts:
         send(acceptor, lines, counters, chance.choice(["text", "json"]))
     counted = kb.count(rows, plan)
-    assert tables(plan, counters) == counted.tallies
+    assert tables(plan, counters) == with_filled_bins(plan, counted.tallies)
     assert {name: value for name, value in counters.items() if value and JOINT not in name} == counters_of(
         plan, counted.tallies
     )
@@ -249,7 +276,7 @@ def test_and_those_that_a_database_counts(plan: Plan, seed: int, people: int, du
     for lines in posts:
         send(acceptor, lines, counters, "text")
     people_in_duck = duck.create_table("people", typed(rows, plan), overwrite=True)
-    assert tables(plan, counters) == kb.count(people_in_duck, plan).tallies
+    assert tables(plan, counters) == with_filled_bins(plan, kb.count(people_in_duck, plan).tallies)
 
 
 @pytest.mark.slow

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.counting.signatures import signatures_of
-from kanab.collector.counting.tables import PossibleTable, possible_tables
+from kanab.collector.counting.tables import PossibleTable, possible_tables, without_bins
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.release_parts import release_what_holds, without_metrics
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
 from kanab.counted import Counted, floor_to_k
-from kanab.errors import KanabError, PrivacyError
+from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
@@ -158,6 +158,11 @@ def _counted(
         span = Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
     signatures, unknown = signatures_of(plan, tallies, counters)
     doubts = [f"effective k of {name} was not evaluated: {why}" for name, why in unknown.items()]
+    doubts += [
+        _BINS_APART.format(each.name, listed(each.quantiles))
+        for each in plan.experiments
+        if each.quantiles and each.name not in unknown
+    ]
     return Counted(plan, tallies, signatures, span=span), left, doubts
 
 
@@ -171,6 +176,8 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
 
 
 _FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"
+_FORGED_BINS = "{} is left out: messages do not add up in bins of it, some were forged or lost"
+_BINS_APART = "effective k of {} is that of its tables with sums; people by bins of {} are looked at by themselves"
 _SMALL = "{} is left out of this batch: an arm holds fewer than k people"
 _DISAGREE = "{} is left out of this batch: its tables are not about the same people, some records were lost"
 
@@ -185,6 +192,13 @@ def _without_forged(plan: Plan, possible: Mapping[str, PossibleTable]) -> tuple[
     left: dict[str, str] = {}
     for linkage in plan.linkages:
         impossible = {*possible[linkage.name].impossible}
+        if linkage.people_only:
+            name = str(linkage.covariate)
+            if impossible or f"{linkage.experiments[0]}: {name}" in left:
+                table = tallies[linkage.name]
+                tallies[linkage.name] = without_bins(table.factors, [*table.people_by(table.axes[0]).values()])
+                left[linkage.name] = _FORGED_BINS.format(name)
+            continue
         if not impossible:
             continue
         own = len(linkage.experiments) == 1

@@ -24,7 +24,7 @@ def linkage_rows(plan: Plan) -> list[dict[str, Any]]:
         {
             "table": link.name,
             "why": purposes(link.name, plan),
-            "squares": "arm" if link.squares == "arm" else "arm and level",
+            "squares": "" if link.people_only else "arm" if link.squares == "arm" else "arm and level",
         }
         for link in plan.linkages
     ]
@@ -32,8 +32,11 @@ def linkage_rows(plan: Plan) -> list[dict[str, Any]]:
 
 def linkage_table(plan: Plan) -> Table:
     """Return the rows of ``linkage_rows`` as a table."""
-    rows = tuple((row["table"], "; ".join(row["why"]), f"by {row['squares']}") for row in linkage_rows(plan))
-    return Table(("table", "why it is needed", "squares"), rows)
+    rows = (
+        (row["table"], "; ".join(row["why"]), f"by {row['squares']}" if row["squares"] else "none")
+        for row in linkage_rows(plan)
+    )
+    return Table(("table", "why it is needed", "squares"), tuple(rows))
 
 
 def metric_table(plan: Plan) -> Table:

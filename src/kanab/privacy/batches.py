@@ -312,7 +312,14 @@ def unite_plans(plans: Sequence[Plan]) -> Plan:
 
 def _agree(new: Sequence[MetricPlan] | Sequence[CovariatePlan], old: Sequence[MetricPlan | CovariatePlan]) -> bool:
     earlier = {part.name: part for part in old}
-    return all(earlier.get(part.name, part).counting == part.counting for part in new)
+    return all(_same(part, earlier.get(part.name, part)) for part in new)
+
+
+def _same(new: MetricPlan | CovariatePlan, old: MetricPlan | CovariatePlan) -> bool:
+    """Return whether a metric or covariate is counted as before; a metric may have got bins, for later experiments."""
+    if isinstance(new, MetricPlan) and old.bins is None:
+        new = replace(new, bins=None)
+    return new.counting == old.counting
 
 
 def _meaning(experiment: ExperimentPlan) -> tuple[object, ...]:

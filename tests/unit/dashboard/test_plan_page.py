@@ -13,6 +13,7 @@ from kanab.dashboard.plan_page import (
     experiment_table,
     forecast_of,
     linkage_rows,
+    linkage_table,
     metric_table,
     plan_toml,
 )
@@ -71,6 +72,14 @@ def test_tables_say_what_is_kept_and_why() -> None:
     assert experiment_table(PLAN).rows[0] == (
         "checkout", "A 1, B 1", "adjusted for tier; by device; with banner; 3 looks"
     )  # fmt: skip
+
+
+def test_people_by_bins_have_no_squares() -> None:
+    metrics = tuple(replace(metric, bins=4) if metric.name == "spend" else metric for metric in PLAN.metrics)
+    first, *others = PLAN.experiments
+    plan = replace(PLAN, metrics=metrics, experiments=(replace(first, quantiles={"spend": (0.5,)}), *others))
+    row = next(row for row in linkage_table(plan).rows if row[0] == "checkout/spend")
+    assert row[1:] == ("quantiles: do those of spend differ? People by its bins; no metric", "none")
 
 
 def test_experiments_that_are_assigned_together_are_named() -> None:

@@ -6,12 +6,13 @@ Adding the square of the difference instead would shrink the variance (the paper
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kanab.collector.counting.counters import JOINT, Counters
-from kanab.collector.counting.layout import RATIO_PARTS, TableLayout
+from kanab.collector.counting.layout import RATIO_PARTS, MetricBins, TableLayout
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.tally.factor import Level
 
@@ -43,6 +44,13 @@ class RatioKeys(NamedTuple):
     by_arm: tuple[tuple[str, ...], ...]
 
 
+class BinKeys(NamedTuple):
+    """The names of the counters of an arm's people in the bins of a metric, and what places somebody in one."""
+
+    bins: MetricBins
+    names: tuple[str, ...]
+
+
 _T = TypeVar("_T")
 
 
@@ -62,7 +70,7 @@ class _Keys(dict[int, _T]):
 class ClassCounters:
     """One class of one linkage, with the names of all its counters."""
 
-    __slots__ = ("arms", "layout", "levels", "metrics", "people", "ratios", "signature_head", "signature_part")
+    __slots__ = ("arms", "bins", "layout", "levels", "metrics", "people", "ratios", "signature_head", "signature_part")
 
     def __init__(self, layout: TableLayout, levels: Sequence[Level]) -> None:
         self.layout = layout
@@ -71,6 +79,7 @@ class ClassCounters:
         self.people = layout.class_key(levels, "n")
         self.metrics = _Keys(partial(_metric_keys, layout, self.levels))
         self.ratios = _Keys(partial(_ratio_keys, layout, self.levels))
+        self.bins = tuple(_bin_keys(bins, levels[0]) for bins in layout.bins)
         arm, last = (encode(spell(level)) for level in (levels[0], levels[-1]))
         self.signature_head = f"{encode(layout.factors[0].name)}{JOINT}{arm}"
         self.signature_part = layout.factors[-1].name, f":{last}"
@@ -104,7 +113,21 @@ def increment(target: ClassCounters, transitions: Transitions) -> Counters:
             counters[target.people] = known(target.people, 0) + 1
         else:
             _add_ratio(counters, target.ratios[measure], old, new)  # type: ignore[arg-type]
+    if target.bins:
+        _move_between_bins(counters, target.bins, transitions)
     return counters
+
+
+def _move_between_bins(counters: Counters, keys: Sequence[BinKeys], transitions: Transitions) -> None:
+    """Take a person out of the bin of the old total and into that of the new one; an enrollment begins in a bin."""
+    for bins, names in keys:
+        old, new = transitions.get(bins.measure, (None, None))
+        moves = [(bins.start, 1)] if ENROLLED in transitions else []
+        if new is not None:
+            moves += [(bins.start if old is None else bisect_right(bins.edges, old), -1)]
+            moves += [(bisect_right(bins.edges, new), 1)]
+        for place, people in moves:
+            counters[names[place]] = counters.get(names[place], 0) + people
 
 
 def _add_ratio(counters: Counters, keys: RatioKeys, old: tuple[int, int] | None, new: tuple[int, int]) -> None:
@@ -127,6 +150,10 @@ def _metric_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> 
             layout.marginal_key(by, layout.marginal_of(by, levels), word, "q") for by in layout.marginals[metric.name]
         ),
     )
+
+
+def _bin_keys(bins: MetricBins, arm: Level) -> BinKeys:
+    return BinKeys(bins, tuple(bins.table.class_key((arm, level), "n") for level in bins.table.factors[-1].levels))
 
 
 def _ratio_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> RatioKeys:

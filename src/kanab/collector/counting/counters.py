@@ -8,6 +8,7 @@ A name says what is counted: the linkage, the class or marginal, and which numbe
     checkout/tier|B:3|minutes|s        the sum, in steps of the metric's grid
     checkout/tier|checkout=B|minutes|q     squares at a marginal, in steps²
     checkout/tier|checkout=B|revenue/orders|p    what a ratio needs: n, s, t, q, r, p
+    checkout/minutes|B:%E2%89%A5%2060|n    people in a bin of a metric: ≥ 60
     checkout/*|B:phone:3|n             people of a joint signature, which ``signatures`` explains
 
 Because names explain themselves, counters outlive additions to a plan.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.limits import MOST_POST_BYTES
+from kanab.counting.bins import Bins
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
@@ -49,13 +51,18 @@ class Ratio:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """One linkage: its factors (a covariate with its missing level), metrics, marginals of squares and ratios."""
+    """One linkage: its factors (a covariate with its missing level), metrics, marginals of squares and ratios.
+
+    No message names a table of people by the bins of a metric: the lines of another table of the experiment, the
+    first one, move people between these ``bins``.
+    """
 
     linkage: Linkage
     factors: tuple[Factor, ...]
     metrics: tuple[Metric, ...]
     marginals: dict[str, tuple[By, ...]]
     ratios: tuple[Ratio, ...]
+    bins: tuple[MetricBins, ...] = ()
 
     @cached_property
     def name(self) -> str:
@@ -100,6 +107,20 @@ class TableLayout:
         return tuple(level for factor, level in zip(self.factors, levels, strict=True) if factor.name in by)
 
 
+@dataclass(frozen=True)
+class MetricBins:
+    """How the totals of a metric, by its number among the measures, place people in the bins of a table.
+
+    ``edges`` are the first steps of all bins but the lowest; ``start`` is where everybody begins: with 0, or at the
+    level of those without a value, which is the last one.
+    """
+
+    measure: int
+    table: TableLayout
+    edges: tuple[int, ...]
+    start: int
+
+
 def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[TableLayout, ...]:
     """Return the layouts of a plan's linkages; raises `PlanError` for a plan that leaves something to the data.
 
@@ -122,7 +143,7 @@ def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tup
     check_plan(plan)
     refuse(list(_open_choices(plan)), "the plan of a collector")
     metrics = {metric.name: metric.metric() for metric in plan.counted_metrics}
-    every = tuple(_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages)
+    every = _with_bins([_layout(linkage, plan, metrics, began or {}) for linkage in plan.linkages], plan)
     for layout in every:
         if math.prod(len(factor.levels) for factor in layout.factors) > MOST_CLASSES:
             raise PlanError(
@@ -136,7 +157,7 @@ def _check_sizes(every: Sequence[TableLayout]) -> None:
     """Check that somebody can enroll and have a total in one post, which names all tables of an experiment."""
     longest = max((len(encode(metric.name)) for metric in every[0].metrics), default=0) + 2 * _LONGEST_NUMBER
     sizes: dict[str, int] = {}
-    for layout in every:
+    for layout in (layout for layout in every if not layout.linkage.people_only):
         levels = sum(1 + max(len(encode(spell(level))) for level in factor.levels) for factor in layout.factors)
         names = layout.linkage.experiments[0] if len(layout.linkage.experiments) == 1 else layout.linkage.name
         sizes[names] = sizes.get(names, 0) + 2 * (len(layout.name) + levels + _LONGEST_NUMBER) + longest
@@ -152,6 +173,8 @@ def _layout(
     linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]
 ) -> TableLayout:
     factors = [_arms(plan.experiment(name)) for name in linkage.experiments]
+    if linkage.people_only:
+        return TableLayout(linkage, (*factors, _bins(plan.metrics_by_name[str(linkage.covariate)])), (), {}, ())
     if linkage.covariate is not None:
         factors.append(_levels(plan.covariate(linkage.covariate)))
     whole = [name for name, metric in metrics.items() if metric.missing == "zero"]
@@ -167,6 +190,47 @@ def _layout(
         {metric.name: _marginals(metric, linkage, factors) for metric in plan.counted_metrics},
         tuple(Ratio(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
     )
+
+
+def _bins(plan: MetricPlan) -> Factor:
+    """Return the bins of a metric, scored by their numbers; without a value is a level where such are excluded."""
+    labels = Bins(plan.name, plan.edges).labels
+    scores = tuple(map(float, range(len(labels))))
+    if plan.missing == "exclude":
+        return Factor(plan.name, (*labels, None), "covariate", (*scores, None))
+    return Factor(plan.name, labels, "covariate", scores)
+
+
+def _with_bins(every: Sequence[TableLayout], plan: Plan) -> tuple[TableLayout, ...]:
+    """Let the lines of one table of each experiment, the first, move people between bins: each counts once."""
+    binned: dict[str, list[TableLayout]] = {}
+    for layout in every:
+        if layout.linkage.people_only:
+            binned.setdefault(layout.linkage.experiments[0], []).append(layout)
+    moving = []
+    for layout in every:
+        tables = binned.pop(layout.linkage.experiments[0], []) if len(layout.linkage.experiments) == 1 else []
+        moving.append(replace(layout, bins=tuple(_metric_bins(table, layout, plan) for table in tables)))
+    return tuple(moving)
+
+
+def _metric_bins(table: TableLayout, layout: TableLayout, plan: Plan) -> MetricBins:
+    name = table.factors[-1].name
+    measure = next(measure for measure, metric in enumerate(layout.metrics) if metric.name == name)
+    metric = layout.metrics[measure]
+    edges = tuple(_first_step(edge, metric) for edge in plan.metrics_by_name[name].edges)
+    excluded = metric.missing == "exclude"
+    return MetricBins(measure, table, edges, len(edges) + 1 if excluded else bisect_right(edges, 0))
+
+
+def _first_step(edge: float, metric: Metric) -> int:
+    """Return the first step of a grid that is not below an edge, as numbers are compared when rows are counted.
+
+    >>> [_first_step(edge, Metric("minutes", 100, (0.0, 600.0))) for edge in (0.07, 12.505, 600, 10**300)]
+    [7, 1251, 60000, 60001]
+    """
+    low, high = metric.grid_bounds or (0, 0)
+    return low + bisect_left(range(low, high + 1), edge, key=lambda step: step / metric.scale)
 
 
 def _marginals(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) -> tuple[By, ...]:
@@ -209,8 +273,6 @@ def _open_choices(plan: Plan) -> Iterator[str]:
         needed = {"adjust names a metric, which": experiment.numbers, "received": experiment.received}
         for words in (words for words, said in needed.items() if said):
             yield f"{path}.{words} needs products that messages do not carry; count rows instead (kanab release)"
-    for name in plan.binned_metrics:
-        yield f"{path_to('metrics', name)}: a collector does not count people by bins of a metric; leave out quantiles"
     for name in plan.covariates_in_use:
         if plan.covariate(name).levels is None:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"

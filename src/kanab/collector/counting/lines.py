@@ -83,7 +83,7 @@ class LinePrefixes:
     """Reads the prefixes of lines by a plan, and remembers them."""
 
     def __init__(self, plan: Plan, calendar: Calendar, began: Mapping[str, Sequence[str]] | None = None) -> None:
-        every = layouts(plan, began)
+        every = [layout for layout in layouts(plan, began) if not layout.linkage.people_only]
         own: dict[str, list[TableLayout]] = {name: [] for name in plan.experiment_names}
         for layout in every:
             if len(layout.linkage.experiments) == 1:

@@ -247,6 +247,8 @@ def _mixed_metric(old: MetricPlan, new: MetricPlan) -> Iterator[str]:
         if getattr(old, key) != getattr(new, key):
             word = "kind" if key == "binary" else key
             yield f"{path}.{word} may not change: sums before and after would not be of the same thing"
+    if old.bins not in (None, new.bins):
+        yield f"{path}.bins may not change: people are counted by them already"
     if _STRICTNESS[new.sensitive] < _STRICTNESS[old.sensitive]:
         yield f"{path}.sensitive may only become stricter"
 
@@ -305,7 +307,7 @@ def _change(old: Plan, new: Plan) -> Change:
     read = [
         f"{path_to('experiments', before.name)}.{key} changes: results are read so from the next seal on"
         for before, now in _both(old.experiments, new.experiments)
-        for key in ("primary", "guardrails", "lower_is_better", "non_inferiority", "decision")
+        for key in ("primary", "guardrails", "lower_is_better", "non_inferiority", "decision", "quantiles")
         if getattr(before, key) != getattr(now, key)
     ]
     ended = [f"{path_to('experiments', name)} ends" for name in _added(new.experiment_names, old.experiment_names)]

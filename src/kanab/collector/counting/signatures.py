@@ -67,8 +67,9 @@ def within_bound(counters: Counters) -> Counters:
 def signatures_of(plan: Plan, tallies: Mapping[str, Tally], counters: Counters) -> tuple[Signatures, dict[str, str]]:
     """Return how the tables of each experiment overlap, and the experiments of which it is not known, with the reason.
 
-    Experiments stand below each other as if their people were different, and so do tables of two experiments, and
-    all tables of an experiment that is not known.
+    Experiments stand below each other as if their people were different, and so do tables of two experiments, all
+    tables of an experiment that is not known, and people by the bins of a metric: an enrollment does not know where
+    totals will end.
     """
     names = tuple(plan.linkage_names)
     blocks: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
@@ -80,7 +81,11 @@ def signatures_of(plan: Plan, tallies: Mapping[str, Tally], counters: Counters) 
         blocks.append((block, people))
 
     for experiment in plan.experiments:
-        tables = [linkage.name for linkage in plan.linkages_of(experiment.name)]
+        own = plan.linkages_of(experiment.name)
+        for linkage in own:
+            if linkage.people_only:
+                add([linkage.name], *_alone(tallies[linkage.name]))
+        tables = [linkage.name for linkage in own if not linkage.people_only]
         joint = _joint(experiment.name, [tallies[name] for name in tables], counters) if len(tables) > 1 else None
         if joint is not None and _fits(*joint, [tallies[name] for name in tables]):
             add(tables, *joint)

@@ -63,7 +63,17 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
     PossibleTable(tally=Tally of checkout (A, B): no metrics, impossible=('minutes',))
     """
     reader = _CounterReader(counters)
-    return {layout.linkage.name: _possible(layout, reader) for layout in layouts(plan)}
+    possible: dict[str, PossibleTable] = {}
+    arms: dict[str, list[int]] = {}
+    for layout in layouts(plan):
+        experiment = layout.linkage.experiments[0]
+        if layout.linkage.people_only:
+            made = _possible_bins(layout, arms[experiment], reader)
+        else:
+            made = _possible(layout, reader)
+            arms.setdefault(experiment, [*made.tally.people_by(experiment).values()])
+        possible[layout.linkage.name] = made
+    return possible
 
 
 def people_by_arm(plan: Plan, counters: Mapping[str, int]) -> dict[str, dict[Level, int]]:
@@ -132,6 +142,30 @@ def _possible(whole: TableLayout, reader: _CounterReader) -> PossibleTable:
     return PossibleTable(tally, (*(m.name for m in layout.metrics if m.name not in moments), *pairs))
 
 
+def _possible_bins(layout: TableLayout, arms: Sequence[int], reader: _CounterReader) -> PossibleTable:
+    """Return the people in the bins of a metric; without bins where they are not the people of the arms."""
+    people = _people(layout, reader)
+    if people.min() >= 0 and people.sum(axis=1).tolist() == [*arms]:
+        return PossibleTable(_filled_bins(layout, people))
+    return PossibleTable(without_bins(layout.factors, arms), (layout.factors[-1].name,))
+
+
+def without_bins(factors: Sequence[Factor], arms: Sequence[int]) -> Tally:
+    """Return a table of people by bins in which nothing is known but how many people the arms have."""
+    people = np.array(arms, dtype=object)[:, None]
+    return Tally((factors[0], Factor(factors[-1].name, (None,), "covariate")), people)
+
+
+def _filled_bins(layout: TableLayout, people: Cells) -> Tally:
+    """Return the table of the bins that hold people, as when rows are counted."""
+    arms, bins = layout.factors
+    kept = [place for place in range(len(bins.levels)) if people[:, place].any()] or [0]
+    scores = [bins.scores[place] for place in kept] if bins.scores else []
+    levels = tuple(bins.levels[place] for place in kept)
+    known = any(score is not None for score in scores)
+    return Tally((arms, Factor(bins.name, levels, "covariate", tuple(scores) if known else None)), people[:, kept])
+
+
 def _is_possible(layout: TableLayout, people: Cells, moments: Sequence[Moments], crosses: Sequence[Cross] = ()) -> bool:
     try:
         Tally(layout.factors, people, tuple(moments), tuple(crosses))
@@ -154,6 +188,8 @@ def _of_nobody(whole: TableLayout, layout: TableLayout, metric: Metric, reader: 
 
 
 def _tally(layout: TableLayout, reader: _CounterReader) -> Tally:
+    if layout.linkage.people_only:
+        return _filled_bins(layout, _people(layout, reader))
     layout = _without_empty_level(layout, reader)
     people = _people(layout, reader)
     moments = tuple(_moments(layout, metric, people, reader) for metric in layout.metrics)

@@ -75,6 +75,13 @@ def collector_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]
             "that is not checked: it becomes known after enrollment, and is not part of a combination.",
             'Let everybody begin with 0 (missing = "zero"), or use one covariate.',
         )
+    if any(why.startswith("quantiles:") for release in releases for table in release["tables"] for why in table["why"]):
+        yield (
+            "bins beside the other tables",
+            "Which bin of a metric somebody ends in becomes known after enrollment, and is not part of a combination. "
+            "k people of every arm are in each bin, without sums; together with other tables that is not checked.",
+            "Declare fewer bins, or none where no quantile is read.",
+        )
     if len({name for release in releases for name in release["experiments"]}) > 1:
         yield (
             "people of several experiments",

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import kanab as kb
+from kanab.collector.counting.counters import add_counters
 from kanab.collector.counting.layout import layouts
-from kanab.collector.counting.tables import counters_of, tables
+from kanab.collector.counting.tables import counters_of, possible_tables, tables
 from kanab.errors import PlanError, TallyError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
@@ -47,6 +50,38 @@ def test_tallies_become_counters_and_come_back_equal() -> None:
     assert counters["checkout/device|checkout=A|spend/visits|p"] == 1250 * 2 + 300 * 3
     assert counters["checkout/tier|checkout=B|rating/bought|p"] == 5
     assert 0 not in counters.values()
+
+
+BINNED = Plan(
+    (MetricPlan("spend", (0, 100), 0.01, missing="zero", bins=(0.0, 0.07, 50.0)), *PLAN.metrics[2:3]),
+    (ExperimentPlan("checkout", ARMS, quantiles={"spend": (0.5,), "rating": (0.5,)}),),
+)
+BINNED = replace(BINNED, metrics=(BINNED.metrics[0], replace(BINNED.metrics[1], bins=(3.0, 5.0))))
+
+
+def test_people_in_bins_become_counters_and_come_back_equal() -> None:
+    counted = kb.count(ROWS, BINNED)
+    counters = counters_of(BINNED, counted.tallies)
+    assert tables(BINNED, counters) == counted.tallies
+    assert counters["checkout/spend|A:0.07%20%E2%80%93%2050|n"] == 2
+    assert counters["checkout/rating|B:|n"] == 1
+    assert tables(BINNED, {})["checkout/spend"].total == 0
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"checkout/spend|A:%3C%200|n": -1}, {"checkout/spend|A:%3C%200|n": 1}, {"checkout|A|n": 1}],
+    ids=["nobody left it", "somebody from nowhere", "somebody in no bin"],
+)
+def test_bins_that_are_not_the_people_of_the_arms_are_impossible(forged: dict[str, int]) -> None:
+    counters = counters_of(BINNED, kb.count(ROWS, BINNED).tallies)
+    assert possible_tables(BINNED, counters)["checkout/spend"].impossible == ()
+    add_counters(counters, forged)
+    found = possible_tables(BINNED, counters)
+    assert found["checkout/spend"].impossible == ("spend",)
+    assert found["checkout/spend"].tally.people_by("checkout") == found["checkout"].tally.people_by("checkout")
+    assert found["checkout/spend"].tally.factor("spend").levels == (None,)
+    assert found["checkout"].impossible == ()
 
 
 def test_nobody_is_a_table_of_zeros() -> None:

@@ -485,6 +485,15 @@ def test_a_collectors_residual_risks_are_its_own() -> None:
     assert "people of several experiments" in alone
 
 
+def test_bins_that_are_looked_at_by_themselves_are_a_residual_risk_of_a_collector() -> None:
+    name, risk = next(metric.name for metric in PLAN.metrics if metric.bounds), "bins beside the other tables"
+    metrics = tuple(replace(metric, bins=4) if metric.name == name else metric for metric in PLAN.metrics)
+    first, *others = PLAN.experiments
+    binned = replace(PLAN, metrics=metrics, experiments=(replace(first, quantiles={name: (0.5,)}), *others))
+    for plan, told in ((PLAN, False), (binned, True)):
+        assert (risk in [each["risk"] for each in privacy_account({"batch": batch(plan=plan)})["risks"]]) is told
+
+
 def test_batches_of_an_earlier_version_are_named_as_a_risk_with_what_to_do() -> None:
     account = privacy_account({"batch": batch(evaluated=False)})
     assert account["verdict"]["effective_k"] is None
