@@ -261,9 +261,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
     strata = strata_rows(plan, tables, options.strata, resolved, notes)
     received = received_rows(analyzed, means, resolved, options, notes)
-    read = [] if clusters is not None else distributions(released, plan, pools.groups, notes)
-    if clusters is not None and plan.quantiles:
-        notes.append("Quantiles are not compared: people were assigned by groups, and bins do not know these.")
+    read = distributions(released, plan, pools.groups, notes)
     quantiles = quantile_rows(plan, read, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)

@@ -45,7 +45,9 @@ from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
-Rows = Literal["effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins", "quantiles"]
+Rows = Literal[
+    "effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins", "quantiles", "received", "strata"
+]
 """The rows of a readout that make a DataFrame."""
 
 
@@ -246,6 +248,10 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
             flat |= {f"{name}_low": low, f"{name}_high": high}
         elif name == "df" and isinstance(value, list):
             flat |= dict(zip(("df_numerator", "df_denominator"), value, strict=True))
-        else:
+        elif name == "equal_odds":
+            flat |= {f"{name}_{part}": number for part, number in (value or {}).items()}
+        elif name == "ranges":
+            flat[name] = value
+        elif name != "levels":
             flat[name] = ", ".join(value) if isinstance(value, list) else value
     return flat

@@ -33,9 +33,14 @@ def strata_rows(
     if options.looks is not None:
         raise AnalysisError("odds ratios over strata are read at one look", "Leave out the strata (--strata).")
     counted = list(dict.fromkeys([*plan.adjust, *plan.segments]))
-    if any(name not in counted for name in names):
+    for name in [name for name in names if name not in counted]:
+        if name in plan.numbers:
+            raise AnalysisError(
+                f"{name!r} is adjusted for as a number, and a number has no strata",
+                f"Cut it into bins (--bin {name}=5), or name a covariate: {listed(counted) or 'none is counted'}.",
+            )
         raise AnalysisError(
-            "strata name a covariate that is not counted",
+            f"strata name a covariate that is not counted: {name!r}",
             f"Counted are: {listed(counted) or 'none'}. Name it in adjust or segments, too (--adjust, --segment).",
         )
     binary = [metric.name for table in tables.values() for metric in table.metrics if metric.binary]

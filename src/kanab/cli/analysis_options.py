@@ -67,8 +67,8 @@ _OPTIONS = (
     click.option(
         "--spending",
         metavar="NAME",
-        default="obrien-fleming",
-        help=f"How planned looks share the risk of a false alarm: {', '.join(SPENDING[:-1])} or {SPENDING[-1]}.",
+        help="How planned looks share the risk of a false alarm: "
+        f"{SPENDING[0]} (default), {', '.join(SPENDING[1:-1])} or {SPENDING[-1]}.",
     ),
     click.option(
         "--tuned-at",
@@ -175,15 +175,15 @@ def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
 def _looks(flags: Mapping[str, Any]) -> Looks | None:
     """Return how several looks are read, or None for one look."""
     if flags["sequential"] is None:
-        wrong = [flag for flag in ("looks", "planned", "last", "looks_at", "looks_file") if flags[flag]]
+        wrong = [flag for flag in ("looks", "planned", "last", "looks_at", "looks_file", "spending") if flags[flag]]
         if wrong:
             flag = wrong[0].replace("_", "-")
             raise PlanError(f"--{flag} is about several looks", "Say how they are read: --sequential spending.")
         return None
     earlier = None if flags["looks_at"] is None else _earlier(flags["looks_at"])
     return Looks(
-        flags["sequential"], flags["looks"], flags["planned"], flags["spending"], flags["tuned_at"], flags["last"],
-        earlier, flags["looks_file"],
+        flags["sequential"], flags["looks"], flags["planned"], flags["spending"] or SPENDING[0], flags["tuned_at"],
+        flags["last"], earlier, flags["looks_file"],
     )  # fmt: skip
 
 

@@ -86,6 +86,8 @@ def _mistakes(plan: Plan) -> Iterator[str]:
             yield f"{path}.interactions are of people who were assigned twice, and clusters were assigned"
         if experiment.received is not None:
             yield f"{path}.received is of people, and clusters were assigned; leave it out"
+        if experiment.quantiles:
+            yield f"{path}.quantiles are of people, and clusters were assigned; leave them out"
     for metric in plan.metrics:
         path = path_to("metrics", metric.name)
         if metric.missing == "exclude":

@@ -106,7 +106,8 @@ def _name_mistakes(plan: Plan) -> Iterator[str]:
                 yield f"{path_to(group, name)}: a name {problem}"
             elif name in taken:
                 other = path_to(taken[name], name)
-                yield f"{path_to(group, name)} has a name that is taken by {other}: a column has one role"
+                role = "a column has one role; leave one out"
+                yield f"{path_to(group, name)} has a name that is taken by {other}: {role}"
             elif group == "covariates" and name == "arm":
                 yield "covariates.arm has a name that is kept for experiments; rename it"
             taken.setdefault(name, group)
@@ -304,6 +305,8 @@ def _received_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
         yield f"{path} must name a metric that is no ratio: who got it, or how much"
     if received is not None and received.name in plan.numbers:
         yield f"{path} names {received.name!r}, which is adjusted for: that was measured before the experiment"
+    if received is not None and {*plan.metric_names} <= {received.name, *plan.numbers}:
+        yield f"{path} is the only metric; name another one, which receiving may have changed"
 
 
 def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

@@ -455,7 +455,7 @@ def make_plan(
     ):  # fmt: skip
         for name in () if choices is None else choices:
             if name not in names:
-                raise PlanError(f"{word} name something that is not counted: {name!r}", _counted(names, covariates))
+                raise _not_counted(word, name, names, covariates, metrics)
     return Plan(
         tuple(
             MetricPlan(
@@ -517,11 +517,24 @@ def _named(name: str | None) -> list[str]:
     return [] if name is None else [name]
 
 
-def _counted(names: Sequence[str], covariates: Sequence[str]) -> str:
-    """Say what is counted, or where a covariate is named."""
+def _not_counted(
+    word: str, name: str, names: Sequence[str], covariates: Sequence[str], metrics: Sequence[str]
+) -> PlanError:
+    """Return what is wrong where a choice is about something that is not counted, or in another role."""
+    if word == "bins" and name in metrics:
+        return PlanError(
+            f"bins of the metric {name!r} are for its quantiles, and none are asked for",
+            f"Name it in quantiles, too (--quantile {name}=0.5), or leave out its bins.",
+        )
+    if word in ("resolution", "missing") and name in covariates:
+        return PlanError(
+            f"{word} is of metrics and numbers, and {name!r} is not said to be one",
+            f"Adjust for it as it is (numbers, --number {name}), or leave out its {word}.",
+        )
+    fact = f"{word} name something that is not counted: {name!r}"
     if not names and names is covariates:
-        return "No covariates are named: name some in adjust or segments (--adjust, --segment)."
-    return f"Counted: {listed(names)}."
+        return PlanError(fact, "No covariates are named: name some in adjust or segments (--adjust, --segment).")
+    return PlanError(fact, f"Counted: {listed(names)}.")
 
 
 def _only(arms: Sequence[Any] | None, shares: Mapping[Any, float] | None, name: str) -> tuple[Level, ...] | None:

@@ -46,6 +46,7 @@ from kanab.report.words import (
     note_sentences,
     sample_ratio_sentence,
     segment_sentences,
+    smallest_class,
     summary,
     title,
     tone,
@@ -213,7 +214,7 @@ def _privacy(data: Data) -> str:
     privacy = data["privacy"]
     rows = [
         ("Rule", f"k-anonymous at k = {privacy['k']}"),
-        ("Smallest class", f"{privacy['smallest_class']:,} people"),
+        ("Smallest class", smallest_class(data)),
         ("Classes", f"{privacy['classes']:,}"),
         ("Effective k", _effective(privacy)),
         ("Audit", privacy["audit"]),

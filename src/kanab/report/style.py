@@ -64,7 +64,7 @@ article+article{{margin-top:2.5rem}}
 .pair{{display:grid;gap:1.5rem 2.5rem;margin:1rem 0 1.25rem;align-items:start}}
 .pair>*,dd{{min-width:0}}
 figure svg{{display:block;max-width:100%;height:auto}}
-figure+figure{{margin-top:1.5rem}}
+figure+figure,figure+.said,figure+p,.scroll+.said{{margin-top:1.5rem}}
 .key{{max-width:46rem;margin:-.4rem 0 1.25rem}}
 svg text{{font-family:inherit}}
 {_recoloured()}

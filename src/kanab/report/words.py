@@ -550,7 +550,7 @@ def privacy_sentences(data: Data) -> list[str]:
     over_all = f"; effective k {where} at least {effective:,}" if effective is not None else ""
     sentences = [
         f"k-anonymous at k = {k}: {privacy['classes']:,} classes, the smallest holds "
-        f"{privacy['smallest_class']:,} people{over_all}; audit {privacy['audit']}."
+        f"{smallest_class(data)}{over_all}; audit {privacy['audit']}."
     ]
     if not privacy["chained"]:
         sentences.append(UNCHAINED)
@@ -558,6 +558,11 @@ def privacy_sentences(data: Data) -> list[str]:
     sentences += [ended(text) for text in privacy["left_out"].values()]
     sentences += [f"Differs from the defaults: {ended(text)}" for text in privacy["deviations"]]
     return sentences
+
+
+def smallest_class(data: Data) -> str:
+    """Return how many are in the smallest class: people, or the clusters that arms were assigned by."""
+    return f"{data['privacy']['smallest_class']:,} {'clusters' if data.get('clusters') else 'people'}"
 
 
 def effective_k_scope(privacy: Data) -> str:
@@ -606,7 +611,8 @@ def method_sentences(data: Data) -> list[str]:
         )
     if "welch" in tests:
         other = " of other metrics" if "score" in tests else ""
-        sentences.append(f"Plain effects{other}: difference of means, each arm with its own variance (Welch).")
+        of = "means of all people, errors between clusters" if data.get("clusters") else "means"
+        sentences.append(f"Plain effects{other}: difference of {of}, each arm with its own variance (Welch).")
     rates = {row["metric"] for row in data["effects"] if row.get("test") == "score"}
     if any(row["metric"] in rates and row.get("test") == "welch" for row in data.get("contrasts", ())):
         sentences.append("Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch).")

@@ -163,3 +163,11 @@ def test_a_withheld_number_of_people_is_not_shown() -> None:
     from kanab.report.text import readout_text  # noqa: PLC0415
 
     assert readout_text(plain).startswith("variant: 60 clusters (shop) in 2 arms")
+
+
+def test_what_is_counted_and_compared_is_called_clusters() -> None:
+    answer = kb.readout(shops(), **CHOICES)
+    text = " ".join(str(answer).split())
+    assert "the smallest holds 30 clusters" in text
+    assert "Plain effects: difference of means of all people, errors between clusters" in text
+    assert "<dd>30 clusters</dd>" in answer.to_report()

@@ -63,8 +63,17 @@ def test_the_flag_does_the_same(tmp_path):
 
 
 def test_what_was_not_counted_is_refused_with_what_was():
-    with pytest.raises(AnalysisError, match=r"not counted\. Counted are: device, tier\. Name it in adjust or segments"):
+    words = r"not counted: 'country'\. Counted are: device, tier\. Name it in adjust or segments"
+    with pytest.raises(AnalysisError, match=words):
         kb.analyze(RELEASE, strata="country")
+
+
+def test_a_number_has_no_strata():
+    with pytest.raises(AnalysisError, match=r"'spend' is adjusted for as a number, .*--bin spend=5.*: device"):
+        kb.readout(
+            ROWS, arm="variant", metrics=["bought"], adjust=["spend"], segments=["device"], numbers=["spend"],
+            strata="spend",
+        )  # fmt: skip
 
 
 def test_amounts_have_no_odds():

@@ -133,6 +133,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("--assigned-by", "home"),
         "a release already says what was counted. Leave out --assigned-by",
     ),
+    "spending at one look": (("--spending", "pocock"), "--spending is about several looks"),
     "looks of nothing": (("--looks", "3"), "--looks is about several looks"),
     "a looks file of nothing": (("--looks-file", "looks.json"), "--looks-file is about several looks"),
     "looks at no number": (

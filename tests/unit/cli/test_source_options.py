@@ -85,11 +85,25 @@ FLAG_MISTAKES = {
     ),
     "one column, two roles": (
         ("--metric", "variant"),
-        "experiments.variant has a name that is taken by metrics.variant: a column has one role",
+        "experiments.variant has a name that is taken by metrics.variant: a column has one role; leave one out",
     ),
     "a covariate that is a metric": (
         ("--adjust", "bought"),
-        "covariates.bought has a name that is taken by metrics.bought: a column has one role",
+        "covariates.bought has a name that is taken by metrics.bought: a column has one role; leave one out",
+    ),
+    "bins of a metric without quantiles": (
+        ("--metric", "spend", "--bin", "spend=0:10:20", "--quantile", "sepnd=0.5"),
+        "bins of the metric 'spend' are for its quantiles, and none are asked for. Name it in quantiles, too "
+        "(--quantile spend=0.5), or leave out its bins.",
+    ),
+    "missing values of a covariate": (
+        ("--adjust", "tier", "--missing", "tier=zero"),
+        "missing is of metrics and numbers, and 'tier' is not said to be one. Adjust for it as it is (numbers, "
+        "--number tier), or leave out its missing.",
+    ),
+    "received is all there is": (
+        ("--received", "bought"),
+        "experiments.variant.received is the only metric; name another one, which receiving may have changed.",
     ),
     "a window without events": (
         ("--window", "7d"),

@@ -46,6 +46,10 @@ def changed(plan: Plan, **choices: object) -> Plan:
     ("plan", "told"),
     [
         (make_plan("variant", ["spend"], segments=["tier"]), "segments are of people"),
+        (
+            make_plan("variant", ["spend"], quantiles={"spend": 0.5}, bins={"spend": [0, 5, 9]}),
+            "quantiles are of people",
+        ),
         (make_plan("variant", ["spend"], received="opened"), "received is of people"),
         (make_plan("variant", ["spend"], missing={"spend": "exclude"}), "a missing value is 0"),
         (make_plan("variant", ["spend"], least_events={"spend": 5}), "rules about people with a value"),

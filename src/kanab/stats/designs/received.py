@@ -174,7 +174,7 @@ def adjusted_received_effect(
     sums = [_with_sum(table, metric, received, numbers) if table.moments else table for table in tables]
     y, d, both = (
         adjusted_means(sums[0], name, variance=variance)
-        if len(sums) == 1 and not numbers and slopes == "own"
+        if len(sums) == 1 and len(numbers) == 0 and slopes == "own"
         else additive_means(sums, name, variance=variance, numbers=numbers, slopes=slopes)
         for name in (metric, received, _SUM)
     )
