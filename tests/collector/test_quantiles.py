@@ -22,11 +22,16 @@ from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import seal_ripe, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
+from kanab.counting.bins import Bins
 from kanab.errors import MessageError, PlanError
+from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.batches import add_releases
+from kanab.privacy.leverage import leverages
 from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
 
 PLAN = parse_plan("""
 k = 10
@@ -131,10 +136,24 @@ def test_quantiles_of_a_batch_are_those_of_the_rows(rows: Rows, honest: Release)
 
 def test_the_receipt_says_that_bins_are_looked_at_by_themselves(honest: Release) -> None:
     assert honest.receipt.deviations == (
-        "effective k of checkout is that of its tables with sums; people by bins of seconds, rating are looked at by "
-        "themselves",
+        "effective k of checkout takes people by bins of seconds, rating by themselves, not together with its other "
+        "tables",
     )
     assert honest.receipt.effective_k is not None
+
+
+def test_no_combination_of_sums_rests_on_fewer_people_because_of_bins(rows: Rows, honest: Release) -> None:
+    """Not even for somebody who knows everybody's levels and bins: there are no sums in bins."""
+    known = {name: rows[name] for name in ("checkout", "banner", "tier", "device")}
+    for name in ("seconds", "rating"):
+        edges = PLAN.metrics_by_name[name].edges
+        places = np.searchsorted(edges, rows[name], side="right")
+        labels = np.array(Bins(name, edges).labels, dtype=object)[places]
+        known[name] = np.where(np.isnan(rows[name]), None, labels)
+    background = place_people(known, [published_from_dict(release_to_dict(honest), "batch")])
+    assert {equations.metric.name for equations in background.equations} >= {"bought", "seconds"}
+    hiding = [1 / leverages(equations.cells, background.people).max() for equations in background.equations]
+    assert min(hiding) >= (honest.receipt.effective_k or 0) >= 10
 
 
 def test_batches_with_bins_add_up_over_weeks(rows: Rows, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
 
 _FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"
 _FORGED_BINS = "{} is left out: messages do not add up in bins of it, some were forged or lost"
-_BINS_APART = "effective k of {} is that of its tables with sums; people by bins of {} are looked at by themselves"
+_BINS_APART = "effective k of {} takes people by bins of {} by themselves, not together with its other tables"
 _SMALL = "{} is left out of this batch: an arm holds fewer than k people"
 _DISAGREE = "{} is left out of this batch: its tables are not about the same people, some records were lost"
 

@@ -79,7 +79,7 @@ class ClassCounters:
         self.people = layout.class_key(levels, "n")
         self.metrics = _Keys(partial(_metric_keys, layout, self.levels))
         self.ratios = _Keys(partial(_ratio_keys, layout, self.levels))
-        self.bins = tuple(_bin_keys(bins, levels[0]) for bins in layout.bins)
+        self.bins = tuple(BinKeys(bins, bins.names[spell(levels[0])]) for bins in layout.bins)
         arm, last = (encode(spell(level)) for level in (levels[0], levels[-1]))
         self.signature_head = f"{encode(layout.factors[0].name)}{JOINT}{arm}"
         self.signature_part = layout.factors[-1].name, f":{last}"
@@ -150,10 +150,6 @@ def _metric_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> 
             layout.marginal_key(by, layout.marginal_of(by, levels), word, "q") for by in layout.marginals[metric.name]
         ),
     )
-
-
-def _bin_keys(bins: MetricBins, arm: Level) -> BinKeys:
-    return BinKeys(bins, tuple(bins.table.class_key((arm, level), "n") for level in bins.table.factors[-1].levels))
 
 
 def _ratio_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> RatioKeys:

@@ -112,13 +112,13 @@ class MetricBins:
     """How the totals of a metric, by its number among the measures, place people in the bins of a table.
 
     ``edges`` are the first steps of all bins but the lowest; ``start`` is where everybody begins: with 0, or at the
-    level of those without a value, which is the last one.
+    level of those without a value, which is the last one. ``names`` are of the counters of every arm, as it is spelled.
     """
 
     measure: int
-    table: TableLayout
     edges: tuple[int, ...]
     start: int
+    names: Mapping[str, tuple[str, ...]]
 
 
 def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[TableLayout, ...]:
@@ -219,8 +219,10 @@ def _metric_bins(table: TableLayout, layout: TableLayout, plan: Plan) -> MetricB
     measure = next(measure for measure, metric in enumerate(layout.metrics) if metric.name == name)
     metric = layout.metrics[measure]
     edges = tuple(_first_step(edge, metric) for edge in plan.metrics_by_name[name].edges)
-    excluded = metric.missing == "exclude"
-    return MetricBins(measure, table, edges, len(edges) + 1 if excluded else bisect_right(edges, 0))
+    start = len(edges) + 1 if metric.missing == "exclude" else bisect_right(edges, 0)
+    arms, bins = table.factors
+    names = {spell(arm): tuple(table.class_key((arm, level), "n") for level in bins.levels) for arm in arms.levels}
+    return MetricBins(measure, edges, start, names)
 
 
 def _first_step(edge: float, metric: Metric) -> int:
