@@ -43,6 +43,7 @@ from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.strata_rows import strata_rows
+from kanab.analysis.survival_rows import survival_curves, survival_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, clamp_numbers, count_source
@@ -191,13 +192,16 @@ def readout(
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
     strata: Sequence[str] | str = (),
+    survival: Mapping[str, str] | None = None,
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance``, and
     ``strata`` and ``slopes``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k
     below 5. ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside
-    that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. Nothing is added to a ledger.
+    that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. ``survival`` names the
+    column of days until an event, or until a person was last seen, by the event's 0/1 metric. Nothing is added to a
+    ledger.
 
     Raises what ``count``, ``release`` and ``analyze`` raise.
 
@@ -212,7 +216,7 @@ def readout(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
         bins=bins, top=top, arms=arms, shares=shares, control=of_plan, numbers=numbers, received=received,
-        quantiles=quantiles,
+        quantiles=quantiles, survival=survival,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -263,6 +267,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     received = received_rows(analyzed, means, resolved, options, notes)
     read = distributions(released, plan, pools.groups, notes)
     quantiles = quantile_rows(plan, read, resolved, notes)
+    curves = survival_curves(released, plan, pools.groups, options.confidence, notes)
+    survival = survival_rows(curves, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -297,6 +303,8 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         strata=tuple(strata),
         quantiles=tuple(quantiles),
         distributions=tuple(read),
+        survival=tuple(survival),
+        survival_curves=tuple(curves),
     )  # fmt: skip
     current.record()
     return answer
@@ -395,10 +403,10 @@ def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
 
 
 def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
-    """Return the plan and the tables of one experiment, but for those of its metrics in bins."""
+    """Return the plan and the tables of one experiment, but for those of its metrics in bins and of days."""
     plan = released.plan.experiment(experiment)
-    binned = {link.name for link in released.plan.linkages_of(plan.name) if link.people_only}
-    tables = {name: table for name, table in released.tables_of(plan.name).items() if name not in binned}
+    others = {link.name for link in released.plan.linkages_of(plan.name) if link.after}
+    tables = {name: table for name, table in released.tables_of(plan.name).items() if name not in others}
     if not tables:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
     return plan, tables

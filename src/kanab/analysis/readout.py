@@ -24,6 +24,7 @@ from kanab.analysis.rows import (
     margin_dict,
 )
 from kanab.analysis.strata_rows import strata_dict
+from kanab.analysis.survival_rows import SurvivalRow
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, SourceError
 from kanab.plan.model import DecisionRule
@@ -37,6 +38,7 @@ from kanab.stats.adjust import Variance
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.counts.strata import CommonOdds
+from kanab.stats.counts.survival import Survival
 from kanab.stats.distributions import Alternative
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
@@ -46,7 +48,16 @@ from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
 Rows = Literal[
-    "effects", "segment_effects", "segments", "follow_ups", "contrasts", "margins", "quantiles", "received", "strata"
+    "effects",
+    "segment_effects",
+    "segments",
+    "follow_ups",
+    "contrasts",
+    "margins",
+    "quantiles",
+    "survival",
+    "received",
+    "strata",
 ]
 """The rows of a readout that make a DataFrame."""
 
@@ -91,6 +102,8 @@ class Readout:
     strata: tuple[CommonOdds, ...] = ()
     quantiles: tuple[QuantileRow, ...] = ()
     distributions: tuple[Distribution, ...] = ()
+    survival: tuple[SurvivalRow, ...] = ()
+    survival_curves: tuple[Survival, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -204,6 +217,8 @@ class Readout:
             "received": [row.to_dict() for row in self.received],
             "quantiles": [row.to_dict() for row in self.quantiles],
             "distributions": [each.to_dict() for each in self.distributions],
+            "survival": [row.to_dict() for row in self.survival],
+            "survival_curves": [each.to_dict() for each in self.survival_curves],
             "clusters": None if self.clusters is None else self.clusters.to_dict(),
         }
 

@@ -225,7 +225,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
         "looks", "joint_shares", *([] if table.file else ["only"]),
         "primary", "guardrails", "lower_is_better", "non_inferiority", "decision",
-        "received", "quantiles",
+        "received", "quantiles", "survival",
     )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
@@ -254,6 +254,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         tuple(metric for metric in adjust if metric in metrics),
         received=table.get("received", values.text, None),
         quantiles=table.get("quantiles", values.probabilities, {}),
+        survival=table.get("survival", values.days_by_event, {}),
     )
 
 
@@ -341,6 +342,7 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         decision=_decision_to_dict(experiment.decision) or None,
         received=experiment.received,
         quantiles={name: list(shares) for name, shares in experiment.quantiles.items()} or None,
+        survival=dict(experiment.survival) or None,
     )
 
 

@@ -37,7 +37,7 @@ class View:
         """Return the joint table behind one of the plan's own."""
         covariate = None if linkage.covariate is None else self.covariates[linkage.covariate]
         experiments = tuple(self.experiments[name] for name in linkage.experiments)
-        return replace(linkage, experiments=experiments, covariate=covariate)
+        return replace(linkage, experiments=experiments, covariate=covariate, event=None)
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,7 @@ def counting_terms(plan: Plan) -> str:
             each.numbers,
             each.received,
             tuple(each.quantiles),
+            tuple(each.survival.items()),
         )
         for each in plan.experiments
     ]

@@ -132,7 +132,8 @@ class ExperimentPlan:
     ``received`` is the metric that says who got what was assigned, or how much of it.
     ``primary`` to ``decision`` say how results are read, not what is counted: ``non_inferiority`` has the most that a
     metric may be worse, and whether that is a share of the control's mean. ``quantiles`` are shares of people by
-    metric: 0.5 asks for the median.
+    metric: 0.5 asks for the median. ``survival`` has the column of days by 0/1 metric: until its event, or else
+    until the person was last seen.
     """
 
     name: str
@@ -156,6 +157,7 @@ class ExperimentPlan:
     numbers: tuple[str, ...] = ()
     received: str | None = None
     quantiles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    survival: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -182,12 +184,19 @@ class Linkage:
     """One table that the plan needs: an experiment, alone, with a covariate, or with another one.
 
     With ``people_only`` what stands for the covariate are the bins of a metric, and nothing is added up in them.
+    With ``event`` they are days, and this 0/1 metric is all that is added up in them.
     """
 
     experiments: tuple[str, ...]
     covariate: str | None = None
     squares: Literal["arm", "marginals"] = "arm"
     people_only: bool = False
+    event: str | None = None
+
+    @property
+    def after(self) -> bool:
+        """Whether its classes say what people did, not who they were: these are not adjusted for, nor segments."""
+        return self.people_only or self.event is not None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -298,14 +307,14 @@ class Plan:
         >>> [[metric.name for metric in plan.metrics_of(linkage)] for linkage in plan.linkages]
         [['spend', 'before'], ['spend']]
         """
-        if linkage.people_only:
-            return ()
+        if linkage.after:
+            return tuple(metric for metric in self.metrics if metric.name == linkage.event)
         gone = {*self.numbers} - {*self.numbers_of(linkage)}
         return tuple(metric for metric in self.counted_metrics if metric.name not in gone)
 
     def products_of(self, linkage: Linkage) -> tuple[tuple[str, str], ...]:
         """Return the pairs of metrics whose products a table holds per arm, each once."""
-        if linkage.people_only:
+        if linkage.after:
             return ()
         numbers = self._products_with(self.numbers_of(linkage))
         return tuple(dict.fromkeys((*self.ratios, *self.receiving, *numbers)))
@@ -345,8 +354,9 @@ class Plan:
 
     @property
     def covariates_in_use(self) -> tuple[str, ...]:
-        """The covariates that some experiment uses, each once; others may be declared."""
-        return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.covariates))
+        """The covariates that some experiment uses, and days of survival, each once; others may be declared."""
+        names = (name for each in self.experiments for name in (*each.covariates, *each.survival.values()))
+        return tuple(dict.fromkeys(names))
 
     @property
     def binned_metrics(self) -> tuple[str, ...]:
@@ -376,6 +386,7 @@ class Plan:
             for name in experiment.covariates:
                 linkages.append(Linkage(own, name, "marginals" if name in experiment.segments else "arm"))
             linkages += [Linkage(own, name, people_only=True) for name in experiment.quantiles]
+            linkages += [Linkage(own, days, event=event) for event, days in experiment.survival.items()]
             for other in experiment.interactions:
                 if not any(set(link.experiments) == {experiment.name, other} for link in linkages):
                     linkages.append(Linkage((experiment.name, other)))
@@ -413,6 +424,7 @@ def make_plan(
     numbers: Sequence[str] = (),
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
+    survival: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan of one experiment, from the choices of a call or a command line.
 
@@ -423,6 +435,7 @@ def make_plan(
     ``received`` is the metric that says who got what was assigned; it is counted, too, and its products with all
     others.
     ``quantiles`` of metrics ({"latency": [0.5, 0.9]}) are taken from their bins.
+    ``survival`` names days by their event, a 0/1 metric: {"cancelled": "days"}.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
@@ -435,7 +448,8 @@ def make_plan(
     parts = {ratio: _parts(ratio) for ratio in ratios}
     shares_below = {name: _probabilities(below) for name, below in sorted((quantiles or {}).items())}
     named = [name for pair in parts.values() for name in pair]
-    metrics = list(dict.fromkeys([*metrics, *named, *_named(received), *shares_below]))
+    until = dict(sorted((survival or {}).items()))
+    metrics = list(dict.fromkeys([*metrics, *named, *_named(received), *shares_below, *until]))
     for name in numbers:
         if name not in adjust:
             raise PlanError(
@@ -451,7 +465,8 @@ def make_plan(
     for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("least_events", least_events, metrics),
-        ("bins", bins, [*covariates, *shares_below]), ("top", top, covariates), ("scores", score, covariates),
+        ("bins", bins, [*covariates, *shares_below, *until.values()]),
+        ("top", top, covariates), ("scores", score, covariates),
     ):  # fmt: skip
         for name in () if choices is None else choices:
             if name not in names:
@@ -480,11 +495,12 @@ def make_plan(
                 numbers=tuple(as_they_are),
                 received=received,
                 quantiles=shares_below,
+                survival=until,
             ),
         ),
         tuple(
             CovariatePlan(name, None, _tuple((bins or {}).get(name)), (top or {}).get(name), name in score)
-            for name in covariates
+            for name in dict.fromkeys([*covariates, *until.values()])
             if name in segments or any(name in (choices or ()) for choices in (bins, top, score))
         ),
         k,
@@ -579,9 +595,9 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
     (('tier',), ('spend_before',))
     """
     declared = {covariate.name for covariate in plan.covariates}
-    segments = {name for experiment in plan.experiments for name in experiment.segments}
+    classes = {name for each in plan.experiments for name in (*each.segments, *each.survival.values())}
     undecided = [name for name in plan.covariates_in_use if name not in declared]
-    numbers = [name for name in undecided if name not in segments and is_number(name)]
+    numbers = [name for name in undecided if name not in classes and is_number(name)]
     experiments = tuple(
         replace(
             each,

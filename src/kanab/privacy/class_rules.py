@@ -17,6 +17,7 @@ from kanab.privacy.audit import LEAST_CONTRIBUTORS, dominated
 from kanab.privacy.merging import (
     SAFETY_FACTOR,
     LevelMap,
+    at_ends,
     merge_levels,
     merge_smallest,
     regroup,
@@ -141,9 +142,11 @@ def published_map(draft: Draft, plan: Plan) -> LevelMap | None:
     if draft.linkage.people_only:
         return without_means(draft.levels, draft.tally)
     covariate = plan.covariate(draft.levels.covariate)
-    if covariate.levels is not None or covariate.bins is not None:
-        return draft.levels
-    return without_rare_names(draft.levels, draft.tally, plan.k)
+    declared = covariate.levels is not None or covariate.bins is not None
+    named = draft.levels if declared else without_rare_names(draft.levels, draft.tally, plan.k)
+    if draft.linkage.event is None:
+        return named
+    return at_ends(named, draft.levels, binned=covariate.bins is not None)
 
 
 def smallest_share(experiment: ExperimentPlan, tally: Tally) -> float:

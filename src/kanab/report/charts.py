@@ -244,6 +244,75 @@ def distribution_chart(data: Data, metric: str) -> Spec | None:
     return _finished(alt, [histogram, shares], f"The distribution of {metric} in each arm", f"{described}.")
 
 
+def survival_chart(data: Data, metric: str) -> Spec | None:
+    """Return the share of every arm without the event after each day, with its interval, and who is at risk below.
+
+    None where nothing was asked of survival.
+    """
+    read = next((each for each in data.get("survival_curves", ()) if each["metric"] == metric), None)
+    if read is None:
+        return None
+    alt = _altair()
+    curves = sorted(read["curves"], key=lambda curve: curve["arm"] != data["control"])
+    colours = {curve["arm"]: _ARMS[place % len(_ARMS)] for place, curve in enumerate(curves)}
+    end = max(curve["days"][-1]["day"] for curve in curves)
+    wide = 1.03 * end
+    steps = [step | {"colour": colours[curve["arm"]]} for curve in curves for step in _survival_steps(curve, wide)]
+    places = _survival_places(curves, end)
+    risk = [
+        {"x": day, "arm": curve["arm"], "colour": colours[curve["arm"]], "text": f"{left:,}"}
+        for curve in curves
+        for day, left in _still_at_risk(curve)
+        if day in places
+    ]
+    colour = alt.Color("colour:N", scale=None)
+    scale = alt.Scale(domain=[0, wide], nice=False)
+    x = alt.X("x:Q", scale=scale, axis=alt.Axis(title=None, grid=False, values=places, format=",d"))
+    titled = alt.Axis(title=f"without {metric}", format="%", tickCount=5, grid=False)
+    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=titled)
+    base = alt.Chart(alt.Data(values=steps)).encode(x=x, color=colour)
+    band = base.mark_rect(opacity=0.16, stroke=None).encode(x2="next:Q", y=alt.Y("low:Q", axis=titled), y2="high:Q")
+    line = base.mark_line(interpolate="step-after", strokeWidth=2.5).encode(y=y)
+    shares = alt.layer(band, line).properties(width=WIDTH, height=1.4 * _HEIGHT)
+    rows = alt.Y("arm:N", sort=list(colours), axis=alt.Axis(title=None, domain=False, ticks=False, labelPadding=24))
+    below = alt.Axis(title=f"{read['covariate']}; people still at risk after so many", domain=False, ticks=False,
+                     grid=False, values=places, labels=False)  # fmt: skip
+    numbers = (
+        alt.Chart(alt.Data(values=risk))
+        .mark_text(fontSize=11)
+        .encode(x=alt.X("x:Q", scale=scale, axis=below), y=rows, text="text:N", color=colour)
+    )
+    table = numbers.properties(width=WIDTH, height=20 * len(curves))
+    said = "; ".join(f"{curve['arm']} {100 * curve['days'][-1]['share']:.1f} %" for curve in curves)
+    title = f"How long it is until {metric}"
+    described = f"Without {metric} after {end:,.10g} days: {said}. {percent(data['confidence'])} intervals."
+    return _finished(alt, [shares, table], title, described)
+
+
+def _survival_steps(curve: Row, end: float) -> list[Spec]:
+    """Return the steps of a curve from each day to the next; without an interval it is where the share is."""
+    steps = [{"x": 0.0, "share": 1.0, "low": 1.0, "high": 1.0}]
+    for day in curve["days"]:
+        low, high = day["interval"] or (day["share"], day["share"])
+        steps.append({"x": day["day"], "share": day["share"], "low": low, "high": high})
+    last = min(end, curve["days"][-1]["day"] + 0.03 * end)
+    steps.append(steps[-1] | {"x": last})
+    return [step | {"next": after["x"]} for step, after in zip(steps, [*steps[1:], steps[-1]], strict=True)]
+
+
+def _still_at_risk(curve: Row) -> list[tuple[float, int]]:
+    """Return how many people are at risk after each day: those of the next one."""
+    days = [0.0, *(day["day"] for day in curve["days"])]
+    left = [*(day["at_risk"] for day in curve["days"]), curve["later"]["at_risk"]]
+    return [*dict(zip(days, left, strict=True)).items()]
+
+
+def _survival_places(curves: Sequence[Row], end: float) -> list[float]:
+    """Return about seven of the days on which a curve steps, evenly, and the first."""
+    days = sorted({0.0, *(day["day"] for curve in curves for day in curve["days"])})
+    return sorted({min(days, key=lambda day: abs(day - end * part / 6)) for part in range(7)})
+
+
 def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return a forest plot of odds ratios at each level and over all, on a scale of ratios; None without any."""
     strata = [row for row in data.get("strata", ()) if metric in (None, row["metric"])]
@@ -285,6 +354,7 @@ def report_charts(data: Data) -> dict[str, str]:
         specs[f"received: {metric}"] = received_chart(data, metric)
         specs[f"strata: {metric}"] = strata_chart(data, metric)
         specs[f"quantiles: {metric}"] = distribution_chart(data, metric)
+        specs[f"survival: {metric}"] = survival_chart(data, metric)
     specs |= {f"windows: {column}": spec for column, spec in window_charts(data).items()}
     return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 

@@ -272,9 +272,13 @@ def _open_choices(plan: Plan) -> Iterator[str]:
             yield f"{path} takes its arms from the data; declare them"
         elif len({spell(arm) for arm in experiment.arms}) < len(experiment.arms):
             yield f"{path}.arms has two arms that are spelled alike in messages; rename one"
-        needed = {"adjust names a metric, which": experiment.numbers, "received": experiment.received}
+        needed = {
+            "adjust names a metric, which needs products": experiment.numbers,
+            "received needs products": experiment.received,
+            "survival needs days": experiment.survival,
+        }
         for words in (words for words, said in needed.items() if said):
-            yield f"{path}.{words} needs products that messages do not carry; count rows instead (kanab release)"
+            yield f"{path}.{words} that messages do not carry; count rows instead (kanab release)"
     for name in plan.covariates_in_use:
         if plan.covariate(name).levels is None:
             yield f"{path_to('covariates', name)} takes its levels from the data; declare them"

@@ -1,12 +1,15 @@
 """How long people stay: Kaplan and Meier's curve of every arm, and the log-rank test, from counts per arm and day.
 
 The table is arm × day with a 0/1 metric: 1 for people whose event was on that day, 0 for people who were seen
-last on that day without it (censored). Who is at risk on a day is everybody whose day has not passed.
+last on that day without it (censored). Who is at risk on a day is everybody whose day has not passed. Days that were
+merged are one step, where they end; who was last seen on one of m merged days is at risk for (m + 1) / 2m of them on
+average, as in a life table.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import check_sides, chi2_tail, t_quantile
+from kanab.stats.distributions import Alternative, check_sides, chi2_tail, t_quantile, t_tail
 from kanab.stats.gram import Floats
 from kanab.tabular import Table, number, p_value
 from kanab.tally.factor import Level, label
@@ -25,7 +28,9 @@ from kanab.tally.tally import Tally
 class SurvivalCurve:
     """The share of an arm without the event after each day, with Greenwood's error and a log-log interval.
 
-    ``se`` and ``intervals`` are not numbers where nobody is left; intervals neither before the first event.
+    ``se`` and ``intervals`` are not numbers where nobody is left; intervals neither before the first event. ``later``
+    are the people at risk after the last of the days, on open ones (≥ 90), and how many of them had the event.
+    ``exposed`` are those at risk, on merged days without a part, the ``spread``, of those who were last seen on them.
     """
 
     arm: Level
@@ -36,12 +41,45 @@ class SurvivalCurve:
     share: Floats
     se: Floats
     intervals: Floats
+    exposed: Floats
+    spread: Floats
+    later: tuple[int, int] = (0, 0)
 
     @property
     def median(self) -> float | None:
         """The first day after which at most half are left; None where more than half stay to the end."""
-        gone = np.flatnonzero(self.share <= 0.5 + 1e-12)
+        return self._first_half(self.share)
+
+    @property
+    def median_interval(self) -> tuple[float | None, float | None]:
+        """The days whose interval holds one half; an end is None where more may stay to the end."""
+        low, high = (np.where(self.share <= 0, 0.0, side) for side in self.intervals.T)
+        return self._first_half(low), self._first_half(high)
+
+    def _first_half(self, shares: Floats) -> float | None:
+        gone = np.flatnonzero(shares <= 0.5 + 1e-12)
         return float(self.days[gone[0]]) if len(gone) else None
+
+    def share_at(self, day: float) -> tuple[float, tuple[float, float]]:
+        """Return the share without the event after a day, and its interval: 1 before the first event."""
+        place = int(np.searchsorted(self.days, day, side="right")) - 1
+        share = 1.0 if place < 0 else float(self.share[place])
+        if place < 0 or math.isnan(self.intervals[place, 0]):
+            return share, (share, share)
+        return share, (float(self.intervals[place, 0]), float(self.intervals[place, 1]))
+
+    def mean_to(self, day: float) -> tuple[float, float]:
+        """Return the mean number of days without the event, up to this day, and its standard error."""
+        within = self.days <= day
+        days, share, spread = self.days[within], self.share[within], self.spread[within]
+        widths, before = np.diff(days, prepend=0.0), np.concatenate([[1.0], share])
+        areas = widths * (before[:-1] - (before[:-1] - share) * spread)
+        rest = (day - days[-1] if len(days) else day) * before[-1]
+        left, gone = self.exposed[within], self.events[within]
+        after = rest + areas.sum() - areas.cumsum() + widths * share * spread
+        staying = left > gone  # where nobody is left there is nothing after
+        variance = (after[staying] ** 2 * gone[staying] / (left[staying] * (left[staying] - gone[staying]))).sum()
+        return float(areas.sum() + rest), math.sqrt(variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +96,13 @@ class Survival:
 
     def __str__(self) -> str:
         rows = tuple(
-            (label(c.arm), f"{c.people:,}", f"{int(c.events.sum()):,}", number(c.median), f"{100 * c.share[-1]:.1f} %")
+            (
+                label(c.arm),
+                f"{c.people:,}",
+                f"{int(c.events.sum()) + c.later[1]:,}",
+                number(c.median),
+                f"{100 * c.share[-1]:.1f} %",
+            )
             for c in self.curves
         )
         head = ("arm", "people", "events", "median", "left at the end")
@@ -81,6 +125,8 @@ class Survival:
                     "arm": label(curve.arm),
                     "people": curve.people,
                     "median": curve.median,
+                    "median_interval": list(curve.median_interval),
+                    "later": {"at_risk": curve.later[0], "events": curve.later[1]},
                     "days": [
                         {
                             "day": day, "at_risk": int(left), "events": int(events), "share": share,
@@ -99,6 +145,71 @@ class Survival:
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class SurvivalEffect:
+    """Two arms compared: by the log-rank test, by the shares without the event after a day, by days without it.
+
+    ``z`` is above 0 where the event comes sooner in the arm. ``shares`` and ``means`` are the control's and the arm's;
+    means are of the days without the event up to ``day``.
+    """
+
+    arm: Level
+    control: Level
+    day: float
+    shares: tuple[float, float]
+    difference: float
+    interval: tuple[float, float]
+    means: tuple[float, float]
+    mean_difference: float
+    mean_interval: tuple[float, float]
+    z: float | None
+    p: float | None
+
+
+@check_arguments(skip=("confidence",))
+def survival_effect(
+    arm: SurvivalCurve,
+    control: SurvivalCurve,
+    *,
+    day: float | None = None,
+    confidence: float = 0.95,
+    alternative: Alternative = "two-sided",
+) -> SurvivalEffect:
+    """Compare the curves of two arms of one table.
+
+    The ``day`` is by default the last after which people without the event are left in both. The interval of the
+    difference of shares combines the arms' own (Zou and Donner), so that these set its confidence; ``confidence`` is
+    that of days. The ``alternative`` "greater" is that the event comes sooner in the arm; intervals have two sides.
+    Raises `AnalysisError` for a day after the last of a curve.
+
+    >>> from kanab.counting.columns import count_columns
+    >>> rows = {"arm": list("AAAABBBB"), "day": [1, 2, 3, 4, 2, 4, 5, 6], "left": [1, 1, 0, 1, 0, 1, 0, 1]}
+    >>> first, second = survival(count_columns(rows, arm="arm", covariates=["day"], metrics=["left"])).curves
+    >>> effect = survival_effect(second, first, day=3)
+    >>> effect.shares, effect.means, round(effect.p, 4)
+    ((0.5, 1.0), (2.25, 3.0), 0.0686)
+    """
+    check_sides(confidence, alternative)
+    both = min(len(arm.days), len(control.days))
+    staying = np.flatnonzero((arm.share[:both] > 0) & (control.share[:both] > 0))
+    last = float(arm.days[staying[-1]]) if len(staying) else 0.0
+    chosen = last if day is None else float(day)
+    if not 0 <= chosen <= min(arm.days[-1], control.days[-1]):
+        raise AnalysisError("the day is not within both curves", f"Name one from 0 to {number(last)}.")
+    (before, own), (after, other) = control.share_at(chosen), arm.share_at(chosen)
+    difference = after - before
+    low = difference - math.hypot(after - other[0], own[1] - before)
+    high = difference + math.hypot(other[1] - after, before - own[0])
+    means = control.mean_to(chosen), arm.mean_to(chosen)
+    reach = t_quantile((1 + confidence) / 2, math.inf) * math.hypot(means[0][1], means[1][1])
+    stay = means[1][0] - means[0][0]
+    z = _log_rank_z((control, arm))
+    return SurvivalEffect(
+        arm.arm, control.arm, chosen, (before, after), difference, (low, high), (means[0][0], means[1][0]), stay,
+        (stay - reach, stay + reach), z, None if z is None else t_tail(z, math.inf, alternative),
+    )  # fmt: skip
+
+
 @check_arguments()
 def survival(
     tally: Tally, covariate: str | None = None, metric: str | None = None, *, confidence: float = 0.95
@@ -106,8 +217,10 @@ def survival(
     """Return Kaplan and Meier's curves and the log-rank test from a table of arm × day.
 
     ``covariate`` is the day of the event or of the last sight, by default the tally's only one; ``metric`` is 1 where
-    it was the event. Days that were merged are one day, at their people's mean. Raises `AnalysisError` for a covariate
-    that is not a number or that some people lack, and for a metric that is not 0/1.
+    it was the event. Days that were merged are one day, at the score of their level: where they end, if the release
+    was asked for survival. Open days (≥ 90) count in the test, and as days of people at risk; curves end before them.
+    Raises `AnalysisError` for a covariate that is not a number or that some people lack, for a metric that is
+    not 0/1, and where all days are open.
 
     >>> from kanab.counting.columns import count_columns
     >>> rows = {"arm": list("AAAABBBB"), "day": [1, 2, 3, 4, 2, 4, 5, 6], "left": [1, 1, 0, 1, 0, 1, 0, 1]}
@@ -140,21 +253,37 @@ def survival(
         )
     ended, hit = people[:, order].astype(np.float64), events[:, order].astype(np.float64)
     at_risk = ended[:, ::-1].cumsum(axis=1)[:, ::-1]
-    present = at_risk[:, 0] > 0
+    closed = sum("≥ " not in str(day.levels[place]) for place in order)
+    if not closed:
+        raise AnalysisError(f"{day.name} has no days that end", "Count more people, or declare edges further out.")
+    spread = _spread(days, [day.levels[place] for place in order])
+    exposed = at_risk - (ended - hit) * spread
     curves = tuple(
-        _curve(level, days, left, gone, confidence)
-        for level, left, gone, here in zip(arms.levels, at_risk, hit, present, strict=True)
-        if here
+        _curve(level, days[:closed], spread, cells, confidence)
+        for level, cells in zip(arms.levels, np.stack([at_risk, exposed, hit], axis=1), strict=True)
+        if cells[0, 0]
     )
-    chi2, df = _log_rank(at_risk[present], hit[present])
+    chi2, df = _log_rank(curves)
     p = None if chi2 is None else chi2_tail(chi2, df)
     return Survival(part.metric.name, day.name, confidence, curves, chi2, df, p)
 
 
-def _curve(arm: Level, days: Floats, at_risk: Floats, events: Floats, confidence: float) -> SurvivalCurve:
-    """Return the curve of one arm at the days on which somebody was still there."""
-    seen = at_risk > 0
-    days, left, gone = days[seen], at_risk[seen], events[seen]
+def _spread(days: Floats, levels: Sequence[Level]) -> Floats:
+    """Return the part of merged days that is after a person's last on average: (m - 1) / 2m of m; of open ones none."""
+    merged = [isinstance(level, str) and "≥ " not in level for level in levels]
+    width = np.maximum(np.diff(days, prepend=0.0), 1.0)
+    return np.where(merged, (width - 1) / (2 * width), 0.0)
+
+
+def _curve(arm: Level, days: Floats, spread: Floats, cells: Floats, confidence: float) -> SurvivalCurve:
+    """Return the curve of one arm at the days on which somebody was still there; what comes after is later.
+
+    ``cells`` are those at risk, those exposed, and the events.
+    """
+    later = int(cells[0, len(days) :].max(initial=0)), int(cells[2, len(days) :].sum())
+    seen = cells[0, : len(days)] > 0
+    days, spread = days[seen], spread[: len(seen)][seen]
+    people, left, gone = cells[:, : len(seen)][:, seen]
     share = np.asarray(np.cumprod(1 - gone / left), dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         hazard = np.cumsum(gone / (left * (left - gone)))
@@ -162,19 +291,38 @@ def _curve(arm: Level, days: Floats, at_risk: Floats, events: Floats, confidence
         intervals = np.column_stack([share ** np.exp(reach), share ** np.exp(-reach)])
         se = share * np.sqrt(hazard)
     intervals[(share <= 0) | (share >= 1)] = np.nan
-    return SurvivalCurve(arm, int(left[0]), days, left, gone, share, np.where(share > 0, se, np.nan), intervals)
+    return SurvivalCurve(
+        arm, int(people[0]), days, people, gone, share, np.where(share > 0, se, np.nan), intervals, left, spread, later,
+    )  # fmt: skip
 
 
-def _log_rank(at_risk: Floats, events: Floats) -> tuple[float | None, int]:
-    """Return the log-rank χ² and its df: events against those that one curve for all arms would give."""
+def _log_rank(curves: Sequence[SurvivalCurve]) -> tuple[float | None, int]:
+    """Return the log-rank χ² and its df."""
+    away, variance = _against_one(curves)
+    df = len(curves) - 1
+    if df < 1 or not variance.any():
+        return None, df
+    return float(away @ np.linalg.pinv(variance) @ away), df
+
+
+def _log_rank_z(curves: Sequence[SurvivalCurve]) -> float | None:
+    """Return the signed root of the log-rank χ² of two arms: above 0 where the second has more events."""
+    away, variance = _against_one(curves)
+    return -float(away[0]) / math.sqrt(variance[0, 0]) if variance[0, 0] > 0 else None
+
+
+def _against_one(curves: Sequence[SurvivalCurve]) -> tuple[Floats, Floats]:
+    """Return how many more events all arms but the last have than one curve for all would give, and their variance."""
+    longest = max(len(curve.days) for curve in curves)
+    at_risk, events = np.zeros((2, len(curves), longest + 1))
+    for place, curve in enumerate(curves):
+        at_risk[place, : len(curve.days)], events[place, : len(curve.days)] = curve.exposed, curve.events
+        at_risk[place, -1], events[place, -1] = curve.later
     everybody, all_events = at_risk.sum(axis=0), events.sum(axis=0)
     used = (all_events > 0) & (everybody > 1)
-    df = len(at_risk) - 1
-    if not used.any() or df < 1:
-        return None, df
     n, d, left = everybody[used], all_events[used], at_risk[:, used]
     share = left / n
     away = (events[:, used] - share * d).sum(axis=1)[:-1]
     scale = d * (n - d) / (n - 1)
     variance = np.diag((share * scale).sum(axis=1)) - (share * scale) @ share.T
-    return float(away @ np.linalg.pinv(variance[:-1, :-1]) @ away), df
+    return away, variance[:-1, :-1]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 from kanab import count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
-from kanab.stats import survival
+from kanab.stats import survival, survival_effect
 
 # Remission of leukaemia in weeks, Freireich et al. 1963: 6-mercaptopurine (with censoring) and placebo
 DRUG = [6, 6, 6, 7, 10, 13, 16, 22, 23, 6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
@@ -53,6 +54,8 @@ def test_curves_and_test_are_those_of_the_rows(arms):
             if share > 1e-9:
                 assert ours[time][1] == pytest.approx(se, rel=1e-10)
         assert curve.median == oracle.quantile(0.5)
+        low, high = oracle.quantile_ci(0.5, method="cloglog")
+        assert curve.median_interval == (low, None if np.isinf(high) else high)
 
 
 def test_a_curve_without_events_has_no_median_and_no_interval_yet():
@@ -105,6 +108,79 @@ def test_what_is_not_a_day_or_not_an_event_is_refused():
     gone = counted(list("AB") * 4, [1, 2, 3, None] * 2, [0, 1] * 4)
     with pytest.raises(AnalysisError, match="some people have no day"):
         survival(gone)
+
+
+def test_two_arms_are_compared_by_log_rank_shares_and_days_as_on_the_rows():
+    drug, placebo = survival(leukaemia()).curves
+    effect = survival_effect(drug, placebo, day=10)
+    assert effect.z**2 == pytest.approx(survdiff(DRUG + PLACEBO, DRUG_EVENT + [1] * 21, [0] * 21 + [1] * 21)[0])
+    assert (effect.z < 0, effect.p) == (True, pytest.approx(survival(leukaemia()).p))  # relapses come later
+    assert effect.shares == (pytest.approx(8 / 21), pytest.approx(0.7529, abs=5e-5))
+    assert effect.means[0] == pytest.approx(np.minimum(PLACEBO, 10).mean())  # nobody is censored
+    variance = np.minimum(PLACEBO, 10).var() / 21
+    assert placebo.mean_to(10)[1] == pytest.approx(math.sqrt(variance))
+    reach = 1.959964 * math.hypot(placebo.mean_to(10)[1], drug.mean_to(10)[1])
+    assert effect.mean_interval[1] - effect.mean_difference == pytest.approx(reach, rel=1e-6)
+    assert effect.interval[0] < effect.difference < effect.interval[1]
+    one_sided = survival_effect(drug, placebo, day=10, alternative="less")
+    assert one_sided.p == pytest.approx(effect.p / 2)
+
+
+def test_the_day_is_the_last_with_people_in_both_unless_one_is_named():
+    drug, placebo = survival(leukaemia()).curves
+    assert survival_effect(drug, placebo).day == 22  # of placebo nobody is left after 23
+    assert survival_effect(drug, placebo, day=0.5).difference == 0
+    with pytest.raises(AnalysisError, match=r"not within both curves\. Name one from 0 to 22"):
+        survival_effect(drug, placebo, day=30)
+
+
+def merged_days(rng, people=20_000):
+    """Days of everybody, and the tally in which days 11 to 20 are one."""
+    leaves, seen = rng.geometric(0.05, people), rng.integers(5, 31, people)
+    day, event = np.minimum(leaves, seen), (leaves <= seen).astype(int)
+    arm = np.tile(["A", "B"], people // 2)
+    tally = counted(arm, day, event)
+    into = {level: "11 … 20" if 11 <= level <= 20 else level for level in tally.factors[1].levels}
+    return arm, day, event, tally.coarsen("day", into, {"11 … 20": 20.0})
+
+
+def test_merged_days_are_a_step_at_their_end_that_is_near_the_curve_of_the_rows():
+    arm, day, event, tally = merged_days(np.random.default_rng(4))
+    rows = survival(counted(arm, day, event)).curves[0]
+    curve = survival(tally).curves[0]
+    assert 20 in curve.days
+    assert not {*range(11, 20)} & {*curve.days.tolist()}
+    assert curve.share_at(10) == rows.share_at(10)
+    away = curve.share_at(20)[0] - rows.share_at(20)[0]
+    as_one_day = curve.share_at(10)[0] * (1 - curve.events[10] / curve.at_risk[10])
+    assert abs(away) < 0.015
+    assert as_one_day - rows.share_at(20)[0] > 0.05  # who was last seen within would count as if there to the end
+    assert curve.mean_to(20)[0] == pytest.approx(rows.mean_to(20)[0], abs=0.2)  # a flat step: 13.7
+    assert curve.mean_to(20)[1] == pytest.approx(rows.mean_to(20)[1], rel=0.05)
+
+
+def test_curves_end_before_open_days_which_the_test_still_counts():
+    arm, day, event, _ = merged_days(np.random.default_rng(4), 2_000)
+    tally = counted(arm, day, event)
+    into = {level: level if level <= 25 else "≥ 25.5" for level in tally.factors[1].levels}
+    cut = survival(tally.coarsen("day", into, {"≥ 25.5": 30.0}))
+    curve = cut.curves[0]
+    late = (arm == "A") & (day > 25)
+    assert curve.days[-1] == 25
+    assert curve.later == (late.sum(), event[late].sum())
+    assert curve.share_at(25) == survival(tally).curves[0].share_at(25)
+    assert sum(each["later"]["events"] for each in cut.to_dict()["curves"]) == event[day > 25].sum()
+    one_step = survdiff(np.minimum(day, 26), event, arm)[0]
+    assert cut.chi2 == pytest.approx(one_step, rel=1e-9)
+    with pytest.raises(AnalysisError, match="day has no days that end"):
+        survival(tally.coarsen("day", dict.fromkeys(tally.factors[1].levels, "≥ 1"), {"≥ 1": 1.0}))
+
+
+def test_arms_without_any_event_are_not_compared():
+    curves = survival(counted(list("AB") * 20, [1, 1, 5, 5] * 10, [0] * 39 + [1])).curves
+    assert survival_effect(curves[1], curves[0]).p is not None
+    none = [replace(curve, events=np.zeros_like(curve.events)) for curve in curves]
+    assert survival_effect(none[1], none[0]).p is None
 
 
 @pytest.mark.slow
