@@ -170,6 +170,12 @@ def test_the_files_that_architecture_names_are_there() -> None:
     assert {room for room in rooms if f"`{room}/`" not in text} == set()
 
 
+def test_every_how_to_page_is_listed() -> None:
+    pages = ROOT / "docs" / "how-to"
+    listed = (pages / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in pages.glob("*.md") if f"({page.name})" not in listed] == ["README.md"]
+
+
 def test_no_file_names_a_registry_or_a_machine() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     forbidden = re.compile(r"index-url|//pypi\.|registry\.npmjs|/root/|/home/\w", re.IGNORECASE)

@@ -48,6 +48,7 @@ def metric_table(plan: Plan) -> Table:
             continue
         bounds = "from the data" if metric.bounds is None else " to ".join(map(number, metric.bounds))
         kind, limits = ("yes or no", "0 or 1") if metric.binary else ("a number", bounds)
+        kind += ", from before: adjusted for" if metric.name in plan.numbers else ""
         rows.append((metric.name, kind, limits, _MISSING[metric.missing or "zero"]))
     return Table(("metric", "what it is", "clamped to", "a missing value"), tuple(rows))
 
@@ -74,8 +75,11 @@ def experiment_table(plan: Plan) -> Table:
     for experiment in plan.experiments:
         shares = experiment.shares
         arms = "as found" if shares is None else ", ".join(f"{label(arm)} {share:g}" for arm, share in shares)
-        more = [f"adjusted for {listed(experiment.adjust)}"] if experiment.adjust else []
+        adjusted = sorted((*experiment.adjust, *experiment.numbers))
+        more = [f"adjusted for {listed(adjusted)}"] if adjusted else []
         more += [f"by {listed(experiment.segments)}"] if experiment.segments else []
+        more += [f"effect of receiving ({experiment.received})"] if experiment.received else []
+        more += [f"quantiles of {listed(experiment.quantiles)}"] if experiment.quantiles else []
         more += [f"with {listed(experiment.interactions)}"] if experiment.interactions else []
         more += [f"assigned together with {listed(experiment.joint_shares)}"] if experiment.joint_shares else []
         more += [f"primary {listed(experiment.primary)}"] if experiment.primary else []

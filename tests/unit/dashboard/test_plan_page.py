@@ -82,6 +82,22 @@ def test_people_by_bins_have_no_squares() -> None:
     assert row[1:] == ("quantiles: do those of spend differ? People by its bins; no metric", "none")
 
 
+def test_numbers_receiving_and_quantiles_are_asked_for_and_survive_the_download() -> None:
+    plan = make_plan(
+        "variant", ["spend"], adjust=["tier", "before"], numbers=["before"], received="opened", k=20,
+        quantiles={"spend": 0.5}, bins={"spend": [0, 10, 50]}, shares={"A": 1, "B": 1},
+        bounds={"spend": (0, 100), "before": (0, 50), "opened": (0, 1)},
+    )  # fmt: skip
+    assert experiment_table(plan).rows[0][2] == (
+        "adjusted for before, tier; effect of receiving (opened); quantiles of spend"
+    )
+    assert ("before", "a number, from before: adjusted for", "0 to 50.00", "counts as 0") in metric_table(plan).rows
+    read = parse_plan(plan_toml(replace(plan, covariates=(CovariatePlan("tier"),)))).experiment()
+    assert (read.numbers, read.adjust, read.received, read.quantiles) == (
+        ("before",), ("tier",), "opened", {"spend": (0.5,)}
+    )  # fmt: skip
+
+
 def test_experiments_that_are_assigned_together_are_named() -> None:
     assert experiment_table(parse_plan(RICH)).rows[1][2] == "assigned together with check out/ä"
 
