@@ -145,7 +145,9 @@ class BinnedPeople:
             low, high = np.where(away < 0, part, low), np.where(away < 0, high, part)
             slope = b + part * (2 * c + part * 3 * d)
             newton = part - np.divide(away, slope, out=np.full_like(away, np.inf), where=slope > 0)
-            part = np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+            before, part = part, np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+            if np.array_equal(part, before):
+                break
         return np.where((straight > 0) & (straight < 1), part, straight)
 
 

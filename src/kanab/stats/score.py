@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from scipy import special
@@ -66,29 +65,33 @@ class Rates:
     @property
     def difference(self) -> float:
         """The arm's rate minus the control's, rounded once."""
-        return float(self._exact_difference)
+        return self._away(0.0)
 
-    @property
-    def _exact_difference(self) -> Fraction:
-        return Fraction(self.events, self.people) - Fraction(self.control_events, self.control_people)
+    def _away(self, difference: float) -> float:
+        """Return how far the rates' difference is from another one, rounded once: a quotient of whole numbers is."""
+        above, below = difference.as_integer_ratio()
+        over = self.events * self.control_people - self.control_events * self.people
+        under = self.people * self.control_people
+        return (over * below - above * under) / (under * below)
 
     @property
     def relative(self) -> float | None:
         """The difference as a share of the control's rate; None where that is 0."""
         if not self.control_events:
             return None
-        return float(self._exact_difference / Fraction(self.control_events, self.control_people))
+        over = self.events * self.control_people - self.control_events * self.people
+        return over / (self.people * self.control_events)
 
     @property
     def odds_ratio(self) -> float | None:
         """The arm's odds over the control's; infinite where only those are 0, None where both ways are."""
         over = self.events * (self.control_people - self.control_events)
         under = self.control_events * (self.people - self.events)
-        return float(Fraction(over, under)) if under else math.inf if over else None
+        return over / under if under else math.inf if over else None
 
     def z_difference(self, difference: float = 0.0) -> float:
         """Return the statistic of the test that the rates differ by this much (Farrington and Manning's solution)."""
-        away = float(self._exact_difference - Fraction(difference))
+        away = self._away(difference)
         arm, control, difference, _ = self._turned(difference)
         if difference >= 1:
             return math.copysign(math.inf, away) if away else 0.0

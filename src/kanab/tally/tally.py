@@ -288,6 +288,8 @@ class Tally:
         'categorical'
         """
         wanted = {*names}
+        if not any(each.name in wanted and each.scores is not None for each in self.factors):
+            return self
         factors = tuple(replace(each, scores=None) if each.name in wanted else each for each in self.factors)
         return replace(self, factors=factors)
 
@@ -306,12 +308,19 @@ class Tally:
 
     def keep(self, *names: str) -> Tally:
         """Collapse everything but the named covariates (and the experiments)."""
-        wanted = {self.factor(name).name for name in names}
-        tally = self
-        for factor in self.covariates:
-            if factor.name not in wanted:
-                tally = tally.collapse(factor.name)
-        return tally
+        wanted = frozenset(self.factor(name).name for name in names)
+        if wanted not in self._kept:
+            tally = self
+            for factor in self.covariates:
+                if factor.name not in wanted:
+                    tally = tally.collapse(factor.name)
+            self._kept[wanted] = tally
+        return self._kept[wanted]
+
+    @cached_property
+    def _kept(self) -> dict[frozenset[str], Tally]:
+        """What was kept so far: an analysis asks for every metric, and a tally never changes."""
+        return {}
 
     def select_metrics(self, names: Iterable[str]) -> Tally:
         """Return the tally with only some of the metrics, and the products of those."""

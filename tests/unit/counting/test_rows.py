@@ -394,7 +394,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "levels": (
         lambda: count_rows(MANY, make_plan("arm", [], adjust=["city"])),
-        r"'city' has more than 1,000 levels\. Cut a number into bins \(--bin city=5\), or keep the most",
+        r"'city' has more than 1,000 levels\. Adjust for a number as it is \(--number city\), cut it into bins",
     ),
     "arms": (lambda: count_rows(MANY, make_plan("city", [])), "arm column 'city' has more than 1,000 arms"),
     "bins of texts": (

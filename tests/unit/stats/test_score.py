@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -39,6 +40,16 @@ def drawn_rates(seed: int, runs: int, most: float) -> list[Rates]:
         x1, x0 = (min(n, int(draw.random() * 2 * level * n)) for n in (n1, n0))
         rates.append(Rates(x1, n1, x0, n0))
     return rates
+
+
+def test_differences_and_ratios_are_rounded_once() -> None:
+    for rates in drawn_rates(7, 200, 7):
+        ours, control = Fraction(rates.events, rates.people), Fraction(rates.control_events, rates.control_people)
+        assert rates.difference == float(ours - control)
+        assert rates.relative == (float(ours / control - 1) if control else None)
+        if 0 < control < 1 and ours < 1:
+            assert rates.odds_ratio == float(ours / (1 - ours) / (control / (1 - control)))
+
 
 
 def likelihood_z(rates: Rates, difference: float) -> float:

@@ -137,7 +137,7 @@ class Measure:
         if self.metric.binary:
             return {}
         absolute = steps.abs() if self.negative else steps
-        largest = {f"m{self.place}": absolute.max().cast("int64")}
+        largest = {f"m{self.place}": absolute.cast("int64").max()}  # DuckDB compares doubles slowly
         if not self.negative:
             return largest
         whole = not self.doubles or self.as_is

@@ -235,9 +235,9 @@ def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
     ranges: dict[str, Any] = {}
     for measure in query.numbers:
         steps = _present(table, measure, gaps=True)
-        ranges[f"l{measure.place}"] = steps.min().cast("int64")
+        ranges[f"l{measure.place}"] = steps.cast("int64").min()
         if measure.largest_name[0] == "h":
-            ranges[f"h{measure.place}"] = steps.max().cast("int64")
+            ranges[f"h{measure.place}"] = steps.cast("int64").max()
     return ranges
 
 
