@@ -1,7 +1,7 @@
 """How long does an analysis take, once there is a tally? Every method, best of many, in milliseconds.
 
 Two arms by five levels, or four arms, of made-up people: how many there were does not matter to a tally. "Everything
-at once" is eight metrics and a ratio of three arms: adjusted for two numbers and two covariates, segments of 2 and 30
+at once" is seven metrics and a ratio of three arms: adjusted for two numbers and two covariates, segments of 2 and 30
 levels, odds ratios over two strata, receiving, windows, three quantiles. The target is 300 ms.
 """
 

@@ -105,6 +105,34 @@ def test_sums_below_the_limit_are_asked_for_once(duckdb_loader: Loader, queries:
     assert [[one.doubles for one in query.measures] for query in queries] == [[True, True]]
 
 
+@pytest.mark.parametrize("last", [12.34, 12.345, 12.335, 0.005, 12.3425])
+def test_amounts_in_cents_are_rounded_by_a_cast_unless_somebody_lies_between_two(
+    duckdb_loader: Loader, queries: list[Any], last: float
+) -> None:
+    y = np.r_[np.arange(99) / 100 - 0.3, last]
+    table = people(y=y, z=np.arange(100) / 2)
+    bounds = {"y": (-100, 100), "z": (0, 100)}
+    plan = make_plan("variant", ["z"], adjust=["y"], bounds=bounds, resolution={"y": 0.01, "z": 0.01}, numbers=["y"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 20)
+        assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    units = [[measure.unit for measure in query.measures] for query in queries]
+    assert units == ([[2, 2]] if round(last, 2) == last or last == 12.3425 else [[2, 2], [1, 1]])
+
+
+def test_twice_the_steps_may_pass_what_doubles_hold_where_the_steps_do_not(
+    duckdb_loader: Loader, queries: list[Any]
+) -> None:
+    steps = np.array([2**25, 2**25 + 1, 3, 5] * 2)  # squares of an arm: 2^51, twice the steps' 2^53
+    table = people(y=steps / 100, z=np.arange(8) / 100)
+    limits = {"y": (0, 1e6), "z": (0, 1)}
+    plan = make_plan("variant", ["y", "z"], bounds=limits, resolution=dict.fromkeys(limits, 0.01))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
+        assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    assert [[(m.unit, m.doubles) for m in query.measures] for query in queries] == [[(2, True)] * 2, [(1, True)] * 2]
+
+
 def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(
     duckdb_loader: Loader, queries: list[Any]
 ) -> None:

@@ -430,3 +430,36 @@ def test_one_slope_is_near_ancova_where_arms_have_alike_people():
         effect = against_control(means, arm)
         assert effect.estimate == pytest.approx(ancova.params[arm], abs=0.05 * ancova.bse[arm])
         assert effect.se == pytest.approx(ancova.bse[arm], rel=0.02)
+
+
+def spent_before(people, seed, share=0.5):
+    """What people spend is what they spent before, which is lognormal, and noise; an arm raises it by 1."""
+    rng = np.random.default_rng([seed, people])
+    before, treated = rng.lognormal(3, 1, people), rng.random(people) < share
+    noise = np.sqrt((np.e - 1) * np.exp(7) * (1 / 0.81 - 1)) * (rng.gamma(4, 0.5, people) - 2)
+    spend = before + noise + treated
+    return {"arm": np.where(treated, "B", "A"), "before": np.round(before, 2), "spend": np.round(spend, 2)}
+
+
+def adjusted_for_before(data):
+    table = count_columns(data, arm="arm", metrics=["before", "spend"], products=[("before", "spend")])
+    return against_control(additive_means([table], "spend", numbers=["before"]))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_intervals_adjusted_for_a_lognormal_number_hold_the_truth(share):
+    intervals = [adjusted_for_before(spent_before(1_000, seed, share)).interval for seed in range(100)]
+    assert 90 <= sum(low <= 1 <= high for low, high in intervals) <= 99  # benchmarks/bench_numbers.py has more
+
+
+def test_a_number_as_it_is_saves_twice_what_bins_save():
+    data = spent_before(30_000, 3)
+    plain = against_control(plain_means(count_columns(data, arm="arm", metrics=["spend"]), "spend"))
+    effects = [adjusted_for_before(data)]
+    for bins in (20, 5):
+        edges = np.quantile(data["before"], np.arange(1, bins) / bins)
+        binned = data | {"bin": np.searchsorted(edges, data["before"]).astype(str)}
+        table = count_columns(binned, arm="arm", covariates=["bin"], metrics=["spend"])
+        effects.append(against_control(adjusted_means(table, "spend")))
+    left = [(effect.se_population / plain.se_population) ** 2 for effect in effects]
+    assert left == pytest.approx([0.19, 0.38, 0.56], abs=0.08)  # of 200,000 people; the tail of fewer varies

@@ -51,7 +51,6 @@ def test_differences_and_ratios_are_rounded_once() -> None:
             assert rates.odds_ratio == float(ours / (1 - ours) / (control / (1 - control)))
 
 
-
 def likelihood_z(rates: Rates, difference: float) -> float:
     """The statistic with the likeliest rates from a bisection of the likelihood's slope."""
     x1, n1, x0, n0 = rates.events, rates.people, rates.control_events, rates.control_people

@@ -7,6 +7,9 @@ careful form leaves out nothing.
 Doubles add whole numbers exactly, in any order, while no partial sum reaches 2^53. Squares only
 grow as they are added, and Σ |r| is at most Σ r²: so a sum of squares below 2^53 proves that it and
 the sum beside it are exact. That is much quicker than 128-bit integers, wherever it is enough.
+
+Values that are known to lie near their steps, such as money in cents, need no FLOOR: an engine rounds when it casts to
+an integer. Twice their steps are cast, so that an odd number shows where that was not enough, and summed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ class Measure:
     ``profile`` is what is known of the values beforehand. Counting checks that everybody's keep
     ``limits``, where there are any, and lie on the grid (``fits``); it looks up the ``open_ends`` of
     their range, in steps or, where the grid depends on it (``implied``), in units.
-    ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers.
+    ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers. ``near``: then
+    the steps are summed as integers of twice their size, as long as all of these are even.
     """
 
     place: int
@@ -53,6 +57,12 @@ class Measure:
     implied: bool = False
     fits: bool = False
     doubles: bool = False
+    near: bool = False
+
+    @property
+    def unit(self) -> int:
+        """What a step counts for in the column that is summed."""
+        return 2 if self.near and self.doubles and not self.careful else 1
 
     @property
     def name(self) -> str:
@@ -83,6 +93,8 @@ class Measure:
         """Return unclamped grid steps of a number: an integer, or a double with a whole value."""
         if self.whole:
             return value.cast("int64")
+        if self.unit == 2:
+            return (value.cast("float64") * float(2 * self.metric.scale)).cast("int64")
         steps = grid_steps(value, self.metric.scale)
         return steps if self.careful or self.doubles else steps.cast("int64")
 
@@ -100,8 +112,9 @@ class Measure:
             low, high = self.metric.grid_bounds
             beyond = (raw < low) | (raw > high)
             return {"cl": beyond.cast("int32").sum(), "lo": value.min(), "hi": value.max()}
-        seen = value if self.implied else raw.cast("int64")
-        return {end: seen.min() if end == "lo" else seen.max() for end in self.open_ends}
+        if self.implied:
+            return {end: value.min() if end == "lo" else value.max() for end in self.open_ends}
+        return {end: self.smallest(raw) if end == "lo" else self.largest(raw) for end in self.open_ends}
 
     def proofs(self, value: Any, raw: Any) -> Iterator[Any]:
         """Yield conditions that everybody must meet for the quick form to be enough."""
@@ -114,17 +127,20 @@ class Measure:
         elif high is not None:
             yield value <= (math.floor(high) if whole else high)
         if self.fits:
-            yield raw.cast("float64") / float(self.metric.scale) == value
+            yield raw.cast("float64") / float(self.metric.scale * self.unit) == value
 
     def sums(self, steps: Any, engine: Engine) -> dict[str, Any]:
         """Return the exact sum of everybody's steps, and the terms of that of their squares."""
-        total = steps.sum().cast("int64") if self.doubles and not self.as_is else engine.total(steps)
+        total = self._double_sum(steps) if self.doubles and not self.as_is else engine.total(steps)
         squares: tuple[Any, ...] = ()
         if self.products is not None and self.doubles:
-            squares = (_double_squares(steps).cast("int64"),)
+            squares = (_part(_double_squares(steps), self.unit**2),)
         elif self.products is not None:
             squares = tuple(engine.total(term) for term in product_terms(steps, steps, self.products))
         return {f"s{self.place}": total} | {f"q{self.place}_{term}": square for term, square in enumerate(squares)}
+
+    def _double_sum(self, steps: Any) -> Any:
+        return _part(steps.cast("float64").sum(), self.unit)
 
     @property
     def negative(self) -> bool:
@@ -137,11 +153,11 @@ class Measure:
         if self.metric.binary:
             return {}
         absolute = steps.abs() if self.negative else steps
-        largest = {f"m{self.place}": absolute.cast("int64").max()}  # DuckDB compares doubles slowly
+        largest = {f"m{self.place}": self.largest(absolute)}
         if not self.negative:
             return largest
         whole = not self.doubles or self.as_is
-        return largest | {f"t{self.place}": engine.total(absolute) if whole else absolute.sum().cast("int64")}
+        return largest | {f"t{self.place}": engine.total(absolute) if whole else self._double_sum(absolute)}
 
     @property
     def magnitude_names(self) -> tuple[str, ...]:
@@ -152,6 +168,19 @@ class Measure:
     def largest_name(self) -> str:
         """The column of the largest step."""
         return f"{'h' if self.negative or self.metric.binary else 'm'}{self.place}"
+
+    def smallest(self, steps: Any) -> Any:
+        """Return the smallest step."""
+        return _part(steps.cast("int64").min(), self.unit)
+
+    def largest(self, steps: Any) -> Any:
+        """Return the largest step; doubles are compared slowly."""
+        return _part(steps.cast("int64").max(), self.unit)
+
+    def even(self, steps: Any) -> Iterator[Any]:
+        """Yield the condition that rounding by a cast was enough: nobody is near the middle between two steps."""
+        if self.unit == 2:
+            yield steps.bit_or() & 1 == 0
 
     def exact(self, steps: Any) -> Iterator[Any]:
         """Yield conditions on the sums without which doubles were not enough."""
@@ -235,6 +264,11 @@ def check_finite(name: str, low: float, high: float) -> None:
     """Raise `SourceError` for infinite values, as every other source does."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
+
+
+def _part(total: Any, unit: int) -> Any:
+    """Return a total in steps, as a 64-bit integer; below 2^53 dividing by a power of two is exact."""
+    return total.cast("int64") if unit == 1 else (total.cast("float64") / float(unit)).cast("int64")
 
 
 def _double_squares(steps: Any) -> Any:

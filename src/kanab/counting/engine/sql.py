@@ -247,8 +247,17 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
         profile = replace(seen.profile, gaps=metric.name in query.gaps)
         kind = query.kinds[metric.name]
         guesses.append(quick_measure(place, metric, kind, replace(seen, profile=profile), query.engine))
-    measures = [measure for measure in guesses if measure is not None]
+    measures = [replace(guess, near=_near(guess, sample)) for guess in guesses if guess is not None]
     return None if len(measures) < len(guesses) else _with_measures(query, measures, sample)
+
+
+def _near(measure: Measure, sample: SampleProfiles) -> bool:
+    """Return whether a sample lies near the steps of a grid, which are fractions of the column's numbers."""
+    values = sample.values.get(measure.name)
+    if values is None or not measure.doubles or measure.whole or measure.products is None:
+        return False
+    twice = np.rint(values[np.isfinite(values)] * (2.0 * measure.metric.scale))
+    return not np.any(twice % 2)
 
 
 def _careful_query(people: Any, query: CountQuery, sample: SampleProfiles) -> CountQuery:
@@ -328,9 +337,12 @@ def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> Que
         return None
     try:
         answer = _ask(people, quick)
-        if _fits(answer) and answer.only("inside").get("exact") == "false":
-            whole_numbers = tuple(replace(measure, doubles=False) for measure in quick.measures)
-            answer = _ask(people, replace(quick, measures=whole_numbers))
+        forms: tuple[dict[str, Any], ...] = ({"near": False}, {"doubles": False})
+        for form in forms:
+            plainer = tuple(replace(measure, **form) for measure in answer.query.measures)
+            short = "false" in (answer.only("inside").get(proof) for proof in ("even", "exact"))
+            if short and plainer != answer.query.measures and _fits(answer):
+                answer = _ask(people, replace(quick, measures=plainer))
     except QueryError:
         return None
     return answer if _fits(answer) else None

@@ -147,15 +147,9 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     if careful:
         table = table.mutate(**{f"g{place}": measure.clamped(table[f"d{place}"]) for place, measure in careful.items()})
     sums = {"n": table.count()}
-    proofs: list[Any] = []
     for measure in query.measures:
         sums |= _metric_sums(table, measure, query.engine)
-        proofs += [] if measure.careful else measure.proofs(table[f"y{measure.place}"], _steps(table, measure))
-    if proofs:
-        sums["ok"] = reduce(operator.and_, proofs).all()
-    exact = [proof for measure in query.measures for proof in measure.exact(_steps(table, measure))]
-    if exact:
-        sums["exact"] = reduce(operator.and_, exact)
+    sums |= _proofs(table, query)
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
     sums |= _number_ranges(table, query)
@@ -167,6 +161,23 @@ def first_stage(people: Any, query: CountQuery) -> Any:
         sums[flag] = table[flag].sum()
     present = [name for name, _ in _presence(query)]
     return table.group_by([*(key.column for key in query.keys), *present]).aggregate(**sums)
+
+
+def _proofs(table: Any, query: CountQuery) -> dict[str, Any]:
+    """Return what must hold for the form of the query to be enough: of everybody's values, and of sums of doubles."""
+    steps = {measure: _steps(table, measure) for measure in query.measures}
+    each = [
+        proof
+        for measure in query.measures
+        if not measure.careful
+        for proof in measure.proofs(table[f"y{measure.place}"], steps[measure])
+    ]
+    proofs = {
+        "ok": [reduce(operator.and_, each).all()] if each else [],
+        "exact": [proof for measure in query.measures for proof in measure.exact(steps[measure])],
+        "even": [proof for measure in query.measures for proof in measure.even(steps[measure])],
+    }
+    return {name: reduce(operator.and_, conditions) for name, conditions in proofs.items() if conditions}
 
 
 def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
@@ -214,7 +225,12 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
     first, second = (_present(table, measure, gaps=cross.shared) for measure in measures)  # nothing adds nothing
     total = query.engine.total
     if cross.shared and all(measure.doubles for measure in measures):  # at most half of Σ y² + Σ z², which are proven
-        return {f"z{place}_yz0": (first.cast("float64") * second.cast("float64")).sum().cast("int64")}
+        product = (first.cast("float64") * second.cast("float64")).sum()
+        return {f"z{place}_yz0": (product / float(measures[0].unit * measures[1].unit)).cast("int64")}
+    first, second = (
+        steps // measure.unit if measure.unit > 1 else steps
+        for steps, measure in zip((first, second), measures, strict=True)
+    )
     if cross.shared:
         terms = product_terms(first, second, cross.products[2])
         return {f"z{place}_yz{part}": total(term) for part, term in enumerate(terms)}
@@ -235,21 +251,23 @@ def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
     ranges: dict[str, Any] = {}
     for measure in query.numbers:
         steps = _present(table, measure, gaps=True)
-        ranges[f"l{measure.place}"] = steps.cast("int64").min()
+        ranges[f"l{measure.place}"] = measure.smallest(steps)
         if measure.largest_name[0] == "h":
-            ranges[f"h{measure.place}"] = steps.cast("int64").max()
+            ranges[f"h{measure.place}"] = measure.largest(steps)
     return ranges
 
 
 def _differing(table: Any, derived: Derived, query: CountQuery) -> Any:
     """Return whose derived number is not 0; who lacks a value adds 0 to its sum."""
-    first, second = (_present(table, query.measure(name)) for name in (derived.first, derived.second))
+    measures = query.measure(derived.first), query.measure(derived.second)
+    first, second = (_present(table, measure) for measure in measures)
     if derived.side is not None:
-        return ((first != 0) & (second == derived.side)).fill_null(False)
+        return ((first != 0) & (second == derived.side * measures[1].unit)).fill_null(False)
     y, z = first.fill_null(0), second.fill_null(0)
-    if derived.weights == (1, 1):
+    left, right = derived.weights[0] * measures[1].unit, derived.weights[1] * measures[0].unit
+    if left == right:
         return y != z
-    return y.cast("int64") * derived.weights[0] != z.cast("int64") * derived.weights[1]
+    return y.cast("int64") * left != z.cast("int64") * right
 
 
 def _present(table: Any, measure: Measure, *, gaps: bool = False) -> Any:
@@ -328,7 +346,7 @@ def _check_values(stage: Any, query: CountQuery) -> Iterator[tuple[str, str]]:
         for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
             if f"{word}{measure.place}" in stage.columns:
                 yield f"{word}{measure.place}", how
-    for proof in ("ok", "exact"):
+    for proof in ("ok", "exact", "even"):
         if proof in stage.columns:
             yield proof, "BOOL_AND"
 
@@ -383,9 +401,9 @@ def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.S
     ]
     several = len(part.sets) > 1
     mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
-    columns = [_text(_column(key.column)) if key in keys else _text(exp.null()) for key in query.keys]
+    columns = [_text(_column(key.column)) if key in keys else _nothing(place) for key in query.keys]
     numbers = [_text(_aggregate(*value)) for value in part.values]
-    nothing = [_text(exp.null()) for _ in range(slots - len(numbers))]
+    nothing = [_nothing(place) for _ in range(slots - len(numbers))]
     select = exp.Select(
         expressions=[exp.Literal.number(place), mask, *columns, *numbers, *nothing],
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
@@ -397,6 +415,11 @@ def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.S
     grouping = exp.GroupingSets(expressions=[exp.Tuple(expressions=columns) for columns in sets])
     select.set("group", exp.Group(grouping_sets=[grouping]) if several else exp.Group(expressions=sets[0]))
     return select
+
+
+def _nothing(place: int) -> Any:
+    """Return a value that is not there; the first part says that columns are texts."""
+    return exp.null() if place else _text(exp.null())
 
 
 def _people(part: QueryPart, query: CountQuery) -> Any:
