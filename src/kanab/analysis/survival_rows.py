@@ -68,7 +68,10 @@ def survival_curves(
     for event, days in plan.survival.items():
         table = released.tables.get(f"{plan.name}/{days}")
         if table is None or event not in table.metric_names:
-            notes.append(f"There is no survival until {event}: the gate left out people by {days}. Count more of them.")
+            notes.append(
+                f"There is no survival until {event}: people by {days} did not pass the gate. "
+                f"Wider bins (--bin {days}=7:14:21:28) or more people may."
+            )
         else:
             pooled = table.pool_arms(pool, plan.name) if pool else table
             read.append(survival(pooled, days, event, confidence=confidence))

@@ -18,6 +18,7 @@ from kanab.collector.counting.layout import layouts
 from kanab.errors import PlanError
 from kanab.inspection.officer.fields import purposes
 from kanab.plan.file import plan_from_dict, plan_to_dict
+from kanab.privacy.batches import _added
 from kanab.report.charts import chart_svg, report_charts, survival_chart
 from kanab.stats.multiplicity import correct
 
@@ -153,7 +154,9 @@ def test_several_looks_and_a_table_that_k_forbids_leave_a_note() -> None:
     assert looked.survival == ()
     tiny = {name: values[:60] for name, values in ROWS.items()}
     answer = kb.readout(tiny, **{**ASKED, "arms": ["A", "B"]})
-    assert any(note.startswith("There is no survival until cancelled: the gate left out") for note in answer.notes)
+    assert any(
+        note.startswith("There is no survival until cancelled: people by days did not pass") for note in answer.notes
+    )
 
 
 def test_pooled_arms_have_one_curve() -> None:
@@ -173,3 +176,14 @@ def test_intervals_and_the_test_hold_where_days_were_merged() -> None:
     assert held["share"] >= 90
     assert held["mean"] >= 90
     assert held["p"] <= 11
+
+
+def test_batches_add_up_and_days_that_they_merge_differently_end_with_the_last() -> None:
+    asked = {"arm": "variant", "metrics": [], "survival": {"cancelled": "days"}, "shares": {"A": 1, "B": 1, "C": 1}}
+    parts = [{name: values[part] for name, values in ROWS.items()} for part in (slice(2_000), slice(2_000, None))]
+    batches = [kb.release(kb.count(part, **asked)) for part in parts]
+    added, _ = _added("variant/days", batches)
+    ends = [batch.tables["variant/days"].factors[1].scores or () for batch in batches]
+    assert ends[0] != ends[1]
+    assert added.factors[1].scores == tuple(sorted({*ends[0]} & {*ends[1]}))  # a mean would be no day at all
+    assert added.total == len(ROWS["days"])
