@@ -98,10 +98,14 @@ def combine(
     named = named_releases(releases, by_batch=True)
     check_different_people(list(named.values()), experiment)
     effects: dict[tuple[str, str, str], list[ReleasedEffect]] = {}
+    metrics: dict[str, None] = {}
     for name, released in named.items():
         for effect in released_effects(name, released, experiment, control=control, confidence=confidence):
+            metrics[effect.metric] = None
             if metric in (None, effect.metric):
                 effects.setdefault((effect.metric, effect.control, effect.arm), []).append(effect)
+    if metric is not None and metric not in metrics:
+        raise AnalysisError("no release has an effect on this metric", f"Name one of: {', '.join(metrics)}.")
     rows, notes = [], []
     for (of, against, arm), parts in effects.items():
         if len(parts) < 2:

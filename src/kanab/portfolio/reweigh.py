@@ -94,13 +94,15 @@ def propose_shares(
 
     ``releases`` are its batches, each with people of its own; shares may have differed between them. ``metric`` is
     what an arm should be best at. Raises `PrivacyError` for anything but releases, and where batches have the same
-    people or other arms; `AnalysisError` for an unknown metric, for a least share that arms cannot all have, and
-    where nothing varies.
+    people, other arms or another experiment; `AnalysisError` for an unknown metric, for a least share that arms cannot
+    all have, and where nothing varies.
     """
     check_sides(confidence, "two-sided")
     batches = list(named_releases(releases, by_batch=True).values())
     check_different_people(batches, experiment)
     name = batches[0].plan.experiment(experiment).name
+    if any(name not in batch.plan.experiment_names for batch in batches):
+        raise PrivacyError("these are releases of different experiments", "Give the batches of one experiment.")
     means = [_means(batch, name, metric) for batch in batches]
     arms = means[0].arms
     if any(other.arms != arms for other in means):

@@ -84,6 +84,8 @@ def test_the_same_people_are_not_combined(regions: dict[str, Release]) -> None:
 
 
 def test_further_refusals_say_what_to_do(regions: dict[str, Release], make_release) -> None:
+    with pytest.raises(AnalysisError, match=r"no release has an effect on this metric\. Name one of: spend"):
+        combine(regions, metric="sepnd")
     with pytest.raises(AnalysisError, match=r"no effect is in two of these releases\. .* share them\."):
         combine({"de": regions["de"], "other": make_release(9, 0, "checkout", ("x", "y"))})
     with pytest.raises(PrivacyError, match="only releases can be read together"):

@@ -120,6 +120,10 @@ def test_refusals_say_what_to_do() -> None:
         propose_shares([BATCHES[0], batch(3, {"A": 0.1, "B": 0.1})])
     with pytest.raises(PrivacyError, match="about the same people"):
         propose_shares([BATCHES[0], BATCHES[0]])
+    other = kb.release(kb.count({"colour": ["A", "B"] * 100, "bought": [0, 1, 1] * 66 + [0, 1]}, arm="colour",
+                                metrics=["bought"]))  # fmt: skip
+    with pytest.raises(PrivacyError, match=r"of different experiments\. Give the batches of one experiment\."):
+        propose_shares([BATCHES[0], other])
     with pytest.raises(AnalysisError, match="nothing varies"):
         propose_shares([batch(4, {"A": 0.0, "B": 0.0})])
 
