@@ -12,7 +12,14 @@ from kanab.analysis.options import AnalysisOptions, ResolvedOptions
 from kanab.analysis.rows import plain_interval
 from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.cautions import Caution
-from kanab.stats.designs.received import WEAK_BELOW, ReceivedEffect, adjusted_received_effect, received_effect
+from kanab.stats.designs.received import (
+    WEAK_BELOW,
+    ReceivedEffect,
+    Together,
+    means_together,
+    received_effect,
+    received_from_means,
+)
 from kanab.tally.factor import label
 
 
@@ -98,15 +105,17 @@ def received_rows(
         numbers = [name for name in numbers if name in covariates]
         categories = [name for name in covariates if name not in numbers]
         tables = analyzed.crossed(categories, holding) if categories else [table]
+        means: Together | None = None
         try:
             for arm in (level for level in table.experiment.levels if level != resolved.control):
                 sides: dict[str, Any] = {"arm": arm, "control": resolved.control, "confidence": resolved.confidence}
-                rows.append(ReceivedRow(received_effect(table, metric, received, **sides)))
+                plain = received_effect(table, metric, received, **sides)
+                rows.append(ReceivedRow(plain))
                 if covariates:
-                    effect = adjusted_received_effect(
-                        tables, metric, received, variance=options.variance, numbers=numbers, slopes=options.slopes,
-                        **sides,
-                    )  # fmt: skip
+                    means = means or means_together(
+                        tables, metric, received, variance=options.variance, numbers=numbers, slopes=options.slopes
+                    )
+                    effect = received_from_means(plain, table, means)
                     rows.append(ReceivedRow(replace(effect, covariates=tuple(covariates))))
         except (AnalysisError, DesignError) as problem:
             notes.append(f"An effect of receiving on {metric} is not given: {problem.fact}.")

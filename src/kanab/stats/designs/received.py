@@ -20,7 +20,7 @@ from kanab.errors import AnalysisError
 from kanab.stats.additive import Slopes, additive_means
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
-from kanab.stats.effect import difference_in_means
+from kanab.stats.effect import ArmMeans, difference_in_means
 from kanab.stats.gram import arm_cross
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
@@ -89,6 +89,10 @@ class _ArmMoments:
     def variance(self, effect: Fraction) -> Fraction:
         """Return the variance of the mean of y − effect · d."""
         return self.yy - 2 * effect * self.yd + effect**2 * self.dd
+
+
+Together = tuple[ArmMeans, ArmMeans, ArmMeans]
+"""Adjusted means of a metric, of what was received, and of the sum of both."""
 
 
 @check_arguments()
@@ -171,6 +175,14 @@ def adjusted_received_effect(
     if whole is None:
         raise AnalysisError("no table holds the two metrics", "Give a table of each covariate.")
     plain = received_effect(whole, metric, received, arm=arm, control=control, confidence=confidence)
+    means = means_together(tables, metric, received, variance=variance, numbers=numbers, slopes=slopes)
+    return received_from_means(plain, whole, means)
+
+
+def means_together(
+    tables: Sequence[Tally], metric: str, received: str, *, variance: Variance, numbers: Sequence[str], slopes: Slopes
+) -> Together:
+    """Return the adjusted means of the metric, of what was received, and of their sum: the same for every arm."""
     sums = [_with_sum(table, metric, received, numbers) if table.moments else table for table in tables]
     y, d, both = (
         adjusted_means(sums[0], name, variance=variance)
@@ -178,14 +190,21 @@ def adjusted_received_effect(
         else additive_means(sums, name, variance=variance, numbers=numbers, slopes=slopes)
         for name in (metric, received, _SUM)
     )
+    return y, d, both
+
+
+def received_from_means(plain: ReceivedEffect, table: Tally, means: Together) -> ReceivedEffect:
+    """Return the effect of receiving in one arm from adjusted means of all, beside the plain one."""
+    y, d, _ = means
+    metric, received, confidence = plain.metric, plain.received, plain.confidence
     weights = np.array([{plain.arm: 1.0, plain.control: -1.0}.get(level, 0.0) for level in y.arms])
-    d_scale, y_scale = (whole.moments_of(name).metric.scale for name in (received, metric))
+    d_scale, y_scale = (table.moments_of(name).metric.scale for name in (received, metric))
     unit = d_scale / y_scale  # what d counts in the sum
-    (dy, drawn_y), (dd, drawn_d), (_, drawn_both) = (means.combined(weights) for means in (y, d, both))
+    (dy, drawn_y), (dd, drawn_d), (_, drawn_both) = (each.combined(weights) for each in means)
     if abs(dd) <= _NOTHING * float(np.abs(d.means).max()):
         raise _alike(received)
     # The variance of the sum tells how both move together.
-    yy, sd, summed = (weights**2 * means.sample for means in (y, d, both))
+    yy, sd, summed = (weights**2 * each.sample for each in means)
     together = (summed - yy - sd * unit**2) / (2 * unit)
     drawn = (drawn_both - drawn_y - drawn_d * unit**2) / (2 * unit)
     effect = dy / dd
