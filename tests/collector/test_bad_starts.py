@@ -40,7 +40,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
     place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
     server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
     visitors = Visitors(31)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=300))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=300))
     assert server.stop() == 0
     return Filled(place.root, visitors.tallies())
 
@@ -379,7 +379,7 @@ def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
     plan = place.plan(PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"'))
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
     visitors = Visitors(33)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=300))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=300))
     turn(clock, timedelta(days=28))
     server.kill()
     server.start()

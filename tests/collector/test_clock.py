@@ -120,7 +120,7 @@ def test_while_the_clock_has_jumped_everybody_is_told_to_send_again_and_nothing_
 ) -> None:
     rehearsal = Rehearsal(place, closing, request.getfixturevalue("postgres_url") if kind == "postgres" else None)
     server, visitors = rehearsal.server.start(), Visitors(51)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=50))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=50))
     turn(rehearsal.clock, step)
     assert posted(server, visitors) == {(503, "clock", "2")}
     until(lambda: is_red(server))
@@ -133,7 +133,7 @@ def test_while_the_clock_has_jumped_everybody_is_told_to_send_again_and_nothing_
     turn(rehearsal.clock)
     until(lambda: not is_red(server))
     asyncio.run(visitors.finish([server.port]))
-    asyncio.run(visitors.for_a_while([server.port], 10, most=50))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=50))
     server.kill()
     rehearsal.check_untouched()
     rehearsal.check_counted(visitors)
@@ -147,7 +147,7 @@ def test_what_the_python_client_sends_while_the_clock_has_jumped_is_counted_afte
     server, visitors = alone.server.start(), Visitors(52)
     client = closing(Client(f"http://{HOST}:{server.port}/"))
     assert client.ready(10)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=1))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=1))
     turn(alone.clock, LONG)
     people = [client.person(id=f"user-{number}") for number in range(12)]
     for person in people:
@@ -167,7 +167,7 @@ def test_what_the_python_client_sends_while_the_clock_has_jumped_is_counted_afte
 def test_a_jump_within_the_limit_is_no_jump(alone: Rehearsal) -> None:
     """A leap second, and what a time server corrects."""
     server, visitors = alone.server.start(), Visitors(53)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=5))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=5))
     for seconds in (-1, 30, -20):
         turn(alone.clock, timedelta(seconds=seconds))
         assert posted(server, visitors, 3) == {(204, "counted", "")}

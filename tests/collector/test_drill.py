@@ -24,7 +24,7 @@ def backed_up(place: Place, tmp_path: Path, closing: Callable[[Any], Any]) -> Pa
     plan = place.plan(PLAN_TEXT)
     server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
     visitors = Visitors(71)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=400))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=400))
     server.kill()
     backup = tmp_path / "backup"
     shutil.copytree(place.data, backup / "data")

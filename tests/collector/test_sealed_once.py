@@ -41,7 +41,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
     place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
     server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
     visitors = Visitors(11)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=800))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=800))
     server.kill()
     return Filled(place.root, visitors.tallies())
 
@@ -151,7 +151,7 @@ def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
     turn(clock)
     server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
     visitors = Visitors(14)
-    asyncio.run(visitors.for_a_while([server.port], 10, most=600))
+    asyncio.run(visitors.for_a_while([server.port], 60, most=600))
     assert state(place)[1] == []
     turn(clock, timedelta(days=28))
     for _ in range(6):
@@ -181,7 +181,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     options = ("--plan", plan, "--store", postgres_url)
     servers = [closing(Server(place, *options, "--key", key, name=key.stem, clock=clock)).start() for key in keys]
     visitors = Visitors(15)
-    asyncio.run(visitors.for_a_while([server.port for server in servers], 10, most=600))
+    asyncio.run(visitors.for_a_while([server.port for server in servers], 60, most=600))
     turn(clock, timedelta(days=28))
     store = closing(PostgresStore(postgres_url))
     end = time.monotonic() + 30
@@ -213,7 +213,7 @@ def test_a_collector_that_stands_still_in_the_middle_of_a_seal_stops_the_other_f
         for key, clock in zip(keys, clocks, strict=True)
     )
     visitors = Visitors(16)
-    asyncio.run(visitors.for_a_while([frozen.port, other.port], 10, most=500))
+    asyncio.run(visitors.for_a_while([frozen.port, other.port], 60, most=500))
     with psycopg.connect(postgres_url, autocommit=True) as db:
         waits = "SELECT count(*) FROM pg_locks WHERE relation = 'kanab_sealed'::regclass AND NOT granted"
         with db.transaction():

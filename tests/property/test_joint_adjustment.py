@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
@@ -73,6 +73,7 @@ def test_joint_adjustment_through_the_gate_is_lins_regression_on_the_rows(
 ) -> None:
     rows = shop(3_000, seed, arms)
     found = kb.readout(rows, arm="variant", metrics=["spend", "bought"], adjust=names, ratios=["spend/visits"])
+    assume(not found.receipt.maps)  # levels as they are in the rows
     adjusted = [row.effect for row in found.effects if row.effect.method == "adjusted"]
     assert {effect.covariates for effect in adjusted} == {tuple(sorted(names))}
     assert len(adjusted) == (len(arms) - 1) * 4
