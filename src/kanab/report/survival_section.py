@@ -13,7 +13,8 @@ Data = Mapping[str, Any]
 
 HOW = (
     "Curves are Kaplan and Meier's, from people per arm and day; who was last seen without the event counts up to that "
-    "day. Days that were merged to k people are one day, which ends with the last of them. p is of the log-rank test."
+    "day. Days that were merged to k people are one step, at the last of them; who was last seen within them counts "
+    "for a part of them, as in a life table. p is of the log-rank test."
 )
 
 
