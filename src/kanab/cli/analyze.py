@@ -20,6 +20,7 @@ from kanab.cli.source_options import (
     counted_source,
     flags_said,
     is_release,
+    names_option,
     plan_of,
     rows_of,
     source_options,
@@ -36,8 +37,8 @@ _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 @click.command()
 @click.argument("source", nargs=-1, required=True)
 @source_options
-@click.option("--adjust", help="Covariates to adjust for, separated by commas: all together, in any order.")
-@click.option("--segment", help="Covariates by which the effect may differ; each gets its own table.")
+@names_option("--adjust", help="Covariates to adjust for, separated by commas: all together, in any order.")
+@names_option("--segment", help="Covariates by which the effect may differ; each gets its own table.")
 @click.option("--experiment", help="One experiment of several.")
 @analysis_options
 @json_option

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kanab.atomicfile import staged, write_whole
-from kanab.cli.source_options import counted_source, moment, names, plan_of, rows_of, source_options
+from kanab.cli.source_options import counted_source, moment, names, names_option, plan_of, rows_of, source_options
 from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
 from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
@@ -31,8 +31,8 @@ NO_LEDGER = "not chained: what else was released about these people was not chec
 @click.command()
 @click.argument("source")
 @source_options
-@click.option("--adjust", help="Covariates and numbers to adjust for only, separated by commas.")
-@click.option("--covariate", "segment", help="Covariates to adjust for and to segment by; each gets its own table.")
+@names_option("--adjust", help="Covariates and numbers to adjust for only, separated by commas.")
+@names_option("--covariate", "segment", help="Covariates to adjust for and to segment by; each gets its own table.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="File to write.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the file.")
 @click.option("--new-ledger", is_flag=True, help="Begin the ledger: nothing was released about these people before.")

@@ -9,7 +9,17 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option, people_bar, progress
-from kanab.cli.source_options import bounds_of, check_single, is_release, names, number, numbers, override_option, pairs
+from kanab.cli.source_options import (
+    bounds_of,
+    check_single,
+    is_release,
+    names,
+    names_option,
+    number,
+    numbers,
+    override_option,
+    pairs,
+)
 from kanab.errors import PlanError
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release_file import read_release
@@ -21,9 +31,9 @@ from kanab.stats.multiplicity import Correction
 
 @click.command()
 @click.argument("source", nargs=-1, required=True)
-@click.option("--experiments", help="Columns that hold arms, separated by commas; also patterns such as 'test_*'.")
-@click.option("--metric", help="Columns to compare, separated by commas.")
-@click.option("--segment", help="Covariates by which effects may differ, separated by commas.")
+@names_option("--experiments", help="Columns that hold arms, separated by commas; also patterns such as 'test_*'.")
+@names_option("--metric", help="Columns to compare, separated by commas.")
+@names_option("--segment", help="Covariates by which effects may differ, separated by commas.")
 @click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds revenue=0:500.")
 @click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution revenue=0.01.")
 @click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero.")

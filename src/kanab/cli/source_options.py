@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,20 @@ from kanab.tally.factor import Level
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # ── reading flags ──────────────────────────────────────────────────────────────────────────────
+
+
+class NameList(click.Option):
+    """An option for names that are separated by commas, or given by several flags."""
+
+    def __init__(self, *args: Any, **details: Any) -> None:
+        super().__init__(*args, **(details | {"multiple": True}))
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> str | None:
+        """Return all names as one text with commas, None where there are none."""
+        return ",".join(super().type_cast_value(ctx, value)) or None
+
+
+names_option = partial(click.option, cls=NameList)
 
 
 def names(text: str | None) -> list[str]:
@@ -191,8 +206,8 @@ override_option = click.option(
 _OPTIONS = (
     click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of the flags below."),
     click.option("--arm", help="Column that holds the arm."),
-    click.option("--metric", help="Columns to compare, separated by commas."),
-    click.option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
+    names_option("--metric", help="Columns to compare, separated by commas."),
+    names_option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
     click.option("--received", metavar="COLUMN", help="Who got what was assigned (0/1), or how much of it."),
     click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
@@ -215,7 +230,7 @@ _OPTIONS = (
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
     click.option("--score", multiple=True, help="Bins to adjust for by one slope, not as categories: --score age."),
     click.option("--number", multiple=True, help="Columns of --adjust to adjust for as they are, without classes."),
-    click.option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
+    names_option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
     click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
     click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
@@ -225,7 +240,7 @@ _OPTIONS = (
     click.option("--sep", help="What separates fields of a CSV file: ';', tab; default as its first lines show."),
     click.option("--decimal", default=".", help="Decimal mark of a CSV file; default a point."),
     click.option("--join", metavar="FILE", help="Second table or file with more columns about the same people."),
-    click.option("--on", help="Column by which --join is matched, such as user_id; several separated by commas."),
+    names_option("--on", help="Column by which --join is matched, such as user_id; several separated by commas."),
     click.option("--where", help="Count only rows where this SQL condition holds; recorded."),
     click.option("--unit", help="Column that identifies a person, where people have several rows."),
     click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean."),

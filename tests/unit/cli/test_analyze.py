@@ -258,3 +258,11 @@ def test_the_order_of_adjust_changes_no_byte_of_the_answer(visits: Path) -> None
     answers = {run(*words, ",".join(names)).output for names in permutations(["device", "tier", "country"])}
     (answer,) = answers
     assert [row["covariates"] for row in json.loads(answer)["effects"]] == [[], ["country", "device", "tier"]]
+
+
+def test_names_are_separated_by_commas_or_given_by_several_flags(visits: Path) -> None:
+    head = ("analyze", str(visits), "--arm", "variant", "--json")
+    joined = run(*head, "--metric", "spend,bought", "--adjust", "tier,device")
+    apart = run(*head, "--metric", "spend", "--metric", "bought", "--adjust", "tier", "--adjust", "device")
+    assert {row["metric"] for row in json.loads(joined.output)["effects"]} == {"spend", "bought"}
+    assert apart.output == joined.output

@@ -9,7 +9,7 @@ import click
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.several.sources import releases_by_name
-from kanab.cli.source_options import names
+from kanab.cli.source_options import names, names_option
 from kanab.portfolio.together import HOLDOUT, read_portfolio
 from kanab.stats.sequential import TUNED_AT
 
@@ -19,7 +19,10 @@ from kanab.stats.sequential import TUNED_AT
 @click.option("--metric", help="The metric that all effects are on.")
 @click.option("--holdout", metavar="EXPERIMENT", help="The experiment that holds people out of everything shipped.")
 @click.option("--holdout-arm", metavar="ARM", default=HOLDOUT, show_default=True, help="Its arm that saw nothing.")
-@click.option("--shipped", help="Experiments that were shipped, separated by commas; else all that are clearly better.")
+@names_option(
+    "--shipped",
+    help="Experiments that were shipped, separated by commas; else all that are clearly better.",
+)
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of intervals; e-BH is at the rest.")
 @click.option(
     "--tuned-at",
