@@ -195,6 +195,7 @@ def test_people_without_a_value_are_left_out_of_a_metric_and_its_section_says_so
     assert (bought["missing"], bought["people_missing"]) == (None, 0)
 
 
+@pytest.mark.slow
 def test_a_metric_that_fewer_than_k_people_lack_is_withheld_with_the_ways_out() -> None:
     rows = shop()
     rows["spend"] = rows["spend"].copy()

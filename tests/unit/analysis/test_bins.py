@@ -87,6 +87,7 @@ def test_numbers_without_bins_have_a_slope_as_before(people: pd.DataFrame) -> No
     assert effect == adjusted(tens, adjust=["age"], score=["age"])
 
 
+@pytest.mark.slow
 def test_the_order_of_typing_changes_not_one_byte(
     people: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_score_travels_with_its_plan(form: dict[str, Any]) -> None:
     assert plan_from_dict(plan_to_dict(plan)) == plan
 
 
+@pytest.mark.slow
 def test_a_release_remembers_its_scores(people: pd.DataFrame, tmp_path: Path) -> None:
     people.to_csv(tmp_path / "people.csv", index=False)
     flags = ["--arm", "arm", "--metric", "spend", "--bounds", "spend=-100:100", "--resolution", "spend=0.01"]

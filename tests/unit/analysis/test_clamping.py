@@ -56,6 +56,7 @@ def test_declared_bounds_are_left_alone_and_their_products_withheld() -> None:
     assert any("declare tighter bounds" in note for note in answer.notes)
 
 
+@pytest.mark.slow
 def test_a_file_gives_the_same_digits_and_such_a_release_is_not_saved(tmp_path: Path) -> None:
     rows, file = shop(), tmp_path / "rows.csv"
     pd.DataFrame(rows).to_csv(file, index=False)

@@ -48,6 +48,7 @@ def robust(rows: dict[str, Any], metric: str) -> tuple[float, float]:
     return means["B"] - means["A"], math.sqrt(variance)
 
 
+@pytest.mark.slow
 def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
     rows = shops()
     answer = kb.readout(rows, **CHOICES)

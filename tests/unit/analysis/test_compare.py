@@ -326,6 +326,7 @@ def test_a_raise_is_a_plus_where_the_control_loses_money() -> None:
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.01])
+@pytest.mark.slow
 def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
     value = np.tile([-1.0, 1.0], 300) + shift
     counted = {"variant": np.repeat(["A", "B", "C"], 200), "y": value}

@@ -27,6 +27,7 @@ def null_people(seed: int, n: int = 600, metrics: list[str] = TEN) -> dict[str, 
 # ── one may stop where the verdict is clear, and nowhere else ──────────────────────────────────
 
 
+@pytest.mark.slow
 def test_on_null_data_with_ten_metrics_one_may_stop_in_about_one_study_of_twenty() -> None:
     """Without the correction it is 40 of 100."""
     looks = kb.Looks("spending", looks=1, earlier=())

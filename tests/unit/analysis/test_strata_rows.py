@@ -38,6 +38,7 @@ def test_the_plain_data_hold_levels_and_tests_and_are_json():
     assert sum(level["weight"] for level in row["levels"]) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_section_stands_in_text_markdown_notebook_and_report():
     answer = kb.analyze(RELEASE, strata="device")
     for shown in (str(answer), answer.to_markdown(), answer.to_html(), answer.to_report()):

@@ -164,6 +164,7 @@ def test_pooled_arms_have_one_curve() -> None:
     assert [curve.arm for curve in answer.survival_curves[0].curves] == ["A", "new"]
 
 
+@pytest.mark.slow
 def test_intervals_and_the_test_hold_where_days_were_merged() -> None:
     """100 experiments of 500 people, 8 % of whom leave every day: about 18 days with a name are left."""
     held = {"share": 0, "mean": 0, "p": 0}

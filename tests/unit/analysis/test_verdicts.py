@@ -88,6 +88,7 @@ def test_with_dunnett_the_second_p_is_corrected_over_arms_and_metrics_as_the_fir
         assert row.p_null_adjusted == pytest.approx(row.p_adjusted, rel=0.01)  # arms of one size: one error
 
 
+@pytest.mark.slow
 def test_nobody_may_stop_on_what_is_only_to_be_watched() -> None:
     watched = 0
     planned = kb.Looks("spending", looks=3, spending="pocock", earlier=(900,))

@@ -63,6 +63,7 @@ def test_metrics_of_several_windows_are_those_of_the_rows_in_them() -> None:
     assert again.effects == answer.effects
 
 
+@pytest.mark.slow
 def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
     metrics = [f"spend@{7 * week}d..{7 * week + 7}d" for week in range(4)]
     answer = kb.readout(EXPOSURES, metrics=metrics, **CHOICES)

@@ -125,6 +125,7 @@ def test_a_report_is_one_page_without_outside_requests(visits: Path, tmp_path: P
     assert "<svg" in page
 
 
+@pytest.mark.slow
 def test_bins_and_top_make_levels(visits: Path) -> None:
     data = json.loads(
         run("analyze", str(visits), *FLAGS, "--adjust", "prior_spend", "--bin", "prior_spend=5",
@@ -253,6 +254,7 @@ def test_an_example_is_not_written_where_it_cannot_be(tmp_path: Path) -> None:
         run("example", str(tmp_path / "no folder" / "x.csv"))
 
 
+@pytest.mark.slow
 def test_the_order_of_adjust_changes_no_byte_of_the_answer(visits: Path) -> None:
     words = ("analyze", str(visits), "--arm", "variant", "--metric", "bought", "--json", "--adjust")
     answers = {run(*words, ",".join(names)).output for names in permutations(["device", "tier", "country"])}
@@ -260,6 +262,7 @@ def test_the_order_of_adjust_changes_no_byte_of_the_answer(visits: Path) -> None
     assert [row["covariates"] for row in json.loads(answer)["effects"]] == [[], ["country", "device", "tier"]]
 
 
+@pytest.mark.slow
 def test_names_are_separated_by_commas_or_given_by_several_flags(visits: Path) -> None:
     head = ("analyze", str(visits), "--arm", "variant", "--json")
     joined = run(*head, "--metric", "spend,bought", "--adjust", "tier,device")

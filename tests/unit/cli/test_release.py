@@ -353,6 +353,7 @@ def test_a_release_says_which_metric_has_too_few_people_with_it(tmp_path: Path) 
         assert isinstance(result.exception, PlanError)
 
 
+@pytest.mark.slow
 def test_a_metric_keeps_the_rule_for_missing_values_that_its_ledger_has(tmp_path: Path) -> None:
     rows = shop()
     rows["spend"] = np.where(np.arange(1200) % 4 == 0, "", rows["spend"].astype(str))

@@ -159,6 +159,7 @@ def test_joint_shares_are_declared_on_the_command_line(tmp_path: Path) -> None:
             run(*words, "--joint-shares", wrong)
 
 
+@pytest.mark.slow
 def test_people_with_several_rows_are_scanned_by_their_first_segment(users: str, tmp_path: Path) -> None:
     with Path(users).open(encoding="utf-8", newline="") as stream:
         first = [row | {"person": str(place), "day": "2026-11-01"} for place, row in enumerate(csv.DictReader(stream))]

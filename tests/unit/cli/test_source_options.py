@@ -150,6 +150,7 @@ def test_a_mistaken_flag_is_told_with_what_to_write(
     assert told in done.err
 
 
+@pytest.mark.slow
 def test_reserved_words_and_a_leading_where_are_read(visits: str, program: Program) -> None:
     for where in ('"from" = 1', "group = 1", 'WHERE tier > 0 AND "group" = 1'):
         assert "variant: 1,000 people" in program("analyze", visits, *FLAGS, "--where", where).out
@@ -278,6 +279,7 @@ def test_a_second_file_is_joined_and_who_is_not_in_it_has_a_missing_level(
     assert people == {"north": 950, "south": 950, "missing": 100}
 
 
+@pytest.mark.slow
 def test_filters_and_units_see_the_joined_columns(visits: str, regions: str, program: Program) -> None:
     flags = ("--join", regions, "--on", "user_id", "--where", "region = 'north'", "--unit", "user_id")
     done = program("analyze", visits, *FLAGS, *flags)

@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from kanab.collector.log import Level, Log
 
 
@@ -57,6 +59,7 @@ parse_plan({"body-4711": 1})
 """
 
 
+@pytest.mark.slow
 def test_mistakes_and_libraries_are_told_by_kind_and_place_never_in_their_words() -> None:
     for form in ("text", "json"):
         done = subprocess.run([sys.executable, "-c", MISTAKES, form], capture_output=True, text=True, check=False)

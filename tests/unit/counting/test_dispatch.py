@@ -344,6 +344,7 @@ def test_earlier_plans_are_checked_like_any_other() -> None:
         count(ROWS, COHORTS, earlier=[replace(OLD, k=1)])
 
 
+@pytest.mark.slow
 def test_only_the_cohorts_of_a_span_are_counted(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "dated.csv"
     lines = [f"{line},{day}" for line, day in zip(CSV.splitlines(), ["day", *(day or "" for day in DAYS)], strict=True)]

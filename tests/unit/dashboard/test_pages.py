@@ -284,6 +284,7 @@ def test_pages_can_only_be_read(app: Dashboard, path: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*PAGES, *DATA, *FILES])
+@pytest.mark.slow
 def test_a_head_is_a_page_without_its_body(app: Dashboard, path: str) -> None:
     head, whole = ask(app, path, method="HEAD"), ask(app, path)
     assert (head.status, whole.status) == (200, 200)
@@ -332,6 +333,7 @@ def test_names_that_are_markup_stay_words(tmp_path: Path) -> None:
         assert b"<img" not in answer.body
 
 
+@pytest.mark.slow
 def test_a_changed_release_among_good_ones_is_a_red_banner_on_every_page(tmp_path: Path) -> None:
     lines = ledger_bytes().replace(b'"2026-W37"', b'"2026-W99"', 1)
     app = Dashboard(FileReleases(write(tmp_path, kanab_ledger=lines), "store.db"), patience=60)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
 import kanab as kb
@@ -47,6 +48,7 @@ def drawn(people: int, seed: int) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_effective_k_is_forecast_as_populations_that_are_counted_have_it() -> None:
     (checkout,) = forecast_plan(PLAN, per_day=100, days=20, baseline=Baseline(levels={"device": DEVICES})).overlaps
     assert (checkout.experiment, checkout.people) == ("checkout", 2_000)

@@ -210,6 +210,7 @@ def test_the_sentence_names_the_ledger(tmp_path: Path, program: Program) -> None
 # ── refused attempts ───────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_refused_attempts_are_noted_before_and_after_counting(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
     program(*words, "--where", PROBE)

@@ -37,6 +37,7 @@ def spread_within(tally: kb.Tally) -> float:
 
 
 @pytest.mark.parametrize(("spread", "least", "most"), [(0.0, 0.0, 0.02), (0.5, 0.01, 0.05), (1.0, 0.05, 0.14)])
+@pytest.mark.slow
 def test_the_cost_of_merging_is_near_what_the_unmerged_table_would_have_shown(spread, least, most) -> None:
     rng = np.random.default_rng(3)
     said, true = [], []

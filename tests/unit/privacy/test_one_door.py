@@ -422,6 +422,7 @@ def test_an_error_is_the_same_whatever_the_data_are(provoke: Callable[[int], Any
     assert not re.search(r"4815162|419|523|e\+1|\b10{9,}", said)
 
 
+@pytest.mark.slow
 def test_every_kind_of_error_is_provoked() -> None:
     """But for extras that are installed here, ledgers (tests/unit/privacy/test_ledger.py) and models."""
     kinds = set()

@@ -37,6 +37,7 @@ def design(
     st.integers(0, 10**6), st.integers(3, 11), st.integers(1, 4), st.integers(1, 2), st.sampled_from([0.1, 0.5, 0.9])
 )
 @settings(max_examples=300, deadline=None)
+@pytest.mark.slow
 def test_what_is_pinned_is_what_all_whole_solutions_have_in_common(
     seed: int, people: int, tables: int, span: int, rate: float
 ) -> None:

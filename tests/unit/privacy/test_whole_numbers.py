@@ -66,6 +66,7 @@ def pinned_people(counted: kb.Counted, tables: list[ShownTable], span: int) -> i
 
 @given(st.integers(0, 10**6), st.integers(12, 18), st.integers(2, 3), st.integers(1, 2), st.sampled_from([0.5, 2.0]))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@pytest.mark.slow
 def test_nobody_is_pinned_after_it_and_nothing_is_withheld_in_vain(
     seed: int, n: int, tables: int, span: int, spread: float
 ) -> None:
@@ -92,6 +93,7 @@ def strongly_different(seeds: range) -> list[kb.Counted]:
     return made
 
 
+@pytest.mark.slow
 def test_strong_differences_pinned_people_and_no_longer_do(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = strongly_different(range(30))
     rules = gate.VALUE_RULES

@@ -151,6 +151,7 @@ def test_long_names_leave_room_for_the_numbers(small: Maker, effect: Maker) -> N
     assert ("a very long name " * 9).strip() in spec["description"]
 
 
+@pytest.mark.slow
 def test_an_svg_says_in_words_what_it_shows(hillstrom: Readout) -> None:
     drawn = report_charts(hillstrom)
     assert list(drawn) == ["forest: visit", "segments: visit", "forest: spend", "segments: spend"]
@@ -166,6 +167,7 @@ def test_an_svg_says_in_words_what_it_shows(hillstrom: Readout) -> None:
     assert "+7.66 (7.00 to 8.32)" in texts
 
 
+@pytest.mark.slow
 def test_an_svg_needs_no_script_no_style_and_no_network(hillstrom: Readout) -> None:
     for svg in report_charts(hillstrom).values():
         assert not re.search(r"<script|<style|\sstyle=|href|url\(|<image", svg)

@@ -71,6 +71,7 @@ def test_the_report_asks_nothing_of_the_network(report: str) -> None:
     assert not re.search(r"url\(|@import|\ssrc=|\shref=|<link|<script|<img|<iframe", report)
 
 
+@pytest.mark.slow
 def test_the_policy_allows_this_style_sheet_and_nothing_else(report: str) -> None:
     style = re.search(r"<style>(.*?)</style>", report, re.DOTALL)
     assert style is not None

@@ -37,6 +37,7 @@ def with_values(have, people, name="y"):
     st.lists(st.floats(-50, 50), min_size=4, max_size=4, unique=True),
 )
 @settings(max_examples=100, deadline=None)
+@pytest.mark.slow
 def test_chi2_and_standardised_differences_are_those_of_the_rows(people, scores):
     people = np.array(people)
     people[:, 0] += 1  # everybody is somewhere, and two levels are held
@@ -150,6 +151,7 @@ def test_the_family_of_checks_rings_in_about_one_experiment_of_a_thousand():
     assert alarms / runs < 0.0015
 
 
+@pytest.mark.slow
 def test_at_any_time_few_of_many_looks_ring_under_no_imbalance():
     """300 experiments of three levels, 40 looks each; their arms are 30/70, and planned as 25/75 or as equal."""
     rng = np.random.default_rng(5)

@@ -131,6 +131,7 @@ def test_coarse_bins_are_told() -> None:
     assert quantile_effect(binned(other, coarse), binned(rows, coarse), 0.5).coarse
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     edges = tuple(np.geomspace(20, 1500, 40).round(3).tolist())
     rng = np.random.default_rng(11)

@@ -312,6 +312,7 @@ def test_effects_at_levels_are_of_one_experiment():
 
 
 @pytest.mark.parametrize(("squares", "least"), [("class", 0.93), ("marginals", 0.93)])
+@pytest.mark.slow
 def test_simultaneous_intervals_cover_all_levels_where_spreads_differ(squares, least):
     """A 20/80 split, levels with sd 1, 2 and 6 and effects of their own, 400 runs."""
     rng = np.random.default_rng(20)

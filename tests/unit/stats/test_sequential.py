@@ -229,6 +229,7 @@ def test_nothing_varies_before_it_begins_either():
     assert any_time_look(flat, 100, off_commonest=0.0).p is None
 
 
+@pytest.mark.slow
 def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_twenty():
     """50 looks up to 50,000 people, a tenth of them in B; without the twenty people it rings in 18 of 100."""
     rng = np.random.default_rng(2)

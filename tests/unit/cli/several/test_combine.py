@@ -55,6 +55,7 @@ def test_the_page_is_written_and_named(folder: Path, tmp_path: Path) -> None:
     assert "<svg" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_batches_of_a_ledger_are_combined_and_added_for_a_portfolio(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     rows = [f"{'AB'[rng.integers(2)]},{rng.poisson(3)},2026-09-{rng.integers(7, 21):02}" for _ in range(1500)]

@@ -35,6 +35,7 @@ def known(data: dict[str, Any], columns: dict[str, Any]) -> Background:
     return place_people(columns, [published_from_dict(data, "scan.json")])
 
 
+@pytest.mark.slow
 def test_the_bundled_scan_gives_everybody_away_from_f_to_two_digits() -> None:
     bad = example("scan-statistics")
     (scan,) = bad.background.scans

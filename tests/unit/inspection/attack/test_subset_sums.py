@@ -34,6 +34,7 @@ def test_the_only_group_is_that_of_all_groups(x: list[int], few: int, seed: int)
         assert found == fits[0]
 
 
+@pytest.mark.slow
 def test_the_bad_example_names_every_buyer() -> None:
     bad = example("numbers-add-up")
     assert bad.background is not None
@@ -67,6 +68,7 @@ def known(rows: dict[str, Any], made: Release) -> Background:
 
 
 @pytest.mark.parametrize("buyers", [10, 30])
+@pytest.mark.slow
 def test_buyers_or_those_who_did_not_buy_are_named_without_the_rule_and_not_on_our_releases(buyers: int) -> None:
     rows = shop(3, buyers)
     with patch.object(gate, "withhold_searchable", lambda *_: {}):

@@ -44,6 +44,7 @@ def crowd(seed: int) -> dict[str, Any]:
     return people
 
 
+@pytest.mark.slow
 def test_what_the_other_rules_let_pass_is_closed_by_the_one_about_whole_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -92,6 +92,7 @@ def test_one_or_two_buyers_dominate_a_remainder_also_where_no_metric_says_who_bo
     assert made.receipt.left_out["variant/region: spend"].endswith(MEANING["dominance"])
 
 
+@pytest.mark.slow
 def test_an_engine_withholds_the_same() -> None:
     pytest.importorskip("ibis")
     for seed in SEEDS:

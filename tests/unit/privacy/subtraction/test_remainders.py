@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,6 +90,7 @@ def test_marginals_keep_people_who_are_nowhere() -> None:
 
 @given(st.integers(0, 10_000), st.integers(3, 14), st.integers(2, 3), st.integers(2, 6))
 @settings(deadline=None, max_examples=150, derandomize=True)
+@pytest.mark.slow
 def test_every_class_without_the_classes_inside_it_is_there_and_nothing_else(
     seed: int, signatures: int, tables: int, levels: int
 ) -> None:

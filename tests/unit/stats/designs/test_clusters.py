@@ -84,6 +84,7 @@ def test_clusters_of_one_person_each_are_people():
 
 
 @pytest.mark.parametrize(("clusters", "most"), [(20, 0.07), (50, 0.065)])
+@pytest.mark.slow
 def test_without_an_effect_about_five_in_a_hundred_are_called_clear(clusters, most):
     trials = 600
     ps = [against_control(cluster_means(shops(people(clusters, seed)), "spend")).p for seed in range(trials)]
