@@ -229,7 +229,7 @@ def readout(
     released = release_clamped(
         plan,
         lambda each: count_source(source, each, rows),
-        lambda each, names: clamp_numbers(source, each, rows, names),
+        lambda each, names, beyond: clamp_numbers(source, each, rows, names, beyond),
         override=override,
     )
     return analyze_release(released, experiment, options)

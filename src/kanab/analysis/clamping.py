@@ -11,23 +11,29 @@ from kanab.privacy.gate import release
 from kanab.privacy.numbers.rule import extreme_numbers
 from kanab.privacy.release import Release
 
+_BEYOND, _MOST = 0.01, 0.25
+"""The share of people beyond a bound, and what would be too many of them."""
+
 
 def release_clamped(
     plan: Plan,
     count: Callable[[Plan], Counted],
-    clamp: Callable[[Plan, Sequence[str]], Plan],
+    clamp: Callable[[Plan, Sequence[str], float], Plan],
     k: int | None = None,
     *,
     override: str = "",
 ) -> Release:
     """Count and release; once more with clamped numbers, if nobody declared bounds and their extremes would tell.
 
-    ``clamp`` returns a plan with bounds of some numbers. They come from the data, so such a release cannot be saved.
+    ``clamp`` returns a plan with bounds of some numbers, beyond which a share of all people lies: 1 %, or k of them.
+    They come from the data, so such a release cannot be saved.
     """
     counted = count(plan)
     released = release(counted, k, override=override)
     extreme = extreme_numbers(counted.plan, released.receipt.left_out)
-    bounded = clamp(counted.plan, extreme) if extreme else counted.plan
+    people = next(iter(counted.tallies.values())).total
+    share = max(_BEYOND, (k or counted.plan.k) / people)
+    bounded = clamp(counted.plan, extreme, share) if extreme and share < _MOST else counted.plan
     if bounded == counted.plan:
         return released
     return release(replace(count(bounded), bounds_declared=False), k, override=override)

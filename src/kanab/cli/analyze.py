@@ -87,7 +87,7 @@ def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
     return release_clamped(
         plan,
         lambda each: counted_source(source[0], each, flags),
-        lambda each, names: clamp_numbers(source[0], each, rows_of(flags), names),
+        lambda each, names, beyond: clamp_numbers(source[0], each, rows_of(flags), names, beyond),
         flags["k"],
         override=flags["override"],
     )

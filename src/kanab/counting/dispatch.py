@@ -316,19 +316,15 @@ def _name_of(table: Any) -> str | None:
     return Path(fspath(table)).name if isinstance(table, (str, PathLike)) else "a table in memory"
 
 
-ENDS = 0.01, 0.99
-"""The quantiles at which a number is clamped whose extreme values would keep its products from leaving."""
-
-
-def clamp_numbers(source: Any, plan: Plan, options: SourceOptions, names: Sequence[str]) -> Plan:
-    """Return a plan with bounds for some numbers: 0 or their 1 % point, and their 99 % point.
+def clamp_numbers(source: Any, plan: Plan, options: SourceOptions, names: Sequence[str], beyond: float) -> Plan:
+    """Return a plan with bounds for some numbers: quantiles with a share of the people beyond, or 0.
 
     Where rows have to be added up to people first, nothing is known of them, and the plan stays as it is.
     """
     if options.unit is not None or options.events is not None or options.assigned_by is not None:
         return plan
     bounds = {}
-    for name, ends in _quantiles(source, options, names).items():
+    for name, ends in _quantiles(source, options, names, (beyond, 1 - beyond)).items():
         low, high = min(0.0, ends[0]), max(0.0, ends[-1])
         if ends and low < high:
             bounds[name] = rounded(low, high - low), rounded(high, high - low)
@@ -336,17 +332,19 @@ def clamp_numbers(source: Any, plan: Plan, options: SourceOptions, names: Sequen
     return replace(plan, metrics=metrics)
 
 
-def _quantiles(source: Any, options: SourceOptions, names: Sequence[str]) -> dict[str, list[float]]:
+def _quantiles(
+    source: Any, options: SourceOptions, names: Sequence[str], shares: tuple[float, float]
+) -> dict[str, list[float]]:
     in_memory = not isinstance(source, (str, PathLike)) and not options.needs_engine
     package = type(source).__module__.partition(".")[0]
     if in_memory and package not in ("ibis", "pyspark") and not hasattr(source, "collect"):
         columns = {name: to_numbers(get_column(source, name), name) for name in names}
-        return {name: np.quantile(values[~gone], ENDS).tolist() for name, (values, gone) in columns.items()}
+        return {name: np.quantile(values[~gone], shares).tolist() for name, (values, gone) in columns.items()}
     if not _installed("ibis"):
         return {}
     from kanab.counting.engine.profiles import quantiles_of  # noqa: PLC0415 - needs the [sql] extra
 
-    return quantiles_of(_open(source, options)[0], names, ENDS)
+    return quantiles_of(_open(source, options)[0], names, shares)
 
 
 def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:

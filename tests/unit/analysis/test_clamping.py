@@ -77,3 +77,11 @@ def test_rows_that_are_added_up_to_people_first_are_not_clamped() -> None:
     twice["user"] = np.tile(np.arange(600), 2)
     answer = kb.readout(twice, arm="variant", metrics=["spend"], adjust=["before"], unit="user")
     assert any("declare tighter bounds" in note for note in answer.notes)
+
+
+def test_in_small_experiments_k_people_lie_beyond_the_bound_that_is_told() -> None:
+    rows = shop(400)
+    answer = kb.readout(rows, arm="variant", metrics=["spend"], adjust=["before"])
+    (note,) = [note for note in answer.notes if "before is clamped to" in note]
+    high = float(note.split("before is clamped to 0 … ")[1].split(" ")[0])
+    assert 10 <= (rows["before"] >= high * 0.99).sum() <= 14
