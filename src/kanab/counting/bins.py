@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError
+from kanab.plan.declared import bin_labels
 from kanab.plan.model import MOST_LEVELS, CovariatePlan
-from kanab.tally.factor import OTHER, Factor, Level, as_level, label, sorted_levels
+from kanab.tally.factor import OTHER, Factor, Level, sorted_levels
 
 _DIGITS = 3
 
@@ -36,10 +36,7 @@ class Bins:
     @property
     def labels(self) -> tuple[str, ...]:
         """One text per bin, in order."""
-        texts = [label(as_level(edge, self.name)) for edge in self.edges]
-        if not texts:
-            return ("any",)
-        return (f"< {texts[0]}", *(f"{low} – {high}" for low, high in pairwise(texts)), f"≥ {texts[-1]}")
+        return bin_labels(self.edges)
 
     def place(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the bin of every number: how many edges are not above it."""

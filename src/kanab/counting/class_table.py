@@ -15,11 +15,11 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.counting.columns import name_list, per_metric
 from kanab.counting.csvfile import parse_fields, read_texts
-from kanab.counting.frames import Array, check_column, column_names, encode, get_columns, numeric_scores
+from kanab.counting.frames import Array, check_column, column_names, encode, get_columns
 from kanab.counting.grids import too_fine
 from kanab.errors import SourceError, TallyError, listed
 from kanab.tally.cells import Cells, check_shape, zeros
-from kanab.tally.factor import Factor
+from kanab.tally.factor import Factor, numeric_scores
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
 from kanab.tally.tally import Tally

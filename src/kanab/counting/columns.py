@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
-from kanab.counting.frames import encode, get_columns, numeric_scores, to_numbers
+from kanab.counting.frames import encode, get_columns, to_numbers
 from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed
 from kanab.plan.model import MOST_CLASSES, MetricPlan
 from kanab.tally.cells import Cells, check_shape
-from kanab.tally.factor import Factor
+from kanab.tally.factor import Factor, numeric_scores
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
-from kanab.tally.factor import Level, as_level, as_score, sorted_levels
+from kanab.tally.factor import Level, as_level, sorted_levels
 from kanab.tally.metric import DOUBLE_LIMIT
 
 Array = NDArray[Any]
@@ -165,14 +165,6 @@ def days_as_levels(name: str) -> SourceError:
 def is_na(value: Any) -> bool:
     """Return whether a value is one of pandas' missing values."""
     return type(value).__name__ in ("NAType", "NaTType")
-
-
-def numeric_scores(levels: Sequence[Level]) -> tuple[float | None, ...] | None:
-    """Return numeric levels as their own scores; None for a covariate with texts or true/false."""
-    scored = [level for level in levels if level is not None]
-    if not scored or any(isinstance(level, bool) or as_score(level) is None for level in scored):
-        return None
-    return tuple(as_score(level) for level in levels)
 
 
 def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

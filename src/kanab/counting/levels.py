@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kanab.counting.frames import numeric_scores
 from kanab.errors import LevelError, SourceError, listed
 from kanab.plan.model import CovariatePlan, ExperimentPlan
 from kanab.tally.cells import DROPPED
-from kanab.tally.factor import OTHER, Factor, Level, label, sorted_levels
+from kanab.tally.factor import OTHER, Factor, Level, label, numeric_scores, sorted_levels
 
 
 class Placed(NamedTuple):

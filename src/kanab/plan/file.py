@@ -22,7 +22,7 @@ from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.joint_shares import nested
-from kanab.plan.model import DEFAULT_K, Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import DEFAULT_K, Budget, Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
@@ -76,6 +76,17 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         covariates={covariate.name: _covariate_to_dict(covariate) for covariate in plan.covariates},
         metrics={metric.name: _metric_to_dict(metric) for metric in plan.metrics},
         experiments={experiment.name: _experiment_to_dict(experiment) for experiment in plan.experiments},
+        privacy=plan.budget and _budget_to_dict(plan.budget),
+    )
+
+
+def _budget_to_dict(budget: Budget) -> dict[str, Any]:
+    return _without_empty(
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        per_release=budget.per_release,
+        weights=dict(sorted(budget.weights.items())),
+        beside_exact=budget.beside_exact or None,
     )
 
 
@@ -145,7 +156,18 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise PlanError(f"{where} must be a table", "docs/how-to/plan.md shows one.")
     root = _Table(data, (), [], file)
-    root.only("k", "origins", "durability", "nonce_life", "cohorts", "covariates", "metrics", "experiments", "export")
+    root.only(
+        "k",
+        "origins",
+        "durability",
+        "nonce_life",
+        "cohorts",
+        "covariates",
+        "metrics",
+        "experiments",
+        "export",
+        "privacy",
+    )
     metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
     covariates = root.table("covariates")
     plan = Plan(
@@ -160,6 +182,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         root.get("durability", values.one_of("disk", "memory"), Plan.durability),
         root.get("nonce_life", values.span, Plan.nonce_life),
         _export(root.table("export")) if file and "export" in data else None,
+        _budget(root.table("privacy")) if "privacy" in data else None,
     )
     if file:
         root.mistakes.extend(_undeclared(plan))
@@ -172,6 +195,21 @@ def _export(table: _Table) -> str | None:
     table.only("to")
     table.needs("to", "a folder, or an address such as 's3://bucket/folder'")
     return table.get("to", values.text, None)
+
+
+def _budget(table: _Table) -> Budget | None:
+    """Read what releases with noise may spend; ``find_mistakes`` says what is wrong with the numbers."""
+    table.only("epsilon", "delta", "per_release", "weights", "beside_exact")
+    if "epsilon" not in table.keys:
+        table.wrong("epsilon", "is missing: what all releases may spend together, for example 1")
+        return None
+    return Budget(
+        table.get("epsilon", values.number, 1.0),
+        table.get("delta", values.number, Budget.delta),
+        table.get("per_release", values.number, None),
+        {name: table.table("weights").get(name, values.number, 1.0) for name in table.table("weights").keys},
+        table.get("beside_exact", values.text, ""),
+    )
 
 
 def _undeclared(plan: Plan) -> Iterator[str]:

@@ -180,6 +180,21 @@ class Cohorts:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What all releases of a ledger may tell about one person together: ε at a δ.
+
+    A release spends ``per_release``, or all of it. ``weights`` share it out among tables, by name; those that are
+    not named have 1. ``beside_exact`` is the reason why releases without ε share a ledger with those that have one.
+    """
+
+    epsilon: float
+    delta: float = 1e-6
+    per_release: float | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+    beside_exact: str = ""
+
+
+@dataclass(frozen=True)
 class Linkage:
     """One table that the plan needs: an experiment, alone, with a covariate, or with another one.
 
@@ -222,6 +237,7 @@ class Plan:
     durability: Literal["disk", "memory"] = "disk"
     nonce_life: str = "24h"
     export: str | None = field(default=None, compare=False)  # where a copy goes, not what is counted
+    budget: Budget | None = None
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""

@@ -16,7 +16,6 @@ import numpy as np
 from scipy import special
 
 from kanab.arguments import check_arguments
-from kanab.counting.frames import numeric_scores
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
@@ -32,7 +31,7 @@ from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.gram import Floats
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.tabular import Table, number
-from kanab.tally.factor import Factor, Level, as_level
+from kanab.tally.factor import Factor, Level, as_level, numeric_scores
 from kanab.tally.tally import Tally
 
 SURE = 0.95

@@ -14,7 +14,6 @@ from statistics import median_low
 import numpy as np
 
 from kanab.counted import Counted, floor_to_k
-from kanab.counting.frames import numeric_scores
 from kanab.counting.signatures import Membership, make_signatures
 from kanab.errors import PrivacyError, listed
 from kanab.plan.model import Linkage, Plan
@@ -23,7 +22,7 @@ from kanab.privacy.leverage import SLACK, leverage
 from kanab.privacy.pairs import pairs_of
 from kanab.privacy.release import Release
 from kanab.tally.cells import zeros
-from kanab.tally.factor import Factor, Level
+from kanab.tally.factor import Factor, Level, numeric_scores
 from kanab.tally.tally import Tally
 
 DRAWS, FEW_CLASSES, MOST_CLASSES = 20, 200, 400

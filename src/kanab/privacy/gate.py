@@ -23,6 +23,8 @@ from kanab.privacy.class_rules import (
     products_hide,
     published_map,
 )
+from kanab.privacy.epsilon.accountant import asked_budget
+from kanab.privacy.epsilon.door import release_with_noise
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK
@@ -57,21 +59,32 @@ def release(
     ledger: str | PathLike[str] | None = None,
     new_ledger: bool = False,
     reviewed: str = "",
+    epsilon: float | None = None,
+    delta: float | None = None,
 ) -> Release:
     """Merge sparse levels, check every rule, and say what was done; or refuse.
 
     With ``ledger`` (a path) everything that was released into it before counts as well, and the
     release is added to it; ``new_ledger`` begins one. What is refused is noted in it, and after 20
     refused attempts it waits for ``reviewed``, the reason why they are none to stop. ``override`` is
-    the recorded reason for a k below 5. Raises `PrivacyError` where a rule cannot be kept.
+    the recorded reason for a k below 5. With ``epsilon``, or a plan that has one, every number carries noise instead,
+    and differential privacy holds at that ε and ``delta``. Raises `PrivacyError` where a rule cannot be kept.
     """
+    budget = asked_budget(_checked(counted).plan, epsilon, delta)
+    rule = counted.plan.k if k is None else k
+
+    def made_after(before: Ledger | None) -> Release:
+        if budget is not None:
+            return release_with_noise(counted, budget, check_k(rule, override), before)
+        return make_release(counted, k, override=override, ledger=before)
+
     if ledger is None:
-        return make_release(counted, k, override=override)
+        return made_after(None)
     question = Question.of(_checked(counted))
     with hold_ledger(ledger) as held:
         before = check_asking(ledger, held, question, new_ledger=new_ledger, reviewed=reviewed)
         with refusals_noted(ledger, before, question):
-            made = make_release(counted, k, override=override, ledger=before)
+            made = made_after(before)
         append_release(ledger, before, made)
         return made
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
+from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.merging import LevelMap
 from kanab.tally.tally import Tally
 
@@ -46,7 +47,8 @@ class Receipt:
     excluded, outside) are floored to multiples of k. ``where`` and ``choices`` (unit, sql, join, …) say word for
     word which rows counted and how they became people; choices are None in releases of before they were
     recorded. ``ledger`` is the name of the file that it was released into, ``store`` the key chain of the
-    collector that sealed it: which one, without a way to any key.
+    collector that sealed it: which one, without a way to any key. With ``noise`` nothing else of the data is in the
+    receipt: the smallest class is one with noise.
     """
 
     k: int
@@ -69,6 +71,7 @@ class Receipt:
     choices: Mapping[str, str] | None = None
     ledger: str = ""
     store: str = ""
+    noise: NoiseReceipt | None = None
 
 
 def concerns(left_out: str, experiment: str) -> bool:
@@ -102,7 +105,7 @@ class Release:
     salt: str = field(default_factory=new_salt)
 
     def __post_init__(self) -> None:
-        for name, table in self.tables.items():
+        for name, table in self.tables.items() if self.receipt.noise is None else ():
             if np.any((table.people > 0) & (table.people < self.receipt.k)):
                 raise PrivacyError(
                     f"{name} holds a class with fewer than k = {self.receipt.k} people", "Do not use this release."
@@ -133,6 +136,8 @@ class Release:
 
     def totals(self, experiment: str) -> Tally:
         """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""
+        if self.receipt.noise is not None and experiment in self.tables:
+            return self.tables[experiment]
         arms = [table.keep() for table in self.tables_of(experiment).values()]
         if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")

@@ -10,9 +10,12 @@ import msgspec
 
 from kanab.errors import SourceError
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
-from kanab.plan.model import settle_missing
+from kanab.plan.model import Plan, settle_missing
+from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
+from kanab.privacy.epsilon.tables import linkage_named, noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
+from kanab.tally.plain import read
 from kanab.tally.tally import Tally
 
 _Level = str | int | float | bool | None
@@ -44,6 +47,18 @@ class BatchEntry(_ReleasePart):
     column: str
 
 
+class NoiseEntry(_ReleasePart):
+    """The promise of a release with noise, its account, and the standard deviation of the noise in grid steps."""
+
+    epsilon: float
+    delta: float
+    total: float
+    spent: float
+    left: float
+    scales: dict[str, dict[str, float]]
+    mechanism: str
+
+
 class ReceiptEntry(_ReleasePart):
     """The receipt of the gate."""
 
@@ -66,6 +81,7 @@ class ReceiptEntry(_ReleasePart):
     ledger: str = ""
     store: str = ""
     cohorts: BatchEntry | None = None
+    noise: NoiseEntry | None = None
 
 
 class ReleaseEntry(_ReleasePart):
@@ -98,7 +114,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
-        ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts),
+        ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts, noise=_noise_entry(release)),
         {name: _map_entry(levels) for name, levels in release.receipt.maps.items()},
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
@@ -110,6 +126,11 @@ def release_to_dict(release: Release) -> dict[str, Any]:
     if not release.salt:
         del plain["salt"]
     return plain | {"hash": hash_of(plain)}
+
+
+def _noise_entry(release: Release) -> NoiseEntry | None:
+    noise = release.receipt.noise
+    return None if noise is None else NoiseEntry(**_fields(noise, NoiseEntry))
 
 
 def _without_defaults(receipt: dict[str, Any]) -> dict[str, Any]:
@@ -145,11 +166,24 @@ def release_from_dict(data: Any) -> Release:
     if hash_of(data) != entry.hash:
         raise SourceError("the release has been changed since it was made", "Take the original file.", at="$.hash")
     plan = plan_from_dict(entry.plan)
-    tables = {name: Tally.from_dict(table) for name, table in entry.tables.items()}
+    tables = _tables(plan, entry)
     if plan_digest(plan) != entry.plan_digest or plan.k != entry.receipt.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
     receipt = _receipt(entry.receipt, entry.levels)
     return Release(settle_missing(plan), tables, receipt, previous=entry.previous, salt=entry.salt)
+
+
+def _tables(plan: Plan, entry: ReleaseEntry) -> dict[str, Tally]:
+    if entry.receipt.noise is None:
+        return {name: Tally.from_dict(table) for name, table in entry.tables.items()}
+    scales = stated_noise(plan, NoiseReceipt(**_fields(entry.receipt.noise, NoiseEntry)))
+    maps = _receipt(entry.receipt, entry.levels).maps
+    tables = {}
+    for name, table in entry.tables.items():
+        parts = read(table)
+        noise = noise_of(linkage_named(plan, name), scales, parts.factors, maps.get(name))
+        tables[name] = Tally(*parts, noise)
+    return tables
 
 
 def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
@@ -161,10 +195,11 @@ def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
         for name, merged in levels.items()
     }  # fmt: skip
     batch = None if entry.cohorts is None else Batch(**_fields(entry.cohorts, BatchEntry))
+    noise = None if entry.noise is None else NoiseReceipt(**_fields(entry.noise, NoiseEntry))
     fields = _fields(entry, ReceiptEntry) | {"deviations": tuple(entry.deviations)}
-    return Receipt(**fields, maps=maps, batch=batch)
+    return Receipt(**fields, maps=maps, batch=batch, noise=noise)
 
 
 def _fields(value: object, entry: type[_ReleasePart]) -> dict[str, Any]:
     """Return the values that an entry and what it is written from have under the same names."""
-    return {name: getattr(value, name) for name in entry.__struct_fields__ if name != "cohorts"}
+    return {name: getattr(value, name) for name in entry.__struct_fields__ if name not in ("cohorts", "noise")}

@@ -16,6 +16,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
 from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
+from kanab.stats.noise import class_mean_noise, freedom_with_noise, lost_squares, squares_noise
 from kanab.stats.score import Rates
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
@@ -35,7 +36,8 @@ class ArmMeans:
     they are. ``sample`` holds the arms' own variances. ``exact_slopes`` are the arms' coefficients
     of the covariates and ``spread`` is Sxx / (N (N − 1)): together they give what comes on top
     because the people were drawn from a population (nothing for plain means). ``events`` are those of plain means
-    of a 0/1 metric: two arms of them are compared by the score test.
+    of a 0/1 metric: two arms of them are compared by the score test. ``noise`` is the covariance of what was added to
+    the means on purpose.
     """
 
     metric: str
@@ -50,6 +52,7 @@ class ArmMeans:
     exact_slopes: tuple[tuple[Fraction, ...], ...]
     spread: Floats
     events: tuple[int, ...] | None = None
+    noise: Floats | None = None
 
     @property
     def means(self) -> Floats:
@@ -66,7 +69,12 @@ class ArmMeans:
     @property
     def covariance(self) -> Floats:
         """The covariance of the means, for the population."""
-        return np.asarray(np.diag(self.sample) + self.slopes @ self.spread @ self.slopes.T)
+        drawn = self.slopes @ self.spread @ self.slopes.T
+        return np.asarray(np.diag(self.sample) + drawn + (0.0 if self.noise is None else self.noise))
+
+    def noise_in(self, weights: Floats) -> float:
+        """Return the variance of the noise in a weighted sum of the means."""
+        return 0.0 if self.noise is None else float(weights @ self.noise @ weights)
 
     def combined(self, weights: Floats) -> tuple[float, float]:
         """Return a weighted sum of the means, and its variance beyond the arms' own."""
@@ -74,7 +82,7 @@ class ArmMeans:
         estimate = sum((w * mean for w, mean in zip(exact, self.exact, strict=True)), Fraction(0))
         columns = zip(*self.exact_slopes, strict=True)
         slopes = np.array([float(sum(w * b for w, b in zip(exact, column, strict=True))) for column in columns])
-        return float(estimate), float(slopes @ self.spread @ slopes)
+        return float(estimate), float(slopes @ self.spread @ slopes) + self.noise_in(weights)
 
     def base(self, control: Any = None) -> Level:
         """Return the arm to compare with: the control unless another one is named; raises `LevelError`."""
@@ -90,7 +98,7 @@ class Effect:
     has to ring too before anybody acts on the first: a small arm without large values looks surer than it is.
     Two ``rates`` (plain means of a 0/1 metric) are compared by the score test: t is its z, df is infinite, and the
     error is used by neither; ``p_null`` is exact where events are few, else p. ``se_null`` and ``df_null``
-    are those of the second test otherwise.
+    are those of the second test otherwise. ``se_noise`` is the part of both errors that noise makes, added on purpose.
     """
 
     metric: str
@@ -112,6 +120,7 @@ class Effect:
     rates: Rates | None = None
     se_null: float | None = None
     df_null: float | None = None
+    se_noise: float = 0.0
 
     @property
     def test(self) -> Test:
@@ -190,17 +199,25 @@ def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "sc
     check_test(test)
     table = tally.keep()
     classes = classes_of(table, metric)
-    exact, sample, people = [], [], []
+    exact, within, people = [], [], []
     for _, rss, n, part in arm_parts(table, metric, classes, parameters=1):
         exact.append((Fraction(int(part.sums.sum()), n) + classes.centre) / classes.scale)
-        sample.append(rss / (n * (n - 1)) / classes.scale**2)
+        within.append(rss)
         people.append(n)
     of = tally.moments_of(metric).metric
+    df = np.array([n - 1.0 for n in people])
     events = tuple(int(mean * n) for mean, n in zip(exact, people, strict=True))
+    noise, rss_arm = None, np.array(within)
+    if table.noise is not None:
+        noise = np.diag(class_mean_noise(table, of.name)) / classes.scale**2
+        rss_arm = np.maximum(0.0, rss_arm + lost_squares(table, of.name))
+        df = freedom_with_noise(rss_arm, df, squares_noise(table, of.name))
+    sample = np.array([rss / (n * (n - 1)) / classes.scale**2 for rss, n in zip(rss_arm.tolist(), people, strict=True)])
+    score = of.binary and test == "score" and noise is None
     return ArmMeans(
         of.name, "difference", (), tally.experiment.levels, tally.experiment.control,
-        tuple(people), tuple(exact), np.array(sample), np.array([n - 1.0 for n in people]),
-        ((),) * len(people), np.zeros((0, 0)), events if of.binary and test == "score" else None,
+        tuple(people), tuple(exact), sample, df,
+        ((),) * len(people), np.zeros((0, 0)), events if score else None, noise,
     )  # fmt: skip
 
 
@@ -267,7 +284,8 @@ def contrast(
     estimate, drawn = means.combined(c)
     parts = c**2 * means.sample
     sample = float(parts.sum())
-    se = float(np.sqrt(sample))
+    noise = means.noise_in(c)
+    se = float(np.sqrt(sample + noise))
     wide = float(np.sqrt(sample + drawn))
     df = t = p = interval = p_null = null = freedom = None
     if sample > 0:
@@ -283,7 +301,7 @@ def contrast(
     effect = Effect(
         means.metric, ordered[0][0] if pair else None, ordered[1][0] if pair else None, ordered,
         means.method, means.covariates, estimate, se, wide, df, t, p, interval, confidence, alternative,
-        p_null, se_null=null, df_null=freedom,
+        p_null, se_null=null, df_null=freedom, se_noise=math.sqrt(noise),
     )  # fmt: skip
     return _by_score(means, effect) if pair and means.events is not None else effect
 

@@ -254,3 +254,11 @@ def _truths(levels: Iterable[Level]) -> bool:
 def label(level: Level) -> str:
     """Return a level as text."""
     return "missing" if level is None else str(level)
+
+
+def numeric_scores(levels: Sequence[Level]) -> tuple[float | None, ...] | None:
+    """Return numeric levels as their own scores; None for a covariate with texts or true/false."""
+    scored = [level for level in levels if level is not None]
+    if not scored or any(isinstance(level, bool) or as_score(level) is None for level in scored):
+        return None
+    return tuple(as_score(level) for level in levels)

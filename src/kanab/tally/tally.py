@@ -22,6 +22,7 @@ from kanab.tally.describe import class_table, describe_shape, shape_table, squar
 from kanab.tally.factor import Factor, Level, as_level, merged_scores
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.noise import NO_SUBTRACTION, AddedNoise
 from kanab.tally.plain import Parts, read, write
 
 
@@ -43,6 +44,7 @@ class Tally:
     people: Cells
     moments: tuple[Moments, ...] = ()
     crosses: tuple[Cross, ...] = ()
+    noise: AddedNoise | None = None
 
     def __post_init__(self) -> None:
         for word, names in (("arm column or covariate", self.axes), ("metric", self.metric_names)):
@@ -52,15 +54,16 @@ class Tally:
             raise TallyError("a tally needs arms", "Name the column that holds the arm.")
         check_shape(self.shape)
         object.__setattr__(self, "people", as_cells(self.people, self.shape, "people"))
-        check_people(self.people)
+        if self.noise is None:
+            check_people(self.people)
         moments = tuple(self._frozen(part) for part in self.moments)
-        for part in moments:
+        for part in moments if self.noise is None else ():  # with noise sums need not be possible ones
             check_moments(part, self.people, self.axes)
         object.__setattr__(self, "moments", tuple(part.finest() for part in moments))
         object.__setattr__(self, "crosses", tuple(self._frozen_cross(part) for part in self.crosses))
         if len({(frozenset(cross.pair), cross.by) for cross in self.crosses}) != len(self.crosses):
             raise TallyError("the same pair of metrics is crossed twice", "Declare each pair once.")
-        for cross in self.crosses:
+        for cross in self.crosses if self.noise is None else ():
             check_cross(cross, tuple(self.moments_of(name) for name in cross.pair), self.axes)
 
     def _frozen(self, part: Moments) -> Moments:
@@ -219,7 +222,19 @@ class Tally:
         scales = {part.metric.name: part.metric.scale for part in moments}
         own_crosses, other_crosses = mine._refined_crosses(scales), theirs._refined_crosses(scales)
         crosses = tuple(own_crosses[key].combine(other_crosses[key], op) for key in own_crosses if key in other_crosses)
-        return Tally(factors, op(mine.people, theirs.people), moments, crosses)
+        return Tally(factors, op(mine.people, theirs.people), moments, crosses, mine._noise_with(theirs, op))
+
+    def _noise_with(self, other: Tally, op: Callable[[Cells, Cells], Cells]) -> AddedNoise | None:
+        """Return the noise of both; raise `TallyError` where just one has noise, or numbers are subtracted."""
+        if self.noise is None and other.noise is None:
+            return None
+        if self.noise is None or other.noise is None:
+            raise TallyError("one of the two tallies has noise", "Add tallies with noise to each other.")
+        if op is operator.sub:
+            raise TallyError(NO_SUBTRACTION, "Add only.")
+        if self.metrics != other.metrics:
+            raise TallyError("numbers with noise are on different grids", "Count both with the same resolution.")
+        return self.noise.add(other.noise)
 
     def _refined_crosses(self, scales: Mapping[str, int]) -> dict[tuple[tuple[str, str], By], Cross]:
         """Put the cross-products on finer grids, by pair and marginal."""
@@ -254,6 +269,7 @@ class Tally:
                 for part in self.crosses
                 if complete or new.name in part.by
             ),
+            None if self.noise is None else self.noise.fold(self.axes, new.name, into, size),
         )
 
     def empty(self) -> Tally:
@@ -304,6 +320,7 @@ class Tally:
             marginal(self.people, self.axes, keep),
             tuple(part.collapse(self.axes, factor.name) for part in self.moments),
             tuple(part for part in self.crosses if factor.name not in part.by),
+            None if self.noise is None else self.noise.collapse(self.axes, factor.name),
         )
 
     def keep(self, *names: str) -> Tally:
@@ -330,6 +347,7 @@ class Tally:
             self.people,
             tuple(part for part in self.moments if part.metric.name in chosen),
             tuple(part for part in self.crosses if set(part.pair) <= chosen),
+            None if self.noise is None else self.noise.select(chosen),
         )
 
     def select_arms(self, arms: Sequence[Any], experiment: str = "arm") -> Tally:

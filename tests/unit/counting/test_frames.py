@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from kanab import KanabError
-from kanab.counting.frames import column_names, encode, get_column, get_columns, numeric_scores, to_numbers
+from kanab.counting.frames import column_names, encode, get_column, get_columns, to_numbers
 from kanab.errors import LevelError, SourceError
 
 
@@ -236,20 +236,6 @@ def test_dates_are_no_levels(values: Any) -> None:
 def test_a_number_too_large_for_a_double_is_a_level_or_refused(value: Any) -> None:
     with contextlib.suppress(KanabError):
         assert coded(objects(value, 1)) == ([1, 0], (1, value))
-
-
-def test_numbers_are_their_own_scores() -> None:
-    assert numeric_scores((1, 2.5, None)) == (1.0, 2.5, None)
-
-
-@pytest.mark.parametrize("levels", [("a", "b"), (1, "a"), (True, False), (None,), ()])
-def test_texts_and_truths_have_no_scores(levels: Any) -> None:
-    assert numeric_scores(levels) is None
-
-
-def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
-    with contextlib.suppress(KanabError):
-        assert numeric_scores((1, 10**400)) is None
 
 
 # ── metrics ────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 from decimal import Decimal
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.errors import LevelError, TallyError
+from kanab.errors import KanabError, LevelError, TallyError
 from kanab.tally import Factor
-from kanab.tally.factor import as_level, label, sorted_levels
+from kanab.tally.factor import as_level, label, numeric_scores, sorted_levels
 
 TIER = Factor("tier", (1, 2, 3), "covariate", (1.0, 2.0, 3.0))
 
@@ -229,3 +230,17 @@ def test_levels_that_nobody_knows_fit_to_any_kind() -> None:
     unknown, some = Factor("tier", (None,)), Factor("tier", ("high", "low", None))
     assert unknown.join(some) == some.join(unknown) == some
     assert unknown.join(Factor("tier", ("high", "low"))) == some
+
+
+def test_numbers_are_their_own_scores() -> None:
+    assert numeric_scores((1, 2.5, None)) == (1.0, 2.5, None)
+
+
+@pytest.mark.parametrize("levels", [("a", "b"), (1, "a"), (True, False), (None,), ()])
+def test_texts_and_truths_have_no_scores(levels: Any) -> None:
+    assert numeric_scores(levels) is None
+
+
+def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
+    with contextlib.suppress(KanabError):
+        assert numeric_scores((1, 10**400)) is None

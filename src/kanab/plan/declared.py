@@ -1,0 +1,55 @@
+"""What a plan declares of levels and arms, whether or not anybody has them: known without looking at the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from kanab.plan.model import ExperimentPlan, Plan
+from kanab.tally.factor import Factor, Level, as_level, label, numeric_scores
+
+
+def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
+    """Return one text per bin of a number that is cut at its edges, in order.
+
+    >>> bin_labels((12.5, 30.0))
+    ('< 12.5', '12.5 – 30', '≥ 30')
+    """
+    texts = [label(as_level(edge, "edge")) for edge in edges]
+    if not texts:
+        return ("any",)
+    return (f"< {texts[0]}", *(f"{low} – {high}" for low, high in pairwise(texts)), f"≥ {texts[-1]}")
+
+
+def declared_arms(experiment: ExperimentPlan) -> Factor | None:
+    """Return the arms of an experiment as they are declared; None where the data decide."""
+    return None if experiment.arms is None else Factor(experiment.name, experiment.arms, "arm")
+
+
+def declared_levels(plan: Plan, name: str) -> Factor | None:
+    """Return the levels of a covariate, or the bins of a metric, as they are declared; None where the data decide.
+
+    The missing level is always one of them. Bins are scored by their number, for their order.
+
+    >>> from kanab.plan.file import parse_plan
+    >>> plan = parse_plan('''
+    ... [metrics.spend]
+    ... bounds = [0, 500]
+    ... [covariates]
+    ... tier = { levels = [1, 2] }
+    ... age = { bins = [30, 50] }
+    ... [experiments.checkout]
+    ... arms = { A = 1, B = 1 }
+    ... adjust = ["tier", "age"]
+    ... ''')
+    >>> declared_levels(plan, "age").levels, declared_levels(plan, "tier").scores
+    (('< 30', '30 – 50', '≥ 50', None), (1.0, 2.0, None))
+    """
+    planned = plan.covariate(name)
+    if isinstance(planned.bins, tuple):
+        labels: tuple[Level, ...] = bin_labels(planned.bins)
+        return Factor(name, (*labels, None), "covariate", (*map(float, range(len(labels))), None))
+    if planned.levels is None or planned.top is not None:
+        return None
+    levels: tuple[Level, ...] = (*planned.levels, None)
+    return Factor(name, levels, "covariate", numeric_scores(levels))
