@@ -246,6 +246,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     current = current_look(released, experiment, options)
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
+    _check_adjusting(options, plan)
     analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
     tables = _outcomes(tables, plan.numbers)
     first = next(iter(tables.values()))
@@ -308,6 +309,21 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     )  # fmt: skip
     current.record()
     return answer
+
+
+def _check_adjusting(options: AnalysisOptions, plan: ExperimentPlan) -> None:
+    """Refuse choices of how to adjust that would change nothing."""
+    asked = {"slopes": options.slopes != "own", "the paper's variance": options.variance != "exact"}
+    for words in [words for words, said in asked.items() if said and not (plan.adjust or plan.numbers)]:
+        verb = "are" if words.endswith("s") else "is"
+        raise AnalysisError(
+            f"{words} {verb} of adjusted effects, and {plan.name} is adjusted for nothing",
+            "Name covariates or numbers to adjust for where people are counted (--adjust), or leave it out.",
+        )
+    if all(asked.values()):
+        raise AnalysisError(
+            "one slope for all arms has Welch's variance, not the paper's", "Leave out --slopes or --variance."
+        )
 
 
 def _outcomes(tables: Mapping[str, Tally], numbers: Sequence[str]) -> dict[str, Tally]:
@@ -538,9 +554,7 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     if options.roles and "primary" not in options.roles.values():
         notes.append("There is no decision: guardrails are named, but no primary metric (--primary).")
     if not released.bounds_declared:
-        notes.append(
-            f"Bounds were taken from the data, {_clamped(released, plan)}; this can be read here but not saved."
-        )
+        notes.append(f"{_bounds_of_data(released, plan)}; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
     notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
@@ -559,11 +573,17 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     return [*notes, *receipt.deviations]
 
 
-def _clamped(released: Release, plan: ExperimentPlan) -> str:
-    """Say which numbers are clamped; nothing else is where bounds come from the data."""
-    bounds = {name: released.plan.metrics_by_name[name].bounds for name in plan.numbers}
+def _bounds_of_data(released: Release, plan: ExperimentPlan) -> str:
+    """Say whose bounds nobody declared, and which numbers are clamped to those of the data; nothing else is."""
+    metrics = {metric.name: metric for table in released.tables_of(plan.name).values() for metric in table.metrics}
+    open_ended = [name for name in metrics if not released.plan.metrics_by_name[name].declared]
+    bounds = {name: metrics[name].bounds for name in plan.numbers if name in open_ended}
     texts = [f"{name} is clamped to {ends[0]:g} … {ends[1]:g}" for name, ends in bounds.items() if ends]
-    return f"{' and '.join(texts)} (--bounds)" if texts else "nothing was clamped"
+    clamped = f"{' and '.join(texts)} (--bounds)" if texts else ""
+    if any(metric.declared for metric in map(released.plan.metrics_by_name.__getitem__, metrics)):
+        amounts = listed(name for name in open_ended if texts or not metrics[name].binary)
+        return f"Bounds of {amounts} were taken from the data, {clamped or 'and nobody is beyond them'}"
+    return f"Bounds were taken from the data, {clamped or 'nothing was clamped'}"
 
 
 def _missing(released: Release, tables: Mapping[str, Tally]) -> dict[str, tuple[Missing, int]]:

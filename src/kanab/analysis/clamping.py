@@ -36,4 +36,5 @@ def release_clamped(
     bounded = clamp(counted.plan, extreme, share) if extreme and share < _MOST else counted.plan
     if bounded == counted.plan:
         return released
-    return release(replace(count(bounded), bounds_declared=False), k, override=override)
+    released = release(replace(count(bounded), bounds_declared=False), k, override=override)
+    return replace(released, plan=counted.plan)  # which says whose bounds nobody declared

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import SourceError
 from kanab.plan.declared import bin_labels
-from kanab.plan.model import MOST_LEVELS, CovariatePlan
+from kanab.plan.model import MOST_LEVELS, CovariatePlan, Plan
 from kanab.tally.factor import OTHER, Factor, Level, sorted_levels
 
 _DIGITS = 3
@@ -136,14 +136,16 @@ def declare_levels(name: str, common: Sequence[Level], *, rest: bool) -> Covaria
     return CovariatePlan(name, (*levels, OTHER) if rest or len(levels) < len(common) else levels)
 
 
-def check_levels(name: str, levels: int) -> None:
-    """Raise `SourceError` where a covariate has more levels than allowed."""
+def check_levels(name: str, levels: int, plan: Plan) -> None:
+    """Raise `SourceError` where a covariate, or days of survival, have more levels than allowed."""
     if levels > MOST_LEVELS:
-        raise SourceError(
-            f"{name!r} has more than {MOST_LEVELS:,} levels",
-            f"Adjust for a number as it is (--number {name}), cut it into bins (--bin {name}=5), or keep the most "
-            f"frequent levels (--top {name}=20).",
-        )
+        fewer = f"into bins (--bin {name}=5), or keep the most frequent levels (--top {name}=20)."
+        remedy = f"Adjust for a number as it is (--number {name}), cut it {fewer}"
+        if any(name in experiment.segments for experiment in plan.experiments):
+            remedy = f"Cut a number {fewer}"
+        if name in plan.days:
+            remedy = f"Give edges: --bin {name}=7:14:21:28."
+        raise SourceError(f"{name!r} has more than {MOST_LEVELS:,} levels", remedy)
 
 
 def check_arms(name: str, arms: int) -> None:

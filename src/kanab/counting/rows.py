@@ -124,7 +124,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
         names = [*needed_columns(plan), *(metric.name for metric in others)]
         table = {name: table[name][inside] for name in names}
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
-    factors = arms | {name: _levels(table[name], plan.covariate(name)) for name in plan.covariates_in_use}
+    factors = arms | {name: _levels(table[name], plan.covariate(name), plan) for name in plan.covariates_in_use}
     factors |= {name: _cut(table[name], plan.metrics_by_name[name]) for name in plan.binned_metrics}
     values = {metric.name: _values(table[metric.name], metric) for metric in plan.counted_metrics}
     steps = {name: value.steps for name, value in values.items()}
@@ -205,18 +205,18 @@ def _arms(values: Array, plan: ExperimentPlan) -> CodedFactor:
     return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])
 
 
-def _levels(values: Array, plan: CovariatePlan) -> CodedFactor:
-    if plan.bins is not None:
-        return _binned(values, plan)
-    codes, levels = encode(values, plan.name)
-    if plan.top is not None:
+def _levels(values: Array, covariate: CovariatePlan, plan: Plan) -> CodedFactor:
+    if covariate.bins is not None:
+        return _binned(values, covariate)
+    codes, levels = encode(values, covariate.name)
+    if covariate.top is not None:
         counts = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
-        common = common_levels(counts, plan.top)
-        plan = declare_levels(plan.name, common, rest=len(common) < len(counts.keys() - {None}))
-    if plan.levels is None:
-        check_days(plan.name, levels)
-        check_levels(plan.name, len(levels))
-    factor, into = place_levels(levels, plan)
+        common = common_levels(counts, covariate.top)
+        covariate = declare_levels(covariate.name, common, rest=len(common) < len(counts.keys() - {None}))
+    if covariate.levels is None:
+        check_days(covariate.name, levels)
+        check_levels(covariate.name, len(levels), plan)
+    factor, into = place_levels(levels, covariate)
     return CodedFactor(factor, np.array(into, dtype=np.intp)[codes])
 
 

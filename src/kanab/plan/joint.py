@@ -59,6 +59,11 @@ class JointPlan(Plan):
         return self.tables
 
     @property
+    def days(self) -> tuple[str, ...]:
+        """The columns of days until an event of all plans."""
+        return tuple(view.covariates[name] for view in self.views for name in view.plan.days)
+
+    @property
     def products(self) -> tuple[tuple[str, str], ...]:
         """Every product of all plans once: that of y and z is that of z and y."""
         pairs: dict[frozenset[str], tuple[str, str]] = {}

@@ -371,8 +371,12 @@ class Plan:
     @property
     def covariates_in_use(self) -> tuple[str, ...]:
         """The covariates that some experiment uses, and days of survival, each once; others may be declared."""
-        names = (name for each in self.experiments for name in (*each.covariates, *each.survival.values()))
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys((*(name for each in self.experiments for name in each.covariates), *self.days)))
+
+    @property
+    def days(self) -> tuple[str, ...]:
+        """The columns of days until an event, each once."""
+        return tuple(dict.fromkeys(name for each in self.experiments for name in each.survival.values()))
 
     @property
     def binned_metrics(self) -> tuple[str, ...]:

@@ -85,3 +85,21 @@ def test_in_small_experiments_k_people_lie_beyond_the_bound_that_is_told() -> No
     (note,) = [note for note in answer.notes if "before is clamped to" in note]
     high = float(note.split("before is clamped to 0 … ")[1].split(" ")[0])
     assert 10 <= (rows["before"] >= high * 0.99).sum() <= 14
+
+
+def bound_notes(**bounds: tuple[float, float]) -> list[str]:
+    answer = kb.readout(shop(), arm="variant", metrics=["spend"], adjust=["before"], bounds=bounds)
+    return [note for note in answer.notes if "taken from the data" in note or "clamped" in note]
+
+
+def test_declared_bounds_of_a_number_are_not_said_to_come_from_the_data() -> None:
+    assert bound_notes(before=(0, 60)) == [
+        "Bounds of spend were taken from the data, and nobody is beyond them; this can be read here but not saved.",
+        "At least 210 people were clamped to the bounds of before (in steps of 10).",
+    ]
+
+
+def test_only_numbers_without_declared_bounds_are_said_to_be_clamped_by_the_data() -> None:
+    said = bound_notes(spend=(0, 60))
+    assert said[0].startswith("Bounds of before were taken from the data, before is clamped to 0 … ")
+    assert [note.split("bounds of ")[1].split()[0] for note in said[1:]] == ["spend", "before"]

@@ -192,3 +192,25 @@ def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(
 def test_a_withheld_number_is_no_lost_effect():
     answer = read(shop() | {"before": np.full(6_000, 7.5)}, ["before", "tier"])
     assert not [sentence for sentence in answer.to_dict()["privacy"]["costs"] if "effect on before" in sentence]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"slopes": "one"},
+            r"slopes are of adjusted effects, and variant is adjusted for nothing\. Name .* \(--adjust\)",
+        ),
+        ({"variance": "paper"}, r"the paper's variance is of adjusted effects, and variant is adjusted for nothing"),
+    ],
+)
+def test_how_to_adjust_is_refused_where_nothing_is_adjusted_for(asked, said):
+    with pytest.raises(AnalysisError, match=said):
+        read(shop(600), [], **asked)
+
+
+def test_one_slope_for_all_arms_has_no_variance_of_the_paper():
+    with pytest.raises(
+        AnalysisError, match=r"one slope for all arms has Welch's variance, not the paper's\. Leave out"
+    ):
+        read(shop(600), ["tier"], slopes="one", variance="paper")

@@ -15,7 +15,7 @@ from kanab.counting.bins import (
     quantile_shares,
 )
 from kanab.errors import SourceError
-from kanab.plan.model import CovariatePlan
+from kanab.plan.model import CovariatePlan, make_plan
 from kanab.tally.factor import Factor
 
 
@@ -73,6 +73,7 @@ def test_the_rest_is_other_and_other_is_one_level() -> None:
 
 
 def test_a_covariate_of_names_is_refused_with_the_number_and_the_remedy() -> None:
-    check_levels("city", 1_000)
+    plan = make_plan("arm", ["y"], adjust=["city"])
+    check_levels("city", 1_000, plan)
     with pytest.raises(SourceError, match=r"'city' has more than 1,000 levels. .*--bin city=5.*--top city=20"):
-        check_levels("city", 5_000)
+        check_levels("city", 5_000, plan)

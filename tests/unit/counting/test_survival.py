@@ -57,3 +57,16 @@ def test_survival_is_of_people_not_of_groups_that_arms_were_assigned_to() -> Non
 def test_plans_that_contradict_survival_are_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         kb.count(rows(paid=[0, 1] * 20), **{**ASKED, **asked})
+
+
+def test_too_many_days_are_refused_with_what_days_can_have() -> None:
+    many = {"variant": ["A", "B"] * 600, "left": [0, 1] * 600, "days": [*range(1200)], "tier": [*range(1200)]}
+    with pytest.raises(SourceError, match=r"'days' has more than 1,000 levels\. Give edges: --bin days=7:14:21:28\.$"):
+        kb.count(many, **ASKED)
+    with pytest.raises(
+        SourceError, match=r"levels\. Cut a number into bins \(--bin tier=5\), or keep the most frequent"
+    ):
+        kb.count(many, arm="variant", metrics=["left"], segments=["tier"])
+    dates = np.datetime64("2026-01-01") + np.arange(1200)
+    with pytest.raises(SourceError, match=r"'days' holds dates.* Of survival, count days from when a person came in"):
+        kb.count(many | {"days": dates.astype(str)}, **ASKED)

@@ -158,7 +158,7 @@ def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:
     declared = answer.query.declared_levels[key.name]
     if declared.levels is None:
         check_days(key.name, levels)
-        check_levels(key.name, len(set(levels)))
+        check_levels(key.name, len(set(levels)), answer.query.plan)
     factor, into = place_levels(levels, declared)
     return Places(factor, dict(zip(distinct, into, strict=True)))
 

@@ -20,7 +20,7 @@ from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
 from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range
-from kanab.plan.model import CovariatePlan
+from kanab.plan.model import CovariatePlan, Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
 
@@ -210,19 +210,19 @@ def find_bins(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profi
     return choose_bins(plan, quantiles, profile.low, profile.high), profile
 
 
-def top_levels(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[tuple[Level, ...], bool]:
+def top_levels(people: Any, covariate: CovariatePlan, kind: Kind, plan: Plan) -> tuple[tuple[Level, ...], bool]:
     """Return the commonest levels of a covariate, and whether there are others."""
-    top = plan.top or 1
-    level = as_plain(people[plan.name], kind)
+    top = covariate.top or 1
+    level = as_plain(people[covariate.name], kind)
     counts = people.select(level=level).filter(ibis._.level.notnull()).group_by("level").aggregate(n=ibis._.count())
     ranked = counts.mutate(place=ibis.rank().over(order_by=ibis.desc(counts.n)), levels=ibis._.count().over())
     ties = ranked.filter(ranked.place < top).select(level=ranked.level.cast("string"), n=ranked.n, levels=ranked.levels)
     rows = list(run_query(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
     if len(rows) > _MOST_TIES:
-        check_levels(plan.name, int(rows[0][2]))
+        check_levels(covariate.name, int(rows[0][2]), plan)
     people_with: dict[Level, int] = {}
     for text, number_of_people, _ in rows:
-        name = read_level(text, kind, plan.name)
+        name = read_level(text, kind, covariate.name)
         if name is not None:
             people_with[name] = people_with.get(name, 0) + int(number_of_people)
     common = common_levels(people_with, top)

@@ -206,7 +206,7 @@ def _make_query(people: Any, plan: Plan, *, flags: tuple[str, ...]) -> CountQuer
             key = replace(key, bins=bins)
             binned.append(BinnedCovariate(key, profile.scale))
         elif wanted.top is not None:
-            common, rest = top_levels(inside, wanted, key.kind)
+            common, rest = top_levels(inside, wanted, key.kind, plan)
             key, wanted = replace(key, named=common), declare_levels(name, common, rest=rest)
         elif wanted.levels is not None and OTHER in wanted.levels:
             key = replace(key, named=as_values(wanted.levels, key.kind))
@@ -233,7 +233,7 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
             elif query.declared_levels[key.name].levels is None:
                 if all_days(inside, key):
                     raise days_as_levels(key.name)
-                check_levels(key.name, levels)
+                check_levels(key.name, levels, query.plan)
     return sample
 
 

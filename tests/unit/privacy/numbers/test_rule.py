@@ -14,7 +14,8 @@ from kanab.counting.dispatch import count
 from kanab.errors import PrivacyError
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
-from kanab.privacy.numbers.rule import APART, EXTREME, UNKNOWN
+from kanab.privacy.numbers.design import NumberDesign
+from kanab.privacy.numbers.rule import APART, EXTREME, TOGETHER, UNCHECKED, UNKNOWN
 from kanab.privacy.release import Release
 
 BOUNDS: dict[str, tuple[float, float]] = {"before": (0, 200), "visits": (0, 60), "y": (0, 300)}
@@ -151,7 +152,9 @@ def test_two_releases_that_expose_somebody_by_their_weights_do_not_both_leave(tm
     assert products(first) == {("before", "y")}
     second = released(tmp_path / "both.ledger", rows, ["before", "twice"], **ends)
     assert products(second) == {("before", "y")}
-    assert second.receipt.left_out["arm: products of twice"] == EXTREME.format(number="twice", experiment="arm")
+    assert (
+        "twice follows from before, but perhaps for a few people" in second.receipt.left_out["arm: products of twice"]
+    )
 
 
 def test_what_was_released_before_is_counted_together_with_what_is_new_or_the_new_is_withheld(tmp_path: Path) -> None:
@@ -187,3 +190,45 @@ def test_a_ledger_whose_products_cannot_be_judged_takes_nothing_more(tmp_path: P
     with pytest.raises(PrivacyError, match="together with what was released before"):
         release(replace(again, earlier=(blind,)), ledger=path)
     assert release(again, ledger=path).tables.keys() == {"arm/tier"}
+
+
+def test_a_number_that_follows_from_another_one_is_said_to_and_not_to_be_extreme() -> None:
+    rows = shop()
+    twice = rows | {"visits": rows["before"] * 2}
+    made = release(counted(twice, ["before", "visits"], bounds={"visits": (0, 400)}))
+    assert products(made) == {("before", "y")}
+    assert made.receipt.left_out["arm: products of visits"] == (
+        "products of visits are withheld in arm: visits follows from before, but perhaps for a few people, who could "
+        "be told by it; leave it out, it adds next to nothing"
+    )
+
+
+def test_a_number_that_follows_from_a_covariate_is_said_to() -> None:
+    rows = shop()
+    score = rows | {"before": (rows["tier"] * 50 + np.random.default_rng(2).uniform(0, 1, 4000)).round(2)}
+    score["before"][5] += 20
+    why = release(counted(score, ["tier", "before"])).receipt.left_out["arm: products of before"]
+    assert "before follows from tier, but perhaps for a few people" in why
+
+
+def test_numbers_that_are_unusual_together_but_not_alone_say_so() -> None:
+    rng = np.random.default_rng(4)
+    even = {name: rng.uniform(0, most, 160).round(2) for name, most in (("before", 100), ("visits", 60), ("y", 300))}
+    rows = shop(160) | even | {"arm": np.repeat(["A", "B"], 80)}
+    for alone in ("before", "visits"):
+        assert products(release(counted(rows, [alone]))) == {(alone, "y")}
+    made = release(counted(rows, ["before", "visits"]))
+    assert products(made) == {("before", "y")}
+    assert made.receipt.left_out["arm: products of visits"] == TOGETHER.format(
+        number="visits", experiment="arm", others="before"
+    )
+
+
+def test_where_classes_are_too_many_to_check_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(*_: Any) -> None:
+        raise PrivacyError("the tables have too many classes together", "Use fewer covariates.")
+
+    monkeypatch.setattr(NumberDesign, "of", too_many)
+    made = release(counted(shop(), ["tier", "before"]))
+    assert products(made) == set()
+    assert made.receipt.left_out["arm: products of before"] == UNCHECKED.format(number="before", experiment="arm")
