@@ -38,7 +38,13 @@ from kanab.stats.spending import (
     z_boundaries,
     z_of,
 )
-from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, sample_ratio
+from kanab.stats.srm import (
+    SAMPLE_RATIO_ALARM,
+    SampleRatio,
+    log_evidence_with_noise,
+    people_noise,
+    sample_ratio,
+)
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally
 
@@ -309,7 +315,8 @@ def sample_ratio_any_time(
     """Test whether people arrive in the planned shares; the test may be repeated at every look.
 
     A mixture of multinomials (Lindon and Malek, 2022); exact for any number of arms and people, as long as
-    everyone's arm is drawn independently of the others'. Raises what `sample_ratio` raises.
+    everyone's arm is drawn independently of the others'. Where people carry noise, its normal limit. Raises what
+    `sample_ratio` raises.
 
     >>> from kanab.datasets import eighteen
     >>> print(sample_ratio_any_time(eighteen(), {"A": 9, "B": 1}, tuned_at=100))
@@ -317,10 +324,13 @@ def sample_ratio_any_time(
     """
     _check_whole(tuned_at, "tuned_at")
     now = sample_ratio(tally, shares, experiment)
-    people = tally.people_by(tally.factor(experiment).name)
-    evidence = log_evidence_of_counts(
-        list(people.values()), [now.shares[arm] for arm in people], tuned_at / tuning(SAMPLE_RATIO_ALARM, 2)
-    )
+    name = tally.factor(experiment).name
+    people, noise = [*tally.people_by(name).values()], people_noise(tally, name)
+    planned, concentration = [*now.shares.values()], tuned_at / tuning(SAMPLE_RATIO_ALARM, 2)
+    if noise is None:
+        evidence = log_evidence_of_counts(people, planned, concentration)
+    else:
+        evidence = log_evidence_with_noise(np.array(people, dtype=float), np.array(planned), noise, concentration)
     return AnyTimeSampleRatio(math.exp(-max(0.0, evidence)), evidence, tuned_at, now)
 
 

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
+from kanab.stats.gram import Floats
+from kanab.stats.noise import floats
 from kanab.tabular import number, p_value
+from kanab.tally.cells import marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
@@ -64,7 +69,8 @@ class SampleRatio:
 def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm") -> SampleRatio:
     """Test people per arm against the planned shares (any positive numbers), or against equal ones.
 
-    Raises `AnalysisError` where there are not two arms with people, or not a share for each of them.
+    Where people were counted with noise, its variance is added to that of chance. Raises `AnalysisError` where there
+    are not two arms with people, or not a share for each of them.
 
     >>> from kanab.datasets import eighteen
     >>> print(sample_ratio(eighteen(), {"A": 2, "B": 1}))
@@ -75,7 +81,7 @@ def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experi
         raise AnalysisError(f"{factor.name!r} does not have two arms to compare", "Name an experiment.")
     people = tally.people_by(factor.name)
     total = sum(people.values())
-    if not total:
+    if total <= 0:
         raise AnalysisError("nobody has been counted", "Count some people first.")
     planned = dict.fromkeys(people, 1.0) if shares is None else _planned(shares, factor.index, people)
     whole = math.fsum(planned.values())
@@ -84,6 +90,12 @@ def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experi
     chi2 = math.fsum((people[arm] - expected[arm]) ** 2 / expected[arm] for arm in people)
     residuals = {arm: (people[arm] - expected[arm]) / math.sqrt(expected[arm] * (1 - share[arm])) for arm in people}
     df = len(people) - 1
+    noise = people_noise(tally, factor.name)
+    if noise is not None:
+        spread = multinomial(np.array([*share.values()]), total) + noise_off_shares(np.array([*share.values()]), noise)
+        off = np.array([people[arm] - expected[arm] for arm in people])
+        chi2 = quadratic(off, spread)
+        residuals = dict(zip(people, (off / np.sqrt(np.diag(spread))).tolist(), strict=True))
     return SampleRatio(chi2, df, chi2_tail(chi2, df), residuals, share, shares is not None)
 
 
@@ -94,3 +106,44 @@ def _planned(shares: Mapping[Any, float], index: Any, people: Mapping[Level, int
     if len(numbers) != len(arms):
         raise AnalysisError("shares need one positive number for every arm", "For example {'A': 9, 'B': 1}.")
     return {arm: float(share) for arm, share in planned.items()}
+
+
+# ── people counted with noise ──────────────────────────────────────────────────────────────────
+
+
+def people_noise(tally: Tally, name: str) -> Floats | None:
+    """Return the variance of the noise in people per level of a factor; None where they were counted exactly."""
+    return None if tally.noise is None else floats(marginal(tally.noise.people, tally.axes, (name,)))
+
+
+def multinomial(shares: Floats, people: float) -> Floats:
+    """Return the covariance of people per arm who are drawn by shares."""
+    return np.asarray(people * (np.diag(shares) - np.outer(shares, shares)))
+
+
+def noise_off_shares(shares: Floats, noise: Floats) -> Floats:
+    """Return the covariance of the noise in people per arm less their shares of everybody, who are noisy as well."""
+    off = np.eye(len(shares)) - shares[:, None]
+    return np.asarray((off * noise) @ off.T)
+
+
+def quadratic(off: Floats, covariance: Floats) -> float:
+    """Return χ² of deviations that add up to 0: the last one is left out, because the others imply it."""
+    return float(off[:-1] @ np.linalg.solve(covariance[:-1, :-1], off[:-1]))
+
+
+def log_evidence_with_noise(people: Floats, shares: Floats, noise: Floats, concentration: float) -> float:
+    """Return the logarithm of the evidence against planned shares in people per arm that carry noise.
+
+    Deviations from the shares have independent increments with a known covariance V, noise and all, so that
+    exp(λ'X − λ'Vλ/2) is a martingale. λ is mixed over a normal distribution that is the narrower, the larger its
+    concentration; without noise this is the normal limit of the mixture of multinomials.
+    """
+    total = float(people.sum())
+    off = people - total * shares
+    prior = multinomial(shares, concentration)[:-1, :-1]
+    spread = multinomial(shares, total) + noise_off_shares(shares, noise)
+    wide = prior + spread[:-1, :-1]
+    _, wider = np.linalg.slogdet(wide)
+    _, narrow = np.linalg.slogdet(prior)
+    return float(off[:-1] @ np.linalg.solve(wide, off[:-1]) - wider + narrow) / 2

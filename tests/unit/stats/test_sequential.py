@@ -28,8 +28,10 @@ from kanab.stats.sequential import (
     tuning,
 )
 from kanab.stats.spending import boundaries
+from kanab.stats.srm import log_evidence_with_noise
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
+from kanab.tally.noise import AddedNoise
 from kanab.tally.tally import Tally
 
 
@@ -342,6 +344,34 @@ def load():
 
 bench = load()
 ROOM = 3.5 * np.sqrt(0.05 * 0.95 / 1000)
+
+
+def noisy_arms(people, variance):
+    factor, noise = Factor("arm", tuple("ABC"[: len(people)]), "arm"), np.full(len(people), variance, dtype=object)
+    return Tally((factor,), np.array(people, dtype=object), noise=AddedNoise(noise))
+
+
+def test_the_ratio_of_people_with_hardly_any_noise_is_nearly_that_of_people():
+    people, shares = [5_100, 2_950, 1_950], {"A": 5, "B": 3, "C": 2}
+    exact, noisy = (
+        sample_ratio_any_time(table, shares) for table in (crowd(A=5100, B=2950, C=1950), noisy_arms(people, 1e-9))
+    )
+    assert noisy.log_evidence == pytest.approx(exact.log_evidence, abs=0.02)
+
+
+def test_the_ratio_of_noisy_people_rings_rarely_over_all_batches_and_not_if_noise_is_ignored():
+    rng, variance, batches = np.random.default_rng(3), 300.0, 20
+    shares, concentration, rings = np.array([0.5, 0.5]), 2_000 / tuning(0.01, 2), {True: 0, False: 0}
+    for _ in range(150):
+        people = rng.multinomial(500, shares, batches) + np.rint(rng.normal(0, math.sqrt(variance), (batches, 2)))
+        for known in rings:
+            evidence = [
+                log_evidence_with_noise(row, shares, np.full(2, variance * (place + 1) * known), concentration)
+                for place, row in enumerate(people.cumsum(axis=0))
+            ]
+            rings[known] += max(evidence) > math.log(20)
+    assert rings[True] <= 7
+    assert rings[False] > 30
 
 
 @pytest.mark.parametrize("case", [bench.CASES[0], bench.CASES[1], bench.CASES[4]], ids=lambda case: case.name)

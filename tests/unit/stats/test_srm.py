@@ -10,7 +10,18 @@ from kanab import count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import sample_ratio
-from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM, alarm_limit, is_alarm
+from kanab.stats.srm import (
+    LIVE_SAMPLE_RATIO_ALARM,
+    SAMPLE_RATIO_ALARM,
+    alarm_limit,
+    is_alarm,
+    multinomial,
+    noise_off_shares,
+    people_noise,
+)
+from kanab.tally.factor import Factor
+from kanab.tally.noise import AddedNoise
+from kanab.tally.tally import Tally
 
 
 def crowd(**people):
@@ -123,3 +134,60 @@ def test_a_ratio_that_is_tested_every_hour_has_a_stricter_limit():
 def test_the_limit_of_an_alarm_is_printed_from_its_one_home():
     assert alarm_limit(SAMPLE_RATIO_ALARM) == "alarm below 0.01"
     assert alarm_limit(LIVE_SAMPLE_RATIO_ALARM) == "alarm below 0.0001"
+
+
+# ── people counted with noise ──────────────────────────────────────────────────────────────────
+
+
+def noisy(people, variance):
+    factor, noise = Factor("arm", tuple("ABC"[: len(people)]), "arm"), np.full(len(people), variance, dtype=object)
+    return Tally((factor,), np.array(people, dtype=object), noise=AddedNoise(noise))
+
+
+def test_noise_of_no_size_changes_nothing():
+    exact = sample_ratio(crowd(A=60, B=45, C=50), {"A": 2, "B": 1, "C": 1})
+    none = sample_ratio(noisy([60, 45, 50], 0.0), {"A": 2, "B": 1, "C": 1})
+    assert none.chi2 == pytest.approx(exact.chi2, rel=1e-12)
+    assert none.p == pytest.approx(exact.p, rel=1e-12)
+    assert none.residuals == pytest.approx(exact.residuals, rel=1e-12)
+
+
+def test_two_arms_with_noise_have_a_closed_form():
+    ratio = sample_ratio(noisy([560, 440], 81.0))
+    assert ratio.chi2 == pytest.approx(60**2 / (1000 / 4 + 81 / 2), rel=1e-12)
+    assert ratio.residuals["A"] == pytest.approx(math.sqrt(ratio.chi2), rel=1e-12)
+    assert ratio.p > sample_ratio(crowd(A=560, B=440)).p
+
+
+def test_the_noise_of_a_table_is_that_of_its_arms():
+    factors = Factor("arm", ("A", "B"), "arm"), Factor("tier", ("1", "2", "3"))
+    variances = np.full((2, 3), 9.0, dtype=object)
+    table = Tally(factors, np.full((2, 3), 100, dtype=object), noise=AddedNoise(variances))
+    assert people_noise(table, "arm").tolist() == [27, 27]
+    assert people_noise(crowd(A=6, B=4), "arm") is None
+
+
+def test_covariances_of_people_and_noise_are_those_of_draws():
+    rng, shares, variances = np.random.default_rng(1), np.array([0.5, 0.3, 0.2]), np.array([40.0, 90.0, 250.0])
+    people = rng.multinomial(1_000, shares, 40_000) + np.rint(rng.normal(0, np.sqrt(variances), (40_000, 3)))
+    off = people - people.sum(axis=1, keepdims=True) * shares
+    stated = multinomial(shares, 1_000) + noise_off_shares(shares, variances)
+    np.testing.assert_allclose(np.cov(off.T), stated, atol=0.03 * stated.max())
+
+
+@pytest.mark.parametrize("people", [400, 20_000])
+def test_the_alarm_of_noisy_people_keeps_its_size_and_the_one_that_ignores_noise_does_not(people):
+    rng, shares, variance, runs = np.random.default_rng(people), np.array([0.45, 0.45, 0.1]), people / 10, 800
+    planned = dict(zip("ABC", shares.tolist(), strict=True))
+    known, ignored = [], []
+    for _ in range(runs):
+        counts = rng.multinomial(people, shares) + np.rint(rng.normal(0, math.sqrt(variance), 3)).astype(int)
+        known.append(sample_ratio(noisy(counts.tolist(), variance), planned).p)
+        ignored.append(sample_ratio(noisy(counts.tolist(), 0.0), planned).p)
+    assert abs(np.mean(np.array(known) < 0.05) - 0.05) < 0.025
+    assert np.mean(np.array(ignored) < 0.05) > 0.12
+
+
+def test_noise_that_leaves_nobody_is_refused():
+    with pytest.raises(AnalysisError, match="nobody has been counted"):
+        sample_ratio(noisy([3, -5], 81.0))
