@@ -134,7 +134,8 @@ class Counted:
     overlap of the tables is unknown. ``span`` are the cohorts, where only some were
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
     ``unusual`` are the people off the commonest values, per experiment and metric, where rows were there to look at.
-    ``choices`` say which rows counted and how they became people, as texts.
+    ``choices`` say which rows counted and how they became people, as texts. ``rates`` are the metrics that are 0 or 1
+    for everybody, where clusters of people were counted and nobody declared it.
     """
 
     plan: Plan
@@ -154,6 +155,7 @@ class Counted:
     repeats: tuple[str, ...] = ()
     unusual: Mapping[str, Mapping[str, Unusual]] = field(default_factory=dict)
     choices: Mapping[str, str] = field(default_factory=dict)
+    rates: tuple[str, ...] = ()
 
     @property
     def spans_experiments(self) -> bool:

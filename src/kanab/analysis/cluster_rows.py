@@ -18,17 +18,19 @@ from kanab.tally.tally import Tally
 class ClusterCounts:
     """By what arms were assigned, and per arm how many of these there are, and how many people in them.
 
-    People are None where their number is withheld.
+    People are None where their number is withheld. ``rates`` are the metrics that lie between 0 and 1 for every person.
     """
 
     by: tuple[str, ...]
     clusters: Mapping[Level, int]
     people: Mapping[Level, int] | None
+    rates: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as plain data."""
         people = None if self.people is None else {label(arm): n for arm, n in self.people.items()}
-        return {"by": list(self.by), "clusters": {label(arm): n for arm, n in self.clusters.items()}, "people": people}
+        clusters = {label(arm): n for arm, n in self.clusters.items()}
+        return {"by": list(self.by), "clusters": clusters, "people": people, "rates": list(self.rates)}
 
 
 def clusters_of(released: Release, table: Tally, experiment: str) -> ClusterCounts | None:
@@ -36,11 +38,13 @@ def clusters_of(released: Release, table: Tally, experiment: str) -> ClusterCoun
     by = (released.receipt.choices or {}).get("assigned_by")
     if by is None:
         return None
-    clusters = table.people_by(experiment)
-    if PEOPLE not in table.metric_names:
-        return ClusterCounts(tuple(by.split(", ")), clusters, None)
-    sums = table.keep().moments_of(PEOPLE).sums
-    return ClusterCounts(tuple(by.split(", ")), clusters, dict(zip(clusters, map(int, sums), strict=True)))
+    clusters, people = table.people_by(experiment), None
+    if PEOPLE in table.metric_names:
+        people = dict(zip(clusters, map(int, table.keep().moments_of(PEOPLE).sums), strict=True))
+    most = released.plan.metrics_by_name[PEOPLE].bounds
+    bounded = [each.name for each in released.plan.counted_metrics if most is not None and each.bounds == most]
+    rates = [name for name in (*bounded, *released.rates) if name != PEOPLE]
+    return ClusterCounts(tuple(by.split(", ")), clusters, people, tuple(rates))
 
 
 def per_person(measured: Sequence[MetricMeans], table: Tally) -> list[MetricMeans]:

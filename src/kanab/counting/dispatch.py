@@ -500,7 +500,12 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     people, choices = _open(source, options)
     plan = _join(plans, people, choices)
     with own_names(plan):
-        return count_table(people, plan, **choices)
+        counted = count_table(people, plan, **choices)
+    if options.assigned_by is None:
+        return counted
+    from kanab.counting.engine.clusters import find_rates  # noqa: PLC0415
+
+    return replace(counted, rates=find_rates(people, counted.plan, options.where))
 
 
 def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:

@@ -156,6 +156,7 @@ def make_release(
         None if ledger is None else ledger.head,
         ranges=_ranges(counted),
         repeats=counted.repeats,
+        rates=counted.rates,
     )
 
 

@@ -90,7 +90,8 @@ class Release:
     ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
     says that it is in no ledger. ``parts`` are the batches that a sum of releases was made of.
     ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``repeats``
-    columns that look like a person's id and repeat, where rows were people; both are known in memory only.
+    columns that look like a person's id and repeat, where rows were people, ``rates`` metrics that are 0 or 1 for every
+    person of a cluster; these are known in memory only.
     ``salt`` is hashed with the rest; releases of before have none.
     """
 
@@ -103,6 +104,7 @@ class Release:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
     salt: str = field(default_factory=new_salt)
+    rates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, table in self.tables.items() if self.receipt.noise is None else ():

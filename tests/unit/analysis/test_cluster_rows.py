@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
         assert 20 <= row.effect.df <= 58
     data = answer.to_dict()
     people = {arm: int((rows["variant"] == arm).sum()) for arm in "AB"}
-    assert data["clusters"] == {"by": ["shop"], "clusters": {"A": 30, "B": 30}, "people": people}
+    assert data["clusters"] == {"by": ["shop"], "clusters": {"A": 30, "B": 30}, "people": people, "rates": ["bought"]}
     assert str(answer).startswith(f"variant: 60 clusters (shop) of {len(rows['shop']):,} people in 2 arms")
     assert "Arms were assigned by shop, so each shop counts once" in str(answer)
     assert "Arms were assigned by shop" in answer.to_report()
@@ -97,7 +98,7 @@ def test_a_column_called_people_says_how_many_a_row_stands_for() -> None:
     )
     summed["spend"] = summed["spend"].round(2)
     small, large = kb.readout(summed, **CHOICES), kb.readout(rows, **CHOICES)
-    assert small.clusters == large.clusters
+    assert replace(small.clusters, rates=("bought",)) == large.clusters  # sums of rows do not tell who is 0 or 1
     assert small.effects[0].effect.estimate == pytest.approx(large.effects[0].effect.estimate, rel=1e-12)
 
 
@@ -172,3 +173,44 @@ def test_what_is_counted_and_compared_is_called_clusters() -> None:
     assert "the smallest holds 30 clusters" in text
     assert "Plain effects: difference of means of all people, errors between clusters" in text
     assert "<dd>30 clusters</dd>" in answer.to_report()
+
+
+def test_rates_are_shown_in_percent_and_counts_are_not(tmp_path: Path) -> None:
+    rows = shops()
+    rows["orders"] = rows["bought"] * 2
+    rate = rows["bought"][rows["variant"] == "A"].mean()
+    answer = kb.readout(rows, **CHOICES | {"metrics": ["bought", "orders"]})
+    bounds = {"bought": (0, 1), "orders": (0, 9), "people": (0, 80)}
+    choices = CHOICES | {"metrics": [*bounds], "bounds": bounds, "where": "tier >= 0"}
+    kb.write_release(kb.release(kb.count(rows, **choices)), tmp_path / "r.json")
+    for each in (answer, kb.readout(rows, **choices), kb.analyze(kb.read_release(tmp_path / "r.json"))):
+        data = each.to_dict()
+        assert data["clusters"]["rates"] == ["bought"]
+        by_metric = {row["metric"]: row["mean_control"] for row in data["effects"]}
+        assert by_metric["bought"] == pytest.approx(rate)
+        shown = str(each).split("── bought")[1].split("── orders")[0]
+        assert "means in %, effects in points" in shown
+        assert f"{100 * rate:.1f}" in shown
+        assert "means in %" not in str(each).split("── orders")[1]
+
+
+def test_what_a_filter_leaves_out_decides_nothing_about_rates() -> None:
+    rows = shops()
+    rows["bought"] = np.where(rows["tier"] == 1, 7, rows["bought"])
+    for where, rates in ((None, []), ("tier = 0", ["bought"])):
+        answer = kb.readout(rows, arm="variant", metrics=["bought"], assigned_by="shop", where=where)
+        assert answer.to_dict()["clusters"]["rates"] == rates
+
+
+def test_bounds_are_a_persons_where_a_row_stands_for_several() -> None:
+    rows = shops()
+    summed = (
+        pd.DataFrame(rows)
+        .groupby(["shop", "variant"], as_index=False)
+        .agg(bought=("bought", "sum"), people=("spend", "size"))
+    )
+    bounds = {"bought": (0, 1), "people": (0, 80)}
+    choices = CHOICES | {"metrics": ["bought", "people"], "bounds": bounds}
+    small, large = kb.readout(summed, **choices), kb.readout(rows, **choices)
+    assert small.to_dict()["effects"] == large.to_dict()["effects"]
+    assert small.clusters == large.clusters

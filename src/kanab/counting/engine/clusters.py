@@ -9,15 +9,18 @@ from typing import Any
 import ibis
 
 from kanab.counting.clusters import PEOPLE
+from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import kind_of
 from kanab.counting.engine.people import CLUSTER
+from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
+from kanab.plan.model import Plan
 
 _BETWEEN = "\x1f"
 
 
 def cluster_rows(rows: Any, by: Sequence[str], clamp: Mapping[str, tuple[float, float]]) -> Any:
-    """Return the rows with their cluster and their people; metrics are clamped person by person.
+    """Return the rows with their cluster and their people; metrics are clamped to the bounds of its people.
 
     Rows without a cluster have none. Raises `SourceError` where a column is unknown or cannot name a cluster.
     """
@@ -33,5 +36,15 @@ def cluster_rows(rows: Any, by: Sequence[str], clamp: Mapping[str, tuple[float, 
         columns[PEOPLE] = ibis.literal(1, type="int64")
     for name, (low, high) in clamp.items():
         if name in rows.columns and rows[name].type().is_numeric():
-            columns[name] = rows[name].clip(low, high)
+            people = rows[PEOPLE] if PEOPLE in rows.columns else 1
+            columns[name] = rows[name].clip(people * low, people * high)
     return rows.mutate(**columns)
+
+
+def find_rates(rows: Any, plan: Plan, where: str | None) -> tuple[str, ...]:
+    """Return the metrics without bounds that are 0 or 1 in every row, where a row is a person."""
+    inside = rows if where is None else filter_rows(rows, where)
+    metrics = [metric.name for metric in plan.counted_metrics if metric.bounds is None and metric.name != PEOPLE]
+    kinds = {name: kind_of(rows, name, metric=True) for name in (*metrics, PEOPLE)}
+    profiles = profile_columns(inside, kinds).profiles if metrics else {}
+    return tuple(name for name in metrics if profiles[name].binary and profiles[PEOPLE].high <= 1)
