@@ -13,36 +13,35 @@ The names here are the everyday ones. Single statistics are in ``kanab.stats``, 
 
 from typing import TYPE_CHECKING, Any
 
-from kanab import counting as counting
-from kanab import errors as errors
-from kanab import plan as plan
-from kanab import privacy as privacy
-from kanab import stats as stats
-from kanab import tally as tally
-from kanab.analysis.api import analyze, readout
-from kanab.analysis.models import fit
-from kanab.analysis.options import Looks
-from kanab.analysis.readout import Readout
-from kanab.counted import Counted
-from kanab.counting.columns import count_columns
-from kanab.counting.dispatch import count
-from kanab.errors import KanabError, PrivacyError
-from kanab.plan.file import read_plan
-from kanab.plan.model import Plan, make_plan
-from kanab.privacy.batches import add_releases
-from kanab.privacy.gate import release
-from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.release import Release
-from kanab.privacy.release_file import read_release, write_release
-from kanab.stats.bayes import Prior
-from kanab.stats.margins import Margin
-from kanab.tally.metric import Metric
-from kanab.tally.tally import Tally
-
 if TYPE_CHECKING:
+    from kanab import counting as counting
+    from kanab import errors as errors
+    from kanab import plan as plan
     from kanab import planning as planning
     from kanab import portfolio as portfolio
+    from kanab import privacy as privacy
     from kanab import scan as scan
+    from kanab import stats as stats
+    from kanab import tally as tally
+    from kanab.analysis.api import analyze, readout
+    from kanab.analysis.models import fit
+    from kanab.analysis.options import Looks
+    from kanab.analysis.readout import Readout
+    from kanab.counted import Counted
+    from kanab.counting.columns import count_columns
+    from kanab.counting.dispatch import count
+    from kanab.errors import KanabError, PrivacyError
+    from kanab.plan.file import read_plan
+    from kanab.plan.model import Plan, make_plan
+    from kanab.privacy.batches import add_releases
+    from kanab.privacy.gate import release
+    from kanab.privacy.ledger import Ledger, read_ledger
+    from kanab.privacy.release import Release
+    from kanab.privacy.release_file import read_release, write_release
+    from kanab.stats.bayes import Prior
+    from kanab.stats.margins import Margin
+    from kanab.tally.metric import Metric
+    from kanab.tally.tally import Tally
 
 __version__ = "0.1.0"
 
@@ -73,20 +72,48 @@ __all__ = [
     "write_release",
 ]
 
-_LAZY = ("planning", "portfolio", "scan")
-_DOORS = ("counting", "errors", "plan", "privacy", "stats", "tally", *_LAZY)
+_HOMES = {
+    "Counted": "counted",
+    "KanabError": "errors",
+    "Ledger": "privacy.ledger",
+    "Looks": "analysis.options",
+    "Margin": "stats.margins",
+    "Metric": "tally.metric",
+    "Plan": "plan.model",
+    "Prior": "stats.bayes",
+    "PrivacyError": "errors",
+    "Readout": "analysis.readout",
+    "Release": "privacy.release",
+    "Tally": "tally.tally",
+    "add_releases": "privacy.batches",
+    "analyze": "analysis.api",
+    "count": "counting.dispatch",
+    "count_columns": "counting.columns",
+    "fit": "analysis.models",
+    "make_plan": "plan.model",
+    "read_ledger": "privacy.ledger",
+    "read_plan": "plan.file",
+    "read_release": "privacy.release_file",
+    "readout": "analysis.api",
+    "release": "privacy.gate",
+    "write_release": "privacy.release_file",
+}
+_DOORS = ("counting", "errors", "plan", "planning", "portfolio", "privacy", "scan", "stats", "tally")
 """Where further public names are."""
 
 
 if not TYPE_CHECKING:  # so that a type checker still knows which names there are
 
     def __getattr__(name: str) -> Any:
-        """Import ``kb.planning``, ``kb.portfolio`` and ``kb.scan`` when first used; say where any other name is."""
+        """Import a name when it is first used; say where any other name is."""
         from contextlib import suppress  # noqa: PLC0415 - not names of this package
         from importlib import import_module  # noqa: PLC0415
 
-        if name in _LAZY:
+        if name in _DOORS:
             return import_module(f"kanab.{name}")
+        if name in _HOMES:
+            globals()[name] = getattr(import_module(f"kanab.{_HOMES[name]}"), name)
+            return globals()[name]
         hint = ""
         for door in () if name.startswith("_") else _DOORS:
             with suppress(ImportError):  # whoever deleted a room finds the rest standing

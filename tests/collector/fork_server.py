@@ -29,7 +29,7 @@ from typing import Any
 import uvicorn  # noqa: F401 - what a server needs is imported once
 
 import kanab.collector.http.connections  # noqa: F401
-from kanab.cli.main import main
+from kanab.cli.main import COMMANDS, main
 from kanab.collector import housekeeping, writer
 from kanab.collector.clock import GuardedClock
 from kanab.collector.http.service import Service
@@ -126,6 +126,7 @@ def waited(pid: int, seconds: float) -> int | None:
 
 def serve_orders() -> None:
     KeyChain.new().key(1)  # imports the ciphers
+    dict(COMMANDS)  # imports every command
     while line := sys.stdin.readline():
         order = json.loads(line)
         if "wait" in order:

@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
 import click
 
 from kanab import __version__
-from kanab.cli.analyze import analyze
-from kanab.cli.attack import attack
-from kanab.cli.audit import audit
-from kanab.cli.dashboard import dashboard
-from kanab.cli.demo import demo
-from kanab.cli.example import example
-from kanab.cli.export import export
-from kanab.cli.init import init
-from kanab.cli.operating.doctor import doctor
-from kanab.cli.operating.drill import drill
 from kanab.cli.operating.settings import clear_service_links, take_settings
-from kanab.cli.operating.status import status
-from kanab.cli.paper import paper
-from kanab.cli.plan import plan_command
-from kanab.cli.power import power
-from kanab.cli.privacy_report import privacy_report
-from kanab.cli.release import release
-from kanab.cli.restore import restore
-from kanab.cli.scan import scan
-from kanab.cli.seal import seal
-from kanab.cli.serve import serve
-from kanab.cli.several.combine import combine_command
-from kanab.cli.several.portfolio import portfolio
-from kanab.cli.several.reweigh import reweigh
-from kanab.cli.void import void
 from kanab.errors import KanabError, PrivacyError
 
 
@@ -65,19 +42,66 @@ def _closed_pipe_is_fine() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
 
 
-@click.group(cls=QuietGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(Mapping[str, click.Command]):
+    """Commands by name, each imported when it is first asked for: `kanab status` does not wait for statistics."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, _, function = self._places[name].partition(":")
+            command: click.Command = getattr(import_module(f"kanab.cli.{module}"), function)
+            take_settings(command)
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+COMMANDS = Commands(
+    {
+        "analyze": "analyze:analyze",
+        "scan": "scan:scan",
+        "combine": "several.combine:combine_command",
+        "portfolio": "several.portfolio:portfolio",
+        "reweigh": "several.reweigh:reweigh",
+        "power": "power:power",
+        "plan": "plan:plan_command",
+        "release": "release:release",
+        "audit": "audit:audit",
+        "attack": "attack:attack",
+        "privacy-report": "privacy_report:privacy_report",
+        "init": "init:init",
+        "serve": "serve:serve",
+        "seal": "seal:seal",
+        "void": "void:void",
+        "export": "export:export",
+        "restore": "restore:restore",
+        "drill": "operating.drill:drill",
+        "status": "operating.status:status",
+        "doctor": "operating.doctor:doctor",
+        "dashboard": "dashboard:dashboard",
+        "demo": "demo:demo",
+        "example": "example:example",
+        "paper": "paper:paper",
+    }
+)
+
+
+@click.group(
+    cls=QuietGroup,
+    commands=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="kanab")
 def cli() -> None:
     """A/B testing that keeps counts and sums, not people."""
-
-
-COMMANDS = (
-    analyze, scan, combine_command, portfolio, reweigh, power, plan_command, release, audit, attack, privacy_report,
-    init, serve, seal, void, export, restore, drill, status, doctor, dashboard, demo, example, paper,
-)  # fmt: skip
-for command in COMMANDS:
-    take_settings(command)
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print plain data, as documented.")
 
@@ -26,6 +24,8 @@ def progress(words: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+
     with Console(stderr=True).status(words):
         yield
 
@@ -33,6 +33,9 @@ def progress(words: str) -> Iterator[None]:
 @contextmanager
 def people_bar() -> Iterator[Any]:
     """Show people per second on a terminal, nothing in a pipe; yields what is to be called with the progress."""
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from kanab.errors import AnalysisError
 from kanab.plan.model import Plan
@@ -70,7 +70,7 @@ def floored_ratio_p(floored: Sequence[int], shares: Sequence[float], k: int) -> 
         best = min(((t, _chi2(np.clip(t * share, low, high), share)) for t in tried), key=lambda pair: pair[1])
         place = int(np.argmin(np.abs(tried - best[0])))
         ends = tried[[max(place - 1, 0), min(place + 1, len(tried) - 1)]]
-    return float(chdtrc(len(low) - 1, best[1]))
+    return float(scipy.special.chdtrc(len(low) - 1, best[1]))
 
 
 def _chi2(counts: Floats, share: Floats) -> float:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
@@ -483,7 +483,8 @@ def enough_people(groups: Sequence[tuple[Floats, int]], sure: float = SURE, leas
     def too_few(n: int) -> bool:
         if n < floor:
             return True
-        fewer = special.betaincc(numbers, n - numbers + 1, shares)  # how often a group holds fewer than its number
+        # how often a group holds fewer than its number
+        fewer = scipy.special.betaincc(numbers, n - numbers + 1, shares)
         return float(np.sum(fewer)) > 1 - sure
 
     floor = max(least, int(np.max(numbers)))

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -229,7 +229,7 @@ def _df(noise: CrossedNoise, projected: Floats, people: float) -> float:
 
 def _power(q: int, df: float, nc: float, confidence: float) -> float:
     """Return how often F is beyond its limit."""
-    limit = float(special.fdtri(q, df, confidence))
+    limit = float(scipy.special.fdtri(q, df, confidence))
     if nc == 0:
         return 1 - confidence
-    return min(1.0, max(0.0, 1 - float(special.ncfdtr(q, df, nc, limit))))
+    return min(1.0, max(0.0, 1 - float(scipy.special.ncfdtr(q, df, nc, limit))))

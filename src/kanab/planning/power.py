@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -345,10 +345,10 @@ def beyond(limit: float, df: float, nc: float) -> float:
     >>> round(beyond(1.96, 1e6, 2.8), 4)
     0.7995
     """
-    below = float(special.nctdtr(df, nc, limit))
+    below = float(scipy.special.nctdtr(df, nc, limit))
     if math.isnan(below):  # pragma: no cover - some versions' series give up far out
         centre = limit * (1 - 1 / (4 * df))
-        below = float(special.ndtr((centre - nc) / math.sqrt(1 + limit**2 / (2 * df))))
+        below = float(scipy.special.ndtr((centre - nc) / math.sqrt(1 + limit**2 / (2 * df))))
     return min(1.0, max(0.0, 1 - below))
 
 
@@ -363,12 +363,12 @@ def both_beyond(limit: float, df: float, below: float, above: float) -> float:
     if below + above <= 0:
         return 0.0
     top = (below + above) / (2 * limit)  # with a larger estimated error the two tests contradict each other
-    low, high = (math.sqrt(2 * special.gammaincinv(df / 2, p) / df) for p in (1e-15, 1 - 1e-15))
+    low, high = (math.sqrt(2 * scipy.special.gammaincinv(df / 2, p) / df) for p in (1e-15, 1 - 1e-15))
     high = min(high, top)
     if high <= low:
-        return 0.0 if top <= low else float(special.ndtr(below - limit) - special.ndtr(limit - above))
+        return 0.0 if top <= low else float(scipy.special.ndtr(below - limit) - scipy.special.ndtr(limit - above))
     x, w = legendre(96)
     s = (low + high) / 2 + (high - low) / 2 * x
-    log = df / 2 * math.log(df / 2) - special.gammaln(df / 2) + (df - 1) * np.log(s) - df * s**2 / 2 + math.log(2)
-    inside = special.ndtr(below - limit * s) - special.ndtr(limit * s - above)
+    log = df / 2 * math.log(df / 2) - scipy.special.gammaln(df / 2) + (df - 1) * np.log(s) - df * s**2 / 2 + math.log(2)
+    inside = scipy.special.ndtr(below - limit * s) - scipy.special.ndtr(limit * s - above)
     return min(1.0, max(0.0, float((high - low) / 2 * w @ (np.exp(log) * inside))))

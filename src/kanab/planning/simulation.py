@@ -13,8 +13,8 @@ from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import fill_tally, measure
@@ -107,7 +107,7 @@ class Population:
         arm = rng.choice(len(shares), self.people, p=share / share.sum())
         score = rng.standard_normal(self.people)
         correlated = self.correlation * score + math.sqrt(1 - self.correlation**2) * rng.standard_normal(self.people)
-        level = np.minimum((special.ndtr(score) * self.levels).astype(np.intp), self.levels - 1)
+        level = np.minimum((scipy.special.ndtr(score) * self.levels).astype(np.intp), self.levels - 1)
         means = np.array([self.mean + self._effects.get(name, 0.0) for name in shares])
         metric, values = self._values(correlated, means[arm], rng)
         factors = [Factor("arm", tuple(shares), "arm")]
@@ -123,16 +123,16 @@ class Population:
     def _values(self, score: Floats, mean: Floats, rng: np.random.Generator) -> tuple[Metric, NDArray[np.float64]]:
         """Return everybody's value of the metric, from their hidden normal scores."""
         if self.kind == "rate":
-            return Metric("y", 1, (0.0, 1.0)), (special.ndtr(score) > 1 - mean).astype(np.float64)
+            return Metric("y", 1, (0.0, 1.0)), (scipy.special.ndtr(score) > 1 - mean).astype(np.float64)
         if self.kind == "number":
             return Metric("y", _steps(self.spread)), mean + self.spread * score
         if self.kind == "count":
             rate = mean
             if self.spread > 0:  # gamma rates with this coefficient of variation
                 shape = 1 / self.spread**2
-                rate = mean * special.gammaincinv(shape, special.ndtr(score)) / shape
+                rate = mean * scipy.special.gammaincinv(shape, scipy.special.ndtr(score)) / shape
             return Metric("y"), rng.poisson(rate).astype(np.float64)
-        place = (special.ndtr(score) - (1 - self.paying)) / self.paying  # among those who pay
+        place = (scipy.special.ndtr(score) - (1 - self.paying)) / self.paying  # among those who pay
         amount = self._amounts(np.clip(place, 1e-15, 1 - 1e-15)) * mean / self.paying
         return Metric("y", _steps(self.mean / self.paying)), np.where(place > 0, amount, 0.0)
 
@@ -142,9 +142,9 @@ class Population:
             return np.ones(len(place))
         if self.tail == "gamma":
             shape = 1 / self.spread**2
-            return np.asarray(special.gammaincinv(shape, place) / shape)
+            return np.asarray(scipy.special.gammaincinv(shape, place) / shape)
         variance = math.log1p(self.spread**2)
-        return np.asarray(np.exp(math.sqrt(variance) * special.ndtri(place) - variance / 2))
+        return np.asarray(np.exp(math.sqrt(variance) * scipy.special.ndtri(place) - variance / 2))
 
 
 def _steps(size: float) -> int:

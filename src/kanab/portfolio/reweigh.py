@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, PrivacyError
@@ -174,7 +174,7 @@ def batched_effect(differences: Floats, variances: Floats, confidence: float) ->
     weights = 1 / np.sqrt(variances)
     total = float(weights.sum())
     estimate = float(weights @ differences) / total
-    reach = float(special.ndtri((1 + confidence) / 2)) * math.sqrt(len(weights)) / total
+    reach = float(scipy.special.ndtri((1 + confidence) / 2)) * math.sqrt(len(weights)) / total
     return estimate, (estimate - reach, estimate + reach)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.portfolio.meta import checked_estimates, restricted_tau2
@@ -74,7 +74,7 @@ def shrink(estimates: Sequence[float], errors: Sequence[float], *, confidence: f
     kept = tau2 * weights
     shrunk = mean + kept * (y - mean)
     sd = np.sqrt(kept * v + (1 - kept) ** 2 * mean_var)
-    reach = float(special.ndtri((1 + confidence) / 2))
+    reach = float(scipy.special.ndtri((1 + confidence) / 2))
     rows = zip(y.tolist(), np.sqrt(v).tolist(), shrunk.tolist(), sd.tolist(), kept.tolist(), strict=True)
     effects = tuple(ShrunkEffect(raw, se, m, s, (m - reach * s, m + reach * s), share) for raw, se, m, s, share in rows)
     return Shrinkage(mean, math.sqrt(mean_var), math.sqrt(tau2), confidence, effects)

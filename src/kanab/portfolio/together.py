@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
@@ -225,7 +225,7 @@ def _sums(
     places = [place for place, ships in enumerate(shipped) if ships]
     if not places:
         return None, None
-    reach = float(special.ndtri((1 + confidence) / 2))
+    reach = float(scipy.special.ndtri((1 + confidence) / 2))
     raw = math.fsum(effects[place].estimate for place in places)
     error = math.sqrt(math.fsum(effects[place].se ** 2 for place in places))
     estimate, se = drawn.sum_of(places)

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from kanab.tally.metric import DOUBLE_LIMIT
 
@@ -53,9 +53,9 @@ def inverse_of(gram: Floats, tables: int) -> Inverse | None:
     """
     scale = 1 / np.sqrt(np.diag(gram))
     for nil in NIL:
-        pivots, rank = lapack.dpstrf(_scaled(gram, scale), tol=nil, lower=1, overwrite_a=1)[1:3]
+        pivots, rank = scipy.linalg.lapack.dpstrf(_scaled(gram, scale), tol=nil, lower=1, overwrite_a=1)[1:3]
         basis, dropped = (np.sort(part).astype(np.int64) - 1 for part in (pivots[:rank], pivots[rank:]))
-        root, failed = lapack.dpotrf(_scaled(gram, scale, basis), lower=1, clean=1, overwrite_a=1)
+        root, failed = scipy.linalg.lapack.dpotrf(_scaled(gram, scale, basis), lower=1, clean=1, overwrite_a=1)
         if failed:
             continue
         left = _unproved(gram, basis, dropped, root, scale[basis, None])
@@ -83,9 +83,9 @@ def _scaled(gram: Floats, scale: Floats, basis: Ints | None = None) -> Floats:
 def _inverted(root: Floats) -> Floats:
     """Return the lower triangle of the inverse, from the factor."""
     if len(root) > FEW:
-        inverse, _ = lapack.dpotri(root, lower=1, overwrite_c=1)
+        inverse, _ = scipy.linalg.lapack.dpotri(root, lower=1, overwrite_c=1)
         return np.asarray(inverse)
-    inverse, _ = lapack.dtrtri(root, lower=1)
+    inverse, _ = scipy.linalg.lapack.dtrtri(root, lower=1)
     return np.tril(inverse.T @ inverse)
 
 
@@ -129,7 +129,7 @@ def _unproved(gram: Floats, basis: Ints, dropped: Ints, root: Floats, scale: Flo
     left = [dropped[:0]]
     for start in range(0, len(dropped), step):
         part = dropped[start : start + step]
-        weights = lapack.dpotrs(root, gram[np.ix_(basis, part)] * scale, lower=1)[0] * scale
+        weights = scipy.linalg.lapack.dpotrs(root, gram[np.ix_(basis, part)] * scale, lower=1)[0] * scale
         multiple = np.array([_multiple(column) for column in weights.T])
         z = np.zeros((len(gram), len(part)))
         z[basis] = np.rint(weights * multiple)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -287,4 +287,4 @@ def log_evidence_of_imbalance(people: Floats, shares: Floats, tuned_at: int) -> 
     concentration = tuned_at / (people.shape[1] * tuning(BALANCE_ALARM, 2))
     levels = [log_evidence_of_counts(column.tolist(), shares.tolist(), concentration) for column in people.T]
     rows = people.sum(axis=1)
-    return math.fsum(levels) - float(special.kl_div(rows, rows.sum() * shares).sum())
+    return math.fsum(levels) - float(scipy.special.kl_div(rows, rows.sum() * shares).sum())

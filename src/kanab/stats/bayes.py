@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -72,7 +72,7 @@ class Posterior:
 
     def above(self, limit: float = 0.0) -> float:
         """Return the probability that the effect is above a limit."""
-        return float(special.ndtr((self.mean - limit) / self.sd))
+        return float(scipy.special.ndtr((self.mean - limit) / self.sd))
 
     @property
     def positive(self) -> float:
@@ -104,7 +104,7 @@ def posterior(effect: Effect, prior: Prior, *, confidence: float | None = None) 
     precision = prior.precision + 1 / effect.se_population**2
     mean = (prior.mean * prior.precision + effect.estimate / effect.se_population**2) / precision
     sd = 1 / math.sqrt(precision)
-    half = float(special.ndtri((1 + level) / 2)) * sd
+    half = float(scipy.special.ndtri((1 + level) / 2)) * sd
     return Posterior(
         effect.metric, effect.arm, effect.control, prior, mean, sd, (mean - half, mean + half), level
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _best(place: int, mean: Floats, covariance: Floats) -> float:
     of_differences = d @ covariance @ d.T
     away = d @ mean / np.sqrt(np.diag(of_differences))
     if len(d) == 1:
-        return float(special.ndtr(away[0]))
+        return float(scipy.special.ndtr(away[0]))
     return box_probability(-away, np.full(len(d), np.inf), correlations_of(of_differences))
 
 
@@ -185,7 +185,7 @@ def _expected_best(mean: Floats, covariance: Floats) -> float:
     """Return the mean of the largest of 0 and all effects."""
     if len(mean) == 1:
         m, s = float(mean[0]), math.sqrt(float(covariance[0, 0]))
-        return m * float(special.ndtr(m / s)) + s * math.exp(-((m / s) ** 2) / 2) / _ROOT
-    points = special.ndtri(lattice(len(mean))[:, 1:])
+        return m * float(scipy.special.ndtr(m / s)) + s * math.exp(-((m / s) ** 2) / 2) / _ROOT
+    points = scipy.special.ndtri(lattice(len(mean))[:, 1:])
     drawn = mean + points @ np.linalg.cholesky(covariance).T
     return float(np.mean(np.maximum(0.0, drawn.max(axis=1))))

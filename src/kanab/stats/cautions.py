@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
@@ -174,8 +174,8 @@ def people_for_verdict(p_null: float, people: int, confidence: float, alternativ
     (1600, None)
     """
     sides = 2 if alternative == "two-sided" else 1
-    z = -float(special.ndtri(p_null / sides))
-    wanted = -float(special.ndtri((1 - confidence) / sides)) - float(special.ndtri(1 - _USUAL_POWER))
+    z = -float(scipy.special.ndtri(p_null / sides))
+    wanted = -float(scipy.special.ndtri((1 - confidence) / sides)) - float(scipy.special.ndtri(1 - _USUAL_POWER))
     if z * math.sqrt(_FARTHEST) < wanted:
         return None
     more = people * (wanted / z) ** 2
@@ -307,7 +307,7 @@ def _tail_error(arms: Sequence[_Arm]) -> float:
     sizes = [arm.people for arm in arms]
     small, large = min(sizes), max(sizes)
     cubed = abs(1 / small**2 - 1 / large**2) / (1 / small + 1 / large) ** 1.5
-    z = -float(special.ndtri(NOMINAL_TAIL))
+    z = -float(scipy.special.ndtri(NOMINAL_TAIL))
     density = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     return float(max(0.0, *known) * cubed * (2 * z**2 + 1) * density / 6)
 

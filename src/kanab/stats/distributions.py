@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from kanab.errors import AnalysisError
 
@@ -26,9 +26,9 @@ def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float
         math.erfc(abs(t) / math.sqrt(2))
         if math.isinf(df)
         else float(
-            special.betaincc(0.5, df / 2, square / (df + square))
+            scipy.special.betaincc(0.5, df / 2, square / (df + square))
             if square < df
-            else special.betainc(df / 2, 0.5, df / (df + square))
+            else scipy.special.betainc(df / 2, 0.5, df / (df + square))
         )
     )
     if alternative == "two-sided":
@@ -39,17 +39,17 @@ def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float
 
 def t_quantile(probability: float, df: float) -> float:
     """Return the point below which T falls with this probability."""
-    return float(special.stdtrit(df, probability))
+    return float(scipy.special.stdtrit(df, probability))
 
 
 def f_tail(f: float, numerator: float, denominator: float) -> float:
     """Return how often F is at least this large if there is no effect."""
-    return float(special.fdtrc(numerator, denominator, f))
+    return float(scipy.special.fdtrc(numerator, denominator, f))
 
 
 def chi2_tail(x: float, df: float) -> float:
     """Return how often χ² is at least this large if there is no effect."""
-    return float(special.chdtrc(df, x))
+    return float(scipy.special.chdtrc(df, x))
 
 
 def satterthwaite_df(variances: NDArray[np.float64], df: NDArray[np.float64]) -> float:

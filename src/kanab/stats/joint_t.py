@@ -11,7 +11,7 @@ import math
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import Alternative, find_root, t_quantile, t_tail
@@ -96,9 +96,9 @@ def _by_quadrature(reach: float, df: float, loadings: Floats, two_sided: bool) -
     """Return 1 − E Π P(|T_j| ≤ reach | common part, scale)."""
     shift, unit, weights, scale_weights = _grid(df, tuple(loadings.tolist()), two_sided)
     limit = reach * unit
-    beyond = special.ndtr(shift - limit)
+    beyond = scipy.special.ndtr(shift - limit)
     if two_sided:
-        beyond += special.ndtr(-shift - limit)
+        beyond += scipy.special.ndtr(-shift - limit)
     any_beyond = 1 - np.prod(1 - np.minimum(beyond, 1.0), axis=1)
     return float(scale_weights @ (any_beyond @ weights))
 
@@ -121,7 +121,7 @@ def _scales(df: float) -> tuple[Floats, Floats]:
     """Return points and weights of s = χ/√df, the estimated error over the true one."""
     if df >= _NORMAL:
         return np.ones(1), np.ones(1)
-    low, high = (math.sqrt(2 * special.gammaincinv(df / 2, p) / df) for p in (1e-13, 1 - 1e-13))
+    low, high = (math.sqrt(2 * scipy.special.gammaincinv(df / 2, p) / df) for p in (1e-13, 1 - 1e-13))
     s, weights = _gauss(low, high, 24, 1 if df > 50 else 3)
     log = (df - 1) * np.log(s) - df * (s**2 - 1) / 2
     weights = weights * np.exp(log)
@@ -145,21 +145,21 @@ def _gauss(low: float, high: float, order: int, pieces: int) -> tuple[Floats, Fl
 
 def box_probability(low: Floats, high: Floats, correlations: Floats, df: float = math.inf) -> float:
     """Return how often a joint t (or, by default, a normal) lies between two corners; raises what `lattice` raises."""
-    order = np.argsort(special.ndtr(high) - special.ndtr(low), kind="stable")  # the narrowest side first
+    order = np.argsort(scipy.special.ndtr(high) - scipy.special.ndtr(low), kind="stable")  # the narrowest side first
     low, high = low[order], high[order]
     root = _root(correlations[np.ix_(order, order)])
     points = lattice(len(low))
     scale = np.ones(len(points))
     if df < _NORMAL:
-        scale = np.sqrt(2 * special.gammaincinv(df / 2, points[:, 0]) / df)
+        scale = np.sqrt(2 * scipy.special.gammaincinv(df / 2, points[:, 0]) / df)
     inside = np.ones(len(points))
     y = np.zeros((len(points), len(low)))
     for j in range(len(low)):
         moved = y[:, :j] @ root[j, :j]
-        below = special.ndtr((low[j] * scale - moved) / root[j, j])
-        width = special.ndtr((high[j] * scale - moved) / root[j, j]) - below
+        below = scipy.special.ndtr((low[j] * scale - moved) / root[j, j])
+        width = scipy.special.ndtr((high[j] * scale - moved) / root[j, j]) - below
         inside *= width
-        y[:, j] = special.ndtri(np.clip(below + points[:, j + 1] * width, 1e-300, 1 - 1e-16))
+        y[:, j] = scipy.special.ndtri(np.clip(below + points[:, j + 1] * width, 1e-300, 1 - 1e-16))
     return float(np.mean(inside))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -190,7 +190,7 @@ class Rates:
     ) -> tuple[float, float]:
         """Return where a falling statistic passes ±z(α), looked for outwards from a value near the middle."""
         sides = 2 if alternative == "two-sided" else 1
-        reach = -float(special.ndtri(alpha / sides)) if alpha > 0 else math.inf
+        reach = -float(scipy.special.ndtri(alpha / sides)) if alpha > 0 else math.inf
         if math.isinf(reach):
             return limits
         slope = abs(z(centre + 1e-6) - z(centre - 1e-6)) if -0.999 < centre < 0.999 or math.isinf(limits[1]) else 0.0
@@ -227,11 +227,13 @@ class Rates:
         steps = np.log(events - x) + np.log(n1 - x) - np.log1p(x) - np.log(n0 - events + x + 1)
         chances = np.concatenate([[0.0], np.cumsum(steps)])
         place = self.events - first
-        whole = special.logsumexp(chances)
+        whole = scipy.special.logsumexp(chances)
         here = math.exp(chances[place] - whole) / 2
         return (
-            here + float(np.exp(special.logsumexp(chances[place + 1 :]) - whole)) if place < last - first else here,
-            here + float(np.exp(special.logsumexp(chances[:place]) - whole)) if place else here,
+            here + float(np.exp(scipy.special.logsumexp(chances[place + 1 :]) - whole))
+            if place < last - first
+            else here,
+            here + float(np.exp(scipy.special.logsumexp(chances[:place]) - whole)) if place else here,
         )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -227,7 +227,7 @@ def any_time_f_p(p: float, df: float, people: int, *, confidence: float, tuned_a
     [0.0005, 0.0003]
     """
     x = tuning(1 - confidence, 2) * people / tuned_at
-    chi2 = min(_LARGEST_Z**2, float(special.chdtri(df, p)))
+    chi2 = min(_LARGEST_Z**2, float(scipy.special.chdtri(df, p)))
     return math.exp(-max(0.0, chi2 * x / (1 + x) / 2 - df * math.log1p(x) / 2))
 
 
@@ -375,7 +375,7 @@ def log_evidence(z: float, share: float, alpha: float, sides: int) -> float:
     x = tuning(alpha, sides) * share
     a = z * math.sqrt(x / (1 + x))
     both = a * a / 2 - math.log1p(x) / 2
-    return both if sides == 2 else both + math.log(2) + float(special.log_ndtr(a))
+    return both if sides == 2 else both + math.log(2) + float(scipy.special.log_ndtr(a))
 
 
 def mixture_z(share: Floats, alpha: float, sides: int) -> Floats:
@@ -392,7 +392,7 @@ def mixture_z(share: Floats, alpha: float, sides: int) -> Floats:
     goal = np.log1p(x) / 2 - math.log(2 * alpha)
     a = np.sqrt(2 * np.maximum(0.0, goal + math.log(2)))  # at or above the root of a convex function
     for _ in range(40):
-        tails = special.log_ndtr(a)
+        tails = scipy.special.log_ndtr(a)
         a = a - (a * a / 2 + tails - goal) / (a + np.exp(-a * a / 2 - tails) / math.sqrt(2 * math.pi))
     return np.asarray(a * np.sqrt((1 + x) / x))
 
@@ -405,5 +405,7 @@ def log_evidence_of_counts(counts: Sequence[int], shares: Sequence[float], conce
     """
     n, p = np.asarray(counts, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     prior = concentration * p
-    parts = special.gammaln(prior + n) - special.gammaln(prior) - n * np.log(p)
-    return float(special.gammaln(concentration) - special.gammaln(concentration + n.sum()) + math.fsum(parts))
+    parts = scipy.special.gammaln(prior + n) - scipy.special.gammaln(prior) - n * np.log(p)
+    return float(
+        scipy.special.gammaln(concentration) - scipy.special.gammaln(concentration + n.sum()) + math.fsum(parts)
+    )

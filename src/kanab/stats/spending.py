@@ -19,7 +19,7 @@ from itertools import pairwise
 from numbers import Real
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
@@ -154,12 +154,12 @@ def sides_of(alternative: Alternative) -> int:
 
 def tail(z: float, sides: int) -> float:
     """Return the p-value of a z on one side or on both."""
-    return float(sides * special.ndtr(-z))
+    return float(sides * scipy.special.ndtr(-z))
 
 
 def z_of(p: float, sides: int) -> float:
     """Return the z that has this p-value."""
-    return -float(special.ndtri(p / sides))
+    return -float(scipy.special.ndtri(p / sides))
 
 
 def spent_by(fraction: float, alpha: float, sides: int, spending: Spending) -> float:
@@ -273,7 +273,7 @@ def crossed_by(information: tuple[float, ...], z: tuple[float, ...], sides: int)
             total += alone
         else:
             beyond = (running.points - z[place] * math.sqrt(time)) / math.sqrt(time - before)
-            total += sides * float(running.mass @ special.ndtr(beyond))
+            total += sides * float(running.mass @ scipy.special.ndtr(beyond))
         spent.append(total)
         if place + 1 < len(information):
             running = _still_running(running, z[place], (before, time, information[place + 1]), sides)
@@ -346,9 +346,9 @@ def _crossed(running: _Density, share: float, start: float, step: float) -> floa
     change, steps = math.inf, 60
     while abs(change) > 1e-13 * max(scale, abs(level)) and steps:
         x = (level - running.points) / scale
-        tails = special.log_ndtr(-x)
+        tails = scipy.special.log_ndtr(-x)
         parts = mass + tails
-        total = float(special.logsumexp(parts))
+        total = float(scipy.special.logsumexp(parts))
         hazards = np.exp(-0.5 * x * x - 0.5 * math.log(2 * math.pi) - tails)
         change = (total - math.log(share)) * scale / float(np.exp(parts - total) @ hazards)
         level, steps = level + change, steps - 1

@@ -93,7 +93,7 @@ def test_a_proposal_that_drops_too_much_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_factor_that_fails_is_no_inverse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_rank.lapack, "dpotrf", lambda a, **_: (a, 1))
+    monkeypatch.setattr(exact_rank.scipy.linalg.lapack, "dpotrf", lambda a, **_: (a, 1))
     assert inverse_of(near_copies(1, 10), 2) is None
 
 

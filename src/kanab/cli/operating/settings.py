@@ -57,9 +57,9 @@ def variable(option: click.Option) -> str:
     return _NAMES.get(flag, f"KANAB_{flag.removeprefix('--').replace('-', '_').upper()}")
 
 
-def variables(commands: click.Group) -> set[str]:
-    """Return every variable that some command reads."""
-    options = (option for command in commands.commands.values() for option in command.params)
+def variables(*commands: click.Command) -> set[str]:
+    """Return every variable that some of these commands reads."""
+    options = (option for command in commands for option in command.params)
     return _ELSEWHERE | {str(option.envvar) for option in options if option.envvar}
 
 
@@ -92,9 +92,10 @@ def _settled(callback: Callable[..., Any]) -> Callable[..., Any]:
 def _doubts(ctx: click.Context) -> Iterator[str]:
     """Yield what an operator should look at: variables that nothing reads, and a password that others can read."""
     root = ctx.find_root().command
-    known = variables(root) if isinstance(root, click.Group) else set()
-    for name in sorted(os.environ):
-        if known and name.startswith("KANAB_") and name not in known and not name.startswith(_KUBERNETES):
+    ours = {name for name in os.environ if name.startswith("KANAB_") and not name.startswith(_KUBERNETES)}
+    if isinstance(root, click.Group) and ours - variables(ctx.command):  # the other commands are slow to import
+        known = variables(*root.commands.values())
+        for name in sorted(ours - known):
             yield f"nothing reads the variable {name}; {nearest(name, sorted(known), 'known')}."
     if _from_flag(ctx, "store") and _has_password(ctx.params["store"]):
         yield (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.scan.pairs import Whole
 from kanab.scan.stats.cells import Places, TableBlock, tables_last
@@ -85,7 +85,7 @@ def independence_p(observed: Floats) -> Floats:
     rows, columns = observed.sum(axis=2), observed.sum(axis=1)
     some = np.where(total > 0, total, 1.0)
     expected = rows[:, :, None] * columns[:, None, :] / some[:, None, None]
-    g = 2 * special.kl_div(observed, expected).sum(axis=(1, 2))
+    g = 2 * scipy.special.kl_div(observed, expected).sum(axis=(1, 2))
     steps = [np.maximum(np.sum(side > 0, axis=1) - 1, 0) for side in (rows, columns)]
     df = steps[0] * steps[1]
     sides = [_excess(side, some) for side in (rows, columns)]
@@ -107,9 +107,9 @@ def planned_p(observed: Floats, shares: Floats) -> float:
         return 0.0
     if total == 0 or df < 1:
         return math.nan
-    g = 2 * special.kl_div(observed[used], total * shares[used]).sum()
+    g = 2 * scipy.special.kl_div(observed[used], total * shares[used]).sum()
     williams = 1 + (np.sum(1 / shares[used]) - 1) / (6 * total * df)
-    return float(special.chdtrc(df, g / williams))
+    return float(scipy.special.chdtrc(df, g / williams))
 
 
 def _excess(side: Floats, total: Floats) -> Floats:
@@ -122,6 +122,6 @@ def _chi2_tail(x: Floats, df: Places) -> Floats:
     """Return χ² tails; one degree of freedom is a normal tail, which is ten times as quick."""
     p = np.full(len(x), np.nan)
     single, more = df == 1, df > 1
-    p[single] = special.erfc(np.sqrt(np.maximum(x[single], 0.0) / 2))
-    p[more] = special.chdtrc(df[more], x[more])
+    p[single] = scipy.special.erfc(np.sqrt(np.maximum(x[single], 0.0) / 2))
+    p[more] = scipy.special.chdtrc(df[more], x[more])
     return p

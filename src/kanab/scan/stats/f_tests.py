@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from kanab.scan.stats.cells import CentredCells, Flags, MetricTables, centre_cells
 from kanab.scan.stats.double_double import DoubleDouble
@@ -239,7 +239,7 @@ def _statistics(f: Floats, num: NDArray[np.generic], den: Floats, fine: Flags) -
 
 def f_tails(f: Floats, num: Floats, den: Floats) -> Floats:
     """Apply ``distributions.f_tail`` to whole arrays."""
-    return np.asarray(special.fdtrc(num, den, f), dtype=np.float64)
+    return np.asarray(scipy.special.fdtrc(num, den, f), dtype=np.float64)
 
 
 def _small_sample(

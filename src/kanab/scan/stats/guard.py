@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.scan.stats.cells import CentredCells
 from kanab.scan.stats.f_tests import FTests, f_tails, fit_interaction
@@ -88,7 +88,7 @@ def critical_values(tested: FTests, level: Floats) -> Floats:
     num, den = tested.robust.num, tested.robust.den
     fine = ~np.isnan(tested.robust.F)
     critical = np.full(len(num), np.nan)
-    x = special.betaincinv(den[fine] / 2, num[fine] / 2, level[fine])
+    x = scipy.special.betaincinv(den[fine] / 2, num[fine] / 2, level[fine])
     with np.errstate(divide="ignore"):
         limit = den[fine] * (1 - x) / x  # q × the F that is exceeded with probability `level`
     critical[fine] = np.sqrt(limit * tested.shrink[fine])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import special
+import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, FormulaError, listed
@@ -209,12 +209,12 @@ class _Model:
 
     def mean(self, eta: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            return np.asarray(special.expit(eta) if self.family == "binomial" else np.exp(eta))
+            return np.asarray(scipy.special.expit(eta) if self.family == "binomial" else np.exp(eta))
 
     def weights(self, eta: Floats) -> Floats:
         """Return the information of every class: n times the variance that the model gives a person."""
         if self.family == "binomial":
-            return np.asarray(self.n * special.expit(eta) * special.expit(-eta))
+            return np.asarray(self.n * scipy.special.expit(eta) * scipy.special.expit(-eta))
         return self.n * self.mean(eta)
 
     def kernel(self, eta: Floats) -> float:
@@ -227,13 +227,13 @@ class _Model:
         """Return the kernel with one mean per class, its own."""
         s, n = self.sums, self.n
         if self.family == "binomial":
-            return float((special.xlogy(s, s / n) + special.xlogy(n - s, (n - s) / n)).sum())
-        return float((special.xlogy(s, s / n) - s).sum())
+            return float((scipy.special.xlogy(s, s / n) + scipy.special.xlogy(n - s, (n - s) / n)).sum())
+        return float((scipy.special.xlogy(s, s / n) - s).sum())
 
     def start(self) -> Floats:
         """Return linear predictors near those of the class means, none of them infinite."""
         mean = (self.sums + self.sums.sum() / self.n.sum()) / (self.n + 1)
-        return np.asarray(special.logit(mean) if self.family == "binomial" else np.log(mean))
+        return np.asarray(scipy.special.logit(mean) if self.family == "binomial" else np.log(mean))
 
 
 @check_arguments()

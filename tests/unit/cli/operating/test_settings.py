@@ -40,7 +40,7 @@ def test_the_table_of_the_documentation_has_every_setting_of_every_command() -> 
     rows = re.findall(r"^\| `(KANAB_[A-Z_]+)` \| (.*?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     documented = {name: set(re.findall(r"`(--[a-z-]+)`", flags)) for name, flags in rows}
     assert len(rows) == len(documented)
-    read: dict[str, set[str]] = {name: set() for name in variables(cli) - NOT_OF_COLLECTORS}
+    read: dict[str, set[str]] = {name: set() for name in variables(*cli.commands.values()) - NOT_OF_COLLECTORS}
     for command in cli.commands.values():
         for option in command.params:
             if isinstance(option, click.Option) and option.envvar in read:
