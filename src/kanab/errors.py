@@ -27,6 +27,7 @@ from the data: error texts reach logs and clients.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 
 
@@ -149,6 +150,15 @@ class AnalysisError(KanabError):
 
 class ArgumentError(KanabError, TypeError):
     """A function called with a name that it does not have, or with the wrong kind of thing. Also a TypeError."""
+
+
+def flag(name: str, value: str) -> str:
+    """Write a flag as it is typed: what a shell would take apart stands in quotes.
+
+    >>> flag("--bin", "age=5"), flag("--bin", "Tage seit Kauf=5")
+    ('--bin age=5', "--bin 'Tage seit Kauf=5'")
+    """
+    return f"{name} {shlex.quote(value)}"
 
 
 def listed(names: Iterable[object], *, most: int = 12) -> str:

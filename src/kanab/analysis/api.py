@@ -47,7 +47,7 @@ from kanab.analysis.survival_rows import survival_curves, survival_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, clamp_numbers, count_source
-from kanab.errors import AnalysisError, PrivacyError, listed
+from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
@@ -410,7 +410,7 @@ def _check_limits(rule: DecisionRule, roles: Mapping[str, Role], limits: Mapping
     if rule.guardrails == "non-inferior" and bare:
         raise AnalysisError(
             f"the decision demands a margin of every guardrail, and {listed(bare)} has none",
-            f"For example --non-inferiority {bare[0]}=2%.",
+            f"For example {flag('--non-inferiority', f'{bare[0]}=2%')}.",
         )
 
 

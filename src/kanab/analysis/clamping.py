@@ -23,7 +23,7 @@ def release_clamped(
     *,
     override: str = "",
 ) -> Release:
-    """Count and release; once more with clamped numbers, if nobody declared bounds and their extremes would tell.
+    """Count and release; once more with numbers clamped, if nobody declared bounds, their extremes tell, and it helps.
 
     ``clamp`` returns a plan with bounds of some numbers, beyond which a share of all people lies: 1 %, or k of them.
     They come from the data, so such a release cannot be saved.
@@ -36,5 +36,11 @@ def release_clamped(
     bounded = clamp(counted.plan, extreme, share) if extreme and share < _MOST else counted.plan
     if bounded == counted.plan:
         return released
-    released = release(replace(count(bounded), bounds_declared=False), k, override=override)
-    return replace(released, plan=counted.plan)  # which says whose bounds nobody declared
+    clamped = release(replace(count(bounded), bounds_declared=False), k, override=override)
+    if _products(clamped) <= _products(released):
+        return released
+    return replace(clamped, plan=counted.plan)  # which says whose bounds nobody declared
+
+
+def _products(released: Release) -> int:
+    return sum(len(table.crosses) for table in released.tables.values())

@@ -8,7 +8,7 @@ from typing import Any
 
 from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.rows import plain_interval
-from kanab.errors import AnalysisError, listed
+from kanab.errors import AnalysisError, flag, listed
 from kanab.plan.model import ExperimentPlan
 from kanab.stats.counts.strata import CommonOdds, common_odds
 from kanab.tally.factor import label
@@ -37,7 +37,8 @@ def strata_rows(
         if name in plan.numbers:
             raise AnalysisError(
                 f"{name!r} is adjusted for as a number, and a number has no strata",
-                f"Cut it into bins (--bin {name}=5), or name a covariate: {listed(counted) or 'none is counted'}.",
+                f"Cut it into bins ({flag('--bin', f'{name}=5')}), or name a covariate: "
+                f"{listed(counted) or 'none is counted'}.",
             )
         raise AnalysisError(
             f"strata name a covariate that is not counted: {name!r}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.analysis.options import ResolvedOptions
+from kanab.errors import flag
 from kanab.plan.model import ExperimentPlan
 from kanab.privacy.release import Release
 from kanab.report.words import Kind
@@ -70,7 +71,7 @@ def survival_curves(
         if table is None or event not in table.metric_names:
             notes.append(
                 f"There is no survival until {event}: people by {days} did not pass the gate. "
-                f"Wider bins (--bin {days}=7:14:21:28) or more people may."
+                f"Wider bins ({flag('--bin', f'{days}=7:14:21:28')}) or more people may."
             )
         else:
             pooled = table.pool_arms(pool, plan.name) if pool else table

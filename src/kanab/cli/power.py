@@ -15,7 +15,7 @@ from kanab.analysis.compare import AnalyzedTables
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import level, pairs, shares_of
-from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError, listed
+from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError, flag, listed
 from kanab.plan.model import ExperimentPlan
 from kanab.planning.interactions import CrossedNoise, crossed_noise, crossed_noise_of, interaction_power
 from kanab.planning.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
@@ -284,9 +284,9 @@ def _check_inputs(flags: Mapping[str, Any]) -> None:
     )
     if flags["multiplies"] and flags["rate"] is not None:
         raise PlanError("--multiplies does not go with --rate", "The spread of a 0/1 metric follows from its rate.")
-    for flag, owners in belongs.items():
-        if flags[flag] is not None and named[0] not in owners:
-            raise PlanError(f"--{flag} does not go with {named[0]}", f"It belongs to {' or '.join(owners)}.")
+    for name, owners in belongs.items():
+        if flags[name] is not None and named[0] not in owners:
+            raise PlanError(f"--{name} does not go with {named[0]}", f"It belongs to {' or '.join(owners)}.")
 
 
 def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:
@@ -368,7 +368,7 @@ def _outcome(released: Release, plan: ExperimentPlan, metric: str | None) -> str
     if metric in released.plan.numbers:
         raise PlanError(
             f"{metric} was measured before the experiment, so that there is no effect on it",
-            f"Name a metric ({', '.join(outcomes)}), and adjust for it: --adjust {metric}.",
+            f"Name a metric ({', '.join(outcomes)}), and adjust for it: {flag('--adjust', metric)}.",
         )
     if metric is None and len(outcomes) > 1:
         raise AnalysisError("several metrics, and none named", f"Name one of: {', '.join(outcomes)}.")

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import SourceError
+from kanab.errors import SourceError, flag
 from kanab.plan.declared import bin_labels
 from kanab.plan.model import MOST_LEVELS, CovariatePlan, Plan
 from kanab.tally.factor import OTHER, Factor, Level, sorted_levels
@@ -139,12 +139,13 @@ def declare_levels(name: str, common: Sequence[Level], *, rest: bool) -> Covaria
 def check_levels(name: str, levels: int, plan: Plan) -> None:
     """Raise `SourceError` where a covariate, or days of survival, have more levels than allowed."""
     if levels > MOST_LEVELS:
-        fewer = f"into bins (--bin {name}=5), or keep the most frequent levels (--top {name}=20)."
-        remedy = f"Adjust for a number as it is (--number {name}), cut it {fewer}"
+        bins, top = flag("--bin", f"{name}=5"), flag("--top", f"{name}=20")
+        fewer = f"into bins ({bins}), or keep the most frequent levels ({top})."
+        remedy = f"Adjust for a number as it is ({flag('--number', name)}), cut it {fewer}"
         if any(name in experiment.segments for experiment in plan.experiments):
             remedy = f"Cut a number {fewer}"
         if name in plan.days:
-            remedy = f"Give edges: --bin {name}=7:14:21:28."
+            remedy = f"Give edges: {flag('--bin', f'{name}=7:14:21:28')}."
         raise SourceError(f"{name!r} has more than {MOST_LEVELS:,} levels", remedy)
 
 
@@ -161,5 +162,6 @@ def not_numbers(name: str) -> SourceError:
     """Return the error of a covariate that cannot be cut into bins."""
     return SourceError(
         f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
-        f"Keep its most frequent levels instead (--top {name}=20); of dates take months, by a query (--sql).",
+        f"Keep its most frequent levels instead ({flag('--top', f'{name}=20')}); of dates take months, by a query "
+        "(--sql).",
     )

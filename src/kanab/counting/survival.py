@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kanab.counted import Counted
-from kanab.errors import SourceError
+from kanab.errors import SourceError, flag
 
 
 def check_survival(counted: Counted) -> None:
@@ -31,5 +31,6 @@ def check_survival(counted: Counted) -> None:
         whole = all(isinstance(level, int) for level in days.levels if level is not None)
         if counted.plan.covariate(days.name).bins is None and not whole:
             raise SourceError(
-                f"{days.name!r} holds parts of days", f"Round them up, or give edges: --bin {days.name}=7:14:21:28."
+                f"{days.name!r} holds parts of days",
+                f"Round them up, or give edges: {flag('--bin', f'{days.name}=7:14:21:28')}.",
             )

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from kanab.arguments import check_arguments
-from kanab.errors import PlanError, listed
+from kanab.errors import PlanError, flag, listed
 from kanab.plan.joint_shares import JointShares, turned
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
@@ -540,7 +540,8 @@ def _check_numbers(
         if name in segments:
             raise PlanError(
                 f"{name!r} is adjusted for as a number, and a number has no segments",
-                f"Cut it into bins for both: bins (--bin {name}=5), without bounds and numbers (--number).",
+                f"Cut it into bins for both: bins ({flag('--bin', f'{name}=5')}), without bounds and "
+                "numbers (--number).",
             )
         for word, choices in classes.items():
             if name in (choices or ()):
@@ -560,12 +561,12 @@ def _not_counted(
     if word == "bins" and name in metrics:
         return PlanError(
             f"bins of the metric {name!r} are for its quantiles, and none are asked for",
-            f"Name it in quantiles, too (--quantile {name}=0.5), or leave out its bins.",
+            f"Name it in quantiles, too ({flag('--quantile', f'{name}=0.5')}), or leave out its bins.",
         )
     if word in ("resolution", "missing") and name in covariates:
         return PlanError(
             f"{word} is of metrics and numbers, and {name!r} is not said to be one",
-            f"Adjust for it as it is (numbers, --number {name}), or leave out its {word}.",
+            f"Adjust for it as it is (numbers, {flag('--number', name)}), or leave out its {word}.",
         )
     fact = f"{word} name something that is not counted: {name!r}"
     if not names and names is covariates:

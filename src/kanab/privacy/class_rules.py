@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kanab.counted import LARGE_SUM, DerivedCells
-from kanab.errors import PrivacyError, listed
+from kanab.errors import PrivacyError, flag, listed
 from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, dominated
 from kanab.privacy.merging import (
@@ -92,7 +93,9 @@ def arm_too_small(
         remedy = f"Declared as {names}: wait for more {units}, or leave out what is no arm of it (--shares, --arms)."
     elif len(large) > 1:
         names = ",".join(map(label, large))
-        remedy = f"Its name was not declared and is not shown. Count only the arms that you mean: --arms {names}."
+        remedy = (
+            f"Its name was not declared and is not shown. Count only the arms that you mean: {flag('--arms', names)}."
+        )
     return PrivacyError(f"an arm of {experiment.name} holds fewer than k = {k} {units}", remedy)
 
 
@@ -167,6 +170,19 @@ def missing_values_hide(part: Moments, tally: Tally, k: int) -> bool:
     """Return whether nobody, or at least k people, of every class have a value, and lack one."""
     absent = tally.people - part.counts
     return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
+
+
+def ways_out(metric: str) -> str:
+    """Say what to do where k forbids to leave out the people who have no value of a metric.
+
+    >>> print(ways_out("spend €").split(", or ")[1])
+    only people who have one (--where '"spend €" is not null')
+    """
+    column = metric if re.fullmatch("[a-z_][a-z0-9_]*", metric) else '"' + metric.replace('"', '""') + '"'
+    return (
+        f'count missing values as 0 ({flag("--missing", f"{metric}=zero")}, missing = "zero" in a plan), '
+        f"or only people who have one ({flag('--where', f'{column} is not null')})"
+    )
 
 
 def products_hide(cross: Cross, tally: Tally, k: int, sides: Sequence[DerivedCells] | None = None) -> bool:

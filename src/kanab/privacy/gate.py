@@ -22,6 +22,7 @@ from kanab.privacy.class_rules import (
     missing_values_hide,
     products_hide,
     published_map,
+    ways_out,
 )
 from kanab.privacy.epsilon.accountant import asked_budget
 from kanab.privacy.epsilon.door import release_with_noise
@@ -42,12 +43,6 @@ from kanab.privacy.subtraction.experiments import coarsen_shared_levels, leave_o
 from kanab.privacy.subtraction.nested_classes import withhold_nested_classes
 from kanab.privacy.whole_numbers import withhold_whole_numbers
 from kanab.tally.tally import Tally
-
-WAYS_OUT = (
-    'count missing values as 0 (--missing {metric}=zero, missing = "zero" in a plan), '
-    'or only people who have one (--where "{metric} is not null")'
-)
-"""What to do where k forbids to leave out the people who have no value of a metric."""
 
 
 @check_arguments(skip=("counted", "k"))
@@ -280,7 +275,7 @@ class _Gate:
             self.tables[table] = self.tables[table].select_metrics(kept)
 
     def keep_effects(self) -> None:
-        """Add the arm totals of metrics that no table of their experiment carries any more."""
+        """Add the arm totals of metrics that no table of their experiment carries any more, with their products."""
         plan = self.counted.plan
         for linkage in first_linkages(plan):
             name = linkage.experiments[0]
@@ -288,9 +283,14 @@ class _Gate:
             names = [link.name for link in links if link.name in self.tables]
             published = {metric for table in names for metric in self.tables[table].metric_names}
             arms = self.counted.tallies[linkage.name].keep()
-            lost = [m for m in arms.metric_names if m not in published and (name, m) not in self.barred]
+            lost = {m for m in arms.metric_names if m not in published and (name, m) not in self.barred}
             if lost or not names:
-                self.tables[name] = self._without_products(name, arms.select_metrics(lost))
+                crosses = tuple(
+                    part for part in arms.crosses if {*part.pair} & lost and {*part.pair} <= lost | published
+                )
+                kept = lost.union(*(part.pair for part in crosses))
+                arms = replace(arms.select_metrics(m for m in arms.metric_names if m in kept), crosses=crosses)
+                self.tables[name] = self._without_products(name, arms)
 
     def weigh_numbers(self) -> None:
         """Withhold products with numbers that could be searched for people, or weigh somebody too heavily."""
@@ -299,9 +299,10 @@ class _Gate:
             self._drop_products(experiment, pair)
         weighed = weigh_numbers(self.counted, self.tables, self.joint.columns, self.weights)
         self.weights = weighed.weights
-        for (experiment, number), why in weighed.withheld.items():
-            self.sentences[f"{experiment}: products of {number}"] = why
-            self._drop_products(experiment, {number})
+        for (experiment, parts), why in weighed.withheld.items():
+            what = " and ".join(sorted(parts)) if len(parts) > 1 else f"products of {min(parts)}"
+            self.sentences[f"{experiment}: {what}"] = why
+            self._drop_products(experiment, parts)
         if weighed.result is not None:
             self._lower(floor_to_k(int(weighed.result.effective_k * (1 + SLACK)), self.counted.plan.k))
 
@@ -362,7 +363,7 @@ class _Gate:
             else:
                 self.sentences[f"{name}: {metric}"] = (
                     f"{metric} is withheld {self._where(name)}: fewer than k people could be told by having a value; "
-                    + WAYS_OUT.format(metric=metric)
+                    + ways_out(metric)
                 )
         return table.select_metrics(shown)
 

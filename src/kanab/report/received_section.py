@@ -25,7 +25,7 @@ def received_parts(data: Data) -> tuple[str | Table, ...]:
     if not rows:
         return ()
     leading = leading_rows(rows)
-    arms = {row["arm"]: row for row in rows}
+    arms = {row["arm"]: row for row in sorted(rows, key=lambda row: row["people_arm"])}  # a metric may lack people
     sentences = [_share_sentence(data, row) for row in arms.values()] + [_sentence(data, row) for row in leading]
     return *sentences, ASSUMED, _table(data, rows)
 

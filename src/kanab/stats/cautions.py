@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
-from kanab.errors import AnalysisError, listed
+from kanab.errors import AnalysisError, flag, listed
 from kanab.stats.distributions import Alternative, chi2_tail
 from kanab.stats.gram import arm_squares
 from kanab.stats.score import FEWEST_EXPECTED
@@ -238,7 +238,7 @@ def rows_not_people(column: str) -> Caution:
     """
     sentence = (
         f"Rows are not people: {column} looks like a person's id and repeats, and every row was counted as a person. "
-        f"Standard errors and p-values are then too small. Count people (--unit {column})."
+        f"Standard errors and p-values are then too small. Count people ({flag('--unit', column)})."
     )
     return Caution("rows-not-people", sentence)
 

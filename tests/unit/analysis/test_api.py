@@ -205,7 +205,7 @@ def test_a_metric_that_fewer_than_k_people_lack_is_withheld_with_the_ways_out() 
     told = " ".join(str(found).split())
     assert "spend is withheld altogether: fewer than k people could be told by having a value" in told
     assert '(--missing spend=zero, missing = "zero" in a plan)' in told
-    assert '(--where "spend is not null")' in told
+    assert "(--where 'spend is not null')" in told
     for choices in ({"missing": {"spend": "zero"}}, {"where": "spend is not null"}):
         assert "spend" in {row["metric"] for row in readout(rows, **CHOICES, **choices).to_dict()["effects"]}
 

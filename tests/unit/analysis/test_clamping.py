@@ -103,3 +103,15 @@ def test_only_numbers_without_declared_bounds_are_said_to_be_clamped_by_the_data
     said = bound_notes(spend=(0, 60))
     assert said[0].startswith("Bounds of before were taken from the data, before is clamped to 0 … ")
     assert [note.split("bounds of ")[1].split()[0] for note in said[1:]] == ["spend", "before"]
+
+
+def test_a_number_is_not_clamped_where_that_would_not_help() -> None:
+    rng = np.random.default_rng(1)
+    rows = shop(3_000, sigma=0.4)
+    # Few people lack a waiting time, and one of them stands out by a value that clamping leaves as it is.
+    rows["wait"] = np.where(np.arange(3_000) < 40, np.nan, rng.gamma(2, 3, 3_000).round(1))
+    rows["before"][:40] = np.where(np.arange(40) == 5, 12, 3) + np.arange(40) % 2 / 100
+    answer = kb.readout(rows, arm="variant", metrics=["spend", "wait"], adjust=["before"])
+    assert {row["metric"] for row in adjusted(answer)} == {"spend"}
+    assert any("nothing was clamped" in note for note in answer.notes)
+    assert any("products of before and wait are withheld" in note for note in answer.notes)

@@ -219,3 +219,12 @@ def test_ratios_have_no_effect_of_receiving_and_need_no_note() -> None:
     answer = kb.readout(rows, **CHOICES, ratios=["spend/orders"])
     assert [row.effect.metric for row in answer.received] == ["spend", "bought", "orders"]
     assert not [note for note in answer.notes if "receiving" in note]
+
+
+def test_the_share_who_received_is_that_of_all_people_though_some_lack_a_metric() -> None:
+    table = mailing()
+    receivers = np.flatnonzero(table["opened"])
+    rating = np.random.default_rng(2).gamma(2, 30, len(table["opened"])).round(1)
+    rating[receivers[:300]] = np.nan
+    answer = kb.readout(table | {"rating": rating}, **CHOICES | {"metrics": ["spend", "rating"]})
+    assert "opened in mail: 40.4 %; in none: nobody" in str(answer)

@@ -8,19 +8,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kanab.counted import Counted
-from kanab.errors import PrivacyError, listed
+from kanab.errors import PrivacyError, flag, listed
 from kanab.plan.model import Plan
+from kanab.privacy.class_rules import ways_out
 from kanab.privacy.leverage import Leverage, holds
 from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, unexplained
 from kanab.privacy.numbers.weights import Weights, weighted_sums
 from kanab.privacy.overlap import Column, linkage_of
-from kanab.privacy.shown import Place
 from kanab.tally.tally import Tally
 
-_TIGHTER = "declare tighter bounds (--bounds {number}=LOW:HIGH), values beyond are clamped"
+_TIGHTER = "declare tighter bounds ({flag}), values beyond are clamped"
+_FEW = "few people have so extreme values of {number}"
 EXTREME = (
-    "products of {number} are withheld in {experiment}: few people have so extreme values of it that sums weighted by "
-    f"it could be solved for theirs; {_TIGHTER}"
+    f"products of {{number}} are withheld in {{experiment}}: {_FEW} that sums weighted by it could be solved for "
+    f"theirs; {_TIGHTER}"
+)
+GAPS = (
+    f"products of {{number}} and {{metric}} are withheld in {{experiment}}: {_FEW}, among those who have or lack a "
+    "value of {metric}, that sums weighted by it could be solved for theirs; {ways}"
 )
 TOGETHER = (
     "products of {number} are withheld in {experiment}: together with those of {others}, few people have so unusual "
@@ -43,12 +48,15 @@ APART = (
     "products were released before; adjust for both"
 )
 
+_EVERYBODY = ""
+"""Stands for all metrics that everybody has a value of."""
+
 
 @dataclass(frozen=True)
 class WeighedNumbers:
-    """The products of which numbers are withheld, by experiment and number with the reason; and what is published."""
+    """The products that are withheld, by experiment and what they are of, with the reason; and what is published."""
 
-    withheld: Mapping[Place, str] = field(default_factory=dict)
+    withheld: Mapping[tuple[str, frozenset[str]], str] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
     result: Leverage | None = None
 
@@ -70,33 +78,46 @@ def weigh_numbers(
         return WeighedNumbers(weights=fixed)
     signatures = counted.signatures
     if signatures is None or signatures.within or signatures.numbers is None:
-        return WeighedNumbers({(e, x): UNKNOWN.format(number=x, experiment=e) for x, e in published}, fixed)
+        return WeighedNumbers(
+            {(e, frozenset({x})): UNKNOWN.format(number=x, experiment=e) for x, e in published}, fixed
+        )
     before = {column.number for column in fixed.columns} - {*signatures.numbers.names}
-    cells, weights, result, withheld = np.stack(classes, axis=1), fixed, None, {}
+    cells, people, k = np.stack(classes, axis=1), signatures.people, counted.plan.k
+    weights, result, withheld = fixed, None, {}
     for number, experiment in published:
-        own = [
-            column
-            for name, table in _of(tables, experiment).items()
-            for column in weighted_sums(
-                counted, linkage_of(name, counted.plan)[0], [c for c in table.crosses if number in c.pair]
-            )
-            if column.number == number
-        ]
-        more = weights.with_columns(own)
-        try:
-            trial = more.leverage(cells, signatures.people)
-            if holds(trial, counted.plan.k):
-                weights, result = more, trial
-                continue
-            why, others = APART, sorted(before)
-            if not before:
-                why, others = _reason(weights, own, cells, signatures.people, counted.plan.k)
-                plans = [each.plan for each in (counted, *counted.earlier)]
-                others = others or sorted({name for plan in plans for name in plan.factors_in_use}) or ["others"]
-        except PrivacyError:
-            why, others = UNCHECKED, []
-        withheld[experiment, number] = why.format(number=number, experiment=experiment, others=listed(others))
+        own = _columns(counted, _of(tables, experiment), number)
+        # All at once; if not, then first what everybody has a value of: a metric that some lack costs no other one.
+        for metrics in [[*own], *([metric] for metric in sorted(own) if len(own) > 1)]:
+            columns = [column for metric in metrics for column in own[metric]]
+            more = weights.with_columns(columns)
+            try:
+                trial = more.leverage(cells, people)
+                if holds(trial, k):
+                    weights, result = more, trial
+                    if len(metrics) == len(own):
+                        break
+                    continue
+                why, others = APART, sorted(before)
+                if not before and metrics == [_EVERYBODY]:
+                    why, others = _reason(weights, columns, cells, people, k)
+                    plans = [each.plan for each in (counted, *counted.earlier)]
+                    others = others or sorted({name for plan in plans for name in plan.factors_in_use}) or ["others"]
+            except PrivacyError:
+                why, others = UNCHECKED, []
+            if metrics == [_EVERYBODY] or why == UNCHECKED or before:
+                withheld[experiment, frozenset({number})] = why.format(
+                    number=number, experiment=experiment, others=listed(others), flag=_bounds(number)
+                )
+                break
+            if len(metrics) == 1:
+                withheld[experiment, frozenset({number, *metrics})] = GAPS.format(
+                    number=number, metric=metrics[0], experiment=experiment, ways=ways_out(metrics[0])
+                )
     return WeighedNumbers(withheld, weights, result)
+
+
+def _bounds(number: str) -> str:
+    return flag("--bounds", f"{number}=LOW:HIGH")
 
 
 def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints, k: int) -> tuple[str, list[str]]:
@@ -111,15 +132,32 @@ def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints
     return (TOGETHER if holds(alone, k) else EXTREME), others
 
 
+def _columns(counted: Counted, tables: Mapping[str, Tally], number: str) -> dict[str, list[Weighted]]:
+    """Return the columns of a number's products, by the metric that some people have no value of."""
+    signatures = counted.signatures
+    assert signatures is not None, "callers check this"
+    present = signatures.present
+    gaps = {name for m, name in enumerate(signatures.metrics) if present is not None and not present[:, m].all()}
+    columns: dict[str, list[Weighted]] = {}
+    for name, table in tables.items():
+        linkage = linkage_of(name, counted.plan)[0]
+        for cross in table.crosses:
+            if number in cross.pair:
+                (other,) = {*cross.pair} - {number}
+                part = columns.setdefault(other if other in gaps else _EVERYBODY, [])
+                part += [column for column in weighted_sums(counted, linkage, [cross]) if column.number == number]
+    return columns
+
+
 def extreme_numbers(plan: Plan, left_out: Mapping[str, str]) -> list[str]:
-    """Return the numbers without declared bounds whose products are withheld for their extreme values."""
+    """Return the numbers without declared bounds some of whose products are withheld for their extreme values."""
     return [
         number
         for number in plan.numbers
         if not plan.metrics_by_name[number].declared
         and any(
-            left_out.get(f"{name}: products of {number}", "").endswith(_TIGHTER.format(number=number))
-            for name in plan.experiment_names
+            text.endswith(_TIGHTER.format(flag=_bounds(number))) or f"{_FEW.format(number=number)}, among" in text
+            for text in left_out.values()
         )
     ]
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from kanab.counted import Counted
+from kanab.errors import flag
 from kanab.privacy.budget import people_off
 from kanab.privacy.shown import ShownTable
 from kanab.tally.cells import marginal
@@ -20,8 +21,8 @@ from kanab.tally.tally import Tally
 
 SEARCHED = (
     "products of {number} and {metric} are withheld in {experiment}: so few people are off the commonest {metric} that "
-    "those whose {number} add up to the sum could be searched for; count {number} in coarser steps (--resolution "
-    "{number}=STEP), or wait for more people"
+    "those whose {number} add up to the sum could be searched for; count {number} in coarser steps ({flag}), "
+    "or wait for more people"
 )
 
 MARGIN = 40
@@ -63,7 +64,9 @@ def withhold_searchable(
                 if min(after.values(), default=math.inf) >= MARGIN:
                     arms = after
                 else:
-                    withheld[name, pair] = SEARCHED.format(number=number, metric=metric, experiment=name)
+                    withheld[name, pair] = SEARCHED.format(
+                        number=number, metric=metric, experiment=name, flag=flag("--resolution", f"{number}=STEP")
+                    )
     return withheld
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, flag
 from kanab.stats.additive import Slopes, additive_means
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
@@ -317,5 +317,5 @@ def _products(tally: Tally, metric: str, received: str) -> Cross:
             return replace(cross, pair=(received, metric), sums=cross.sums[::-1], squares=cross.squares[::-1])
     raise AnalysisError(
         f"no products of {metric!r} and {received!r} were kept, so the effect of receiving has no error",
-        f'Count again with --received {received}, or received = "{received}" in the experiment\'s plan.',
+        f'Count again with {flag("--received", received)}, or received = "{received}" in the experiment\'s plan.',
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kanab.analysis.api import analyze
 from kanab.counted import Counted
 from kanab.counting.dispatch import count
 from kanab.errors import PrivacyError
@@ -68,7 +69,9 @@ def test_products_with_an_outlier_are_withheld_and_the_number_itself_stays() -> 
     rows = outlier(shop(), 2000)
     made = release(counted(rows, ["tier", "before", "visits"], bounds={"before": (0, 5000)}))
     assert products(made) == {("visits", "y")}
-    assert made.receipt.left_out["arm: products of before"] == EXTREME.format(number="before", experiment="arm")
+    assert made.receipt.left_out["arm: products of before"] == EXTREME.format(
+        number="before", experiment="arm", flag="--bounds before=LOW:HIGH"
+    )
     assert "2000" not in str(made.receipt.left_out)
 
 
@@ -103,8 +106,33 @@ def test_people_who_lack_an_outcome_are_not_in_its_products() -> None:
     few = np.isfinite(rows["z"]) & (np.arange(4000) != 1)
     rows["before"] = np.where(few, np.minimum(rows["before"], 3), rows["before"])
     choices: dict[str, Any] = {"metrics": ["y", "z"], "missing": {"z": "exclude"}, "bounds": {"z": (0, 300)}}
-    assert products(release(counted(rows, ["before"], **choices))) == set()
-    assert products(release(counted(rows, ["before"]))) == {("before", "y")}
+    made = release(counted(rows, ["before"], **choices))
+    assert products(made) == {("before", "y")}, "what everybody has is adjusted for all the same"
+    why = made.receipt.left_out["arm: before and z"]
+    assert why.startswith("products of before and z are withheld in arm: few people have so extreme values of before")
+    assert "--missing 'z=zero'" in why or "--missing z=zero" in why
+    zero = release(counted(rows, ["before"], **choices | {"missing": {"z": "zero"}}))
+    assert products(zero) == {("before", "y"), ("before", "z")}, "the remedy that the sentence names"
+
+
+def test_a_metric_that_no_class_may_show_keeps_its_products_by_arm() -> None:
+    rows = shop()
+    rows["rating"] = np.where(np.arange(4000) % np.choose(rows["tier"] - 1, (9, 400, 9)) == 0, np.nan, rows["y"])
+    rows["opened"] = (np.arange(4000) % 3 == 0).astype(int)
+    made = release(
+        count(
+            rows, arm="arm", metrics=["rating"], adjust=["tier", "before"], received="opened",
+            bounds={"rating": (0, 300), "before": (0, 60)}, resolution={"rating": 0.01, "before": 0.01},
+            missing={"rating": "exclude"},
+        )
+    )  # fmt: skip
+    assert "rating" not in made.tables["arm/tier"].metric_names
+    assert {frozenset(cross.pair) for cross in made.tables["arm"].crosses} == {
+        frozenset({"before", "rating"}), frozenset({"opened", "rating"})
+    }  # fmt: skip
+    answer = analyze(made)
+    assert [row.effect.covariates for row in answer.effects if row.effect.metric == "rating"] == [(), ("before",)]
+    assert {row.effect.metric for row in answer.received} == {"rating"}
 
 
 def test_where_nothing_is_known_of_a_number_its_products_are_withheld() -> None:
@@ -162,7 +190,7 @@ def test_what_was_released_before_is_counted_together_with_what_is_new_or_the_ne
     released(path, shop(), ["before"])
     apart = released(path, shop(), ["visits"])
     assert apart.receipt.left_out["arm: products of visits"] == APART.format(
-        number="visits", experiment="arm", others="before"
+        number="visits", experiment="arm", others="before", flag="--bounds visits=LOW:HIGH"
     )
     assert products(released(path, shop(), ["before", "visits"])) == {
         ("before", "y"), ("visits", "y"), ("before", "visits"),
@@ -220,7 +248,7 @@ def test_numbers_that_are_unusual_together_but_not_alone_say_so() -> None:
     made = release(counted(rows, ["before", "visits"]))
     assert products(made) == {("before", "y")}
     assert made.receipt.left_out["arm: products of visits"] == TOGETHER.format(
-        number="visits", experiment="arm", others="before"
+        number="visits", experiment="arm", others="before", flag="--bounds visits=LOW:HIGH"
     )
 
 

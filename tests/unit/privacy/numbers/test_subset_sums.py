@@ -72,7 +72,7 @@ def test_products_with_a_metric_that_few_have_are_withheld() -> None:
     made = release(counted(shop(200, 12)))
     assert products(made) == set()
     assert made.receipt.left_out["arm: before and bought"] == SEARCHED.format(
-        number="before", metric="bought", experiment="arm"
+        number="before", metric="bought", experiment="arm", flag="--resolution before=STEP"
     )
     assert {"before", "bought"} <= {name for table in made.tables.values() for name in table.metric_names}
 
